@@ -29,7 +29,7 @@ help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Get Python packages and the programs of the sandbox (minutes once, then instant)
-	@$(BIN)/python -m windowbox.sandbox.setup $(DOWNLOADED)
+	@$(BIN)/python -m sandbox.setup $(DOWNLOADED)
 
 demo: $(STAMP) ## See records, a load balancer, a Bastion and a Shoot at work
 	@$(BIN)/windowbox demo $(DOWNLOADED) $(ARGS)
@@ -58,9 +58,9 @@ format: $(STAMP) ## Put the code into its form
 bench: programs ## Measure throughput and latency on this machine
 	@$(BIN)/windowbox bench $(ARGS)
 
-# The pinned hashes of the image's packages are made anew by `python -m windowbox.release.pins`.
+# The pinned hashes of the image's packages are made anew by `python -m tools.release.pins`.
 release: programs ## Wheel, sdist, charts, image, bill of materials and checksums, in dist/
-	@$(BIN)/python -m windowbox.release $(ARGS)
+	@$(BIN)/python -m tools.release $(ARGS)
 
 # make chaos CHAOS_NATS=3: with three NATS servers. CHAOS_KILLS=100 CHAOS_CHANGES=10000: so much in test_everything.
 chaos: programs ## Break things under load and see everything converge
@@ -70,21 +70,21 @@ generate: $(STAMP) ## Write the generated files anew
 	$(BIN)/python -m windowbox.models.crds
 	$(BIN)/python -m bus.permissions > deploy/nats/roles.conf
 	$(BIN)/python -m bus.permissions clustered > deploy/nats/roles-clustered.conf
-	$(BIN)/python -m windowbox.rbac > deploy/rbac.yaml
-	$(BIN)/python -m windowbox.commands.settings_page
-	$(BIN)/python -m windowbox.commands.kinds_page
-	$(BIN)/python -m windowbox.chart
+	$(BIN)/python -m windowbox.rights.rbac > deploy/rbac.yaml
+	$(BIN)/python -m commands.settings_page
+	$(BIN)/python -m commands.kinds_page
+	$(BIN)/python -m tools.chart
 
 coverage-of-contract: $(STAMP) ## Write docs/contract-coverage.md anew
 	$(BIN)/python -m tests.support.coverage_page
 
 # Tests that lack a program are skipped, and say which; so a lack is no reason to run none.
 programs: $(STAMP)
-	@$(BIN)/python -m windowbox.sandbox.setup $(DOWNLOADED) || echo "Going on without: tests that need it are skipped."
+	@$(BIN)/python -m sandbox.setup $(DOWNLOADED) || echo "Going on without: tests that need it are skipped."
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "windowbox needs Python 3.11 or newer: none is on the PATH" >&2; exit 1; }
 	@echo "  Python environment $(VENV): creating it with $(PYTHON)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m windowbox.sandbox.pythonpackages
+	@$(BIN)/python -m sandbox.programs.pythonpackages
 	@touch $@

@@ -6,9 +6,9 @@ import contextlib
 from typing import NamedTuple
 
 from bus import streams, subjects
-from bus.connection import Bus, WrongSequence
 from bus.messages import Reason, StatusIntent, Wish
-from bus.queue import Queue
+from bus.transport.connection import Bus, WrongSequence
+from bus.workqueue.queue import Queue
 from windowbox.errors import Superseded
 from windowbox.models.objects import Object
 

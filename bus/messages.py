@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from bus.connection import Stored
+from bus.transport.connection import Stored
 from windowbox.models.objects import Object, mappings
 
 logger = logging.getLogger(__name__)

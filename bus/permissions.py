@@ -14,9 +14,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Literal, NotRequired, TypedDict
 
-from bus import liveness, presence, queries, streams, subjects
-from bus.elections import ELECTED
+from bus import queries, streams, subjects
 from bus.intents import PATCH
+from bus.leases import liveness, presence
+from bus.leases.elections import ELECTED
 from windowbox.kinds import POOLS
 from windowbox.models.refs import CLUSTERS, RUNTIME
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import nats.errors
 from nats.aio.msg import Msg
 
-from bus.connection import TIMEOUT, Bus, translated
+from bus.transport.connection import TIMEOUT, Bus, translated
 from windowbox.errors import Unreachable, WindowboxError
 
 EDGE = "windowbox.edge"

@@ -19,47 +19,18 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from bus import consumers, streams, subjects
-from bus.connection import Bus, Stored, instant
+from bus import streams, subjects
 from bus.messages import PREDECESSOR, Announcement, Message, ReviewRecord, RunRecord
+from bus.transport import consumers
+from bus.transport.connection import Bus, Stored, instant
 from windowbox.errors import Malformed, Refused, WindowboxError
-from windowbox.models.kindsettings import KindSettings
-from windowbox.models.lbsettings import Range
+from windowbox.settings.bussettings import Deciding
 
 FORMAT = 1
 
 _READERS = 64
 _TELL_AGAIN = 3600.0
 _SOON = 2.0
-
-
-class Zone(Message):
-    """A zone, as far as decisions depend on it: neither its servers nor its key."""
-
-    name: str
-    key_from_record: bool = False
-    ownership: str | None = None
-
-
-class Balancing(Message):
-    """The settings of load balancers, as far as decisions depend on them."""
-
-    classes: tuple[str, ...] = ()
-    conditions: bool = True
-    grace: float = 300.0
-    direct: tuple[str, ...] = ()
-    ranges: tuple[Range, ...] = ()
-
-
-class Deciding(Message):
-    """The settings that decide what a run does."""
-
-    zones: tuple[Zone, ...] = ()
-    classes: tuple[str, ...] = ()
-    ignore_operation_annotation: bool = False
-    balancing: Balancing = Balancing()
-    kinds: KindSettings = KindSettings()
-    """The settings of kinds that make objects, as far as decisions depend on them."""
 
 
 class Header(Message):

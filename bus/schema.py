@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bus.connection import ApiError, Bus
+from bus.transport.connection import ApiError, Bus
 from windowbox.errors import Refused, Unreachable
 
 logger = logging.getLogger(__name__)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple
+from typing import Any
 
 from bus import schema
-from bus.connection import ApiError, Bus
+from bus.transport.connection import ApiError, Bus
 from windowbox.errors import Refused
+from windowbox.settings.bussettings import Retention
 
 logger = logging.getLogger(__name__)
 
@@ -28,15 +29,6 @@ LEASE_SECONDS = 3.0
 _GIB = 1 << 30
 _HOUR = 3600 * 10**9
 _STREAM_NOT_FOUND = 10059
-
-
-class Retention(NamedTuple):
-    """How much OBJECTS holds."""
-
-    size: int = 4 * _GIB
-    """Bytes."""
-    versions: int = 16
-    """Of each object. The last is what runs read; former ones are for those who look back."""
 
 
 DEFAULT = Retention()

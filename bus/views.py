@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from bus import consumers, streams, subjects
-from bus.connection import Bus
+from bus import streams, subjects
 from bus.messages import OPERATION, Announcement
+from bus.transport import consumers
+from bus.transport.connection import Bus
 from windowbox.errors import NotListed, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef

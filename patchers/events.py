@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bus.messages import EventIntent
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, PermanentError
 from windowbox.models.refs import SERVICES, ObjectRef, Resource
 

@@ -9,12 +9,12 @@ import time
 from typing import Any
 
 from bus import intents, streams, subjects
-from bus.connection import Bus
+from bus.clusters.clusters import Clusters
 from bus.messages import Call, Read, Reason, Result, StatusIntent, Wish
-from bus.pool import Item, Outcome, RequeueAfter, backoff
+from bus.transport.connection import Bus
+from bus.workqueue.pool import Item, Outcome, RequeueAfter, backoff
 from patchers import events
-from windowbox.clients.clusters import Clusters
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Missing, PermanentError, TransientError
 from windowbox.kinds import RESOURCES
 from windowbox.models.extensions import overtaken

@@ -10,12 +10,13 @@ import hypothesis
 import pytest
 import pytest_asyncio
 
-from bus.connection import Access, Bus, connected
+from bus.transport.connection import Bus, connected
+from sandbox.servers import zoneserver
 from tests.support import servers
 from tests.support.natsserver import NatsServer, ensured
 from tests.support.roles import RoleServer, role_server
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.sandbox import zoneserver
+from windowbox.settings.bussettings import Access
 
 # How long an example takes says more of the machine, and of what else it does, than of the code.
 # On every save fewer examples are enough.

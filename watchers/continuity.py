@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from typing import Literal, NamedTuple
 
 from bus import streams
-from bus.connection import Bus
 from bus.messages import UID, VERSION
+from bus.transport.connection import Bus
 from windowbox.errors import Superseded, TransientError, WindowboxError
 
 logger = logging.getLogger(__name__)

@@ -7,12 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
-from bus import consumers, streams, subjects
-from bus.connection import Bus
+from bus import streams, subjects
 from bus.messages import BODY, OPERATION, UID, VERSION
-from bus.streams import Retention
+from bus.transport import consumers
+from bus.transport.connection import Bus
 from watchers.quota import Budget, CapacityCheck
 from windowbox.errors import Unreachable
+from windowbox.settings.bussettings import Retention
 
 _READINGS = 8
 _UNFINISHED = 1024

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import orjson
 
 from bus import streams, subjects
-from bus.connection import Bus, Full, Headers, WrongSequence
 from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
+from bus.transport.connection import Bus, Full, Headers, WrongSequence
 from watchers import continuity
 from watchers.continuity import Why, Witness
 from watchers.limits import Known, KnownObjects, Shared, Turn
 from watchers.permits import Permit
 from watchers.quota import Account
-from windowbox.clients import apiresponses
-from windowbox.clients.kube import Event, Kube
+from windowbox.clients.kubernetes import apiresponses
+from windowbox.clients.kubernetes.kube import Event, Kube
 from windowbox.errors import (
     Superseded,
     TooLarge,

@@ -6,9 +6,9 @@ import asyncio
 import logging
 
 from bus import streams, subjects
-from bus.connection import Bus
-from bus.finishing import to_end
 from bus.messages import OPERATION
+from bus.transport.connection import Bus
+from bus.transport.finishing import to_end
 from windowbox.errors import WindowboxError
 
 logger = logging.getLogger(__name__)

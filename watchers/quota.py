@@ -8,10 +8,10 @@ import logging
 from collections import defaultdict
 
 from bus import streams
-from bus.connection import Bus
-from bus.streams import Retention
+from bus.transport.connection import Bus
 from windowbox.errors import WindowboxError
 from windowbox.models.refs import RUNTIME
+from windowbox.settings.bussettings import Retention
 from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)

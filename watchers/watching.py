@@ -14,19 +14,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bus import streams, subjects
-from bus.connection import Bus
-from bus.leases import Leases
-from bus.registry import Registry
-from bus.streams import Retention
+from bus.clusters.clusters import Clusters
+from bus.clusters.registry import Registry
+from bus.leases.leases import Leases
+from bus.transport.connection import Bus
 from watchers import definitions, purging
 from watchers.continuity import Continuity, Why, Witness
 from watchers.limits import Shared
 from watchers.mirror import Mirror
 from watchers.permits import Permit, Term
-from windowbox.clients.clusters import Clusters
 from windowbox.errors import Missing, Superseded, TransientError, WindowboxError
 from windowbox.kinds import RESOURCES
 from windowbox.models.refs import RUNTIME, Resource
+from windowbox.settings.bussettings import Retention
 
 logger = logging.getLogger(__name__)
 

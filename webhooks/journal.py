@@ -18,15 +18,15 @@ from typing import Any
 import orjson
 
 from bus import subjects
-from bus.connection import Bus
 from bus.messages import ReviewRecord
+from bus.transport.connection import Bus
 from webhooks.review import Context, Review
 from webhooks.server import Decision, outcome
 from windowbox.errors import Malformed, WindowboxError
 from windowbox.models.objects import Json, mapping
 from windowbox.models.refs import RUNTIME, ObjectRef
 from windowbox.models.webhooks import Target
-from windowbox.models.webhooksettings import PrometheusSettings, WebhookSettings
+from windowbox.settings.webhooksettings import PrometheusSettings, WebhookSettings
 from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)

@@ -16,17 +16,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from webhooks.server import Certificates
-from windowbox import webhookconfigurations as configurations
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, TransientError, WindowboxError
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import NAMESPACES, SECRETS, Resource
-from windowbox.models.webhooksettings import WebhookSettings
+from windowbox.rights import webhookconfigurations as configurations
+from windowbox.rights.webhookconfigurations import Manifest
 from windowbox.secretsmanager import contents, generation, secrets
 from windowbox.secretsmanager.configs import Authority, Certificate, Usage
 from windowbox.secretsmanager.decisions import WEBHOOKS
 from windowbox.secretsmanager.manager import Ensured, SecretsManager
-from windowbox.webhookconfigurations import Manifest
+from windowbox.settings.webhooksettings import WebhookSettings
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bus import streams, subjects
-from bus.connection import Bus
 from bus.messages import Announcement
+from bus.transport.connection import Bus
 from webhooks.review import Found, Lookup
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.objects import Json
 from windowbox.models.refs import RUNTIME, ObjectRef

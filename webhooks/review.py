@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from windowbox.models.objects import Json, mapping
 from windowbox.models.refs import Resource
-from windowbox.models.webhooksettings import WebhookSettings
+from windowbox.settings.webhooksettings import WebhookSettings
 
 
 class Denied(Exception):

@@ -1,5 +1,5 @@
 """`python -m windowbox` is `windowbox`."""
 
-from windowbox.cli import main
+from commands.cli import main
 
 main()

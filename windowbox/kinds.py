@@ -1,4 +1,4 @@
-"""The table of kinds that windowbox serves. A new kind takes a package in `workers`, a model, and a row here.
+"""The table of kinds that windowbox serves. A new kind takes a package in `workers/kinds`, a model and a row.
 
 Derived from it: which kinds are watched, the rights of roles in the cluster and on the bus, the pools that
 workers serve, what `windowbox doctor` and `windowbox trace` know, and the tables in docs/kinds.md.
@@ -74,7 +74,7 @@ class Served:
     type: str = ""
     """Of an extension kind: the `spec.type` that is served. Empty for kinds that are no extensions."""
     package: str = ""
-    """In `workers`, with the module `pool`. Empty: it is called like the pool."""
+    """In `workers`, with the module `pool`. Empty: in `workers.kinds`, called like the pool."""
     which: str = ""
     """Which objects of a kind that is no extension are served."""
     aliases: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Served:
 
     @property
     def module(self) -> str:
-        return f"workers.{self.package or self.pool}.pool"
+        return f"workers.{self.package or f'kinds.{self.pool}'}.pool"
 
     @property
     def title(self) -> str:
@@ -109,7 +109,7 @@ def _extension(pool: str, about: str) -> Served:
         resource=EXTENSIONS,
         type=pool,
         pool=pool,
-        package="extension",
+        package="kinds.extension",
         about=about,
         owns=(MANAGED_RESOURCES,),
         rights=(Right(SECRETS, MAKE),),
@@ -133,7 +133,7 @@ KINDS = (
         resource=BACKUP_BUCKETS,
         type="local",
         pool="backupbucket",
-        package="backups",
+        package="kinds.backups",
         about="a directory under `backup.root`, on the host that has it",
         rights=(Right(SECRETS, MAKE),),
         setting="backup.root for the workers of one host",
@@ -142,7 +142,7 @@ KINDS = (
         resource=BACKUP_ENTRIES,
         type="local",
         pool="backupentry",
-        package="backups",
+        package="kinds.backups",
         about="a directory in its bucket, and the Secret `etcd-backup`",
         awaits=(NAMESPACES,),
         rights=(Right(SECRETS, MAKE),),
@@ -172,6 +172,7 @@ KINDS = (
         resource=DNSRECORDS,
         type="local",
         pool="dnsrecord",
+        package="dns.record",
         about="a record set on the name server of its zone",
         aliases=("dnsrec",),
         rights=(Right(SECRETS, READ),),
@@ -214,6 +215,7 @@ KINDS = (
         resource=WORKERS,
         type="local",
         pool="worker",
+        package="machines.worker",
         about="MachineClasses and MachineDeployments for the zones of its pools",
         owns=_MACHINE_KINDS,
         awaits=(MACHINE_SETS, MACHINES, MANAGED_RESOURCES, PLANE_DEPLOYMENTS),
@@ -229,6 +231,7 @@ KINDS = (
     Served(
         resource=INGRESSES,
         pool="ingress",
+        package="dns.ingress",
         about="a DNSRecord for each of its hosts",
         which="in namespaces of Shoots",
         owns=(DNSRECORDS,),
@@ -237,6 +240,7 @@ KINDS = (
     Served(
         resource=MACHINES,
         pool="machine",
+        package="machines.machine",
         about="a Pod that joins its Shoot as a node: [machines.md](machines.md)",
         which="of classes with provider `local`",
         credentials="credentialsSecretRef",
@@ -265,6 +269,7 @@ KINDS = (
     Served(
         resource=SERVICES,
         pool="loadbalancer",
+        package="loadbalancer",
         about="an address and an Envoy: [loadbalancers.md](loadbalancers.md)",
         which="of type LoadBalancer",
         aliases=("lb",),
@@ -281,6 +286,7 @@ KINDS = (
     Served(
         resource=MACHINE_DEPLOYMENTS,
         pool="machinedeployment",
+        package="machines.deployment",
         about="MachineSets, one for each template, which it scales and rolls",
         which="of all namespaces",
         owns=(MACHINE_SETS,),
@@ -294,6 +300,7 @@ KINDS = (
     Served(
         resource=MACHINE_SETS,
         pool="machineset",
+        package="machines.set",
         about="as many Machines as it asks for",
         which="of all namespaces",
         owns=(MACHINES,),

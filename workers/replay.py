@@ -12,26 +12,27 @@ import pydantic_core
 
 from bus import streams, subjects
 from bus.messages import Call, Result, RunRecord, Wish
-from bus.pool import Outcome
-from bus.recordings import Deciding, Recording
+from bus.recordings import Recording
+from bus.workqueue.pool import Outcome
 from windowbox import errors
-from windowbox.models.dnssettings import DnsSettings, ZoneSettings
-from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
-from workers import pools, serving
-from workers.heartbeat.runs import HeartbeatRuns
-from workers.ingress.runs import IngressRuns
-from workers.lifecycle.world import World
+from windowbox.settings.bussettings import Deciding
+from windowbox.settings.dnssettings import DnsSettings, ZoneSettings
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.core import pools, serving
+from workers.core.lifecycle.world import World
+from workers.core.owned.targets import TargetClusters
+from workers.core.recorder import Recorder
+from workers.core.serving import Common, WorkSettings
+from workers.dns.ingress.runs import IngressRuns
+from workers.kinds.heartbeat.runs import HeartbeatRuns
 from workers.loadbalancer.service.addresses import Addresses
 from workers.loadbalancer.service.runs import ServiceRuns
 from workers.loadbalancer.service.world import ServiceWorld
-from workers.machine.providerclusters import ProviderClusters
-from workers.machine.runs import MachineRuns
-from workers.machine.shoots import Shoots
-from workers.owned.targets import TargetClusters
-from workers.recorder import Recorder
-from workers.serving import Common, WorkSettings
+from workers.machines.machine.providerclusters import ProviderClusters
+from workers.machines.machine.runs import MachineRuns
+from workers.machines.machine.shoots import Shoots
 
 T = TypeVar("T")
 
@@ -230,7 +231,7 @@ async def _compared(recording: Recording, run: RunRecord, player: Player) -> Dif
     except Unanswered as error:
         outcome, stopped = "stopped", str(error)
     except Exception as error:
-        # As the pool would have it: see bus.pool.
+        # As the pool would have it: see bus.workqueue.pool.
         outcome = Result.FAILED
         stopped = "" if run.outcome is Result.FAILED else f"{type(error).__name__}: {error}"
     changing = [call for call in run.calls if call.effect]

@@ -11,13 +11,13 @@ import dns.query
 import dns.rdatatype
 import dns.zone
 
+from commands.kinds.demo import succeeded
 from tests.chaos import load
 from tests.chaos.ending import is_complete
 from tests.chaos.hasty import Hasty
 from tests.chaos.services import NAMESPACE
 from tests.chaos.shoots import Shoots
-from windowbox.clients.kube import Kube
-from windowbox.commands.kinds.demo import succeeded
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import (

@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator
 from typing import Literal
 
-from windowbox.sandbox.supervisor import Supervisor
+from sandbox.supervisor import Supervisor
 
 SERVERS: Literal[1, 3] = 3 if os.environ.get("CHAOS_NATS") == "3" else 1
 PATIENCE = 3 if SERVERS == 3 else 1

@@ -12,11 +12,13 @@ from datetime import timedelta
 
 import yaml
 
-from bus import consumers, streams
-from bus.connection import Access, Bus, connected
+from bus import streams
 from bus.messages import RunRecord
+from bus.transport import consumers
+from bus.transport.connection import Bus, connected
+from sandbox.supervisor import Supervisor
 from windowbox.errors import WindowboxError
-from windowbox.sandbox.supervisor import Supervisor
+from windowbox.settings.bussettings import Access
 
 logger = logging.getLogger(__name__)
 

@@ -7,21 +7,23 @@ from dataclasses import dataclass
 
 import orjson
 
-from bus import consumers, liveness, streams, subjects
-from bus.connection import Bus, Stored
-from bus.leases import HOLDER
+from bus import streams, subjects
+from bus.leases import liveness
+from bus.leases.leases import HOLDER
+from bus.transport import consumers
+from bus.transport.connection import Bus, Stored
+from sandbox import ownership
+from sandbox.processes import ProcessId
+from sandbox.supervisor import Supervisor
 from tests.chaos.envoys import Envoys
-from windowbox.clients.envoy import admin
-from windowbox.clients.envoy.process import Process
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, RUNTIME, SERVICES, ObjectRef
-from windowbox.sandbox import ownership
-from windowbox.sandbox.processes import ProcessId
-from windowbox.sandbox.supervisor import Supervisor
-from workers.edge import nodes
-from workers.edge.nodes import Backend
 from workers.loadbalancer import edgestate
+from workers.loadbalancer.edge import nodes
+from workers.loadbalancer.edge.nodes import Backend
+from workers.loadbalancer.envoy import admin
+from workers.loadbalancer.envoy.process import Process
 from workers.loadbalancer.ipam import entries
 from workers.loadbalancer.service import statuses
 

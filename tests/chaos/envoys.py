@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tests.chaos.outages import Outages
 from tests.support.running import eventually
-from windowbox.clients.envoy import admin
-from windowbox.clients.envoy.process import Process, Processes
 from windowbox.errors import WindowboxError
+from workers.loadbalancer.envoy import admin
+from workers.loadbalancer.envoy.process import Process, Processes
 
 logger = logging.getLogger(__name__)
 

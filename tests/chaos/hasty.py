@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from commands.kinds import demo
 from tests.chaos import load, shoots
 from tests.chaos.services import NAMESPACE, insist
-from windowbox.clients.kube import Kube
-from windowbox.commands.kinds import demo
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Missing
 from windowbox.models.refs import DNSRECORDS, INFRASTRUCTURES, SERVICES, Resource
 

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sandbox.supervisor import Supervisor
 from tests.chaos import buses
-from windowbox.sandbox.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from sandbox import stages
+from sandbox.simulated import children as simulated
 from tests.support import servers
-from windowbox.clients.envoy import process as envoy
 from windowbox.errors import Missing
-from windowbox.sandbox import stages
-from windowbox.sandbox.simulated import children as simulated
+from workers.loadbalancer.envoy import process as envoy
 
 
 def missing() -> str | None:

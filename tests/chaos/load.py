@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox.simulated import nodes
+from sandbox.simulated.objects import BEHAVIOUR
 from tests.chaos.outages import Outages
 from tests.chaos.services import insist
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.refs import NODES
-from windowbox.sandbox.simulated import nodes
-from windowbox.sandbox.simulated.objects import BEHAVIOUR
-from workers.edge.nodes import DRAINED, EXCLUDED
+from workers.loadbalancer.edge.nodes import DRAINED, EXCLUDED
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Missing, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NAMESPACES, SERVICES

@@ -13,9 +13,10 @@ from typing import Any
 
 import yaml
 
+from commands.kinds import demo
+from sandbox.servers import kubeconfigs
 from tests.chaos.services import insist
-from windowbox.clients.kube import Kube
-from windowbox.commands.kinds import demo
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
@@ -32,7 +33,6 @@ from windowbox.models.refs import (
     SERVICES,
     Resource,
 )
-from windowbox.sandbox import kubeconfigs
 
 NAME, SCRIPT, INGRESS, POLICY = "one", "one-init", "web", "provider-local-deny-all"
 """How things are called in examples/."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from commands.kinds.demo import succeeded
 from tests.chaos.shoots import ASKED, INGRESS, NAME, SCRIPT, Shoots, Wanted
-from windowbox.clients.kube import Kube
-from windowbox.commands.kinds.demo import succeeded
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import (

@@ -10,13 +10,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from bench import admission, requests
-from bench.world import World, world
+from sandbox import stages
+from sandbox.options import Options
 from tests.support import servers
 from tests.support.running import eventually
+from tools.bench import admission, requests
+from tools.bench.world import World, world
 from windowbox.models.refs import DEPLOYMENTS
-from windowbox.sandbox import stages
-from windowbox.sandbox.options import Options
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 

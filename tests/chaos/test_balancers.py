@@ -17,7 +17,11 @@ from pathlib import Path
 import pytest
 
 from bus import streams, subjects
-from bus.connection import Access, connected
+from bus.transport.connection import connected
+from sandbox import processes
+from sandbox.options import Options
+from sandbox.simulated import children as simulated
+from sandbox.supervisor import Supervisor
 from tests.chaos import buses, converging
 from tests.chaos.callers import Callers
 from tests.chaos.converging import Journal, settled, waiting
@@ -30,13 +34,10 @@ from tests.chaos.nodes import Nodes
 from tests.chaos.services import Services
 from tests.chaos.witness import Witness
 from tests.support.running import eventually
-from windowbox.clients import kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import WindowboxError
-from windowbox.sandbox import processes
-from windowbox.sandbox.options import Options
-from windowbox.sandbox.simulated import children as simulated
-from windowbox.sandbox.supervisor import Supervisor
+from windowbox.settings.bussettings import Access
 
 logger = logging.getLogger(__name__)
 

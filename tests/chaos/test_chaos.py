@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from bus.connection import connected
+from bus.transport.connection import connected
+from sandbox import stages
+from sandbox.options import Options
+from sandbox.supervisor import Supervisor
 from tests.chaos import buses, converging
 from tests.chaos.converging import Journal, settled, waiting
 from tests.chaos.havoc import Havoc, Plan
 from tests.chaos.load import Load, resolved, unsettled
 from tests.support import servers
-from windowbox.clients import kube
-from windowbox.sandbox import stages
-from windowbox.sandbox.options import Options
-from windowbox.sandbox.supervisor import Supervisor
+from windowbox.clients.kubernetes import kube
 
 LONG = os.environ.get("CHAOS") == "long"
 SEED = int(os.environ.get("CHAOS_SEED", "42"))

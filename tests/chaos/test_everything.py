@@ -16,7 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from bus.connection import Bus, connected
+from bus.transport.connection import Bus, connected
+from sandbox import processes
+from sandbox.options import Options
+from sandbox.servers import kubeconfigs
+from sandbox.supervisor import Supervisor
 from tests.chaos import accounts, buses, converging
 from tests.chaos.accounts import Accounts
 from tests.chaos.converging import Journal, settled
@@ -28,12 +32,9 @@ from tests.chaos.lacking import missing
 from tests.chaos.shoots import Shoots
 from tests.chaos.shoots_ending import Ending
 from tests.chaos.witness import Witness
-from windowbox.clients import kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.refs import NAMESPACES
-from windowbox.sandbox import kubeconfigs, processes
-from windowbox.sandbox.options import Options
-from windowbox.sandbox.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+from sandbox import processes
 from tests.support import servers
 from tests.support.kindworld import KindWorld, kind_world
 from tests.support.machines import MachineClient, complete, deployment, machine_client
@@ -22,7 +23,6 @@ from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_DEPLOYMENTS
-from windowbox.sandbox import processes
 
 _LONG = os.environ.get("CHAOS") == "long"
 _MACHINES, _SURGE, _UNAVAILABLE = (60, 6, 4) if _LONG else (12, 3, 2)

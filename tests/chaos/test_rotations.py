@@ -19,6 +19,7 @@ import yaml
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
+from sandbox import processes
 from tests.api.controlplane.controlplanes import KUBERNETES, PROFILE, controlplane, shoot_of
 from tests.support import servers
 from tests.support.kindworld import Client, KindWorld, kind_world, ready
@@ -28,7 +29,6 @@ from tests.support.servers import ControlPlane
 from windowbox.errors import TransientError, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, SECRETS
-from windowbox.sandbox import processes
 
 _LONG = os.environ.get("CHAOS") == "long"
 _SHOOTS, _KILLS = (50, 20) if _LONG else (10, 4)

@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bus.connection import connected
+from bus.transport.connection import connected
+from sandbox import processes
+from sandbox.servers import zoneserver
 from tests.chaos.converging import Journal, settled, waiting
 from tests.chaos.load import Load, resolved, unsettled
 from tests.support import previous as previous_release
@@ -26,8 +28,7 @@ from tests.support import roles, servers, wheels
 from tests.support.roles import RoleServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.clients import kube
-from windowbox.sandbox import processes, zoneserver
+from windowbox.clients.kubernetes import kube
 
 RECORDS = 60
 PAUSE = 0.05

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bus import streams, subjects
-from bus.buckets import Bucket
-from bus.connection import Bus
+from bus.transport.buckets import Bucket
+from bus.transport.connection import Bus
 from tests.chaos.services import NAMESPACE, Place
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import TransientError, WatchExpired
 from windowbox.models.objects import Object
 from windowbox.models.refs import SERVICES

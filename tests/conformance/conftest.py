@@ -13,8 +13,8 @@ from tests.support import leftovers, providerlocal, servers, standins
 from tests.support.machinecontrollermanager import PROGRAM
 from tests.support.running import running
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Refused
 
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"

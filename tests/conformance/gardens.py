@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from sandbox.servers import resourcemanager
 from tests.support import servers, standins
 from tests.support.installing import KINDS, PROGRAM
 from tests.support.servers import ControlPlane
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Missing, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, PODS, Resource
-from windowbox.sandbox import resourcemanager
 
 RESOURCES = {
     kind: Resource(group, version, plural, kind, namespaced=False)

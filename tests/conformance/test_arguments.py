@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
+from commands import processes
 from tests.support import helm, installing, servers
 from tests.support.helm import of_kind
 from tests.support.rules import rule
-from windowbox import goflags, imagevector, settings
-from windowbox.commands import processes
-from windowbox.settings import Settings
+from windowbox.settings import goflags, imagevector, settings
+from windowbox.settings.settings import Settings
 
 pytestmark = pytest.mark.long
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sandbox.programs import binaries
 from tests.api.worker.simulatedmcm import simulated
 from tests.api.worker.workerobjects import NAME, create, shoot_with
 from tests.conformance.test_gardenlet import PROGRAM
@@ -18,10 +19,9 @@ from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from tests.support.workerexample import pool
 from windowbox.errors import Conflict
-from windowbox.models.kindsettings import HeartbeatSettings, KindSettings
-from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.refs import HEARTBEATS, MACHINE_DEPLOYMENTS, MANAGED_RESOURCES, NAMESPACES, WORKERS
-from windowbox.sandbox import binaries
+from windowbox.settings.kindsettings import HeartbeatSettings, KindSettings
+from windowbox.settings.machinesettings import MachineSettings
 
 GARDEN = "garden"
 NODES, COMPONENTS, PLANE = "EveryNodeReady", "SystemComponentsHealthy", "ControlPlaneHealthy"

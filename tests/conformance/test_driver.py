@@ -16,10 +16,10 @@ from tests.support.machinecontrollermanager import manager
 from tests.support.machines import complete, deployment
 from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane
-from windowbox.models.kindsettings import KindSettings
-from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINES, PODS
+from windowbox.settings.kindsettings import KindSettings
+from windowbox.settings.machinesettings import MachineSettings
 
 _PATIENCE = 90.0
 _SETS = ("machinedeployment", "machineset")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from sandbox.programs import binaries
 from tests.api.controlplane.controlplanes import PROFILE, bundles, secrets, shoot_of
 from tests.support import servers
 from tests.support.kindworld import Client, KindWorld, kind_world
@@ -16,7 +17,6 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import CONTROL_PLANES
-from windowbox.sandbox import binaries
 
 PROGRAM = "gardenlet-client"
 AUTHORITY = "ca-provider-local-controlplane"

@@ -20,10 +20,10 @@ from tests.support.rules import rule
 from tests.support.running import running
 from tests.support.servers import ControlPlane
 from windowbox.models import machinekeys as keys
-from windowbox.models.kindsettings import KindSettings
-from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINES, NODES, PODS
+from windowbox.settings.kindsettings import KindSettings
+from windowbox.settings.machinesettings import MachineSettings
 
 _PATIENCE = 120.0
 _SETS = ("machinedeployment", "machineset")

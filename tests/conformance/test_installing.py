@@ -17,7 +17,7 @@ from tests.support.installing import CLASSES, DONE, GARDEN, MANIFESTS, SYSTEM_CL
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     DEPLOYMENTS,

@@ -16,10 +16,10 @@ from tests.support.machines import complete, deployment
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.models.kindsettings import KindSettings
-from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import LEASES, MACHINE_DEPLOYMENTS, MACHINES, PODS
+from windowbox.settings.kindsettings import KindSettings
+from windowbox.settings.machinesettings import MachineSettings
 
 _NAME = "machine-controller-manager"
 _PATIENCE = 90.0

@@ -21,10 +21,10 @@ from tests.support import installing, worldwithnodes
 from tests.support.installing import CLASSES, DONE, GARDEN, MANIFESTS, SYSTEM_CLASS
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.clients.kube import Kube
+from tools.release.building import ROOT
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import DEPLOYMENTS, HEARTBEATS, MANAGED_RESOURCES, NAMESPACES, SECRETS, SERVICES
-from windowbox.release.building import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

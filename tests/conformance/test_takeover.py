@@ -20,11 +20,9 @@ from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.resourcemanager import ResourceManager
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict
-from windowbox.models.controlplanesettings import ControlPlaneSettings
-from windowbox.models.kindsettings import BackupSettings, HeartbeatSettings, KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     BACKUP_BUCKETS,
@@ -50,7 +48,9 @@ from windowbox.models.refs import (
     WORKERS,
     Resource,
 )
-from windowbox.settings import WorkSettings
+from windowbox.settings.controlplanesettings import ControlPlaneSettings
+from windowbox.settings.kindsettings import BackupSettings, HeartbeatSettings, KindSettings
+from windowbox.settings.settings import WorkSettings
 
 SERVED = (
     "infrastructure", "controlplane", "operatingsystemconfig", "bastion", "exposure", "local-ext-shoot",

@@ -14,7 +14,8 @@ import aiohttp
 import orjson
 import pytest
 
-from bus.connection import connected
+from bus.transport.connection import connected
+from sandbox.servers.apiserver import ApiServer
 from tests.support import providerlocal, servers
 from tests.support.admission import NAMESPACE, Seed, admitted, settings_for
 from tests.support.admissionexamples import DRIVER, Example, examples
@@ -25,12 +26,11 @@ from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from webhooks import answering
 from webhooks.answering import Answer
-from windowbox.clients import kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Refused
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, SECRETS
-from windowbox.sandbox.apiserver import ApiServer
 
 NEITHER = ("/dnsconfig", "/calico-self-hosted-shoot", "/webhooks/")
 """Of former versions, of self-hosted Shoots, and of a garden, which `test_admission.py` asks about."""

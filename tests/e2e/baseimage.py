@@ -12,8 +12,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from sandbox.programs import binaries
 from tests.support import imagefiles
-from windowbox.sandbox import binaries
 
 _ROOT = Path(__file__).parents[2]
 _SHELL = ("sh", "cat", "mkdir", "chown", "chmod", "rm", "wget", "ip")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sandbox.servers.apiserver import ApiServer
 from tests.e2e.witness import PATIENCE, Condition, Version, Witness
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, DNSRECORDS, NAMESPACES, Resource
-from windowbox.sandbox.apiserver import ApiServer
 
 OPERATION, TIMESTAMP = "gardener.cloud/operation", "gardener.cloud/timestamp"
 FINALIZER = "extensions.gardener.cloud/dnsrecord"

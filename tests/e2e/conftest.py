@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from sandbox.servers import zoneserver
 from tests.e2e import client
 from tests.e2e.client import Space
 from tests.e2e.smallworld import INNER, KEYED, SmallWorld, small_world
 from tests.e2e.witness import Witness, witnessing
 from tests.support import servers
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.sandbox import zoneserver
 
 
 @pytest.fixture(scope="package")

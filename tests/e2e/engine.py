@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from windowbox.sandbox import processes
+from sandbox import processes
 
 T = TypeVar("T")
 

@@ -14,14 +14,16 @@ from typing import Any
 
 import yaml
 
-from bus import consumers, streams, subjects
-from bus.connection import Access, connected
+from bus import streams, subjects
 from bus.messages import RunRecord
+from bus.transport import consumers
+from bus.transport.connection import connected
+from sandbox import processes
 from tests.e2e.client import Record
 from tests.support import servers
 from tests.support.servers import ControlPlane, NameServer
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
-from windowbox.sandbox import processes
+from windowbox.settings.bussettings import Access
 
 ROLES = {"watch": "watcher", "work": "worker", "patch": "patcher"}
 INNER, KEYED = "inner.local.gardener.cloud", "keyed.test"

@@ -17,6 +17,8 @@ import pytest
 import yaml
 
 from bus import permissions
+from sandbox.programs import binaries
+from sandbox.servers.apiserver import ApiServer
 from tests.e2e import baseimage
 from tests.e2e import engine as engines
 from tests.e2e.engine import Engine
@@ -24,8 +26,6 @@ from tests.support import servers
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import DNSRECORDS, SERVICES
-from windowbox.sandbox import binaries
-from windowbox.sandbox.apiserver import ApiServer
 
 ROOT = Path(__file__).parents[2]
 BASE = "windowbox-test-base"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sandbox.servers import zoneserver
 from tests.e2e import client, zones
 from tests.e2e.client import OPERATION, Record, Space, ready
 from tests.e2e.smallworld import SmallWorld, small_world
@@ -14,7 +15,6 @@ from tests.e2e.test_shoots import FAILED, FORCED
 from tests.e2e.witness import Witness
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.sandbox import zoneserver
 
 
 @pytest.fixture(scope="module")

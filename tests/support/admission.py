@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from commands.roles.admitting import Admitting, admitting
+from sandbox import processes
 from tests.support.roles import RoleServer
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
-from windowbox import webhookconfigurations
-from windowbox.admitting import Admitting, admitting
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, DEPLOYMENTS, NAMESPACES, OPERATING_SYSTEM_CONFIGS, SECRETS
-from windowbox.sandbox import processes
-from windowbox.settings import Settings
+from windowbox.rights import webhookconfigurations
+from windowbox.settings.settings import Settings
 
 NAMESPACE = "windowbox-system"
 """Where the sandbox, too, has certificates of webhooks."""

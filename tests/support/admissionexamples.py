@@ -15,7 +15,7 @@ from webhooks.review import Context
 from webhooks.table import WEBHOOKS
 from webhooks.webhook import Webhook
 from windowbox.models.objects import Json
-from windowbox.models.webhooksettings import WebhookSettings
+from windowbox.settings.webhooksettings import WebhookSettings
 
 _FOLDER = Path(__file__).parent / "admissionreviews"
 

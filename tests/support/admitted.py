@@ -13,7 +13,7 @@ from webhooks.answering import Answer
 from webhooks.review import Context
 from webhooks.table import WEBHOOKS
 from windowbox.models.objects import Json
-from windowbox.models.webhooksettings import WebhookSettings
+from windowbox.settings.webhooksettings import WebhookSettings
 
 
 def answered(

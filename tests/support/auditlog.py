@@ -6,8 +6,8 @@ from collections import Counter
 
 import orjson
 
-from bench.audit import WRITES
 from tests.support.kindworld import KindWorld
+from tools.bench.audit import WRITES
 
 _OURS = "system:windowbox:"
 

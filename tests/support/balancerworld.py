@@ -14,13 +14,16 @@ from typing import Any
 from aiohttp import web
 
 from bus import intents, streams
-from bus.connection import Access, Bus, connected
-from bus.leases import Leases
+from bus.clusters.clusters import clusters
+from bus.clusters.providers import Providers
+from bus.clusters.registry import Registry
+from bus.leases.leases import Leases
 from bus.permissions import Role
-from bus.pool import Pool
-from bus.queue import Queue
-from bus.registry import Registry
-from bus.routing import run_due
+from bus.transport.connection import Bus, connected
+from bus.workqueue.clustershares import ClusterShares
+from bus.workqueue.pool import Pool
+from bus.workqueue.queue import Queue
+from bus.workqueue.routing import run_due
 from patchers.status import StatusPatcher
 from tests.support import envoyprogram, loopback
 from tests.support.natsserver import NatsServer
@@ -28,27 +31,25 @@ from tests.support.roles import RoleServer
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from watchers.watching import Watching
-from windowbox.clients import kube
-from windowbox.clients.clusters import clusters
-from windowbox.clients.clustershares import ClusterShares
-from windowbox.clients.envoy.attachments import Attachment
-from windowbox.clients.envoy.process import Processes
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.clients.nameserver import Nameserver
-from windowbox.clients.providers import Providers
 from windowbox.errors import Conflict
 from windowbox.kinds import POOLS
-from windowbox.models.dnssettings import DnsSettings
-from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, NAMESPACES, NODES, SERVICES, Resource
-from windowbox.settings import WorkSettings
-from workers.edge.controller import EdgeParts, EdgeTerms
-from workers.lifecycle.world import World
+from windowbox.settings.bussettings import Access
+from windowbox.settings.dnssettings import DnsSettings
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from windowbox.settings.settings import WorkSettings
+from workers.core.lifecycle.world import World
+from workers.core.owned.targets import TargetClusters
+from workers.core.serving import Common
 from workers.loadbalancer import pool as loadbalancer
+from workers.loadbalancer.edge.controller import EdgeParts, EdgeTerms
+from workers.loadbalancer.envoy.attachments import Attachment
+from workers.loadbalancer.envoy.process import Processes
 from workers.loadbalancer.pool import BalancerParts
-from workers.owned.targets import TargetClusters
-from workers.serving import Common
 
 EVENTS = Resource("", "v1", "events", "Event")
 KINDS = (NAMESPACES.id, SERVICES.id, NODES.id, CLUSTERS.id)

@@ -7,20 +7,20 @@ import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any
 
-from bus.connection import Bus
-from bus.leases import Leases
-from bus.registry import Registry
+from bus.clusters.clusters import Clusters
+from bus.clusters.providers import Providers
+from bus.clusters.registry import Registry
+from bus.leases.leases import Leases
+from bus.transport.connection import Bus
 from tests.support import leftovers
 from tests.support.kindworld import KindWorld, common_of, kind_world, world_of
 from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.clients.clusters import Clusters
 from windowbox.clients.nameserver import Nameserver
-from windowbox.clients.providers import Providers
-from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.refs import DNSRECORDS
-from workers import pools, serving
-from workers.owned.targets import TargetClusters
+from windowbox.settings.dnssettings import DnsSettings
+from workers.core import pools, serving
+from workers.core.owned.targets import TargetClusters
 
 
 @contextlib.asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from windowbox.clients.envoy import process
+from workers.loadbalancer.envoy import process
 
 
 def envoy(folder: Path, name: str = "envoy") -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from windowbox.sandbox import certificates
+from sandbox.servers import certificates
 
 _NAME = "front-proxy-client"
 

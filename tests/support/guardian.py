@@ -16,7 +16,7 @@ def guarded() -> Iterator[int]:
     """A process that removes nodes and networks of this one when it ends, however it does."""
     # Reads until our end of the pipe is closed, which the kernel does for us if nobody else can.
     guardian = subprocess.Popen(
-        ["sh", "-c", 'cat >/dev/null; exec "$0" -m windowbox.sandbox.nodes.leftovers', sys.executable],
+        ["sh", "-c", 'cat >/dev/null; exec "$0" -m sandbox.nodes.leftovers', sys.executable],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=_ROOT, start_new_session=True,
     )  # fmt: skip
     try:

@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
-from windowbox.chart.generated import CHART
+from sandbox.programs import binaries
+from sandbox.servers.apiserver import ApiServer
+from tools.chart.generated import CHART
 from windowbox.errors import Refused
-from windowbox.sandbox import binaries
-from windowbox.sandbox.apiserver import ApiServer
 
 NAMESPACE = "windowbox-system"
 PRESETS = sorted(CHART.glob("values-*.yaml"))

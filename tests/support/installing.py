@@ -8,11 +8,11 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from windowbox.chart.generated import CHART
-from windowbox.release import building
-from windowbox.sandbox import binaries, gotool
-from windowbox.sandbox.progress import Progress
-from windowbox.shipped import MODULES
+from sandbox.programs import binaries, gotool
+from sandbox.progress import Progress
+from sandbox.shipped import MODULES
+from tools.chart.generated import CHART
+from tools.release import building
 
 PROGRAM = "gardener-installer"
 MANIFESTS = CHART.parents[1] / "gardener"

@@ -11,11 +11,11 @@ from typing import Any
 
 import yaml
 
+from sandbox.nodes.images import Image
+from sandbox.programs import binaries, cachelock, gotool
+from sandbox.progress import Progress
 from tests.support import release
 from tests.support.worldwithnodes import NodeWorld
-from windowbox.sandbox import binaries, cachelock, gotool
-from windowbox.sandbox.nodes.images import Image
-from windowbox.sandbox.progress import Progress
 
 MODULE = "github.com/kedacore/keda/v2@v2.18.1"
 SUM = "h1:h6bRt/IOxxtZpJlHSqhdH/lcInH7Z9obxg/JvWOmGAw="

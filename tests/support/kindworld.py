@@ -14,40 +14,42 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from bench.audit import AuditLog
-from bus import consumers, intents, recordings, streams
-from bus.connection import Access, Bus, connected
-from bus.leases import Leases
+from bus import intents, recordings, streams
+from bus.clusters.clusters import Clusters, clusters
+from bus.clusters.providers import Providers
+from bus.clusters.registry import Registry
+from bus.leases.leases import Leases
 from bus.messages import Wish
-from bus.pool import Pool
-from bus.queue import Queue
-from bus.recordings import Deciding, Header, Recording
-from bus.registry import Registry
-from bus.routing import run_due
+from bus.recordings import Header, Recording
+from bus.transport import consumers
+from bus.transport.connection import Bus, connected
+from bus.workqueue.pool import Pool
+from bus.workqueue.queue import Queue
+from bus.workqueue.routing import run_due
 from patchers.status import StatusPatcher
 from tests.support import leftovers, loopback
 from tests.support.natsserver import NatsServer
 from tests.support.running import PATIENCE, running
 from tests.support.servers import ControlPlane
+from tools.bench.audit import AuditLog
 from watchers.watching import Watching
-from windowbox.clients import kube
-from windowbox.clients.clusters import Clusters, clusters
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.clients.nameserver import Nameserver
-from windowbox.clients.providers import Providers
 from windowbox.errors import WindowboxError
 from windowbox.kinds import POOLS
-from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.extensions import OPERATION, TIMESTAMP
-from windowbox.models.kindsettings import KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS, Resource
-from windowbox.settings import WatchSettings, WorkSettings
-from workers import pools
-from workers.lifecycle.world import World
-from workers.membership.providers import ProviderMembership
-from workers.owned.targets import TargetClusters
-from workers.serving import Common, Parts
+from windowbox.settings.bussettings import Access, Deciding
+from windowbox.settings.dnssettings import DnsSettings
+from windowbox.settings.kindsettings import KindSettings
+from windowbox.settings.settings import WatchSettings, WorkSettings
+from workers.core import pools
+from workers.core.lifecycle.world import World
+from workers.core.owned.targets import TargetClusters
+from workers.core.serving import Common, Parts
+from workers.kinds.membership.providers import ProviderMembership
 
 CLOUDPROVIDER = "cloudprovider"
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox.servers.apiserver import ApiServer
 from tests.support.servers import ControlPlane
 from windowbox.errors import Refused
 from windowbox.models.refs import CLUSTERS, Resource
-from windowbox.sandbox.apiserver import ApiServer
 
 
 @dataclass

@@ -17,9 +17,9 @@ from windowbox.models.refs import (
     ObjectRef,
     Resource,
 )
-from workers.lifecycle.statuses import merge
-from workers.machinedeployment.rollout import DeploymentRun
-from workers.machinedeployment.state import State
+from workers.core.lifecycle.statuses import merge
+from workers.machines.deployment.rollout import DeploymentRun
+from workers.machines.deployment.state import State
 from workers.machines.fence import Fence
 from workers.machines.nodes import Nodes
 from workers.machines.objects import MachineObjects

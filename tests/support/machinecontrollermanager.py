@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from sandbox import processes
+from sandbox.programs import binaries
 from tests.support import servers
-from windowbox.sandbox import binaries, processes
 
 PROGRAM = "machine-controller-manager"
 

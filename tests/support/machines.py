@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bench.machinedriver import SimulatedDriver, set_phase
 from tests.support.kindworld import Client, KindWorld
 from tests.support.running import PATIENCE, running
+from tools.bench.machinedriver import SimulatedDriver, set_phase
 from windowbox.models import machinekeys as keys
 from windowbox.models.machines import OperationState, Phase
 from windowbox.models.objects import Object

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.support.running import eventually
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, PODS

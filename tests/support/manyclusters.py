@@ -26,9 +26,9 @@ import orjson
 import yaml
 from aiohttp import web
 
+from sandbox import files
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import NAMESPACES
-from windowbox.sandbox import files
 
 _LABEL = "shoot"
 _PASSED_ON = ("Accept", "Content-Type", "User-Agent")

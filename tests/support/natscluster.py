@@ -19,12 +19,13 @@ import nats
 import nats.errors
 from nats.aio.client import Client
 
-from bus.connection import Access
+from sandbox import processes
+from sandbox.nodes import network
+from sandbox.programs import binaries
+from sandbox.servers.controlplane import healthy
 from tests.support import servers
 from tests.support.natstls import Tls
-from windowbox.sandbox import binaries, processes
-from windowbox.sandbox.controlplane import healthy
-from windowbox.sandbox.nodes import network
+from windowbox.settings.bussettings import Access
 
 SIZE = 3
 

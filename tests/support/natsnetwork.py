@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox.nodes import claims, hostresources, iproute, leftovers, network
+from sandbox.nodes.addresses import NodePlan
+from sandbox.options import Options
 from tests.support import guardian, servers
 from tests.support.natscluster import SIZE, NatsCluster, Seat
 from tests.support.natstls import Tls
-from windowbox.sandbox.nodes import claims, hostresources, iproute, leftovers, network
-from windowbox.sandbox.nodes.addresses import NodePlan
-from windowbox.sandbox.options import Options
 
 _TABLE = "windowbox_partition"
 

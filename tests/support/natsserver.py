@@ -8,10 +8,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bus import streams
-from bus.connection import Bus
+from bus.transport.connection import Bus
+from sandbox import processes
 from tests.support import servers
 from windowbox.errors import WindowboxError
-from windowbox.sandbox import processes
 
 
 class NatsServer:

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from windowbox.sandbox import certificates
-from windowbox.sandbox.certificates import Pair
+from sandbox.servers import certificates
+from sandbox.servers.certificates import Pair
 
 _OPERATOR, _ACCOUNT, _USER, _SEED = 14 << 3, 0, 20 << 3, 18 << 3
 

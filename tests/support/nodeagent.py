@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import WindowboxError
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object, mappings

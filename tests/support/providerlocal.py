@@ -6,10 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from sandbox import files, processes
+from sandbox.children import Child
+from sandbox.programs import binaries
+from sandbox.servers import controlplane, kubeconfigs
 from tests.support import servers
-from windowbox.models.webhooksettings import PrometheusSettings
-from windowbox.sandbox import binaries, controlplane, files, kubeconfigs, processes
-from windowbox.sandbox.children import Child
+from windowbox.settings.webhooksettings import PrometheusSettings
 
 PROGRAM = "provider-local"
 ADMISSION = "admission-local"

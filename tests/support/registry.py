@@ -16,12 +16,14 @@ from typing import Any
 
 import yaml
 
+from sandbox import processes
+from sandbox.children import Child
+from sandbox.programs import obtain
+from sandbox.programs.binaries import Program
+from sandbox.progress import Progress
+from sandbox.servers import certificates
 from tests.support import servers
 from tests.support.worldwithnodes import NodeWorld
-from windowbox.sandbox import certificates, obtain, processes
-from windowbox.sandbox.binaries import Program
-from windowbox.sandbox.children import Child
-from windowbox.sandbox.progress import Progress
 
 PROGRAM = Program(
     "registry", "3.1.2", (3, 0), module="registry",

@@ -12,12 +12,12 @@ from typing import Any
 
 import yaml
 
+from sandbox.nodes import images, ownimage
+from sandbox.nodes.images import Image
+from sandbox.shoots import creation, importing
 from tests.support import helm
 from tests.support.worldwithnodes import NodeWorld
-from windowbox.chart.generated import CHART
-from windowbox.sandbox.nodes import images, ownimage
-from windowbox.sandbox.nodes.images import Image
-from windowbox.sandbox.shoots import creation, importing
+from tools.chart.generated import CHART
 
 IMAGE = {"repository": "windowbox.local/windowbox", "tag": "1", "pullPolicy": "Never"}
 NAME_SERVER = "windowbox-bind"

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox.servers import kubeconfigs
+from sandbox.shipped import EXAMPLES
 from tests.support.worldwithnodes import NodeWorld
 from windowbox.errors import Refused, Unreachable
-from windowbox.sandbox import kubeconfigs
-from windowbox.shipped import EXAMPLES
 
 SHOOT = "shoot--demo--one"
 _PAUSE = 0.1

@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
+from sandbox.children import Child
+from sandbox.servers import resourcemanager
 from tests.support import servers
 from tests.support.kindworld import Client
 from tests.support.running import PATIENCE, eventually, running
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing, Refused, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, Resource
-from windowbox.sandbox import resourcemanager
-from windowbox.sandbox.children import Child
 
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")

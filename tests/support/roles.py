@@ -12,10 +12,12 @@ import nats
 from nats.aio.client import Client
 
 from bus import subjects
-from bus.connection import Access
 from bus.permissions import Role
+from sandbox import processes
+from sandbox.programs import binaries
+from sandbox.servers import busserver
 from tests.support import servers
-from windowbox.sandbox import binaries, busserver, processes
+from windowbox.settings.bussettings import Access
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bus.messages import OPERATION, UID, VERSION, Call, Read, Reason, RunRecord, Wish
-from bus.recordings import FORMAT, Deciding, Header, Recording, SeenObject, Zone
+from bus.recordings import FORMAT, Header, Recording, SeenObject
+from windowbox.settings.bussettings import Deciding, Zone
 
 FOLDER = Path(__file__).parents[1] / "unit" / "replay"
 FILES = sorted(FOLDER.glob("*.wbx"))

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from windowbox import rbac
+from sandbox import files, processes
+from sandbox.children import Child
+from sandbox.programs import binaries
+from sandbox.servers import certificates, controlplane, manifests, zoneserver
+from sandbox.servers.apiserver import ApiServer
 from windowbox.errors import Missing
-from windowbox.sandbox import binaries, certificates, controlplane, files, manifests, processes, zoneserver
-from windowbox.sandbox.apiserver import ApiServer
-from windowbox.sandbox.children import Child
+from windowbox.rights import rbac
 
 
 @dataclass

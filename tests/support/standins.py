@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from windowbox.sandbox.apiserver import ApiServer
+from sandbox.servers.apiserver import ApiServer
 
 _GARDEN = "core.gardener.cloud"
 KINDS = (

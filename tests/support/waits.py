@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.chaos.load import Load
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing, TransientError
 from windowbox.models.refs import DNSRECORDS
 

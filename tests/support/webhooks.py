@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sandbox.servers import certificates
+from sandbox.servers.apiserver import ApiServer
 from windowbox.errors import Refused
-from windowbox.sandbox import certificates
-from windowbox.sandbox.apiserver import ApiServer
 
 SERVICE = "/api/v1/namespaces/default/services/hook"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"

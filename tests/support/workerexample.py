@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from windowbox.models import cloudprofile
-from windowbox.models.cloudprofile import CloudProfileSpec
+from windowbox.models.gardener import cloudprofile
+from windowbox.models.gardener.cloudprofile import CloudProfileSpec
+from windowbox.models.gardener.worker import WorkerSpec
 from windowbox.models.objects import Object
-from windowbox.models.worker import WorkerSpec
-from workers.lifecycle.shoots import ShootFacts
-from workers.worker import specs, wanted
-from workers.worker.wanted import Group, Site
+from workers.core.lifecycle.shoots import ShootFacts
+from workers.machines.worker import specs, wanted
+from workers.machines.worker.wanted import Group, Site
 
 TECHNICAL_ID = "shoot--local--demo"
 IMAGE = "registry.local/node:v1.0.0"

@@ -23,15 +23,16 @@ from typing import Any, TypeVar
 
 import pytest
 
+from sandbox import stages
+from sandbox.nodes import hostresources
+from sandbox.nodes.images import BUSYBOX, ECHO
+from sandbox.nodes.node import Node
+from sandbox.options import Options
+from sandbox.programs import binaries
+from sandbox.servers.apiserver import ApiServer
+from sandbox.supervisor import Supervisor
 from tests.support import servers
 from tests.support.guardian import guarded
-from windowbox.sandbox import binaries, stages
-from windowbox.sandbox.apiserver import ApiServer
-from windowbox.sandbox.nodes import hostresources
-from windowbox.sandbox.nodes.images import BUSYBOX, ECHO
-from windowbox.sandbox.nodes.node import Node
-from windowbox.sandbox.options import Options
-from windowbox.sandbox.supervisor import Supervisor
 
 T = TypeVar("T")
 

@@ -12,15 +12,12 @@ from typing import Any
 import pytest
 
 TOP = Path(__file__).parents[2]
-PACKAGES = ("bus", "patchers", "watchers", "webhooks", "windowbox", "workers")
+PACKAGES = ("bus", "commands", "patchers", "sandbox", "watchers", "webhooks", "windowbox", "workers")
 NOT_FOREIGN = (
-    "windowbox.sandbox",  # our own programs and files
-    "windowbox.commands",  # what the user types
-    "windowbox.release",
-    "windowbox.chart",
-    "windowbox.cli",
+    "sandbox",  # our own programs and files
+    "commands",  # what the user types
     "windowbox.models.constraints",  # of the image vector, which the operator writes
-    "bus.access",  # credentials files, which the operator writes
+    "windowbox.settings.bussettings",  # credentials files, which the operator writes
 )
 UNITS = (
     "1", "a", "A", " ", "-", ".", ":", "_", "/", "\\", '"', "[", "{", "1.", "1-", "1 - ", ":1", "a.", "a-",

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ValidationError
 from webhooks.review import Denied, Undecodable
 from webhooks.shapes import part
 from windowbox.errors import Malformed
-from windowbox.models import cloudprofile, cloudprofilechecks
-from windowbox.models.cloudprofile import CloudProfileConfig, CloudProfileSpec
 from windowbox.models.fielderrors import required
+from windowbox.models.gardener import cloudprofile, cloudprofilechecks
+from windowbox.models.gardener.cloudprofile import CloudProfileConfig, CloudProfileSpec
 from windowbox.models.objects import Json
 
 _T = TypeVar("_T", bound=BaseModel)

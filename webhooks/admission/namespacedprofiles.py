@@ -8,16 +8,16 @@ from typing import Any
 from webhooks.admission.cloudprofiles import decoded, parsed
 from webhooks.review import Context, Lookup, about
 from webhooks.shapes import part
-from windowbox.models.cloudprofile import (
+from windowbox.models.extensions import Part
+from windowbox.models.fielderrors import forbidden, invalid, required
+from windowbox.models.gardener.cloudprofile import (
     CloudProfileConfig,
     CloudProfileSpec,
     Flavor,
     MachineImage,
     Version,
 )
-from windowbox.models.cloudprofilechecks import Versions
-from windowbox.models.extensions import Part
-from windowbox.models.fielderrors import forbidden, invalid, required
+from windowbox.models.gardener.cloudprofilechecks import Versions
 from windowbox.models.objects import Json, Object, mapping
 from windowbox.models.refs import CLOUD_PROFILES
 

@@ -24,9 +24,9 @@ Schema = dict[str, Any]
 
 def definitions() -> Iterator[Definition]:
     """The definitions of all models."""
-    for module in pkgutil.iter_modules(models.__path__):
-        if module.name != "crds":
-            yield from getattr(importlib.import_module(f"{models.__name__}.{module.name}"), "DEFINITIONS", ())
+    for module in pkgutil.walk_packages(models.__path__, f"{models.__name__}."):
+        if not module.name.endswith(".crds"):  # which runs as `__main__`
+            yield from getattr(importlib.import_module(module.name), "DEFINITIONS", ())
 
 
 def manifest(definition: Definition) -> Schema:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from pydantic import BaseModel
+
 from windowbox.errors import Malformed
 
 _NO_SEGMENT = re.compile(r"\.\.?|.*[/%?#\\\x00-\x20].*", re.DOTALL)
@@ -158,3 +160,11 @@ def provider_cluster(digest: str) -> str:
 def is_provider_cluster(cluster: str) -> bool:
     """Whether it is a provider cluster: a tenant may control it, and only our own objects there count."""
     return _PROVIDER.fullmatch(cluster) is not None
+
+
+class SecretKey(BaseModel, frozen=True):
+    """A place in a Secret of the runtime cluster. What stands there never travels on the bus."""
+
+    namespace: str
+    name: str
+    key: str = "kubeconfig"

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Malformed, TransientError
 from windowbox.models.refs import SECRETS, Resource
 from windowbox.secretsmanager import configs, contents, decisions, generation, secrets

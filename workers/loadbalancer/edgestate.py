@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bus import leases, subjects
-from bus.buckets import Bucket
+from bus import subjects
+from bus.leases import leases
 from bus.messages import Message
+from bus.transport.buckets import Bucket
 from windowbox.models.loadbalancers import Family
 from windowbox.models.refs import ObjectRef
 

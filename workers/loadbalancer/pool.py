@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bus import streams
-from bus.buckets import Bucket
-from bus.pool import Pool
-from bus.queue import Queue
-from bus.routing import Router
-from windowbox.clients.clustershares import ClusterShares
+from bus.transport.buckets import Bucket
+from bus.workqueue.clustershares import ClusterShares
+from bus.workqueue.pool import Pool
+from bus.workqueue.queue import Queue
+from bus.workqueue.routing import Router
 from windowbox.kinds import Served
 from windowbox.telemetry import metrics
-from workers.handler import ReconcilingHandler
+from workers.core.handler import ReconcilingHandler
+from workers.core.serving import Common, Parts
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service.addresses import Addresses
@@ -20,7 +21,6 @@ from workers.loadbalancer.service.mapping import ServiceMapping
 from workers.loadbalancer.service.runs import ServiceRuns
 from workers.loadbalancer.service.upkeep import AddressUpkeep
 from workers.loadbalancer.service.world import ServiceWorld
-from workers.serving import Common, Parts
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from windowbox.clients.clusters import Clusters
-from windowbox.clients.kube import Kube
+from bus.clusters.clusters import Clusters
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Forbidden, LeaseLost
 from windowbox.models.extensions import instant
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_LEASES, NAMESPACES, ObjectRef
-from workers.recorder import Recorder
+from workers.core.recorder import Recorder
 
 HOLDER = "windowbox"
 DURATION = 3600

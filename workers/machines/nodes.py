@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from windowbox.clients.clusters import Clusters
+from bus.clusters.clusters import Clusters
 from windowbox.errors import PermanentError, TransientError, Unreachable
 from windowbox.models import machinekeys
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, RUNTIME, ObjectRef, is_provider_cluster
+from workers.core.recorder import Recorder
 from workers.machines.facts import node_taints
 from workers.machines.fence import Fence
-from workers.recorder import Recorder
 
 logger = logging.getLogger(__name__)
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from windowbox.clients.clusters import Clusters
+from bus.clusters.clusters import Clusters
 from windowbox.errors import Missing
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, MACHINES, WORKERS, ObjectRef, Resource
+from workers.core.recorder import Recorder
 from workers.machines import facts
 from workers.machines.facts import MachineFacts
 from workers.machines.fence import Fence
 from workers.machines.moving import is_leaving, shoot_is_leaving
-from workers.recorder import Recorder
 
 Json = dict[str, Any]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bus.connection import Bus
 from bus.messages import Reason, Result, Wish
-from bus.pool import Outcome, RequeueAfter, backoff
+from bus.transport.connection import Bus
+from bus.workqueue.pool import Outcome, RequeueAfter, backoff
 from windowbox.errors import PermanentError, TransientError
 from windowbox.models.refs import ObjectRef
-from workers.handler import quarantined
+from workers.core.handler import quarantined
+from workers.core.recorder import Recorder
 from workers.machines.reporting import StatusReport
-from workers.recorder import Recorder
 
 _LONGEST = 300.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bus.messages import Announcement
-from bus.routing import PreviousVersion
+from bus.workqueue.routing import PreviousVersion
 from windowbox.models.objects import Object
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from bus import intents, subjects
-from bus.connection import Bus
 from bus.messages import EventIntent, StatusIntent
+from bus.transport.connection import Bus
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
-from workers import reports
-from workers.recorder import Recorder
+from workers.core import reports
+from workers.core.recorder import Recorder
 
 
 class StatusReport:

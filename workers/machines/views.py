@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from bus.connection import Bus
+from bus.transport.connection import Bus
 from bus.views import View
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_SETS, MACHINES, ObjectRef
+from workers.core.recorder import Recorder
+from workers.core.serving import Tasks
 from workers.machines import facts
 from workers.machines.facts import MachineFacts
 from workers.machines.sets import MachineSet
-from workers.recorder import Recorder
-from workers.serving import Tasks
 
 
 class _Namespace(NamedTuple):

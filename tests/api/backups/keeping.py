@@ -15,9 +15,9 @@ from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane
 from windowbox.errors import Conflict
-from windowbox.models.kindsettings import BackupSettings, KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS
+from windowbox.settings.kindsettings import BackupSettings, KindSettings
 
 BUCKET_HOLDS = "extensions.gardener.cloud/backupbucket"
 ENTRY_HOLDS = "extensions.gardener.cloud/backupentry"

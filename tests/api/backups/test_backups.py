@@ -17,7 +17,6 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from bench.audit import WRITES
 from tests.api.backups.keeping import (
     BUCKET_HOLDS,
     ENTRY_HOLDS,
@@ -32,11 +31,12 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
-from windowbox.models.kindsettings import BackupSettings, KindSettings
+from tools.bench.audit import WRITES
+from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS
+from windowbox.settings.kindsettings import BackupSettings, KindSettings
 from workers import replay
-from workers.pools import assembled
+from workers.core.pools import assembled
 
 CONTRACT = Path(__file__).parents[4] / "shared" / "contract" / "extensions.md"
 KINDS = ("backupbucket", "backupentry")

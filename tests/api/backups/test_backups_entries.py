@@ -12,13 +12,14 @@ import pytest
 import pytest_asyncio
 
 from bus import streams, subjects
-from bus.connection import Access, connected
+from bus.transport.connection import connected
 from tests.api.backups.keeping import CREATED_BY, ENTRY_HOLDS, Backups, fresh, keeping, said, shoot
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_ENTRIES, NAMESPACES, RUNTIME, SECRETS, ObjectRef
+from windowbox.settings.bussettings import Access
 
 
 @pytest_asyncio.fixture

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, TransientError
 from windowbox.models.objects import Object
 from windowbox.models.refs import Resource
-from workers.backups import secrets
-from workers.backups.names import SecretName
-from workers.owned.targets import TargetCluster
-from workers.recorder import Recorder
+from workers.core.owned.targets import TargetCluster
+from workers.core.recorder import Recorder
+from workers.kinds.backups import secrets
+from workers.kinds.backups.names import SecretName
 
 SECRET = SecretName("garden", "credentials")
 

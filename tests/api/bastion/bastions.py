@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench.audit import WRITES
 from tests.support.kindworld import Client, KindWorld
+from tools.bench.audit import WRITES
 from windowbox.models.objects import Object
 from windowbox.models.refs import BASTIONS, NAMESPACES, NETWORK_POLICIES, PODS, SECRETS, SERVICES
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from sandbox import stages
 from tests.support import servers
-from windowbox.sandbox import stages
 
 ROOT = Path(__file__).parents[3]
 

@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
-from bus import presence, streams, subjects
-from bus.connection import Access, Bus, connected
-from bus.registry import Member, Registry, SecretKey
+from bus import streams, subjects
+from bus.clusters.registry import Member, Registry
+from bus.leases import presence
+from bus.transport.connection import Bus, connected
+from sandbox import processes
 from tests.e2e import client
 from tests.e2e.client import Space, failed
 from tests.e2e.witness import witnessing
@@ -26,10 +28,10 @@ from tests.support import livefiles, servers
 from tests.support.markers import Markers
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
-from windowbox import rbac
 from windowbox.errors import WindowboxError
-from windowbox.models.refs import DNSRECORDS, NAMESPACES, SECRETS, ObjectRef
-from windowbox.sandbox import processes
+from windowbox.models.refs import DNSRECORDS, NAMESPACES, SECRETS, ObjectRef, SecretKey
+from windowbox.rights import rbac
+from windowbox.settings.bussettings import Access
 
 COMMANDS = {"watch": "watcher", "work": "worker", "patch": "patcher"}
 

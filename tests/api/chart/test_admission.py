@@ -12,10 +12,11 @@ from tests.support import helm, servers
 from tests.support.helm import Manifest, dry_run, of_kind
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox import rbac, settings
-from windowbox import webhookconfigurations as configurations
-from windowbox.chart.admission import APPLICATION, RUNTIME
-from windowbox.chart.generated import CHART
+from tools.chart.admission import APPLICATION, RUNTIME
+from tools.chart.generated import CHART
+from windowbox.rights import rbac
+from windowbox.rights import webhookconfigurations as configurations
+from windowbox.settings import settings
 
 NAME = "gardener-extension-admission-local"
 DEPLOYMENT = "windowbox-admission"

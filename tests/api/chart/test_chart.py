@@ -12,15 +12,16 @@ import pytest
 import yaml
 
 from bus import permissions
+from commands import secrets
+from sandbox.programs import binaries
+from sandbox.servers.apiserver import ApiServer
 from tests.support import helm, servers
 from tests.support.helm import Manifest, dry_run, of_kind, refusal, rendered
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox import imagevector, rbac, settings
-from windowbox.chart import secrets
-from windowbox.chart.generated import CHART
-from windowbox.sandbox import binaries
-from windowbox.sandbox.apiserver import ApiServer
+from tools.chart.generated import CHART
+from windowbox.rights import rbac
+from windowbox.settings import imagevector, settings
 
 RANGES = {"loadbalancer": {"ranges": [{"prefixes": ["198.18.255.0/24"]}]}}
 EVERYTHING: dict[str, Any] = {

@@ -12,7 +12,7 @@ from tests.api.chart.test_chart import GARDENER
 from tests.api.chart.test_values import RANGES
 from tests.support import servers
 from tests.support.helm import Manifest, of_kind, refusal, rendered, rendered_from
-from windowbox.chart.generated import CHART
+from tools.chart.generated import CHART
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
+from sandbox.servers import manifests
+from sandbox.servers.apiserver import ApiServer
 from tests.support import helm, servers
 from tests.support.helm import Manifest, of_kind, refusal, rendered
 from tests.support.keda import sources
 from tests.support.servers import ControlPlane
 from windowbox.errors import Refused
-from windowbox.sandbox import manifests
-from windowbox.sandbox.apiserver import ApiServer
 
 GROUP = {"name": "a", "pools": ["dnsrecord", "worker"], "autoscaling": {"type": "keda", "lag": 5}}
 SCALER = re.compile(r'^\t\w+ +\w+ +`keda:"name=(\w+),([^"`]*)"`$', re.MULTILINE)

@@ -12,8 +12,8 @@ import yaml
 from bus import streams
 from tests.support import helm, servers
 from tests.support.helm import Manifest, of_kind, refusal, rendered
-from windowbox.chart.generated import CHART
-from windowbox.settings import ObjectsSettings
+from tools.chart.generated import CHART
+from windowbox.settings.settings import ObjectsSettings
 
 _OBJECTS = ObjectsSettings().size
 RANGES = {"loadbalancer": {"ranges": [{"prefixes": ["198.18.0.0/24"]}]}}

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
+from sandbox.servers import manifests
+from sandbox.servers.apiserver import ApiServer
 from tests.support import helm, installing, servers
 from tests.support.helm import Manifest, dry_run, of_kind, refusal, rendered
 from tests.support.servers import ControlPlane
-from windowbox.chart.admission import RUNTIME
-from windowbox.chart.generated import CHART
-from windowbox.sandbox import manifests
-from windowbox.sandbox.apiserver import ApiServer
+from tools.chart.admission import RUNTIME
+from tools.chart.generated import CHART
 
 KIND = "VerticalPodAutoscaler"
 VPA = {"enabled": True}

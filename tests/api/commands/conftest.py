@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sandbox.servers import zoneserver
 from tests.api.commands.operated import CommandLine, Operated
 from tests.api.commands.operated import operated as deployment
 from tests.support import servers
 from tests.support.servers import ControlPlane
-from windowbox.sandbox import zoneserver
 
 
 @pytest.fixture(scope="package")

@@ -18,16 +18,17 @@ import yaml
 from click.testing import CliRunner, Result
 
 from bus import streams
-from bus.connection import Access, connected
+from bus.transport.connection import connected
+from commands.cli import cli
+from sandbox import processes
 from tests.e2e import client
 from tests.e2e.client import Space
 from tests.e2e.witness import Witness, witnessing
 from tests.support import servers
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.cli import cli
 from windowbox.errors import WindowboxError
-from windowbox.sandbox import processes
+from windowbox.settings.bussettings import Access
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 120.0

@@ -18,12 +18,12 @@ import pytest_asyncio
 import yaml
 from click.testing import CliRunner
 
+from commands.cli import cli
 from tests.api.commands.operated import ROOT, CommandLine
 from tests.support.balancerworld import BalancerWorld, address, balancer_world, greeting, played_node
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.cli import cli
 from workers.loadbalancer.spec.options import DRAIN
 
 PLACE = f"127.68.{os.getpid() % 250}"

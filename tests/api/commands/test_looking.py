@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from bus import streams, subjects
-from bus.connection import Access, connected
 from bus.messages import Reason, Wish
-from bus.queue import Queue
+from bus.transport.connection import connected
+from bus.workqueue.queue import Queue
+from commands import busstatus
+from commands.busstatus import BusState
 from tests.api.commands.operated import CommandLine, Operated
-from windowbox import settings
-from windowbox.commands import busstatus
-from windowbox.commands.busstatus import BusState
 from windowbox.kinds import POOLS
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RUNTIME, ObjectRef
+from windowbox.settings import settings
+from windowbox.settings.bussettings import Access
 
 
 def test_top_shows_workers_and_recent_runs(operated: Operated) -> None:

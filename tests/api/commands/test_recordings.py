@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bus import recordings
+from commands.cli import cli
 from tests.api.commands.operated import Operated
 from tests.e2e.client import failed
 from tests.support.samples import DEMO
-from windowbox.cli import cli
-from workers.dnsrecord.actuator import DNSRecordActuator
-from workers.lifecycle.kinds import Run
+from workers.core.lifecycle.kinds import Run
+from workers.dns.record.actuator import DNSRecordActuator
 
 
 def test_what_happened_is_recorded_and_happens_again(operated: Operated, tmp_path: Path) -> None:

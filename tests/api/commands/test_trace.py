@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from bus import streams, subjects
-from bus.connection import Access, connected
 from bus.messages import Reason, Wish
-from bus.queue import Queue
+from bus.transport.connection import connected
+from bus.workqueue.queue import Queue
 from tests.api.commands.operated import CommandLine, Operated
 from tests.e2e.client import Record, failed
 from tests.support.running import eventually
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
+from windowbox.settings.bussettings import Access
 
 
 @pytest.fixture(scope="module")

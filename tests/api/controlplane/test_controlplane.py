@@ -32,10 +32,10 @@ from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox.models.controlplanesettings import ControlPlaneSettings
-from windowbox.models.images import BUILT_IN, ImageSource
-from windowbox.models.kindsettings import KindSettings
+from windowbox.models.gardener.images import BUILT_IN, ImageSource
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
+from windowbox.settings.controlplanesettings import ControlPlaneSettings
+from windowbox.settings.kindsettings import KindSettings
 
 FORCED = {"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}}
 GENERIC = {

@@ -13,7 +13,7 @@ import pytest_asyncio
 from cryptography import x509
 
 from bus import streams, subjects
-from bus.connection import Access, connected
+from bus.transport.connection import connected
 from tests.api.controlplane.controlplanes import (
     KUBERNETES,
     PROFILE,
@@ -30,10 +30,11 @@ from tests.support.markers import Markers
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox.models.controlplanesettings import ControlPlaneSettings
-from windowbox.models.kindsettings import KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, RUNTIME, SECRETS, ObjectRef
+from windowbox.settings.bussettings import Access
+from windowbox.settings.controlplanesettings import ControlPlaneSettings
+from windowbox.settings.kindsettings import KindSettings
 from workers import replay
 
 AUTHORITY = "ca-provider-local-controlplane"

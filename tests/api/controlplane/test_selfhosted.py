@@ -27,10 +27,10 @@ from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox.models.controlplanesettings import ControlPlaneSettings
-from windowbox.models.kindsettings import KindSettings
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, ENDPOINT_SLICES, EXPOSURES, NAMESPACES, SERVICES
+from windowbox.settings.controlplanesettings import ControlPlaneSettings
+from windowbox.settings.kindsettings import KindSettings
 
 ID = "shoot--t--hosts-itself"
 CCM = "cloud-controller-manager"

@@ -24,11 +24,11 @@ from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox.models.controlplanesettings import ControlPlaneSettings
-from windowbox.models.kindsettings import HealthSettings, KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, MANAGED_RESOURCES, NAMESPACES, SECRETS
-from windowbox.models.webhooksettings import WebhookSettings
+from windowbox.settings.controlplanesettings import ControlPlaneSettings
+from windowbox.settings.kindsettings import HealthSettings, KindSettings
+from windowbox.settings.webhooksettings import WebhookSettings
 
 WEBHOOKS = "extension-controlplane-shoot-webhooks"
 NAMESPACE = f"windowbox-{uuid.uuid4().hex[:6]}"

@@ -16,18 +16,19 @@ import pytest
 import yaml
 
 from bus import streams, subjects
-from bus.connection import Access, connected
+from bus.transport.connection import connected
+from sandbox.doctor import kinds
 from tests.support.auditlog import writes_in
 from tests.support.kindworld import CLOUDPROVIDER, Client, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
-from windowbox.doctor import kinds
+from windowbox.clients.kubernetes import kube
 from windowbox.kinds import POOLS, UNSERVED
 from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, DNSRECORDS, INFRASTRUCTURES, RUNTIME, WORKERS, Resource
+from windowbox.settings.bussettings import Access
 
 GIVEN = Path(__file__).resolve().parents[3].parent / "shared" / "crds"
 CRDS = Resource(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.doctor import servers
 from tests.support.servers import ControlPlane
 from windowbox import versions
-from windowbox.doctor import servers
-from windowbox.settings import ClusterSettings
+from windowbox.settings.settings import ClusterSettings
 from windowbox.versions import Range
 
 

@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 
 from bus import streams, subjects
-from bus.connection import Bus
-from bus.leases import Leases
-from bus.registry import MachinePlace, Member, Registry
+from bus.clusters.clusters import clusters
+from bus.clusters.registry import MachinePlace, Member, Registry
+from bus.leases.leases import Leases
+from bus.transport.connection import Bus
+from commands.roles import ccmconfig
+from sandbox.servers import certificates, controlplane
 from tests.support import loopback
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from watchers.watching import Watching
-from windowbox.clients import kube
-from windowbox.clients.clusters import clusters
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Malformed
-from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.refs import PODS, ObjectRef
-from windowbox.sandbox import certificates, controlplane
-from workers import ccmconfig
+from windowbox.settings.lbsettings import LoadBalancerSettings
 
 NAMESPACE = "infra-takeover"
 _RBAC = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}"

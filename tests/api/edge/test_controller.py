@@ -10,20 +10,22 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bus import consumers, intents, streams, subjects
-from bus.connection import Access, connected
+from bus import intents, streams, subjects
 from bus.messages import RunRecord, Wish
-from bus.queue import Queue
+from bus.transport import consumers
+from bus.transport.connection import connected
+from bus.workqueue.queue import Queue
 from tests.support.balancerworld import BalancerWorld, balancer_world
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.clients import docker
-from windowbox.clients.envoy.docker import choice
 from windowbox.errors import TransientError, Unreachable
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.edge import wanted
+from windowbox.settings.bussettings import Access
+from workers.loadbalancer.edge import wanted
 from workers.loadbalancer.edgestate import EdgeState
+from workers.loadbalancer.envoy.docker import choice
 from workers.loadbalancer.pool import BalancerParts
 
 PLACE = f"127.67.{os.getpid() % 250}"

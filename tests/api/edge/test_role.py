@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest_asyncio
 import yaml
 
-from bus.connection import connected
+from bus.transport.connection import connected
+from sandbox import processes
 from tests.support.balancerworld import BalancerWorld, balancer_world, greeting, played_node
 from tests.support.roles import RoleServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.sandbox import processes
-from workers.edge import status
+from workers.loadbalancer.edge import status
 
 PLACE = f"127.68.{os.getpid() % 250}"
 NODE = f"{PLACE}.9"

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sandbox.programs import binaries
 from tests.support import servers
 from tests.support.servers import ControlPlane
-from windowbox.sandbox import binaries
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 BUILT_UPON = EXAMPLES / "shoot.yaml"

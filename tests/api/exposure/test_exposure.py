@@ -11,11 +11,11 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from bench.audit import WRITES
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
+from tools.bench.audit import WRITES
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, NAMESPACES, SECRETS, SERVICES
 from workers import replay

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from bench.audit import WRITES, AuditLog
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, inline, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
+from tools.bench.audit import WRITES, AuditLog
+from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, NAMESPACES, SERVICES
 
 VIP = [{"ip": "172.18.255.226", "ipMode": "Proxy"}]

@@ -11,8 +11,8 @@ import brotli
 import yaml
 
 from bus import streams, subjects
-from bus.connection import Access, connected
 from bus.messages import Announcement
+from bus.transport.connection import connected
 from tests.support.kindworld import Client, KindWorld
 from tests.support.resourcemanager import ResourceManager
 from windowbox.models.extensions import OPERATION
@@ -26,6 +26,7 @@ from windowbox.models.refs import (
     SECRETS,
     ObjectRef,
 )
+from windowbox.settings.bussettings import Access
 
 SEED, SHOOT, AFTER_WORKER = "local-ext-seed", "local-ext-shoot", "local-ext-shoot-after-worker"
 TYPES = (SEED, SHOOT, AFTER_WORKER)

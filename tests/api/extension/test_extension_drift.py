@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest_asyncio
 
 from bus import streams, subjects
-from bus.connection import Access, Bus, connected
+from bus.transport.connection import Bus, connected
 from tests.api.extension.extending import (
     ALL_CLASSES,
     FORCED,
@@ -29,7 +29,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
+from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import (
     EXTENSIONS,
     MANAGED_RESOURCES,
@@ -37,6 +37,7 @@ from windowbox.models.refs import (
     SECRETS,
     ObjectRef,
 )
+from windowbox.settings.bussettings import Access
 from workers import replay
 
 

@@ -10,8 +10,9 @@ from functools import partial
 import pytest
 import pytest_asyncio
 
-from bus import consumers, streams, subjects
-from bus.connection import Access, connected
+from bus import streams, subjects
+from bus.transport import consumers
+from bus.transport.connection import connected
 from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.resourcemanager import ResourceManager
@@ -22,9 +23,10 @@ from windowbox.kinds import Served
 from windowbox.models.extensions import OPERATION, TIMESTAMP, spelled
 from windowbox.models.objects import Object
 from windowbox.models.refs import EXTENSIONS, RUNTIME, ObjectRef
-from workers.extension import pool
-from workers.lifecycle import runs
-from workers.serving import Common, Serving
+from windowbox.settings.bussettings import Access
+from workers.core.lifecycle import runs
+from workers.core.serving import Common, Serving
+from workers.kinds.extension import pool
 
 SEED = "local-ext-seed"
 

@@ -11,7 +11,6 @@ import brotli
 import pytest
 import pytest_asyncio
 
-from bench.audit import without_events, writes
 from tests.api.extension.extending import (
     AFTER_WORKER,
     ALL_CLASSES,
@@ -32,6 +31,7 @@ from tests.support.resourcemanager import SERVICE_ACCOUNTS
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
+from tools.bench.audit import without_events, writes
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import (

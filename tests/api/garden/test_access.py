@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 import yaml
 
+from commands.roles import gardenaccess
+from sandbox.servers import certificates, controlplane
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.clients import gardenaccess, kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Forbidden, Missing
-from windowbox.models.gardensettings import GardenSettings
 from windowbox.models.refs import SEEDS, SHOOTS, Resource
-from windowbox.sandbox import certificates, controlplane
+from windowbox.settings.gardensettings import GardenSettings
 
 REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 ANNOTATION = "provider-local-e2e-test-garden-access"

@@ -19,22 +19,23 @@ import pytest_asyncio
 import yaml
 
 from bus import recordings, subjects
-from bus.connection import Access, connected
 from bus.messages import Reason, Wish
-from bus.queue import Queue
-from bus.recordings import Deciding, Header
+from bus.recordings import Header
+from bus.transport.connection import connected
+from bus.workqueue.queue import Queue
+from sandbox import processes
 from tests.support import servers
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually, soon
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing
-from windowbox.models.kindsettings import HeartbeatSettings, KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import BASTIONS, HEARTBEATS, RUNTIME, ObjectRef
-from windowbox.sandbox import processes
+from windowbox.settings.bussettings import Access, Deciding
+from windowbox.settings.kindsettings import HeartbeatSettings, KindSettings
 from workers import replay
 
 NAME = "gardener-extension-heartbeat"

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest_asyncio
 
-from bench.audit import WRITES
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import behind, examples, infrastructure, pool, says
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
+from tools.bench.audit import WRITES
 from windowbox.errors import WindowboxError
 from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.objects import Object

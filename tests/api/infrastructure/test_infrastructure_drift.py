@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from bench.audit import WRITES
-from bus import consumers, streams, subjects
-from bus.connection import Access, connected
+from bus import streams, subjects
 from bus.messages import RunRecord
+from bus.transport import consumers
+from bus.transport.connection import connected
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import ALLOW, BALANCERS, DENY, behind, pool
 from tests.support.kindworld import Client, KindWorld, kind_world
@@ -19,8 +19,10 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import running, soon
 from tests.support.servers import ControlPlane
+from tools.bench.audit import WRITES
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, Resource
+from windowbox.settings.bussettings import Access
 
 
 @pytest_asyncio.fixture

@@ -11,10 +11,12 @@ import pytest
 import pytest_asyncio
 
 from bus import subjects
-from bus.connection import Access, connected
+from bus.clusters.clusters import clusters
+from bus.clusters.providers import Providers
+from bus.clusters.registry import Registry
 from bus.messages import Reason, Wish
-from bus.pool import DeliveryHold, Item
-from bus.registry import Registry
+from bus.transport.connection import connected
+from bus.workqueue.pool import DeliveryHold, Item
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import behind, infrastructure
 from tests.support import loopback
@@ -22,11 +24,8 @@ from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
-from windowbox.clients.clusters import clusters
-from windowbox.clients.providers import Providers
+from windowbox.clients.kubernetes import kube
 from windowbox.errors import Malformed, TransientError, Waiting
-from windowbox.models.kindsettings import InfrastructureSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     CLUSTERS,
@@ -38,12 +37,14 @@ from windowbox.models.refs import (
     ObjectRef,
     Resource,
 )
-from workers.infrastructure.actuator import InfrastructureActuator
-from workers.lifecycle.kinds import Run
-from workers.lifecycle.shoots import ShootFacts
-from workers.owned import marks
-from workers.owned.targets import TargetClusters
-from workers.recorder_live import LiveRecorder
+from windowbox.settings.bussettings import Access
+from windowbox.settings.kindsettings import InfrastructureSettings
+from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.shoots import ShootFacts
+from workers.core.owned import marks
+from workers.core.owned.targets import TargetClusters
+from workers.core.recorder_live import LiveRecorder
+from workers.kinds.infrastructure.actuator import InfrastructureActuator
 
 
 @pytest_asyncio.fixture

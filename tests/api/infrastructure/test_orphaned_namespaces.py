@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from bus.connection import Bus
-from bus.leases import Leases
-from bus.registry import Registry, SecretKey
+from bus.clusters.clusters import Clusters
+from bus.clusters.providers import Providers
+from bus.clusters.registry import Registry
+from bus.leases.leases import Leases
+from bus.transport.connection import Bus
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import DENY, behind
 from tests.support import servers
@@ -17,8 +19,6 @@ from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, common_of,
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox.clients.clusters import Clusters
-from windowbox.clients.providers import Providers
 from windowbox.models.refs import (
     BASTIONS,
     INFRASTRUCTURES,
@@ -29,10 +29,11 @@ from windowbox.models.refs import (
     SECRETS,
     SERVICES,
     ObjectRef,
+    SecretKey,
 )
-from workers.owned import marks
-from workers.owned.orphans import OwnedOrphans
-from workers.owned.targets import TargetClusters
+from workers.core.owned import marks
+from workers.core.owned.orphans import OwnedOrphans
+from workers.core.owned.targets import TargetClusters
 
 _SECRET = SecretKey(namespace="nowhere", name="gone")
 

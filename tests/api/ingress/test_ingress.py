@@ -10,18 +10,19 @@ from typing import Any
 
 import pytest_asyncio
 
-from bench.audit import without_events, writes
 from bus import streams, subjects
-from bus.connection import Access, connected
 from bus.messages import Reason, Wish
-from bus.queue import Queue
+from bus.transport.connection import connected
+from bus.workqueue.queue import Queue
 from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
+from tools.bench.audit import without_events, writes
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, INGRESSES, NAMESPACES, RUNTIME, ObjectRef, Resource
+from windowbox.settings.bussettings import Access
 from workers import replay
 
 _EVENTS = Resource("", "v1", "events", "Event")

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest_asyncio
 
-from bus import consumers, streams, subjects
-from bus.connection import Access, connected
+from bus import streams, subjects
 from bus.messages import RunRecord
+from bus.transport import consumers
+from bus.transport.connection import connected
 from tests.api.ingress.test_ingress import (
     CONFIRMATION,
     HOST,
@@ -32,6 +33,7 @@ from tests.support.servers import ControlPlane
 from windowbox.errors import PermanentError, Unreachable, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, INGRESSES, RUNTIME, Resource
+from windowbox.settings.bussettings import Access
 
 _SPEC = {"name": "a.test", "recordType": "A", "values": ["10.0.0.9"], "secretRef": {"name": "x"}}
 _EVENTS = Resource("", "v1", "events", "Event")

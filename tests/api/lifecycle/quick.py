@@ -20,7 +20,7 @@ from tests.support.dnsworld import dns_world
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world, stamp
 from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.kinds import POOLS, Served
 from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.objects import Object

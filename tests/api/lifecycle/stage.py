@@ -10,28 +10,30 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from bus import consumers, intents, streams, subjects
-from bus.connection import Access, Bus, connected
+from bus import intents, streams, subjects
+from bus.clusters.clusters import Clusters
+from bus.clusters.registry import Registry
 from bus.messages import Reason, StatusIntent, Wish
-from bus.pool import DeliveryHold, Item
-from bus.registry import Registry
+from bus.transport import consumers
+from bus.transport.connection import Bus, connected
+from bus.workqueue.pool import DeliveryHold, Item
 from tests.support import loopback
 from tests.support.servers import ControlPlane
 from watchers.limits import Shared
 from watchers.mirror import Mirror
-from windowbox.clients import kube
-from windowbox.clients.clusters import Clusters
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
-from workers.dnsrecord.actuator import KIND
-from workers.lifecycle.kinds import Actuator, Run, Status
-from workers.lifecycle.operations import Flow
-from workers.lifecycle.predicates import Scope
-from workers.lifecycle.runs import LifeCycle
-from workers.lifecycle.world import World
-from workers.recorder_live import LiveRecorder
+from windowbox.settings.bussettings import Access
+from workers.core.lifecycle.kinds import Actuator, Run, Status
+from workers.core.lifecycle.operations import Flow
+from workers.core.lifecycle.predicates import Scope
+from workers.core.lifecycle.runs import LifeCycle
+from workers.core.lifecycle.world import World
+from workers.core.recorder_live import LiveRecorder
+from workers.dns.record.actuator import KIND
 
 LONG_AGO = "2026-01-01T00:00:00Z"
 

@@ -15,8 +15,8 @@ from tests.support.servers import ControlPlane
 from windowbox.errors import Refused
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS
-from workers.lifecycle import statuses
-from workers.lifecycle.operations import Flow, Operation, begin_patch, finish_patch, flow
+from workers.core.lifecycle import statuses
+from workers.core.lifecycle.operations import Flow, Operation, begin_patch, finish_patch, flow
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
 DESCRIPTIONS = statuses.descriptions_for("DNSRecord")

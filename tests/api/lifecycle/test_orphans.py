@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from bus import intents, streams, subjects
-from bus.connection import Access, connected
 from bus.intents import Reported
 from bus.messages import OPERATION, Reason, StatusIntent, Wish
-from bus.queue import Queue
+from bus.transport.connection import connected
+from bus.workqueue.queue import Queue
 from tests.api.lifecycle.stage import Stage, said
 from tests.e2e import zones
 from tests.support.dnsworld import dns_world
@@ -24,10 +24,11 @@ from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
 from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import Superseded, Unreachable
-from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
+from windowbox.settings.bussettings import Access
+from windowbox.settings.dnssettings import DnsSettings
 
 
 async def vanish(stage: Stage, ref: ObjectRef) -> None:

@@ -11,21 +11,21 @@ import pytest
 import pytest_asyncio
 
 from bus import intents, subjects
-from bus.queue import Queue
+from bus.workqueue.queue import Queue
 from tests.api.lifecycle.stage import Stage
 from tests.e2e import zones
 from tests.support.rules import rule
 from tests.support.running import running
 from tests.support.servers import NameServer
 from windowbox.clients.nameserver import Nameserver
-from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
-from workers.dnsrecord.actuator import KIND, DNSRecordActuator
-from workers.dnsrecord.claims import Claims
-from workers.dnsrecord.twins import SharedTwins
-from workers.lifecycle.predicates import Scope
-from workers.lifecycle.runs import LifeCycle
-from workers.lifecycle.world import World
+from windowbox.settings.dnssettings import DnsSettings
+from workers.core.lifecycle.predicates import Scope
+from workers.core.lifecycle.runs import LifeCycle
+from workers.core.lifecycle.world import World
+from workers.dns.record.actuator import KIND, DNSRecordActuator
+from workers.dns.record.claims import Claims
+from workers.dns.record.twins import SharedTwins
 
 
 class Died(Exception):

@@ -12,18 +12,18 @@ import pytest
 
 from bus import intents, subjects
 from bus.messages import Reason, StatusIntent, Wish
-from bus.pool import DeliveryHold, Item
+from bus.workqueue.pool import DeliveryHold, Item
+from sandbox import processes
 from tests.api.lifecycle.stage import LONG_AGO, Stage, said
 from tests.support.rules import rule
-from windowbox.clients import kube
+from windowbox.clients.kubernetes import kube
 from windowbox.errors import Forbidden, Refused, Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, ObjectRef
-from windowbox.sandbox import processes
-from workers.dnsrecord.actuator import KIND
-from workers.lifecycle import runs
-from workers.lifecycle.world import World
-from workers.recorder_live import LiveRecorder
+from workers.core.lifecycle import runs
+from workers.core.lifecycle.world import World
+from workers.core.recorder_live import LiveRecorder
+from workers.dns.record.actuator import KIND
 
 
 @rule("B-1", "V-9")

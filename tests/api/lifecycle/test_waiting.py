@@ -11,15 +11,15 @@ import pytest
 
 from bus import intents, subjects
 from bus.messages import Wish
-from bus.pool import Outcome
+from bus.workqueue.pool import Outcome
 from tests.api.lifecycle.stage import LONG_AGO, Stage, said
 from tests.support.rules import rule
 from windowbox.errors import Malformed, Refused, Unreachable, Waiting, WindowboxError
 from windowbox.models.extensions import OPERATION, TIMESTAMP, spelled
 from windowbox.models.refs import CLUSTERS, ObjectRef
-from workers.dnsrecord.actuator import KIND
-from workers.lifecycle import runs
-from workers.lifecycle.kinds import Need
+from workers.core.lifecycle import runs
+from workers.core.lifecycle.kinds import Need
+from workers.dns.record.actuator import KIND
 
 
 async def run(stage: Stage, ref: ObjectRef, reason: str = "event") -> Outcome:

@@ -13,23 +13,25 @@ from typing import Any
 
 import pytest
 
-from bus import consumers, streams
-from bus.connection import Access, Bus, connected
-from bus.leases import Leases
-from bus.registry import Registry
+from bus import streams
+from bus.clusters.registry import Registry
+from bus.leases.leases import Leases
+from bus.transport import consumers
+from bus.transport.connection import Bus, connected
 from tests.support import loopback, servers
 from tests.support.balancerworld import BalancerWorld, address, balancer_world
 from tests.support.manyclusters import ManyClusters, many_clusters
 from tests.support.natsserver import NatsServer
 from tests.support.running import running
 from tests.support.servers import ControlPlane
-from windowbox import rbac
-from windowbox.clients import kube
-from windowbox.clients.kube import Kube
-from windowbox.models.joinsettings import JoinSettings
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, NODES, SECRETS, SERVICES
-from workers.membership.joining import Joining
+from windowbox.rights import rbac
+from windowbox.settings.bussettings import Access
+from windowbox.settings.joinsettings import JoinSettings
+from workers.kinds.membership.joining import Joining
 
 RUNTIME = "runtime"
 LONG = 600.0

@@ -23,7 +23,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.clients.envoy.process import Process, Processes
+from workers.loadbalancer.envoy.process import Process, Processes
 
 PLACE = f"127.68.{os.getpid() % 250}"
 NODE, NODE_PORT = f"{PLACE}.1", 31068

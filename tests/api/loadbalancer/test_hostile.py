@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from tests.support.balancerworld import BalancerWorld, address, balancer_world, greeting, played_node
 from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane
-from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.settings.lbsettings import LoadBalancerSettings
 
 PLACE = f"127.67.{os.getpid() % 250}"
 NODE, NODE_PORT = f"{PLACE}.1", 31067

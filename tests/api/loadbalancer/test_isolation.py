@@ -14,8 +14,8 @@ from tests.support.balancerworld import BalancerWorld, balancer_world, greeting,
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.clients.envoy import bootstrap
-from windowbox.clients.envoy.process import Process, Processes
+from workers.loadbalancer.envoy import bootstrap
+from workers.loadbalancer.envoy.process import Process, Processes
 
 PLACE = f"127.67.{os.getpid() % 250}"
 NODE, NODE_PORT = f"{PLACE}.1", 31067

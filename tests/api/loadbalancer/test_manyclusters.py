@@ -14,8 +14,8 @@ import pytest_asyncio
 from tests.support.manyclusters import ManyClusters, many_clusters
 from tests.support.running import running, soon
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
-from windowbox.clients.kube import Event, Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Event, Kube
 from windowbox.errors import Missing, Unreachable
 from windowbox.models.refs import ENDPOINT_SLICES, NAMESPACES, NODES, SERVICES, Resource
 

@@ -14,7 +14,7 @@ from tests.support.balancerworld import EVENTS, greeting
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
 from windowbox.models.refs import NODES
-from workers.edge import admission
+from workers.loadbalancer.edge import admission
 
 
 @pytest_asyncio.fixture

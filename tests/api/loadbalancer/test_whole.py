@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from bus import streams, subjects
-from bus.connection import Access, connected
 from bus.messages import RunRecord, Wish
+from bus.transport.connection import connected
 from tests.support import envoyprogram
 from tests.support.balancerworld import (
     BalancerWorld,
@@ -28,10 +28,11 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.clients.envoy.process import Processes
 from windowbox.errors import Refused, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from windowbox.settings.bussettings import Access
+from workers.loadbalancer.envoy.process import Processes
 from workers.loadbalancer.ipam import allocator
 from workers.loadbalancer.ipam.results import AddressRequest
 from workers.loadbalancer.pool import BalancerParts

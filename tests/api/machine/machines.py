@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from bus.connection import Access, connected
-from bus.registry import Member, Registry, SecretKey
+from bus.clusters.registry import Member, Registry
+from bus.transport.connection import connected
 from tests.support.kindworld import Client, KindWorld
 from tests.support.machinesimulator import MachineSimulator
 from tests.support.running import eventually, running
@@ -22,9 +22,11 @@ from windowbox.models.refs import (
     NODES,
     SECRETS,
     Resource,
+    SecretKey,
 )
+from windowbox.settings.bussettings import Access
+from workers.machines.set import machines as machines_of_sets
 from workers.machines.sets import MachineSet
-from workers.machineset import machines as machines_of_sets
 
 USER_DATA = b"#!/bin/sh\ntoken=<<BOOTSTRAP_TOKEN>>\nname=<<MACHINE_NAME>>\n"
 TOKENS = "bootstrap-token-"

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest_asyncio
 
-from bus.connection import Bus
-from bus.registry import Registry
+from bus.clusters.clusters import Clusters
+from bus.clusters.registry import Registry
+from bus.transport.connection import Bus
 from tests.api.machine.machines import Machines, machines
 from tests.api.machine.test_machine_deletion import ALL_PODS, guest
 from tests.support.kindworld import Client, kind_world, world_of
@@ -18,10 +19,9 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.clients.clusters import Clusters
-from windowbox.models.joinsettings import JoinSettings
 from windowbox.models.refs import MACHINES, NAMESPACES, NODES
-from workers.membership.joining import Joining
+from windowbox.settings.joinsettings import JoinSettings
+from workers.kinds.membership.joining import Joining
 
 
 @dataclass

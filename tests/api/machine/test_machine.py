@@ -7,14 +7,14 @@ import base64
 from collections import Counter
 from collections.abc import Callable
 
-from bench.audit import without_events, writes
 from tests.api.machine.machines import Machines, machines, phase_of
 from tests.support.kindworld import KindWorld
 from tests.support.rules import rule
+from tools.bench.audit import without_events, writes
 from windowbox.models.machinekeys import LAST_PRESERVE
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, SERVICES
-from workers.machine import names
+from workers.machines.machine import names
 
 
 @rule("B4-R1", "B4-R2", "B4-R3")

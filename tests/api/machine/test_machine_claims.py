@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 
 from bus import subjects
-from bus.connection import Access, connected
 from bus.messages import OPERATION, PREDECESSOR, UID, VERSION
+from bus.transport.connection import connected
 from tests.api.machine.machines import Machines, description, machines, phase_of
 from tests.support.kindworld import KindWorld
 from windowbox.models import machinekeys
 from windowbox.models.refs import MACHINES, NAMESPACES, NODES, PODS, ObjectRef
-from workers.machine.views import TARGET
+from windowbox.settings.bussettings import Access
+from workers.machines.machine.views import TARGET
 
 
 async def test_a_pod_of_another_control_plane_is_neither_taken_nor_deleted(made: Machines) -> None:

@@ -15,8 +15,6 @@ from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.errors import WindowboxError
-from windowbox.models.kindsettings import KindSettings
-from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     MACHINE_CLASSES,
@@ -28,6 +26,8 @@ from windowbox.models.refs import (
     WORKERS,
     Resource,
 )
+from windowbox.settings.kindsettings import KindSettings
+from windowbox.settings.machinesettings import MachineSettings
 from workers import replay
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")

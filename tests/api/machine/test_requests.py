@@ -8,13 +8,13 @@ from typing import Any
 
 import yaml
 
+from sandbox.programs import binaries
 from tests.api.machine.machines import machines
 from tests.support.kindworld import KindWorld
 from tests.support.kubeletrequests import SERVING, request
 from tests.support.rules import rule
 from windowbox.models.refs import CERTIFICATE_REQUESTS, Resource
-from windowbox.sandbox import binaries
-from workers.machine import names
+from workers.machines.machine import names
 
 GROUP = "test:bootstrappers"
 _BINDINGS = Resource(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from bus.connection import Access, connected
-from bus.registry import Member, Registry, SecretKey
+from bus.clusters.registry import Member, Registry
+from bus.transport.connection import connected
 from tests.support.kindworld import KindWorld
 from tests.support.machines import MachineClient, complete, deployment, machine_client
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
-from windowbox.models.refs import NODES
+from windowbox.models.refs import NODES, SecretKey
+from windowbox.settings.bussettings import Access
 
 
 async def join(client: MachineClient) -> None:

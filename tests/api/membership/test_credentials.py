@@ -12,19 +12,19 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from bus.connection import Bus
-from bus.registry import Member, Registry
+from bus.clusters.clusters import clusters
+from bus.clusters.registry import Member, Registry
+from bus.transport.connection import Bus
+from sandbox.servers import certificates
 from tests.api.watchers.conftest import Records, heard, in_namespace
 from tests.api.watchers.test_watching import member, portable, store_kubeconfig, watcher
 from tests.support import loopback
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
-from windowbox.clients.clusters import clusters
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Malformed, PermanentError, TransientError, Unreachable
-from windowbox.models.egresssettings import EgressSettings
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, SECRETS
-from windowbox.sandbox import certificates
+from windowbox.settings.egresssettings import EgressSettings
 
 Origin = Literal["person", "namespace", "settings", "provider"]
 WHICH = f"shoot--a/{DNSRECORDS.id}"

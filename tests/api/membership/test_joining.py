@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest_asyncio
 
-from bus import consumers, streams, subjects
-from bus.connection import Access, Bus, connected
-from bus.leases import Leases
-from bus.registry import Member, Registry
+from bus import streams, subjects
+from bus.clusters.clusters import clusters
+from bus.clusters.registry import Member, Registry
+from bus.leases.leases import Leases
+from bus.transport import consumers
+from bus.transport.connection import Bus, connected
 from tests.api.watchers.conftest import Records, in_namespace
 from tests.api.watchers.test_watching import portable, store_kubeconfig
 from tests.support import loopback
@@ -23,11 +25,11 @@ from tests.support.proxy import proxy
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from watchers.watching import Watching
-from windowbox.clients.clusters import clusters
 from windowbox.errors import Missing
-from windowbox.models.joinsettings import JoinSettings
 from windowbox.models.refs import NAMESPACES, NODES, SERVICES, ObjectRef
-from workers.membership.joining import Joining
+from windowbox.settings.bussettings import Access
+from windowbox.settings.joinsettings import JoinSettings
+from workers.kinds.membership.joining import Joining
 
 KUBECONFIG = "cluster.windowbox/kubeconfig"
 

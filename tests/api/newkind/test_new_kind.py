@@ -12,23 +12,26 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sandbox import stages
 from tests.support import servers
 from tests.support.commandline import ROOT, CommandLine
 from tests.support.running import eventually
-from windowbox.clients import kube
+from windowbox.clients.kubernetes import kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import Resource
-from windowbox.sandbox import stages
 
 DIFF = Path(__file__).parent / "pond.diff"
-PARTS = ("bus", "deploy", "docs", "patchers", "watchers", "webhooks", "windowbox", "workers")
+PARTS = (
+    "bus", "commands", "deploy", "docs", "patchers", "sandbox", "watchers", "webhooks", "windowbox",
+    "workers",
+)  # fmt: skip
 PONDS = Resource("extensions.gardener.cloud", "v1alpha1", "ponds", "Pond")
 FROGS = Resource("", "v1", "configmaps", "ConfigMap")
 GENERATED = {
     "windowbox.models.crds": None,
-    "windowbox.commands.kinds_page": None,
-    "windowbox.commands.settings_page": None,
-    "windowbox.rbac": "deploy/rbac.yaml",
+    "commands.kinds_page": None,
+    "commands.settings_page": None,
+    "windowbox.rights.rbac": "deploy/rbac.yaml",
     "bus.permissions": "deploy/nats/roles.conf",
 }
 """As `make generate` runs them, each with the file that takes its output."""
@@ -61,10 +64,10 @@ def test_the_diff_is_a_package_a_model_and_a_row() -> None:
     ]
     assert changed == [
         "windowbox/kinds.py",
-        "windowbox/models/pond.py",
-        "workers/pond/__init__.py",
-        "workers/pond/actuator.py",
-        "workers/pond/pool.py",
+        "windowbox/models/gardener/pond.py",
+        "workers/kinds/pond/__init__.py",
+        "workers/kinds/pond/actuator.py",
+        "workers/kinds/pond/pool.py",
     ]
 
 

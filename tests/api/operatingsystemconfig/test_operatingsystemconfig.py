@@ -15,12 +15,12 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from bench.audit import writes
 from tests.support.kindworld import Client, KindWorld, failed, kind_world
 from tests.support.markers import Markers
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
+from tools.bench.audit import writes
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import OPERATING_SYSTEM_CONFIGS as OSCS

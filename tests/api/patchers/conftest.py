@@ -13,22 +13,24 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bus import consumers, intents, streams, subjects
-from bus.connection import Access, Bus, connected
+from bus import intents, streams, subjects
+from bus.clusters.clusters import Clusters
+from bus.clusters.registry import Registry
 from bus.messages import EventIntent, RunRecord, StatusIntent
-from bus.pool import Pool
-from bus.queue import Queue
-from bus.registry import Registry
-from bus.routing import run_due
+from bus.transport import consumers
+from bus.transport.connection import Bus, connected
+from bus.workqueue.pool import Pool
+from bus.workqueue.queue import Queue
+from bus.workqueue.routing import run_due
 from patchers.status import StatusPatcher
+from sandbox import processes
 from tests.support import loopback
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
-from windowbox.clients.clusters import Clusters
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef, Resource
-from windowbox.sandbox import processes
+from windowbox.settings.bussettings import Access
 
 EVENTS = Resource("", "v1", "events", "Event")
 

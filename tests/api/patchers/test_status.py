@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bus import intents
-from bus.connection import WrongSequence
 from bus.messages import EventIntent, StatusIntent
+from bus.transport.connection import WrongSequence
 from patchers.status import RateLimiter
 from tests.api.patchers.conftest import EVENTS, Desk
 from tests.support.rules import rule
@@ -20,8 +20,8 @@ from windowbox.errors import Missing, Superseded
 from windowbox.models.extensions import spelled
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
-from workers.lifecycle.reporting import Reporter, with_report
-from workers.lifecycle.world import World
+from workers.core.lifecycle.reporting import Reporter, with_report
+from workers.core.lifecycle.world import World
 
 
 def last(state: str) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from pathlib import Path
 import yaml
 from aiohttp import web
 
+from sandbox import processes
+from sandbox.servers import certificates
 from tests.support.kindworld import inline
-from windowbox.sandbox import certificates, processes
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support.servers import ControlPlane
-from windowbox import rbac
+from windowbox.rights import rbac
 
 _GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"/apis/{_GROUP}/v1"

@@ -16,13 +16,13 @@ import pytest
 import yaml
 from aiohttp import web
 
+from sandbox import processes
 from tests.api.providers.liar import liar
 from tests.support import loopback
-from windowbox.clients import kube
-from windowbox.clients.egress import Egress
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.egress import Egress
 from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.refs import NAMESPACES
-from windowbox.sandbox import processes
 
 NEUTRAL = "no usable connection to the API server that the kubeconfig names"
 

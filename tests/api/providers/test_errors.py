@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
+from sandbox import processes
+from sandbox.servers import certificates
 from tests.api.providers import rights
 from tests.api.providers.test_identities import nobody
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, failed
 from tests.support.rules import rule
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, SECRETS
-from windowbox.sandbox import certificates, processes
 
 
 async def infrastructure(shoot: Client, name: str = "local", secret: str = CLOUDPROVIDER) -> None:

@@ -11,20 +11,21 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from sandbox import files
+from sandbox.servers import certificates, controlplane
 from tests.api.providers.test_errors import infrastructure
 from tests.support import servers
 from tests.support.kindworld import kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
-from windowbox import rbac
-from windowbox.clients import kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Forbidden
-from windowbox.granting import Granting
-from windowbox.models.grantsettings import GrantSettings
 from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, SECRETS, Resource
-from windowbox.sandbox import certificates, controlplane, files
+from windowbox.rights import rbac
+from windowbox.rights.granting import Granting
+from windowbox.settings.grantsettings import GrantSettings
 
 ROLES = ("watcher", "worker", "patcher", "granter")
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")

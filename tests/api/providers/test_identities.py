@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bus.registry import SecretKey
+from sandbox.servers import certificates, controlplane
 from tests.api.providers.liar import liar
 from tests.support import loopback
 from tests.support.kindworld import inline
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox import rbac
-from windowbox.clients import identities, kube
-from windowbox.clients.kube import Kube
-from windowbox.models.refs import NAMESPACES, is_provider_cluster
-from windowbox.sandbox import certificates, controlplane
+from windowbox.clients.kubernetes import identities, kube
+from windowbox.clients.kubernetes.kube import Kube
+from windowbox.models.refs import NAMESPACES, SecretKey, is_provider_cluster
+from windowbox.rights import rbac
 
 A, B = SecretKey(namespace="a", name="cloudprovider"), SecretKey(namespace="b", name="cloudprovider")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from bus.connection import Access, connected
-from bus.registry import Member, Registry, SecretKey
+from bus.clusters.registry import Member, Registry
+from bus.transport.connection import connected
 from tests.api.providers.liar import liar
 from tests.api.providers.test_errors import infrastructure
 from tests.api.providers.test_identities import nobody
@@ -18,10 +18,11 @@ from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, inline
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
-from windowbox.clients import identities, kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import identities, kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
-from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, NETWORK_POLICIES, SECRETS
+from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, NETWORK_POLICIES, SECRETS, SecretKey
+from windowbox.settings.bussettings import Access
 
 RULE = "provider-local-deny-all"
 

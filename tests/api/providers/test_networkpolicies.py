@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from tests.support.servers import ControlPlane
-from windowbox.clients.egress import ALWAYS_DENIED
+from windowbox.clients.kubernetes.egress import ALWAYS_DENIED
 
 POLICIES = Path(__file__).parents[3] / "deploy" / "networkpolicies.yaml"
 

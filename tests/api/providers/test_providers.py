@@ -12,8 +12,11 @@ import pytest_asyncio
 import yaml
 
 from bus import streams
-from bus.connection import Access, connected
-from bus.registry import Registry, SecretKey
+from bus.clusters import providers
+from bus.clusters.clusters import clusters
+from bus.clusters.providers import Providers
+from bus.clusters.registry import Registry
+from bus.transport.connection import connected
 from tests.api.providers.test_membership import of, user_of
 from tests.support import loopback
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
@@ -22,14 +25,13 @@ from tests.support.proxy import proxy
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube, providers
-from windowbox.clients.clusters import clusters
-from windowbox.clients.kube import Kube
-from windowbox.clients.providers import Providers
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Malformed, PermanentError, Unreachable
-from windowbox.models.kindsettings import KindSettings
-from windowbox.models.refs import NAMESPACES, RUNTIME
-from windowbox.settings import WorkSettings
+from windowbox.models.refs import NAMESPACES, RUNTIME, SecretKey
+from windowbox.settings.bussettings import Access
+from windowbox.settings.kindsettings import KindSettings
+from windowbox.settings.settings import WorkSettings
 
 
 @dataclass

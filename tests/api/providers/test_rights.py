@@ -9,8 +9,8 @@ import pytest
 from tests.api.providers import rights
 from tests.api.providers.test_errors import infrastructure
 from tests.support.kindworld import KindWorld
-from windowbox import rbac
 from windowbox.models.refs import INFRASTRUCTURES
+from windowbox.rights import rbac
 
 ROOT = Path(__file__).parents[3]
 

@@ -15,8 +15,8 @@ from cryptography import x509
 
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, SECRETS

@@ -8,9 +8,9 @@ from pathlib import Path
 import nats
 import pytest
 
+from sandbox.servers import manifests, zoneserver
 from tests.support import servers
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.sandbox import manifests, zoneserver
 
 
 async def test_a_nats_server_of_the_tests_own_has_jetstream(nats_url: str) -> None:

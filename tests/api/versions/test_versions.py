@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
+from sandbox.programs import binaries, obtain
+from sandbox.programs.binaries import Program
+from sandbox.progress import Progress
 from tests.support.commandline import ROOT
-from windowbox.sandbox import binaries, obtain
-from windowbox.sandbox.binaries import Program
-from windowbox.sandbox.progress import Progress
 from windowbox.versions import SUPPORTED
 
 VERSIONS = ("1.33.13", "1.37.2")

@@ -15,16 +15,19 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from bus import consumers, streams, subjects
-from bus.connection import Bus
+from bus import streams, subjects
 from bus.messages import Announcement
+from bus.transport import consumers
+from bus.transport.connection import Bus
+from sandbox import files, processes
+from sandbox.programs import binaries
+from sandbox.servers import controlplane, manifests
 from tests.support import servers
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RUNTIME, ObjectRef
-from windowbox.sandbox import binaries, controlplane, files, manifests, processes
 
 _numbers = itertools.count(1)
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from bus.connection import Bus
+from bus.transport.connection import Bus
 from tests.api.watchers.conftest import Records, heard, knows
 from tests.api.watchers.test_mirror import mirror
 from tests.support import loopback
@@ -26,8 +26,8 @@ from tests.support.running import eventually, running, soon
 from tests.support.servers import ControlPlane
 from watchers.limits import Shared
 from watchers.mirror import Mirror
-from windowbox.clients import apireading, kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import apireading, kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import TooLarge, Unreachable
 from windowbox.models.refs import DNSRECORDS
 

@@ -22,8 +22,8 @@ from tests.api.watchers.test_big_answers import (
     tenant,
     watched,
 )
-from windowbox.clients import apiresponses
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import apiresponses
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import TooLarge, Unreachable
 from windowbox.models.refs import CERTIFICATE_REQUESTS, DNSRECORDS, NODES, Resource
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from bus import consumers, streams, subjects
-from bus.connection import Access, Bus, connected
+from bus import streams, subjects
 from bus.messages import Announcement
+from bus.transport import consumers
+from bus.transport.connection import Bus, connected
 from tests.api.watchers.conftest import ForgetfulPlane, Records, heard, in_namespace, knows
 from tests.support import servers
 from tests.support.proxy import Proxy, proxy
@@ -20,10 +21,11 @@ from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from watchers.limits import Shared
 from watchers.mirror import Mirror
-from windowbox.clients import kube
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Superseded
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RUNTIME, SECRETS, ObjectRef, Resource
+from windowbox.settings.bussettings import Access
 
 
 def mirror(bus: Bus, of: Kube, resource: Resource = DNSRECORDS, page: int = 500) -> Mirror:

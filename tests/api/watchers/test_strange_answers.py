@@ -14,9 +14,10 @@ import yaml
 from aiohttp import web
 
 from bus import streams, subjects
-from bus.connection import Bus
+from bus.clusters.registry import Member
 from bus.messages import Announcement
-from bus.registry import Member
+from bus.transport.connection import Bus
+from sandbox.programs import binaries
 from tests.api.watchers.conftest import Records, knows
 from tests.api.watchers.test_mirror import mirror
 from tests.api.watchers.test_watching import RECORDS, Watcher, watcher
@@ -24,7 +25,6 @@ from tests.support import servers
 from tests.support.running import eventually, running, soon
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import DNSRECORDS
-from windowbox.sandbox import binaries
 
 
 @dataclass

@@ -16,11 +16,14 @@ from typing import Any
 import pytest
 import yaml
 
-from bus import presence, streams
-from bus.connection import Access, Bus, connected
-from bus.leases import Leases
-from bus.registry import Member, Registry, SecretKey
+from bus import streams
+from bus.clusters.clusters import clusters
+from bus.clusters.registry import Member, Registry
+from bus.leases import presence
+from bus.leases.leases import Leases
+from bus.transport.connection import Bus, connected
 from bus.views import View
+from sandbox import processes
 from tests.api.watchers.conftest import Records, heard, in_namespace, knows
 from tests.support import loopback
 from tests.support.natsserver import NatsServer, made_anew
@@ -28,11 +31,10 @@ from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from watchers.watching import Watching
 from windowbox import kinds as table
-from windowbox.clients.clusters import clusters
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.kinds import WATCHED
-from windowbox.models.refs import DNSRECORDS, SECRETS, Resource
-from windowbox.sandbox import processes
+from windowbox.models.refs import DNSRECORDS, SECRETS, Resource, SecretKey
+from windowbox.settings.bussettings import Access
 
 RECORDS = f"runtime/{DNSRECORDS.id}"
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)

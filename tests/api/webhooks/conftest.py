@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from bus.connection import connected
+from bus.transport.connection import connected
 from tests.support.admission import Seed
 from tests.support.natsserver import ensured
 from tests.support.roles import RoleServer
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
+from windowbox.clients.kubernetes import kube
 
 
 @pytest_asyncio.fixture

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from bus import consumers, streams, subjects
-from bus.connection import Access, connected
+from bus import streams, subjects
 from bus.messages import ReviewRecord
+from bus.transport import consumers
+from bus.transport.connection import connected
+from commands.roles.admitting import admitting
+from sandbox.doctor.webhooks import findings
 from tests.support.admission import NAMESPACE, Seed, admitted, deployment, injected, settings_for, steadily
 from tests.support.natsserver import NatsServer, ensured
 from tests.support.roles import RoleServer
@@ -21,9 +24,6 @@ from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from webhooks.connections import Bodies
 from webhooks.journal import unpacked
-from windowbox import webhookconfigurations
-from windowbox.admitting import admitting
-from windowbox.doctor.webhooks import findings
 from windowbox.errors import WindowboxError
 from windowbox.models.refs import (
     CONTROL_PLANES,
@@ -34,6 +34,8 @@ from windowbox.models.refs import (
     SECRETS,
     ObjectRef,
 )
+from windowbox.rights import webhookconfigurations
+from windowbox.settings.bussettings import Access
 
 CONFIGURATION = webhookconfigurations.RESOURCES["MutatingWebhookConfiguration"]
 NAME = "gardener-extension-provider-local"

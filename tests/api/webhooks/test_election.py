@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest_asyncio
 
-from bus.pool import PROCESS
+from bus.workqueue.pool import PROCESS
+from commands.roles.admitting import admitting
+from sandbox import processes
 from tests.support.admission import NAMESPACE, Seed, admitted, settings_for
 from tests.support.proxy import proxy
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
-from windowbox import webhookconfigurations
-from windowbox.admitting import admitting
-from windowbox.clients import kube
-from windowbox.clients.leaderelection import LeaderElection, Times
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.leaderelection import LeaderElection, Times
 from windowbox.models.refs import LEASES
-from windowbox.sandbox import processes
+from windowbox.rights import webhookconfigurations
 
 NAME = "gardener-extension-admission-local"
 QUICK = Times(lease=1, renewal=0.6, retry=0.1)

@@ -19,7 +19,7 @@ from tests.support.roles import RoleServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.objects import Json, Object
 from windowbox.models.refs import CLOUD_PROFILES, CLUSTERS, NAMESPACES, SERVICES, Resource

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Missing, WindowboxError
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object

@@ -16,10 +16,10 @@ from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from tests.support.workerexample import pool
 from windowbox.models.extensions import OPERATION
-from windowbox.models.kindsettings import HealthSettings, KindSettings
-from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import DEPLOYMENTS, MACHINE_DEPLOYMENTS, MANAGED_RESOURCES, WORKERS
+from windowbox.settings.kindsettings import HealthSettings, KindSettings
+from windowbox.settings.machinesettings import MachineSettings
 
 BUNDLE = "extension-worker-mcm-shoot"
 MANAGER = "machine-controller-manager"

@@ -18,8 +18,6 @@ from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from tests.support.workerexample import pool
 from windowbox.models.extensions import FORCE_DELETION
-from windowbox.models.kindsettings import KindSettings
-from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
     CLUSTERS,
@@ -31,6 +29,8 @@ from windowbox.models.refs import (
     SECRETS,
     WORKERS,
 )
+from windowbox.settings.kindsettings import KindSettings
+from windowbox.settings.machinesettings import MachineSettings
 
 CLASS_SECRETS = {"gardener.cloud/purpose": "machineclass"}
 

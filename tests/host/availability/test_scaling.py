@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
+from sandbox import processes
+from sandbox.programs import binaries
 from tests.chaos.converging import settled
 from tests.chaos.load import NAMESPACE, ZONE, namespace, record, unsettled
 from tests.support import helm, keda, release, servers, worldwithnodes
 from tests.support.frontproxy import front_proxy
 from tests.support.release import Release
-from windowbox.chart.generated import CHART
-from windowbox.clients import kube
+from tools.chart.generated import CHART
+from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import DNSRECORDS
-from windowbox.sandbox import binaries, processes
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 logger = logging.getLogger(__name__)

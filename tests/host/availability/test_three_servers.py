@@ -13,8 +13,8 @@ from tests.chaos.converging import settled
 from tests.chaos.load import Load, unsettled
 from tests.support import helm, release, servers, worldwithnodes
 from tests.support.release import Release
-from windowbox.chart.generated import CHART
-from windowbox.clients import kube
+from tools.chart.generated import CHART
+from windowbox.clients.kubernetes import kube
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 

@@ -17,7 +17,7 @@ from tests.support import helm, previous, release, releasedshoot, servers, world
 from tests.support.release import Release
 from tests.support.releasedshoot import Asked
 from tests.support.waits import Waits
-from windowbox.clients import kube
+from windowbox.clients.kubernetes import kube
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 logger = logging.getLogger(__name__)

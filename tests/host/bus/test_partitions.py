@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from bus import streams
-from bus.connection import Bus, connected
+from bus.transport.connection import Bus, connected
+from sandbox import processes
+from sandbox.nodes import iproute
 from tests.servers.bus.handlers import POOL, overlaps
 from tests.servers.bus.wishing import Wishing, rests
 from tests.servers.bus.workers import workers
@@ -25,8 +27,6 @@ from tests.support.natsserver import ensured
 from tests.support.rules import rule
 from tests.support.running import eventually
 from windowbox.errors import WindowboxError
-from windowbox.sandbox import processes
-from windowbox.sandbox.nodes import iproute
 
 logger = logging.getLogger(__name__)
 

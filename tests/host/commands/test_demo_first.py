@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import detached
+from sandbox import state as states
+from sandbox.programs import binaries, releases
+from sandbox.programs.binaries import PROGRAMS
 from tests.support import worldwithnodes
 from tests.unit.sandbox import releaseserver
 from tests.unit.sandbox.releaseserver import KUBERNETES, Releases, path_of
-from windowbox.sandbox import binaries, detached, releases
-from windowbox.sandbox import state as states
-from windowbox.sandbox.binaries import PROGRAMS
 
 _ROOT = Path(__file__).parents[3]
 _LACKING = ("kubelet", "kube-proxy", "kube-scheduler")

@@ -13,9 +13,9 @@ from tests.host.docker import host as hosts
 from tests.host.docker.host import IMAGE, NETWORK, RANGE4, RANGE6, Host
 from windowbox.clients import docker
 from windowbox.clients.docker import Engine
-from windowbox.clients.envoy.attachments import Attachment
-from windowbox.clients.envoy.docker import choice
-from windowbox.models.lbsettings import LoadBalancerSettings
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.loadbalancer.envoy.attachments import Attachment
+from workers.loadbalancer.envoy.docker import choice
 
 
 @pytest.fixture(scope="package")

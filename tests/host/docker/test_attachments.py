@@ -14,8 +14,8 @@ from tests.host.docker.traffic import backend, balancer
 from tests.support.rules import rule
 from tests.support.running import soon
 from windowbox.clients.docker import Engine
-from windowbox.clients.envoy import bootstrap
-from windowbox.clients.envoy.attachments import Attachment
+from workers.loadbalancer.envoy import bootstrap
+from workers.loadbalancer.envoy.attachments import Attachment
 
 ADDRESS4, ADDRESS6 = "172.18.255.230", "fd00:ff::e6"
 FLEXIBLE = ["docker-host+folder", "docker-host", "docker-routed+folder", "docker-routed"]

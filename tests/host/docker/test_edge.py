@@ -14,9 +14,9 @@ from tests.host.docker.test_attachments import ADDRESS4
 from tests.host.docker.traffic import LABELS, backend, balancer
 from tests.support.rules import rule
 from tests.support.running import running, soon
-from windowbox.clients.envoy.attachments import Attachment
-from windowbox.clients.envoy.edge import Edge
 from windowbox.models.loadbalancers import LoadBalancer
+from workers.loadbalancer.envoy.attachments import Attachment
+from workers.loadbalancer.envoy.edge import Edge
 
 PATIENCE = 60.0
 FLEXIBLE = ["docker-host+folder", "docker-routed"]

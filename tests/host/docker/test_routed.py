@@ -15,12 +15,12 @@ from tests.host.docker.traffic import backend, balancer
 from tests.support.rules import rule
 from tests.support.running import running, soon
 from windowbox.clients.docker import Engine
-from windowbox.clients.envoy import hostnetwork
-from windowbox.clients.envoy.attachments import Attachment
-from windowbox.clients.envoy.docker import routes
-from windowbox.clients.envoy.edge import Edge
 from windowbox.errors import Malformed, Refused
 from windowbox.models.loadbalancers import Endpoint, Listener
+from workers.loadbalancer.envoy import hostnetwork
+from workers.loadbalancer.envoy.attachments import Attachment
+from workers.loadbalancer.envoy.docker import routes
+from workers.loadbalancer.envoy.edge import Edge
 
 ADDRESS = "172.18.255.231"
 NODE = "10.77.0.5"

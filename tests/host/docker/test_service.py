@@ -12,10 +12,10 @@ from tests.host.docker import traffic
 from tests.host.docker.host import BACKEND4, Host
 from tests.host.docker.traffic import Backend, backend, balancer
 from tests.support.rules import rule
-from windowbox.clients.envoy.attachments import Attachment, Order
-from windowbox.clients.envoy.docker import boxes
 from windowbox.errors import Refused
 from windowbox.models.refs import ObjectRef
+from workers.loadbalancer.envoy.attachments import Attachment, Order
+from workers.loadbalancer.envoy.docker import boxes
 
 ADDRESS, OTHER = "172.18.255.232", "172.18.255.233"
 NAME = "gardener-lb-f058bf43"

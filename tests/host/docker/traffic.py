@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.running import PATIENCE, eventually
-from windowbox.clients.envoy import bootstrap, resources
-from windowbox.clients.envoy.attachments import Attachment, Order, Published, Running
 from windowbox.errors import Unreachable
 from windowbox.models.loadbalancers import Endpoint, Listener, LoadBalancer, Protocol
 from windowbox.models.refs import ObjectRef
+from workers.loadbalancer.envoy import bootstrap, resources
+from workers.loadbalancer.envoy.attachments import Attachment, Order, Published, Running
 
 SERVICE = ObjectRef("local", "services", "shop", "web")
 UID = "d9607e19-f88f-11e6-a518-42010a800195"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import release, servers, worldwithnodes
 from tests.support.release import Release
-from windowbox.chart.generated import CHART
+from tools.chart.generated import CHART
 
 
 @pytest.fixture(scope="package")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sandbox.servers import zoneserver
 from tests.support import release
 from tests.support.release import Release
 from tests.support.servers import NameServer
-from windowbox.sandbox import zoneserver
 
 
 @dataclass

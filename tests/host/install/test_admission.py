@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sandbox.servers import resourcemanager
 from tests.host.install import virtualgarden
 from tests.host.install.virtualgarden import VirtualGarden
 from tests.support import echoclient, installing, servers
@@ -21,7 +22,6 @@ from tests.support.patching import patched
 from tests.support.release import Release
 from tests.support.rules import rule
 from windowbox.errors import Refused, WindowboxError
-from windowbox.sandbox import resourcemanager
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

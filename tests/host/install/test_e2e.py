@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from sandbox.servers import zoneserver
 from tests.e2e import client, test_dnsrecord, test_flows, test_shoots, test_zones
 from tests.e2e.client import Space
 from tests.e2e.witness import Witness, witnessing
@@ -21,7 +22,6 @@ from tests.host.traffic import (
 )
 from tests.host.traffic.world import World
 from tests.support.release import Release
-from windowbox.sandbox import zoneserver
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -10,9 +10,9 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from sandbox.shipped import EXAMPLES
 from tests.support import echoclient, release, releasedshoot
 from tests.support.release import Release
-from windowbox.shipped import EXAMPLES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import yaml
 
+from sandbox import processes
+from sandbox.children import Child
+from sandbox.servers import controlplane, kubeconfigs, resourcemanager
+from sandbox.servers.apiserver import ApiServer
 from tests.support import installing, release, servers, standins
 from tests.support.installing import DONE, GARDEN, MANIFESTS, TOKEN_KUBECONFIG
 from tests.support.worldwithnodes import NodeWorld
-from windowbox.sandbox import controlplane, kubeconfigs, processes, resourcemanager
-from windowbox.sandbox.apiserver import ApiServer
-from windowbox.sandbox.children import Child
 
 PROJECT = "garden-local"
 EXTENSION = "extensions.operator.gardener.cloud/provider-local"

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import pytest
 
+from sandbox.machines import image
+from sandbox.options import TOGETHER
+from sandbox.progress import Progress
+from sandbox.servers.apiserver import ApiServer, from_kubeconfig
+from sandbox.shoots import creation, deletion, records
+from sandbox.shoots.creation import Sandbox
+from sandbox.shoots.records import Shoot
 from tests.support import worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
-from windowbox.sandbox.apiserver import ApiServer, from_kubeconfig
-from windowbox.sandbox.machines import image
-from windowbox.sandbox.options import TOGETHER
-from windowbox.sandbox.progress import Progress
-from windowbox.sandbox.shoots import creation, deletion, records
-from windowbox.sandbox.shoots.creation import Sandbox
-from windowbox.sandbox.shoots.records import Shoot
 
 NAME = "one"
 

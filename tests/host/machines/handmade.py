@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from sandbox.shoots import creation, waiting
 from tests.host.machines.conftest import ShootWorld
 from windowbox.errors import Refused
-from windowbox.sandbox.shoots import creation, waiting
 
 _API = "machine.sapcloud.io/v1alpha1"
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox.shoots import objects, waiting
 from tests.host.machines.conftest import ShootWorld
 from tests.support import echoclient
 from windowbox.errors import Refused
-from windowbox.sandbox.shoots import objects, waiting
 
 _MACHINES = "machinedeployments", "machinesets", "machines", "machineclasses"
 _KEPT = ("name", "namespace", "labels", "annotations")

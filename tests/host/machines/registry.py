@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from windowbox.sandbox.nodes import images
-from windowbox.sandbox.nodes.images import Image
+from sandbox.nodes import images
+from sandbox.nodes.images import Image
 
 _DOCKER = "application/vnd.docker"
 _MANIFEST = f"{_DOCKER}.distribution.manifest.v2+json"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from sandbox.shoots import creation, waiting
 from tests.host.machines import handmade
 from tests.host.machines.conftest import ShootWorld
 from tests.support.rules import rule
-from windowbox.sandbox.shoots import creation, waiting
 
 _BINDING = "windowbox:approve-joining"
 _UNHEARD = "runs, but the Shoot's API server has not heard of it"

@@ -7,11 +7,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from commands.cli import cli
+from commands.shoots import controlplane_demo
+from sandbox.nodes.images import BUSYBOX
+from sandbox.shoots import waiting
 from tests.host.machines.conftest import NAME, ShootWorld
-from windowbox.cli import cli
-from windowbox.commands.shoots import controlplane_demo
-from windowbox.sandbox.nodes.images import BUSYBOX
-from windowbox.sandbox.shoots import waiting
 
 CLAIM = {
     "apiVersion": "v1",

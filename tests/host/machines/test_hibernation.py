@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from commands.cli import cli
+from sandbox.nodes.images import ECHO
+from sandbox.shoots import hibernation, records, waiting
 from tests.host.machines.conftest import NAME, ShootWorld
 from tests.support import echoclient
 from tests.support.rules import rule
-from windowbox.cli import cli
 from windowbox.errors import Missing
-from windowbox.sandbox.nodes.images import ECHO
-from windowbox.sandbox.shoots import hibernation, records, waiting
 
 _SERVICES = "/api/v1/namespaces/default/services"
 
@@ -23,7 +23,7 @@ _SERVICES = "/api/v1/namespaces/default/services"
 def test_load_balancers_serve_again_after_waking(world: ShootWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDOWBOX_HOME", str(world.sandbox.folder.parent))
     # The fixture's sandbox runs in this process, where a signal would end it.
-    monkeypatch.setattr("windowbox.sandbox.shoots.creation.detached", lambda folder, state: world.sandbox)
+    monkeypatch.setattr("sandbox.shoots.creation.detached", lambda folder, state: world.sandbox)
     world.kubectl("create", "deployment", "sleepy", f"--image={ECHO}", "--", "/echo", "--tcp=8080")
     world.kubectl("expose", "deployment", "sleepy", "--type=LoadBalancer", "--port=80", "--target-port=8080")
     service = waiting.until(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from sandbox.shoots import consoles, creation, waiting
 from tests.host.machines import handmade
 from tests.host.machines.conftest import ShootWorld
-from windowbox.sandbox.shoots import consoles, creation, waiting
 
 UNITS = r"""#!/bin/bash
 set -e

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from sandbox.nodes import images
+from sandbox.nodes.images import BUSYBOX, ECHO
+from sandbox.shoots import creation, waiting
 from tests.host.machines import registry
 from tests.host.machines.conftest import ShootWorld
 from tests.support import echoclient
 from tests.support.worldwithnodes import NodeWorld
-from windowbox.sandbox.nodes import images
-from windowbox.sandbox.nodes.images import BUSYBOX, ECHO
-from windowbox.sandbox.shoots import creation, waiting
 
 CACHE, PORT = "quay.registry-cache.local.gardener.cloud", 5001
 INSIDE = {"namespace": "seed"}

@@ -10,28 +10,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from commands.cli import cli
+from sandbox.machines import image
+from sandbox.nodes import iproute, routes
+from sandbox.nodes.images import ECHO
+from sandbox.progress import Progress
+from sandbox.servers import ranges
+from sandbox.servers.apiserver import ApiServer
+from sandbox.shoots import creation, deletion, etcd, hibernation, objects, records, traces, waiting
 from tests.host.machines.conftest import NAME, ShootWorld
 from tests.host.machines.moving import Move, Traffic
 from tests.support import echoclient
 from tests.support.rules import rule
-from windowbox.cli import cli
 from windowbox.errors import Refused
-from windowbox.sandbox import ranges
-from windowbox.sandbox.apiserver import ApiServer
-from windowbox.sandbox.machines import image
-from windowbox.sandbox.nodes import iproute, routes
-from windowbox.sandbox.nodes.images import ECHO
-from windowbox.sandbox.progress import Progress
-from windowbox.sandbox.shoots import (
-    creation,
-    deletion,
-    etcd,
-    hibernation,
-    objects,
-    records,
-    traces,
-    waiting,
-)
 
 SERVICES = "/api/v1/namespaces/default/services"
 

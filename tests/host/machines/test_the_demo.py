@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from windowbox.commands.shoots import demo
-from windowbox.sandbox.shoots.creation import Sandbox
+from commands.shoots import demo
+from sandbox.shoots.creation import Sandbox
 
 
 @pytest.mark.slow

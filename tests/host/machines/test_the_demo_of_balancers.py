@@ -7,12 +7,12 @@ import re
 
 import pytest
 
+from commands.balancers import demo
+from commands.kinds import demo as kinds
+from sandbox import state as states
+from sandbox.doctor import sandboxes
+from sandbox.nodes import sshimage
 from tests.support.worldwithnodes import NodeWorld
-from windowbox.commands.balancers import demo
-from windowbox.commands.kinds import demo as kinds
-from windowbox.doctor import sandboxes
-from windowbox.sandbox import state as states
-from windowbox.sandbox.nodes import sshimage
 
 
 def shown(nodes: NodeWorld, capsys: pytest.CaptureFixture[str]) -> str:

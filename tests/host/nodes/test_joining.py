@@ -14,12 +14,12 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from sandbox import ownership
+from sandbox.options import Options
+from sandbox.servers.apiserver import ApiServer
+from sandbox.servers.certificates import Pair
 from tests.support import kubeletrequests, livefiles, worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
-from windowbox.sandbox import ownership
-from windowbox.sandbox.apiserver import ApiServer
-from windowbox.sandbox.certificates import Pair
-from windowbox.sandbox.options import Options
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SECRETS = "/api/v1/namespaces/kube-system/secrets"

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import ownership, processes
+from sandbox import state as states
+from sandbox.options import Options
 from tests.host.nodes import traces
 from tests.host.nodes.traces import Traces
 from tests.support import echoclient, worldwithnodes
 from tests.support.commandline import CommandLine
 from tests.support.worldwithnodes import NodeWorld
-from windowbox.sandbox import ownership, processes
-from windowbox.sandbox import state as states
-from windowbox.sandbox.options import Options
 
 ONE_NODE = Options(watchers=0, workers=0, patchers=0, nodes=1)
 KINDS = {
@@ -124,7 +124,7 @@ def test_what_a_killed_test_leaves_is_cleared_at_once(tmp_path: Path) -> None:
 _TEST = """
 import pathlib, signal, sys
 from tests.support import worldwithnodes
-from windowbox.sandbox.options import Options
+from sandbox.options import Options
 folder, options = pathlib.Path(sys.argv[1]), Options.model_validate_json(sys.argv[2])
 with worldwithnodes.opened(folder, options) as world:
     print(world.guardian, flush=True)

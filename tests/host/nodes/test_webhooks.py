@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from sandbox.nodes.images import BUSYBOX
+from sandbox.options import Options
 from tests.support import echoclient, webhooks, worldwithnodes
 from tests.support.webhooks import Escapes
 from tests.support.worldwithnodes import NodeWorld
 from windowbox.errors import Refused
-from windowbox.sandbox.nodes.images import BUSYBOX
-from windowbox.sandbox.options import Options
 
 DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/hook"
 

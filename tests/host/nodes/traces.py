@@ -7,9 +7,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from windowbox.sandbox import ownership, processes
-from windowbox.sandbox.processes import ProcessId
-from windowbox.sandbox.state import State
+from sandbox import ownership, processes
+from sandbox.processes import ProcessId
+from sandbox.state import State
 
 _COMMANDS = (
     ("ip", "-oneline", "link"),

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.rules import rule
-from workers.operatingsystemconfig import scripts
-from workers.operatingsystemconfig.scripts import File, Unit
+from workers.kinds.operatingsystemconfig import scripts
+from workers.kinds.operatingsystemconfig.scripts import File, Unit
 
 PROGRAMS = ("base64", "cat", "chmod", "mkdir", "sh", "touch")
 SYSTEMCTL = '#!/bin/sh\necho "$*" >> /systemctl.log\n'

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
+from sandbox import stages
+from sandbox.options import Options
+from sandbox.supervisor import Supervisor
 from tests.support import servers
 from tests.support.commandline import CommandLine
-from windowbox.sandbox import stages
-from windowbox.sandbox.options import Options
-from windowbox.sandbox.supervisor import Supervisor
 
 SERVERS_ONLY = Options(watchers=0, workers=0, patchers=0, audit=True)
 

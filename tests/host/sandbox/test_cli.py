@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from windowbox import cli
-from windowbox.cli import COMMANDS
-from windowbox.commands.sandbox import role_counts
+from commands import cli
+from commands.cli import COMMANDS
+from commands.sandbox import role_counts
 
 NAMES = [name for section in COMMANDS.values() for name in section]
 
 
 def test_help_loads_nothing_heavy() -> None:
     script = (
-        "import sys; from click.testing import CliRunner; from windowbox.cli import cli;"
+        "import sys; from click.testing import CliRunner; from commands.cli import cli;"
         "assert 'Sandbox' in CliRunner().invoke(cli, ['--help']).output;"
         "print([m for m in ('nats', 'pydantic', 'rich', 'yaml', 'cryptography') if m in sys.modules])"
     )

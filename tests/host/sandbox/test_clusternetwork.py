@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import processes
+from sandbox import state as states
+from sandbox.nodes import addresses, routes
+from sandbox.nodes.addresses import Network, Plan
+from sandbox.options import Options
+from sandbox.servers import ranges
+from sandbox.servers.clusternetwork import ClusterNetwork
 from tests.host.traffic import addresses as addresses_of_loopback
 from tests.support import echoclient, webhooks, worldwithnodes
 from tests.support.commandline import CommandLine
 from tests.support.servers import ControlPlane
 from tests.support.webhooks import Escapes
 from windowbox.errors import Malformed
-from windowbox.sandbox import processes, ranges
-from windowbox.sandbox import state as states
-from windowbox.sandbox.clusternetwork import ClusterNetwork
-from windowbox.sandbox.nodes import addresses, routes
-from windowbox.sandbox.nodes.addresses import Network, Plan
-from windowbox.sandbox.options import Options
 
 root_only = pytest.mark.skipif(not routes.possible(), reason="needs root, to set routes")
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import nats
 import pytest
 
+from sandbox import processes
+from sandbox import state as states
+from sandbox.processes import ProcessId
+from sandbox.state import State
 from tests.support.commandline import CommandLine
-from windowbox.sandbox import processes
-from windowbox.sandbox import state as states
-from windowbox.sandbox.processes import ProcessId
-from windowbox.sandbox.state import State
 
 
 def test_up_twice_starts_nothing_new(windowbox: CommandLine) -> None:

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from bench import client as clients
-from bench import hostile, hostile_endings, hostile_objects
-from bench.client import Client, Observer
-from bench.shoots import Shoots, namespace
-from bench.usage import usage
-from bus.connection import connected
+from bus.transport.connection import connected
+from sandbox.options import Options
+from sandbox.servers import kubeconfigs
+from sandbox.supervisor import Supervisor
 from tests.chaos import converging
 from tests.chaos.lacking import missing
 from tests.support.running import eventually
+from tools.bench import client as clients
+from tools.bench import hostile, hostile_endings, hostile_objects
+from tools.bench.client import Client, Observer
+from tools.bench.shoots import Shoots, namespace
+from tools.bench.usage import usage
 from windowbox.kinds import KINDS
 from windowbox.models.refs import DNSRECORDS, INFRASTRUCTURES
-from windowbox.sandbox import kubeconfigs
-from windowbox.sandbox.options import Options
-from windowbox.sandbox.supervisor import Supervisor
 
 MANY = int(os.environ.get("HOSTILE", "48"))
 SEED = int(os.environ.get("HOSTILE_SEED", "1"))

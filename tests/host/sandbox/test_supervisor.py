@@ -12,14 +12,14 @@ import yaml
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from sandbox import state as states
+from sandbox.options import Options
+from sandbox.servers import certificates, controlplane
+from sandbox.servers.apiserver import ApiServer
+from sandbox.supervisor import Supervisor
 from tests.support import livefiles
-from windowbox import rbac
 from windowbox.errors import Refused
-from windowbox.sandbox import certificates, controlplane
-from windowbox.sandbox import state as states
-from windowbox.sandbox.apiserver import ApiServer
-from windowbox.sandbox.options import Options
-from windowbox.sandbox.supervisor import Supervisor
+from windowbox.rights import rbac
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bus.connection import Bus, connected
+from bus.transport.connection import Bus, connected
+from sandbox import stages
+from sandbox.options import Options
+from sandbox.supervisor import Supervisor
 from tests.support import servers
 from tests.support.running import eventually
-from windowbox import settings
 from windowbox.errors import TransientError
-from windowbox.sandbox import stages
-from windowbox.sandbox.options import Options
-from windowbox.sandbox.supervisor import Supervisor
+from windowbox.settings import settings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

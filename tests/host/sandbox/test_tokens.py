@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from windowbox.clients import kube
+from sandbox import roles
+from sandbox.servers import tokens
+from sandbox.supervisor import Supervisor
+from windowbox.clients.kubernetes import kube
 from windowbox.errors import PermanentError
 from windowbox.models.refs import DNSRECORDS
-from windowbox.sandbox import roles, tokens
-from windowbox.sandbox.supervisor import Supervisor
 
 
 def test_tokens_are_kept_and_new_users_get_their_own(tmp_path: Path) -> None:

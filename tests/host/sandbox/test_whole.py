@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import stages
+from sandbox.options import TOGETHER, Options
+from sandbox.programs import binaries
+from sandbox.supervisor import Supervisor
 from tests.support import servers
-from windowbox.sandbox import binaries, stages
-from windowbox.sandbox.options import TOGETHER, Options
-from windowbox.sandbox.supervisor import Supervisor
 
 NAMESPACE = """
 apiVersion: v1

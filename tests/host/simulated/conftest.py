@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
+from sandbox import processes
+from sandbox.programs import binaries
+from sandbox.servers import controlplane
+from sandbox.simulated import children
 from tests.host.simulated.world import FIRST, NETWORK, World
 from tests.support import servers
 from tests.support.servers import ControlPlane
-from windowbox.clients import kube
-from windowbox.sandbox import binaries, controlplane, processes
-from windowbox.sandbox.simulated import children
+from windowbox.clients.kubernetes import kube
 
 
 @pytest.fixture(scope="package")

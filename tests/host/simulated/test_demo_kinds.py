@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from commands.kinds import demo, webhooks_demo
+from sandbox import detached, environment, stages
+from sandbox.doctor import webhooks
+from sandbox.options import TOGETHER
+from sandbox.state import State
 from tests.support import servers
 from tests.support.running import eventually
-from windowbox.clients import kube
-from windowbox.commands.kinds import demo, webhooks_demo
-from windowbox.doctor import webhooks
-from windowbox.sandbox import detached, environment, stages
-from windowbox.sandbox.options import TOGETHER
-from windowbox.sandbox.state import State
+from windowbox.clients.kubernetes import kube
 
 OPTIONS = {**TOGETHER, "admits": 1, "garden_admits": 1, "simulated_nodes": 2}
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from sandbox import roles, stages
+from sandbox.options import Options
+from sandbox.supervisor import Supervisor
 from tests.host.simulated.world import World, asked, becomes, node_port, outcome
 from tests.support import servers
 from tests.support.running import eventually
-from windowbox.clients import kube
+from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import NODES, Resource
-from windowbox.sandbox import roles, stages
-from windowbox.sandbox.options import Options
-from windowbox.sandbox.supervisor import Supervisor
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 PODS = Resource("", "v1", "pods", "Pod")

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from sandbox.simulated import nodes
 from tests.host.simulated.world import (
     FIRST,
     SECOND,
@@ -21,7 +22,6 @@ from tests.host.simulated.world import (
 from tests.support.running import eventually, soon
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
-from windowbox.sandbox.simulated import nodes
 
 TAINTED = {"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}}
 

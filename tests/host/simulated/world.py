@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from tests.support.running import eventually
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES, Resource
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from windowbox.sandbox import processes
+from sandbox import processes
 
 _ROOT = Path(__file__).parents[3]
 

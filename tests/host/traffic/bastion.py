@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sandbox import roles
+from sandbox.nodes.sshimage import SSH
 from tests.api.bastion import bastions
 from tests.host.traffic.world import Manifest, World
 from tests.support.kindworld import inline, ready, stamp
 from windowbox.models.objects import Object
 from windowbox.models.refs import BASTIONS, CLUSTERS, INFRASTRUCTURES, NAMESPACES, SECRETS, Resource
-from windowbox.sandbox import roles
-from windowbox.sandbox.nodes.sshimage import SSH
 
 SHOOT = "shoot--traffic--ssh"
 NAME = "cli"

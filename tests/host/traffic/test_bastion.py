@@ -8,13 +8,13 @@ from functools import partial
 
 import pytest
 
+from sandbox.nodes import sshimage
 from tests.host.traffic import bastion, clients
 from tests.host.traffic.bastion import Bastion, Key
 from tests.host.traffic.world import World
 from tests.support import echoclient
 from tests.support.rules import rule
 from windowbox.models.refs import BASTIONS
-from windowbox.sandbox.nodes import sshimage
 
 _STAYS, _GOES, _COMES, _NEVER = "127.9.31.1", "127.9.31.130", "127.9.32.1", "127.9.33.1"
 

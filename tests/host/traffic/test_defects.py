@@ -12,7 +12,7 @@ from tests.host.traffic import clients
 from tests.host.traffic.world import SERVICES, World, ingress, shows, tcp, udp
 from tests.support import echoclient
 from tests.support.rules import rule
-from windowbox.clients.envoy import bootstrap, protobuf
+from workers.loadbalancer.envoy import bootstrap, protobuf
 
 
 @rule("LB-11-5", "LB-11-9", "LB-1-resync", "LB-5-vanished")

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import yaml
 
+from sandbox.nodes import network
+from sandbox.servers.apiserver import ApiServer
 from tests.host.traffic import addresses
 from tests.support import worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
 from windowbox.errors import Refused
-from windowbox.sandbox.apiserver import ApiServer
-from windowbox.sandbox.nodes import network
 
 Manifest = dict[str, Any]
 

@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from bus.messages import Result
-from windowbox.chart import alerts, dashboards
+from tools.chart import alerts, dashboards
 from windowbox.telemetry import metrics
 
 pytestmark = pytest.mark.long

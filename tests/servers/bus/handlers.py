@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bus import intents, subjects
-from bus.connection import Bus
 from bus.messages import Result, StatusIntent
-from bus.pool import Item, Outcome
+from bus.transport.connection import Bus
+from bus.workqueue.pool import Item, Outcome
 from windowbox.errors import Unreachable
 from windowbox.models.refs import ObjectRef
 

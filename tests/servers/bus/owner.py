@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import sys
 
-from bus import leases
-from bus.connection import Access, connected
-from bus.leases import Leases
+from bus.leases import leases
+from bus.leases.leases import Leases
+from bus.transport.connection import connected
+from windowbox.settings.bussettings import Access
 
 
 async def act() -> None:

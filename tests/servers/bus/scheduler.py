@@ -6,10 +6,11 @@ import asyncio
 import sys
 import time
 
-from bus.connection import Access, connected
 from bus.messages import Reason, Wish
-from bus.queue import Queue
+from bus.transport.connection import connected
+from bus.workqueue.queue import Queue
 from tests.servers.bus.handlers import POOL, key
+from windowbox.settings.bussettings import Access
 
 
 async def main(url: str, name: str, after: float) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from bus import streams, subjects
-from bus.buckets import Bucket
-from bus.connection import Access, Bus, WrongSequence, connected
+from bus.transport.buckets import Bucket
+from bus.transport.connection import Bus, WrongSequence, connected
+from sandbox import processes
 from tests.support.natsserver import NatsServer, ensured, made_anew
 from tests.support.running import eventually, running, soon
-from windowbox.sandbox import processes
+from windowbox.settings.bussettings import Access
 
 KEY = subjects.of_address("10.0.0.1")
 OTHER = subjects.of_address("fd00::1")

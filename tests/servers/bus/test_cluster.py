@@ -9,15 +9,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bus import consumers, elections, streams, subjects
-from bus import pull as pulling
-from bus.connection import Access, Bus, connected
-from bus.pull import Pull
+from bus import streams, subjects
+from bus.leases import elections
+from bus.transport import consumers
+from bus.transport import pull as pulling
+from bus.transport.connection import Bus, connected
+from bus.transport.pull import Pull
 from tests.servers.bus.handlers import key
 from tests.support.natscluster import NatsCluster
 from tests.support.natsserver import ensured
 from tests.support.running import eventually, running
 from windowbox.errors import WindowboxError
+from windowbox.settings.bussettings import Access
 
 
 @contextlib.asynccontextmanager

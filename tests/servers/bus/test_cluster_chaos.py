@@ -9,7 +9,7 @@ import random
 import signal
 from pathlib import Path
 
-from bus.connection import Access, connected
+from bus.transport.connection import connected
 from tests.servers.bus.handlers import overlaps
 from tests.servers.bus.wishing import Wishing, rests
 from tests.servers.bus.workers import workers
@@ -17,6 +17,7 @@ from tests.support.natscluster import NatsCluster
 from tests.support.natsserver import ensured
 from tests.support.rules import rule
 from tests.support.running import eventually
+from windowbox.settings.bussettings import Access
 
 logger = logging.getLogger(__name__)
 

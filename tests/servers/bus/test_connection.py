@@ -7,12 +7,13 @@ import asyncio
 import pytest
 
 from bus import streams, subjects
-from bus.connection import Access, Bus, connected
+from bus.transport.connection import Bus, connected
 from tests.support.natsserver import NatsServer, ensured, port_of
 from tests.support.proxy import proxy
 from tests.support.running import eventually, running, soon
 from windowbox.errors import Malformed, Unreachable
 from windowbox.models.refs import ObjectRef
+from windowbox.settings.bussettings import Access
 
 
 async def test_a_connection_ended_by_a_protocol_error_ends_its_watch(nats_url: str) -> None:

@@ -7,10 +7,10 @@ import itertools
 import signal
 
 from bus import intents, streams, subjects
-from bus.connection import Access, Bus, connected
 from bus.messages import Reason, Wish
-from bus.pool import Pool
-from bus.queue import Queue
+from bus.transport.connection import Bus, connected
+from bus.workqueue.pool import Pool
+from bus.workqueue.queue import Queue
 from tests.servers.bus.handlers import POOL, Story, Telling, key, overlaps
 from tests.servers.bus.test_pool import at_rest, waiting
 from tests.servers.bus.wishing import rests
@@ -20,6 +20,7 @@ from tests.support.natsserver import NatsServer, ensured, port_of
 from tests.support.proxy import proxy
 from tests.support.rules import rule
 from tests.support.running import eventually, running
+from windowbox.settings.bussettings import Access
 
 EVENT = Wish(reason=Reason.EVENT)
 

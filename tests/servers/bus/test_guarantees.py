@@ -8,18 +8,20 @@ import random
 
 import pytest
 
-from bus import consumers, streams, subjects
-from bus.buckets import Bucket
-from bus.connection import Access, Bus, Occupied, WrongSequence, connected
+from bus import streams, subjects
 from bus.messages import Wish
-from bus.pool import Pool
-from bus.pull import Pull
-from bus.queue import Queue
+from bus.transport import consumers
+from bus.transport.buckets import Bucket
+from bus.transport.connection import Bus, Occupied, WrongSequence, connected
+from bus.transport.pull import Pull
+from bus.workqueue.pool import Pool
+from bus.workqueue.queue import Queue
 from tests.servers.bus.handlers import POOL, Story, Telling, key
 from tests.servers.bus.test_pool import at_rest
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 from windowbox.errors import TransientError, Unreachable
+from windowbox.settings.bussettings import Access
 
 
 @rule("V-4")

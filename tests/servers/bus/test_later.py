@@ -12,17 +12,18 @@ from pathlib import Path
 import pytest
 
 from bus import streams, subjects
-from bus.connection import Access, Bus, connected
 from bus.messages import Reason, Result, Wish
-from bus.pool import Item, Outcome, Pool, RequeueAfter
-from bus.queue import Queue
-from bus.routing import run_due
+from bus.transport.connection import Bus, connected
+from bus.workqueue.pool import Item, Outcome, Pool, RequeueAfter
+from bus.workqueue.queue import Queue
+from bus.workqueue.routing import run_due
 from tests.servers.bus.handlers import POOL, Story, Telling, key
 from tests.servers.bus.test_pool import at_rest, waiting
 from tests.support import shiftedclock
 from tests.support.natsserver import NatsServer, ensured
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
+from windowbox.settings.bussettings import Access
 
 
 def retry(attempt: int) -> Wish:

@@ -12,14 +12,17 @@ from collections.abc import Iterable
 
 import pytest
 
-from bus import buckets, consumers, liveness, streams, subjects
-from bus.connection import Access, Bus, Stored, connected
-from bus.leases import HOLDER, Leases
-from bus.liveness import Life
+from bus import streams, subjects
+from bus.leases import liveness
+from bus.leases.leases import HOLDER, Leases
+from bus.leases.liveness import Life
+from bus.transport import buckets, consumers
+from bus.transport.connection import Bus, Stored, connected
+from sandbox import processes
 from tests.support.natsserver import NatsServer, ensured, made_anew, port_of
 from tests.support.proxy import proxy
 from tests.support.running import PATIENCE, eventually, running, soon, stopped
-from windowbox.sandbox import processes
+from windowbox.settings.bussettings import Access
 
 _STREAM = f"KV_{streams.LEASES}"
 _LEASE = f"$KV.{streams.LEASES}.thing"

@@ -9,18 +9,20 @@ from typing import Any, get_args
 import orjson
 import pytest
 
-from bus import answers, consumers, intents, queries, streams, subjects
-from bus.buckets import Bucket
-from bus.connection import Access, ApiError, Bus, connected
+from bus import intents, queries, streams, subjects
 from bus.messages import OPERATION, UID, VERSION, StatusIntent
 from bus.permissions import Role, users
+from bus.transport import answers, consumers
+from bus.transport.buckets import Bucket
+from bus.transport.connection import ApiError, Bus, connected
+from sandbox.processes import free_port
 from tests.support import servers
 from tests.support.natsserver import ensured
 from tests.support.roles import RoleServer, role_server
 from tests.support.running import eventually
 from windowbox.errors import Refused, Unreachable
 from windowbox.models.refs import DNSRECORDS, ObjectRef
-from windowbox.sandbox.processes import free_port
+from windowbox.settings.bussettings import Access
 
 WEB = ObjectRef("runtime", DNSRECORDS.id, "shop", "web")
 KEY = subjects.key(WEB)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from bus import consumers, streams, subjects
-from bus.connection import Access, Bus, connected
+from bus import streams, subjects
 from bus.messages import Reason, Result, RunRecord, Wish
-from bus.pool import Item, Outcome, Pool, RequeueAfter
-from bus.queue import Queue
-from bus.routing import run_due
+from bus.transport import consumers
+from bus.transport.connection import Bus, connected
+from bus.workqueue.pool import Item, Outcome, Pool, RequeueAfter
+from bus.workqueue.queue import Queue
+from bus.workqueue.routing import run_due
 from tests.servers.bus.handlers import POOL, Story, Telling, key, overlaps
 from tests.support.natsserver import NatsServer, ensured, made_anew
 from tests.support.rules import rule
 from tests.support.running import eventually, running, stopped
 from windowbox.errors import Unreachable
+from windowbox.settings.bussettings import Access
 
 EVENT = Wish(reason=Reason.EVENT)
 

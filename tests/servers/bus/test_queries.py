@@ -8,9 +8,9 @@ import logging
 import pytest
 
 from bus import queries, streams
-from bus.buckets import Bucket
-from bus.connection import connected
-from bus.leases import Leases
+from bus.leases.leases import Leases
+from bus.transport.buckets import Bucket
+from bus.transport.connection import connected
 from tests.support.roles import RoleServer
 from tests.support.running import running, soon
 from windowbox.errors import Unreachable

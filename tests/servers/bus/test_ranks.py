@@ -10,18 +10,21 @@ from typing import Any
 
 import pytest
 
-from bus import consumers, presence, streams
-from bus.connection import Access, ApiError, Bus, connected
-from bus.consumers import Consumer, Delivery
+from bus import streams
+from bus.leases import presence
 from bus.messages import Reason, Result, Wish
-from bus.pool import Item, Outcome, Pool, RequeueAfter
-from bus.pull import Pull
-from bus.queue import Queue
-from bus.ranks import Rank
-from bus.routing import run_due
+from bus.transport import consumers
+from bus.transport.connection import ApiError, Bus, connected
+from bus.transport.consumers import Consumer, Delivery
+from bus.transport.pull import Pull
+from bus.workqueue.pool import Item, Outcome, Pool, RequeueAfter
+from bus.workqueue.queue import Queue
+from bus.workqueue.ranks import Rank
+from bus.workqueue.routing import run_due
 from tests.servers.bus.handlers import POOL, key
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually, running
+from windowbox.settings.bussettings import Access
 
 FIRST, SECOND, THIRD = 0, 3, 7
 

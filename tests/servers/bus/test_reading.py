@@ -7,9 +7,10 @@ import asyncio
 import orjson
 import pytest
 
-from bus import consumers, intents, streams, subjects
-from bus.connection import Access, Bus, WrongSequence, connected
+from bus import intents, streams, subjects
 from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, StatusIntent
+from bus.transport import consumers
+from bus.transport.connection import Bus, WrongSequence, connected
 from bus.views import View
 from tests.servers.bus.handlers import key
 from tests.support.natsserver import NatsServer, ensured, made_anew
@@ -18,6 +19,7 @@ from tests.support.running import eventually, running, soon
 from windowbox.errors import Superseded, Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, ObjectRef
+from windowbox.settings.bussettings import Access
 
 
 def space(name: str) -> ObjectRef:

@@ -8,13 +8,15 @@ import time
 
 import pytest
 
-from bus import liveness, presence
-from bus.connection import Access, Bus, connected
-from bus.leases import Leases
-from bus.registry import Member, Registry, SecretKey
+from bus.clusters.registry import Member, Registry
+from bus.leases import liveness, presence
+from bus.leases.leases import Leases
+from bus.transport.connection import Bus, connected
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.running import eventually, running, soon
 from windowbox.errors import Conflict, Missing
+from windowbox.models.refs import SecretKey
+from windowbox.settings.bussettings import Access
 
 SHOOT = Member(id="shoot--local--a.b", secret=SecretKey(namespace="garden", name="kubeconfig"))
 

@@ -8,16 +8,18 @@ import logging
 
 import pytest
 
-from bus import consumers, intents, liveness, presence, streams, subjects
-from bus.connection import Bus, connected
-from bus.leases import Leases
+from bus import intents, streams, subjects
+from bus.clusters.registry import Member, Registry
+from bus.leases import liveness, presence
+from bus.leases.leases import Leases
 from bus.messages import OPERATION, UID, VERSION, Announcement, Reason, Result, StatusIntent, Wish
 from bus.permissions import Role
-from bus.pool import Item, Outcome, Pool, RequeueAfter
-from bus.queue import Queue
-from bus.ranks import Rank
-from bus.registry import Member, Registry
-from bus.routing import PreviousVersion, Router, run_due
+from bus.transport import consumers
+from bus.transport.connection import Bus, connected
+from bus.workqueue.pool import Item, Outcome, Pool, RequeueAfter
+from bus.workqueue.queue import Queue
+from bus.workqueue.ranks import Rank
+from bus.workqueue.routing import PreviousVersion, Router, run_due
 from tests.support.roles import RoleServer
 from tests.support.running import running
 from windowbox.models.objects import Object

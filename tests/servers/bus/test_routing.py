@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from bus import subjects
-from bus.connection import Access, ApiError, Bus, connected
 from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, Announcement, Reason, Wish
-from bus.queue import Queue
-from bus.routing import PreviousVersion, Router, run_due
+from bus.transport.connection import ApiError, Bus, connected
+from bus.workqueue.queue import Queue
+from bus.workqueue.routing import PreviousVersion, Router, run_due
 from tests.servers.bus.handlers import POOL
 from tests.servers.bus.test_pool import waiting
 from tests.support.natsserver import NatsServer, made_anew
@@ -20,6 +20,7 @@ from tests.support.running import eventually, running
 from windowbox.errors import Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, ObjectRef
+from windowbox.settings.bussettings import Access
 
 
 def space(name: str) -> ObjectRef:
@@ -134,7 +135,7 @@ async def test_a_router_goes_on_when_the_store_is_another_one(nats: NatsServer) 
 @rule("V-3")
 async def test_the_sweep_asks_for_what_was_left_unfinished(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     router = Router(bus, Queue(bus, POOL), All())
-    monkeypatch.setattr("bus.routing._YOUNG", -1.0)
+    monkeypatch.setattr("bus.workqueue.routing._YOUNG", -1.0)
     await announce(bus, "left", "unfinished")
     await announce(bus, "finished-since", "unfinished")
     await announce(bus, "finished-since", "finished")
@@ -180,7 +181,7 @@ async def test_a_sweep_compares_what_the_bus_did_not_know_with_what_it_made(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it had made may have been deleted while the bus knew neither."""
-    monkeypatch.setattr("bus.routing._YOUNG", -1.0)
+    monkeypatch.setattr("bus.workqueue.routing._YOUNG", -1.0)
     first = await announce(bus, "known", "finished", "ADDED")
     await announce(bus, "known", "finished", "LISTED", before=first)
     await announce(bus, "unknown", "finished", "LISTED")
@@ -199,7 +200,7 @@ async def test_a_sweep_compares_what_the_bus_did_not_know_with_what_it_made(
 async def test_a_sweep_begins_anew_when_the_store_is_another_one(
     nats: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bus.routing._YOUNG", -1.0)
+    monkeypatch.setattr("bus.workqueue.routing._YOUNG", -1.0)
     async with connected(Access(nats.url)) as bus:
         await eventually(lambda: made_anew(bus))
         async with running(Router(bus, Queue(bus, POOL), All()).sweep(0.2)):
@@ -247,7 +248,7 @@ async def test_a_change_that_concerns_nobody_is_settled_at_once(bus: Bus, bugs: 
 
 
 async def test_a_sweep_asks_for_what_nobody_can_judge(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bus.routing._YOUNG", -1.0)
+    monkeypatch.setattr("bus.workqueue.routing._YOUNG", -1.0)
     await announce(bus, "web")
     async with running(Router(bus, Queue(bus, POOL), All(bugs=True)).sweep(0.05)):
         await eventually(lambda: is_wished(bus, "web"))

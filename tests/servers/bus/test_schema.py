@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from bus import schema, streams
-from bus.connection import Access, Bus, connected
 from bus.schema import Schema
+from bus.transport.connection import Bus, connected
 from tests.support import servers
 from tests.support.natsserver import NatsServer
 from windowbox.errors import Refused
+from windowbox.settings.bussettings import Access
 
 _UNREADABLE = r"schema 9, which windowbox with schema 8 or newer reads"
 _PATIENCE = 60.0

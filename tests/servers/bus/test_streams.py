@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from bus import schema, streams
-from bus.connection import Access, ApiError, Bus, connected
+from bus.transport.connection import ApiError, Bus, connected
 from tests.support.natsserver import ensured
 from windowbox.errors import Refused
+from windowbox.settings.bussettings import Access
 
 NAMES = [
     *("OBJECTS", "TRIGGERS", "WORK", "LATER", "INTENTS", "JOURNAL", "REVIEWS"),

@@ -16,14 +16,16 @@ import nats.errors
 import pytest
 import uvloop
 
-from bus.access import SecuredClient
-from bus.connection import Access, Bus, connected
+from bus.transport.access import SecuredClient
+from bus.transport.connection import Bus, connected
+from sandbox import processes
+from sandbox.programs import binaries
 from tests.support import servers
 from tests.support.natsserver import NatsServer
 from tests.support.natstls import Identities, Tls
 from tests.support.running import eventually, running, soon
 from windowbox.errors import Malformed, Refused
-from windowbox.sandbox import binaries, processes
+from windowbox.settings.bussettings import Access
 
 ELSEWHERE = "198.18.255.77"
 """Not a loopback address; none but this machine itself has it (RFC 2544)."""
@@ -155,7 +157,7 @@ async def test_a_server_with_a_bad_certificate_is_told_of_once_and_waited_for(
         await eventually(lambda: is_lost(bus))
         shutil.copytree(tls.folder, kept)
         tls.expire()
-        with caplog.at_level(logging.ERROR, "bus.connecting"):
+        with caplog.at_level(logging.ERROR, "bus.transport.connecting"):
             server.start()
             await eventually(lambda: said(caplog, "expired"))
             await asyncio.sleep(1)  # several attempts

@@ -9,10 +9,11 @@ import random
 import time
 from collections.abc import AsyncIterator
 
-from bus import elections, streams
-from bus.connection import Bus
+from bus import streams
+from bus.leases import elections
 from bus.messages import Reason, Wish
-from bus.queue import Queue
+from bus.transport.connection import Bus
+from bus.workqueue.queue import Queue
 from tests.servers.bus.handlers import POOL, key
 from tests.servers.bus.test_pool import at_rest, waiting
 from tests.servers.bus.workers import Workers

@@ -9,9 +9,10 @@ import signal
 import sys
 from pathlib import Path
 
-from bus.connection import Access, connected
-from bus.pool import Pool
+from bus.transport.connection import connected
+from bus.workqueue.pool import Pool
 from tests.servers.bus.handlers import POOL, Said, Telling
+from windowbox.settings.bussettings import Access
 from windowbox.telemetry import stalls
 
 

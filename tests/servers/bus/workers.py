@@ -10,10 +10,10 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 
-from bus.connection import Access
+from sandbox import processes
+from sandbox.nodes import network
 from tests.servers.bus.handlers import Said, Story
-from windowbox.sandbox import processes
-from windowbox.sandbox.nodes import network
+from windowbox.settings.bussettings import Access
 
 
 class Workers:

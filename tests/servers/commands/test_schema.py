@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from bus import streams
-from bus.connection import connected
 from bus.permissions import Role
 from bus.schema import Schema
+from bus.transport.connection import connected
 from tests.support import servers
 from tests.support.roles import RoleServer, role_server
 

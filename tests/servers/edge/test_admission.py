@@ -11,17 +11,17 @@ import orjson
 import pytest
 
 from bus import subjects
-from bus.connection import Bus
+from bus.clusters.registry import MachinePlace, Member, Registry
 from bus.messages import OPERATION, UID, VERSION
-from bus.registry import MachinePlace, Member, Registry
+from bus.transport.connection import Bus
 from tests.support.running import eventually, running, soon
-from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import family
 from windowbox.models.refs import PODS, RUNTIME, ObjectRef
-from workers.edge import admission as admission_module
-from workers.edge.admission import Admission
-from workers.edge.nodes import Backend
-from workers.edge.routes import Machines
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.loadbalancer.edge import admission as admission_module
+from workers.loadbalancer.edge.admission import Admission
+from workers.loadbalancer.edge.nodes import Backend
+from workers.loadbalancer.edge.routes import Machines
 
 HOST = "172.18.0.2"
 """Where all machine Pods run."""

@@ -10,21 +10,22 @@ from collections.abc import AsyncIterator, Callable
 import orjson
 
 from bus import subjects
-from bus.connection import Access, Bus, connected
+from bus.clusters.registry import Registry
 from bus.messages import OPERATION, UID, VERSION
-from bus.registry import Registry
+from bus.transport.connection import Bus, connected
 from tests.servers.ipam.stores import range_of
 from tests.support.lbobjects import HTTP, node, pods, service
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
-from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef, Resource
-from workers.edge.admission import Admission
-from workers.edge.desired import DesiredState
-from workers.edge.routes import Machines
+from windowbox.settings.bussettings import Access
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.loadbalancer.edge.admission import Admission
+from workers.loadbalancer.edge.desired import DesiredState
+from workers.loadbalancer.edge.routes import Machines
 from workers.loadbalancer.ipam.entries import Held, Holder
 from workers.loadbalancer.ipam.store import AddressStore
 

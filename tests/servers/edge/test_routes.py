@@ -12,18 +12,19 @@ import orjson
 import pytest
 
 from bus import streams, subjects
-from bus.connection import Access, Bus, connected
+from bus.clusters.registry import MachinePlace, Member, Registry
 from bus.messages import OPERATION, UID, VERSION
-from bus.registry import MachinePlace, Member, Registry
+from bus.transport.connection import Bus, connected
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.models.loadbalancers import Family
 from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, RUNTIME, ObjectRef
-from workers.edge import routes
-from workers.edge.nodes import Backend
-from workers.edge.routes import Hosts, Machines, Node, NodeRoutes
+from windowbox.settings.bussettings import Access
+from workers.loadbalancer.edge import routes
+from workers.loadbalancer.edge.nodes import Backend
+from workers.loadbalancer.edge.routes import Hosts, Machines, Node, NodeRoutes
 
 PLACE = MachinePlace(namespace="infra-a")
 HOST: Hosts = {"IPv4": "172.18.0.2", "IPv6": "fd00:10::2"}
@@ -187,7 +188,7 @@ async def test_what_is_missing_is_told_once(bus: Bus, caplog: pytest.LogCaptureF
         await made.become({})
         for _ in range(3):
             made.routes()
-        told = [r.message for r in caplog.records if r.name == "workers.edge.routes"]
+        told = [r.message for r in caplog.records if r.name == "workers.loadbalancer.edge.routes"]
     assert told == ["no route to node m1 of cluster a: it has no machine Pod infra-a/m1 that runs on a host"]
 
 

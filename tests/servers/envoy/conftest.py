@@ -16,8 +16,8 @@ from tests.servers.envoy.nodes import Node
 from tests.servers.envoy.world import World
 from tests.support import envoyprogram
 from tests.support.running import running, soon
-from windowbox.clients.envoy.edge import Edge
-from windowbox.clients.envoy.process import Processes
+from workers.loadbalancer.envoy.edge import Edge
+from workers.loadbalancer.envoy.process import Processes
 
 _numbers = itertools.count(1)
 

@@ -21,15 +21,15 @@ from tests.servers.envoy.world import World, balancer
 from tests.support import envoyprogram
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
-from windowbox.clients.envoy import bootstrap, protobuf, resources
-from windowbox.clients.envoy.attachments import Order
-from windowbox.clients.envoy.edge import Edge
-from windowbox.clients.envoy.process import Process, Processes
 from windowbox.errors import Unreachable
-from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.loadbalancers import Endpoint, Listener, Protocol
-from workers.edge import edges
-from workers.edge.edges import Edges
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.loadbalancer.edge import edges
+from workers.loadbalancer.edge.edges import Edges
+from workers.loadbalancer.envoy import bootstrap, protobuf, resources
+from workers.loadbalancer.envoy.attachments import Order
+from workers.loadbalancer.envoy.edge import Edge
+from workers.loadbalancer.envoy.process import Process, Processes
 
 ENDPOINTS = (Endpoint("127.0.0.2", 1, "n1", unhealthy=True), Endpoint("127.0.0.3", 65535, "n2"))
 PROTOCOLS: tuple[Protocol, ...] = ("TCP", "UDP")

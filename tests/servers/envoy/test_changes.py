@@ -17,9 +17,9 @@ from tests.servers.envoy.test_serving import PORT, listener
 from tests.servers.envoy.world import World, balancer
 from tests.support.rules import rule
 from tests.support.running import eventually, soon
-from windowbox.clients.envoy import bootstrap, resources
-from windowbox.clients.envoy.attachments import Running
-from windowbox.clients.envoy.process import Processes
+from workers.loadbalancer.envoy import bootstrap, resources
+from workers.loadbalancer.envoy.attachments import Running
+from workers.loadbalancer.envoy.process import Processes
 
 
 @rule("LB-15-4", "LB-11-1")

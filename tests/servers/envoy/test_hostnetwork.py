@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.rules import rule
-from windowbox.clients.envoy import hostnetwork
 from windowbox.errors import Refused
+from workers.loadbalancer.envoy import hostnetwork
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to add links and addresses")
 

@@ -19,10 +19,10 @@ from tests.servers.envoy.test_serving import PORT, listener
 from tests.servers.envoy.world import World, balancer
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
-from windowbox.clients.envoy import bootstrap, protobuf, replacing, resources
-from windowbox.clients.envoy.attachments import Order
-from windowbox.clients.envoy.edge import Edge
-from windowbox.clients.envoy.process import Process, Processes
+from workers.loadbalancer.envoy import bootstrap, protobuf, replacing, resources
+from workers.loadbalancer.envoy.attachments import Order
+from workers.loadbalancer.envoy.edge import Edge
+from workers.loadbalancer.envoy.process import Process, Processes
 
 
 @rule("LB-11-9")
@@ -255,7 +255,7 @@ async def test_an_envoy_goes_before_others_while_it_starts(
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     try:
         assert niceness(envoy.pid) == {usual - 10 if may_set_priorities() else usual}
-        monkeypatch.setattr("windowbox.clients.envoy.process._STARTING", 0.01)
+        monkeypatch.setattr("workers.loadbalancer.envoy.process._STARTING", 0.01)
         ending = asyncio.create_task(envoy.ended())
 
         async def as_usual() -> bool:

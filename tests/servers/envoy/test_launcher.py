@@ -17,13 +17,13 @@ from tests.servers.envoy.test_serving import PORT, listener
 from tests.servers.envoy.world import balancer
 from tests.support import envoyprogram
 from tests.support.running import eventually, running, soon
-from windowbox.clients.envoy import admin, launched, launcher, process, protobuf, replacing
-from windowbox.clients.envoy.attachments import Order
-from windowbox.clients.envoy.edge import Edge
-from windowbox.clients.envoy.launched import Launched
-from windowbox.clients.envoy.launcher import Launcher
-from windowbox.clients.envoy.process import Process, Processes
 from windowbox.errors import Refused, Unreachable
+from workers.loadbalancer.envoy import admin, launched, launcher, process, protobuf, replacing
+from workers.loadbalancer.envoy.attachments import Order
+from workers.loadbalancer.envoy.edge import Edge
+from workers.loadbalancer.envoy.launched import Launched
+from workers.loadbalancer.envoy.launcher import Launcher
+from workers.loadbalancer.envoy.process import Process, Processes
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from tests.servers.envoy.nodes import Node
-from windowbox.clients.envoy.edge import Edge
 from windowbox.models.loadbalancers import Listener, LoadBalancer
 from windowbox.models.refs import RUNTIME, ObjectRef
+from workers.loadbalancer.envoy.edge import Edge
 
 
 @dataclass

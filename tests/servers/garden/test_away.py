@@ -12,9 +12,9 @@ import yaml
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from windowbox.clients import gardenaccess
+from commands.roles import gardenaccess
 from windowbox.errors import Forbidden
-from windowbox.models.gardensettings import GardenSettings
+from windowbox.settings.gardensettings import GardenSettings
 
 
 @contextlib.asynccontextmanager

@@ -8,16 +8,16 @@ import pytest
 import pytest_asyncio
 
 from bus import streams, subjects
-from bus.connection import Bus, connected
 from bus.intents import PATCH
 from bus.messages import Reason, Result, Wish
-from bus.pool import Item, Outcome, Pool
-from bus.queue import Queue
+from bus.transport.connection import Bus, connected
+from bus.workqueue.pool import Item, Outcome, Pool
+from bus.workqueue.queue import Queue
 from tests.support.roles import RoleServer
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 from windowbox.models.refs import BASTIONS, RUNTIME, ObjectRef
-from workers.heartbeat import checks
+from workers.kinds.heartbeat import checks
 
 KEY = subjects.key(ObjectRef(RUNTIME, BASTIONS.id, "shoot--t--one", "mine"))
 LONG = 60.0

@@ -8,15 +8,15 @@ import orjson
 import pytest
 
 from bus import streams, subjects
-from bus.connection import Bus
 from bus.messages import OPERATION, PREDECESSOR, UID, VERSION, Announcement
-from bus.routing import PreviousVersion
+from bus.transport.connection import Bus
+from bus.workqueue.routing import PreviousVersion
 from tests.support.rules import rule
 from tests.support.running import running, soon
 from windowbox.models.refs import DNSRECORDS, INGRESSES, NAMESPACES, RUNTIME, ObjectRef
-from workers.ingress import wanted
-from workers.ingress.mapping import IngressMapping
-from workers.ingress.views import IngressViews
+from workers.dns.ingress import wanted
+from workers.dns.ingress.mapping import IngressMapping
+from workers.dns.ingress.views import IngressViews
 
 SPACE = "shoot--t--one"
 WEB = ObjectRef(RUNTIME, INGRESSES.id, SPACE, "web")

@@ -9,9 +9,10 @@ import asyncio
 import json
 import sys
 
-from bus.connection import Access, connected
+from bus.transport.connection import connected
 from tests.servers.ipam.stores import V4, opened, range_of, service
 from windowbox.errors import TransientError
+from windowbox.settings.bussettings import Access
 from workers.loadbalancer.ipam import allocator
 from workers.loadbalancer.ipam.results import AddressRequest, Allocated
 from workers.loadbalancer.ipam.store import AddressStore

@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Any
 
-from bus.connection import Bus
+from bus.transport.connection import Bus
 from tests.support.running import running, soon
-from windowbox.models.lbsettings import Range
 from windowbox.models.loadbalancers import Family
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from windowbox.settings.lbsettings import Range
 from workers.loadbalancer.ipam import allocator
 from workers.loadbalancer.ipam.adopting import Claim
 from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Answer

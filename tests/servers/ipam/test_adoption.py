@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.connection import Bus
+from bus.transport.connection import Bus
 from tests.servers.ipam.stores import (
     BOTH,
     V4,

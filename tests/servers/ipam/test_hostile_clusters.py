@@ -14,21 +14,21 @@ import orjson
 import pytest
 from aiohttp import web
 
-from bench.apiservers import ApiServers, api_servers, kubeconfig
 from bus import streams, subjects
-from bus.buckets import Bucket
-from bus.connection import Bus
-from bus.registry import Member, Registry, SecretKey
+from bus.clusters.clusters import clusters
+from bus.clusters.registry import Member, Registry
+from bus.transport.buckets import Bucket
+from bus.transport.connection import Bus
+from sandbox import files
 from tests.api.watchers.test_big_answers import MIB, Answer, allow, little_memory
 from tests.servers.ipam.stores import range_of
 from tests.support import loopback
 from tests.support.running import running, soon
-from windowbox.clients import kube
-from windowbox.clients.clusters import clusters
-from windowbox.models.lbsettings import LoadBalancerSettings
+from tools.bench.apiservers import ApiServers, api_servers, kubeconfig
+from windowbox.clients.kubernetes import kube
 from windowbox.models.objects import Object
-from windowbox.models.refs import RUNTIME, SECRETS, SERVICES, ObjectRef
-from windowbox.sandbox import files
+from windowbox.models.refs import RUNTIME, SECRETS, SERVICES, ObjectRef, SecretKey
+from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service import adoption

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Collection
 import pytest
 
 from bus import streams, subjects
-from bus.connection import Bus
 from bus.messages import OPERATION, PREDECESSOR, UID, VERSION
-from bus.queue import Queue
+from bus.transport.connection import Bus
 from bus.views import View
+from bus.workqueue.queue import Queue
 from tests.servers.ipam.stores import allocate, allocated, opened, range_of, service, settled
 from tests.support.running import eventually, running
 from windowbox.models.objects import Object

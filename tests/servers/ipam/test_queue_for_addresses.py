@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bus.connection import Bus
+from bus.transport.connection import Bus
 from tests.servers.ipam.stores import BOTH, allocate, allocated, opened, range_of, service, settled
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.ipam.entries import Waiter

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bus import subjects
-from bus.connection import Bus
+from bus.transport.connection import Bus
 from tests.servers.ipam.stores import BOTH, allocate, allocated, everybody, opened, range_of, service, settled
 from tests.support.rules import rule
 from tests.support.running import soon

@@ -12,13 +12,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from bus import streams, subjects
-from bus.connection import Access, Bus, connected
+from bus.transport.connection import Bus, connected
+from sandbox import processes
 from tests.servers.ipam.stores import claims, everybody, opened, range_of
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.errors import WindowboxError
-from windowbox.sandbox import processes
+from windowbox.settings.bussettings import Access
 from workers.loadbalancer.ipam.store import AddressStore
 
 PREFIX = "10.0.0.0/22"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bus import streams, subjects
-from bus.connection import Access, Bus, connected
+from bus.transport.connection import Bus, connected
 from tests.servers.ipam.stores import (
     allocate,
     allocated,
@@ -23,6 +23,7 @@ from tests.servers.ipam.stores import (
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
+from windowbox.settings.bussettings import Access
 from workers.loadbalancer.ipam.results import Queued
 from workers.loadbalancer.ipam.store import AddressStore
 

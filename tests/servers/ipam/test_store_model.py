@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bus import streams
-from bus.connection import Access, connected
+from bus.transport.connection import connected
 from tests.servers.ipam.stores import allocate, opened, range_of, service, settled
 from tests.support.rules import rule
 from tests.support.running import soon
+from windowbox.settings.bussettings import Access
 from workers.loadbalancer.ipam.results import Allocated, Queued, Released
 from workers.loadbalancer.ipam.store import AddressStore
 

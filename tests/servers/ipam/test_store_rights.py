@@ -8,9 +8,9 @@ import logging
 import pytest
 
 from bus import streams
-from bus.connection import connected
-from bus.leases import Leases
+from bus.leases.leases import Leases
 from bus.permissions import Role
+from bus.transport.connection import connected
 from tests.servers.ipam.stores import allocate, allocated, claims, opened, range_of, service
 from tests.support.roles import RoleServer
 from tests.support.running import running, soon

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bench.apiservers import api_servers
 from bus import streams
-from bus.buckets import Bucket
-from bus.connection import Access, connected
-from bus.queue import Queue
-from bus.registry import Member, Registry
+from bus.clusters.clusters import clusters
+from bus.clusters.registry import Member, Registry
+from bus.transport.buckets import Bucket
+from bus.transport.connection import connected
+from bus.workqueue.queue import Queue
+from sandbox import files
 from tests.servers.ipam.stores import range_of, service
 from tests.support import loopback
 from tests.support.natsserver import NatsServer, ensured
 from tests.support.running import eventually, running
-from windowbox.clients import kube
-from windowbox.clients.clusters import clusters
-from windowbox.models.lbsettings import LoadBalancerSettings
+from tools.bench.apiservers import api_servers
+from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import RUNTIME
-from windowbox.sandbox import files
+from windowbox.settings.bussettings import Access
+from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.edgestate import POOL, States
 from workers.loadbalancer.ipam.entries import Waiter
 from workers.loadbalancer.ipam.store import AddressStore

@@ -13,26 +13,26 @@ import pytest
 import pytest_asyncio
 
 from bus import streams, subjects
-from bus.connection import Bus
 from bus.messages import OPERATION, UID, VERSION, Wish
-from bus.queue import Queue
+from bus.transport.connection import Bus
+from bus.workqueue.queue import Queue
 from tests.e2e import zones
 from tests.support.running import eventually, running
 from tests.support.servers import NameServer
 from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import TransientError
-from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import BACKUP_BUCKETS, DNSRECORDS, ObjectRef
-from workers.backups.names import SecretName
-from workers.backups.sharing import Sharers
-from workers.dnsrecord.actuator import DNSRecordActuator
-from workers.dnsrecord.claims import Claims
-from workers.dnsrecord.drift import DriftCheck
-from workers.dnsrecord.orphans import OrphanedNames
-from workers.lifecycle.kinds import Run
-from workers.lifecycle.predicates import Scope
+from windowbox.settings.dnssettings import DnsSettings
+from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.predicates import Scope
+from workers.dns.record.actuator import DNSRecordActuator
+from workers.dns.record.claims import Claims
+from workers.dns.record.drift import DriftCheck
+from workers.dns.record.orphans import OrphanedNames
+from workers.kinds.backups.names import SecretName
+from workers.kinds.backups.sharing import Sharers
 
 SEEDS = 200
 

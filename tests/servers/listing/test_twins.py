@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from bus import consumers, queries, streams, subjects
-from bus.connection import Bus, connected
-from bus.queue import Queue
+from bus import queries, streams, subjects
+from bus.transport import consumers
+from bus.transport.connection import Bus, connected
+from bus.workqueue.queue import Queue
 from tests.e2e import zones
 from tests.servers.listing.test_incomplete import Recorder, announce
 from tests.support.roles import RoleServer
@@ -19,15 +20,15 @@ from tests.support.running import eventually, running
 from tests.support.servers import NameServer
 from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import NotListed
-from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
-from workers.dnsrecord.actuator import DNSRecordActuator
-from workers.dnsrecord.claims import Claims
-from workers.dnsrecord.twins import SharedTwins
-from workers.lifecycle.kinds import Run
-from workers.lifecycle.predicates import Scope
+from windowbox.settings.dnssettings import DnsSettings
+from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.predicates import Scope
+from workers.dns.record.actuator import DNSRecordActuator
+from workers.dns.record.claims import Claims
+from workers.dns.record.twins import SharedTwins
 
 ZONE = "local.gardener.cloud"
 SPEC: dict[str, Any] = {

@@ -18,8 +18,8 @@ import pytest
 
 from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import TransientError
-from windowbox.models.dnssettings import DnsSettings
 from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
+from windowbox.settings.dnssettings import DnsSettings
 
 ZONE = "local.gardener.cloud"
 KEY = "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LTEyMzQ="

@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from bus import streams, subjects
-from bus.connection import Bus
 from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, Announcement
-from bus.routing import PreviousVersion
+from bus.transport.connection import Bus
+from bus.workqueue.routing import PreviousVersion
 from windowbox.models.refs import (
     INFRASTRUCTURES,
     NAMESPACES,
@@ -23,12 +23,12 @@ from windowbox.models.refs import (
     ObjectRef,
     Resource,
 )
-from workers.infrastructure.actuator import KIND
-from workers.lifecycle.mapping import LifeCycleMapping
-from workers.lifecycle.predicates import Scope
-from workers.lifecycle.statuses import merge
-from workers.owned import predicates
-from workers.owned.mapping import OwnerMapping
+from workers.core.lifecycle.mapping import LifeCycleMapping
+from workers.core.lifecycle.predicates import Scope
+from workers.core.lifecycle.statuses import merge
+from workers.core.owned import predicates
+from workers.core.owned.mapping import OwnerMapping
+from workers.kinds.infrastructure.actuator import KIND
 
 Json = dict[str, Any]
 

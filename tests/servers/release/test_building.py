@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import servers
-from windowbox.release import building
+from tools.release import building
 
 
 @pytest.mark.long

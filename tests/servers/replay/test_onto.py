@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 import pytest
 from click.testing import CliRunner
 
-from bus import consumers, recordings, streams
-from bus.connection import Access, Bus, Stored, connected
+from bus import recordings, streams
 from bus.messages import TRACE, Announcement
+from bus.transport import consumers
+from bus.transport.connection import Bus, Stored, connected
+from commands.cli import cli
 from tests.support.samples import DEMO
-from windowbox.cli import cli
 from windowbox.errors import Refused
+from windowbox.settings.bussettings import Access
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from bus import recordings, streams, subjects
-from bus.connection import Access, Bus, connected
-from bus.recordings import Deciding
+from bus.transport.connection import Bus, connected
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.running import eventually, running
 from tests.support.samples import KEY, recording, run
+from windowbox.settings.bussettings import Access, Deciding
 
 HEADER = recording([]).header
 NORTH, SOUTH = Deciding(classes=("north",)), Deciding(classes=("south",))

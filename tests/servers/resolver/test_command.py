@@ -9,11 +9,11 @@ import dns.update
 import pytest
 from click.testing import CliRunner, Result
 
+from commands.resolver.command import resolver
+from sandbox import processes
 from tests.support import servers
 from tests.support.servers import NameServer
-from windowbox.commands.resolver.command import resolver
 from windowbox.errors import Refused, Unreachable
-from windowbox.sandbox import processes
 
 
 def run(*arguments: str | Path) -> Result:

@@ -12,16 +12,16 @@ import pytest
 import yaml
 from aiohttp import web
 
-from bus.connection import Bus
-from bus.registry import Member, Registry
+from bus.clusters.clusters import clusters
+from bus.clusters.registry import Member, Registry
+from bus.transport.connection import Bus
+from sandbox.servers import certificates
 from tests.support import loopback
 from tests.support.running import eventually, running
-from windowbox.clients import credentials, kube, kubeconfigs
-from windowbox.clients.clusters import clusters
-from windowbox.clients.kube import Kube
+from windowbox.clients.kubernetes import credentials, kube, kubeconfigs
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Malformed, PermanentError
 from windowbox.models.refs import NAMESPACES
-from windowbox.sandbox import certificates
 
 
 class Cluster:
@@ -192,7 +192,7 @@ async def test_a_cluster_may_move_though_its_former_server_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused_first: bool
 ) -> None:
     if refused_first:
-        monkeypatch.setattr("windowbox.clients.rotation._LOOK", 0.05)
+        monkeypatch.setattr("windowbox.clients.kubernetes.rotation._LOOK", 0.05)
     file = tmp_path / "kubeconfig"
     async with served("a", "b") as (moved, foreign), contextlib.AsyncExitStack() as former:
         (one,) = await former.enter_async_context(served("a"))
@@ -258,7 +258,7 @@ async def test_inline_certificates_leave_no_file(tmp_path: Path, monkeypatch: py
 async def test_former_connections_are_closed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grace: float
 ) -> None:
-    monkeypatch.setattr("windowbox.clients.rotation._GRACE", grace)
+    monkeypatch.setattr("windowbox.clients.kubernetes.rotation._GRACE", grace)
     file = tmp_path / "kubeconfig"
     async with served("a", "a") as (one, other):
         write(file, {"one": one.host}, "one")
@@ -326,7 +326,7 @@ async def test_a_bug_in_reading_does_not_end_the_rotation(
         return await digests(kubeconfig)
 
     monkeypatch.setattr(credentials, "digests", failing)
-    monkeypatch.setattr("windowbox.clients.rotation._LOOK", 0.05)
+    monkeypatch.setattr("windowbox.clients.kubernetes.rotation._LOOK", 0.05)
     async with served("a") as (one,):
         write(file, {"one": one.host}, "one")
         async with kube.from_file(file) as api:
@@ -340,8 +340,8 @@ async def test_a_bug_in_reading_does_not_end_the_rotation(
 
 
 async def test_changes_are_found_without_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windowbox.clients.rotation._LOOK", 0.05)
-    monkeypatch.setattr("windowbox.clients.filewatch._opened", lambda folders: None)
+    monkeypatch.setattr("windowbox.clients.kubernetes.rotation._LOOK", 0.05)
+    monkeypatch.setattr("windowbox.clients.kubernetes.filewatch._opened", lambda folders: None)
     file = tmp_path / "kubeconfig"
     async with served("a") as (one,):
         write(file, {"one": one.host}, "one")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from windowbox.sandbox import processes
+from sandbox import processes
 
 # A Go that starts a compiler, and waits for it.
 GO = """#!/bin/sh
@@ -21,14 +21,14 @@ echo "$$ $!" > "$STARTED.new" && mv "$STARTED.new" "$STARTED"
 wait
 """
 GATHERING = """
-from windowbox.sandbox import prerequisites
-from windowbox.sandbox.progress import Progress
+from sandbox import prerequisites
+from sandbox.progress import Progress
 prerequisites.gather(["windowbox-echo"], Progress(print))
 """
 IN_BACKGROUND = """
 import threading
-from windowbox.sandbox import prerequisites
-from windowbox.sandbox.progress import Progress
+from sandbox import prerequisites
+from sandbox.progress import Progress
 with prerequisites.in_background(["windowbox-echo"], Progress(print), download=False):
     threading.Event().wait()
 """

@@ -6,9 +6,9 @@ import os
 import signal
 from pathlib import Path
 
+from sandbox.children import Child
+from sandbox.restarter import Restarter
 from tests.support.running import eventually, running
-from windowbox.sandbox.children import Child
-from windowbox.sandbox.restarter import Restarter
 
 
 async def test_a_held_child_waits_and_its_end_is_no_crash(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.nodes import programs
+from sandbox.nodes.addresses import Plan
+from sandbox.nodes.files import Place
+from sandbox.restarter import Restarter
 from windowbox.errors import Unreachable
-from windowbox.sandbox.nodes import programs
-from windowbox.sandbox.nodes.addresses import Plan
-from windowbox.sandbox.nodes.files import Place
-from windowbox.sandbox.restarter import Restarter
 
 _CTR = """#!/bin/sh
 case "$*" in

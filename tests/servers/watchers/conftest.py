@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from bench.apiservers import ApiServers, api_servers
 from bus import streams, subjects
-from bus.connection import Bus
-from bus.leases import Leases
+from bus.clusters.clusters import clusters
+from bus.clusters.registry import Member, Registry
+from bus.leases.leases import Leases
 from bus.messages import Announcement
-from bus.registry import Member, Registry
-from bus.streams import Retention
+from bus.transport.connection import Bus
+from sandbox import files
 from tests.support import loopback
 from tests.support.running import eventually, running
+from tools.bench.apiservers import ApiServers, api_servers
 from watchers.watching import Watching
-from windowbox.clients import kube
-from windowbox.clients.clusters import clusters
+from windowbox.clients.kubernetes import kube
 from windowbox.errors import Unreachable
 from windowbox.models.refs import DNSRECORDS, NODES, RUNTIME, SERVICES, ObjectRef
-from windowbox.sandbox import files
+from windowbox.settings.bussettings import Retention
 
 KINDS = (DNSRECORDS, NODES, SERVICES)
 PATIENCE = 90.0

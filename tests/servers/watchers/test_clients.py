@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from aiohttp.client_proto import ResponseHandler
 
-from bench.apiservers import ApiServers
 from bus import streams
-from bus.connection import Bus
-from bus.registry import Member
+from bus.clusters.clusters import Clusters
+from bus.clusters.registry import Member
+from bus.transport.connection import Bus
+from sandbox import files
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
 from tests.support import loopback
 from tests.support.running import eventually, soon
+from tools.bench.apiservers import ApiServers
 from watchers import watching
-from windowbox.clients import kube
-from windowbox.clients.clusters import Clusters
+from windowbox.clients.kubernetes import kube
 from windowbox.errors import PermanentError, Unreachable
 from windowbox.models.refs import SERVICES
-from windowbox.sandbox import files
 
 
 async def test_a_watch_ends_when_its_session_is_closed(apis: ApiServers, tmp_path: Path) -> None:

@@ -14,15 +14,16 @@ from random import Random
 import pytest
 from nats.aio.msg import Msg
 
-from bench.apiservers import ApiServers
-from bus import consumers, streams, subjects
-from bus.connection import Bus
-from bus.leases import Leases
+from bus import streams, subjects
+from bus.clusters.registry import Member
+from bus.leases.leases import Leases
 from bus.messages import OPERATION
-from bus.registry import Member
-from bus.requests import Requests
+from bus.transport import consumers
+from bus.transport.connection import Bus
+from bus.transport.requests import Requests
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
 from tests.support.running import eventually, running
+from tools.bench.apiservers import ApiServers
 from watchers import purging
 from watchers.watching import Watching
 from windowbox.errors import WindowboxError

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from bench.apiservers import ApiServers
 from bus import streams, subjects
-from bus.connection import Bus
-from bus.leases import Leases
-from bus.registry import Member
+from bus.clusters.registry import Member
+from bus.leases.leases import Leases
+from bus.transport.connection import Bus
+from sandbox import files
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
 from tests.support.running import eventually, running, soon
+from tools.bench.apiservers import ApiServers
 from watchers import purging
 from watchers.limits import KnownObjects, Shared
 from watchers.mirror import Mirror
 from watchers.watching import Watching
-from windowbox.clients import kube
+from windowbox.clients.kubernetes import kube
 from windowbox.errors import Superseded
 from windowbox.models.refs import SERVICES, ObjectRef
-from windowbox.sandbox import files
 
 OLD, NEW = (subjects.seen(ObjectRef("gone", SERVICES.id, "default", name)) for name in ("old", "new"))
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from bench.apiservers import ApiServers
 from bus import streams, subjects
-from bus.connection import Bus
 from bus.messages import Announcement
-from bus.streams import Retention
+from bus.transport.connection import Bus
+from sandbox import files
 from tests.servers.watchers.conftest import PATIENCE, watched
 from tests.support.running import eventually, running, soon
+from tools.bench.apiservers import ApiServers
 from watchers.limits import Shared
 from watchers.mirror import Mirror
-from windowbox.clients import kube
+from windowbox.clients.kubernetes import kube
 from windowbox.errors import TooLarge
 from windowbox.models.refs import SERVICES, ObjectRef
-from windowbox.sandbox import files
+from windowbox.settings.bussettings import Retention
 
 RETENTION = Retention(size=1 << 20, versions=8)
 BIG = "x" * 20_000

@@ -6,16 +6,16 @@ import asyncio
 import base64
 from pathlib import Path
 
-from bench.apiservers import ApiServers
-from bus.connection import Bus
-from bus.registry import Member, Registry, SecretKey
+from bus.clusters.clusters import clusters
+from bus.clusters.registry import Member, Registry
+from bus.transport.connection import Bus
+from sandbox import files
 from tests.servers.watchers.conftest import PATIENCE
 from tests.support import loopback
 from tests.support.running import eventually, running
-from windowbox.clients import kube
-from windowbox.clients.clusters import clusters
-from windowbox.models.refs import RUNTIME, SECRETS
-from windowbox.sandbox import files
+from tools.bench.apiservers import ApiServers
+from windowbox.clients.kubernetes import kube
+from windowbox.models.refs import RUNTIME, SECRETS, SecretKey
 
 CLUSTERS = {"slow", "fast"}
 

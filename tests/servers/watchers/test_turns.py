@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from bench.apiservers import ApiServers
 from bus import streams, subjects
-from bus.connection import Bus
+from bus.transport.connection import Bus
+from sandbox import files
 from tests.support.running import running, soon
+from tools.bench.apiservers import ApiServers
 from watchers import limits as bounds
 from watchers.continuity import Continuity
 from watchers.limits import Shared
 from watchers.mirror import Mirror
 from watchers.permits import Permit
-from windowbox.clients import kube
+from windowbox.clients.kubernetes import kube
 from windowbox.errors import Superseded, Unreachable
 from windowbox.models.refs import SERVICES, ObjectRef
-from windowbox.sandbox import files
 
 
 async def test_mirrors_whose_lease_is_lost_leave_their_turns_to_others(

@@ -15,7 +15,7 @@ from aiohttp import web
 from webhooks import lookups
 from webhooks.lookups import Lookups
 from webhooks.review import Found, Lookup
-from windowbox.clients import kube
+from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import CLUSTERS
 
 _SLOW, _OTHER = Lookup(CLUSTERS, "", "slow"), Lookup(CLUSTERS, "", "other")

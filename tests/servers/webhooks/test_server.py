@@ -16,14 +16,14 @@ import aiohttp
 import orjson
 import pytest
 
+from sandbox.servers import certificates
 from tests.support.reviews import UID, admission_review, mutated, response
 from tests.support.rules import rule
 from webhooks import connections, server, table
 from webhooks.review import Context, Found, Lookup, Review
 from webhooks.server import Certificates, Decision, Look, Server
 from windowbox.models.webhooks import Target
-from windowbox.models.webhooksettings import WebhookSettings
-from windowbox.sandbox import certificates
+from windowbox.settings.webhooksettings import WebhookSettings
 
 NODE: dict[str, Any] = {
     "apiVersion": "v1",

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.rules import rule
-from windowbox.clients import backupfolders
-from windowbox.clients.backupfolders import BackupFolders
 from windowbox.errors import Malformed, TransientError, WindowboxError
+from workers.kinds.backups import backupfolders
+from workers.kinds.backups.backupfolders import BackupFolders
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ def _told_to_a_stranger(root: Path) -> str:
     root.parent.chmod(0o755)
     script = (
         "import asyncio, os, pathlib, sys\n"
-        "from windowbox.clients.backupfolders import BackupFolders\n"
+        "from workers.kinds.backups.backupfolders import BackupFolders\n"
         "os.chdir(sys.argv[1])\n"
         "os.setuid(65534)\n"
         "try: asyncio.run(BackupFolders(pathlib.Path('root')).make('bucket'))\n"

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 
 from windowbox.errors import Malformed
-from windowbox.models.kindsettings import BackupSettings, KindSettings
 from windowbox.models.objects import Object
-from workers.backups import credentials, names, pool, sharing
-from workers.backups.credentials import Content
-from workers.backups.names import Entry, SecretName
-from workers.backups.sharing import Share
+from windowbox.settings.kindsettings import BackupSettings, KindSettings
+from workers.kinds.backups import credentials, names, pool, sharing
+from workers.kinds.backups.credentials import Content
+from workers.kinds.backups.names import Entry, SecretName
+from workers.kinds.backups.sharing import Share
 
 UID = "5b0c7e52-6d1f-4a0e-9a53-1d2f5c7a9e10"
 ID = "shoot--local--local"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from windowbox.errors import Malformed
-from windowbox.models import cloudprofile
-from windowbox.models.cloudprofile import CloudProfileSpec
+from windowbox.models.gardener import cloudprofile
+from windowbox.models.gardener.cloudprofile import CloudProfileSpec
 from windowbox.models.objects import Object
-from workers.bastion import images, versions
+from workers.kinds.bastion import images, versions
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 PAST, FUTURE = "2026-08-01T00:00:00Z", "2026-10-01T00:00:00Z"

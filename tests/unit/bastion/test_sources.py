@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windowbox.errors import Malformed
-from windowbox.models.bastion import BastionIngress
-from workers.bastion.sources import sources
+from windowbox.models.gardener.bastion import BastionIngress
+from workers.kinds.bastion.sources import sources
 
 
 def ingress(*blocks: tuple[str, list[str]]) -> list[BastionIngress]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.errors import Malformed
-from workers.bastion import wanted
+from workers.kinds.bastion import wanted
 
 SITE = wanted.site("infra-shoot--a--b", "cli-x7k2p")
 LABELS = {"app": "bastion", "bastion": "cli-x7k2p"}

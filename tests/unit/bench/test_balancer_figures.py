@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from bench import audit
-from bench.figures import Spread
-from bench.loadbalancers_figures import Measured, ScaleResult
-from bench.usage import private
+from tools.bench import audit
+from tools.bench.figures import Spread
+from tools.bench.loadbalancers_figures import Measured, ScaleResult
+from tools.bench.usage import private
 
 GOOD = Measured("created", 20, 300, Spread(299.0, 900.0, 1000.0))
 

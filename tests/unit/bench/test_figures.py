@@ -7,12 +7,12 @@ from pathlib import Path
 
 import orjson
 
-from bench import audit
-from bench.audit import AuditLog
-from bench.client import done
-from bench.figures import Phase, Spread
-from bench.usage import usage
 from tests.support.lifecycleobjects import record
+from tools.bench import audit
+from tools.bench.audit import AuditLog
+from tools.bench.client import done
+from tools.bench.figures import Phase, Spread
+from tools.bench.usage import usage
 
 
 def test_a_spread_is_in_milliseconds_and_in_order() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from bench import precedence
+from tools.bench import precedence
 from windowbox.errors import Refused
 
 

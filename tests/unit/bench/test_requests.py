@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import requests
+from tools.bench import requests
 from windowbox.errors import Refused, Unreachable
 
 

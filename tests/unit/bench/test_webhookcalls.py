@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench import webhookcalls
-from bench.webhookcalls import Calls
+from tools.bench import webhookcalls
+from tools.bench.webhookcalls import Calls
 
 _NAME = "apiserver_admission_webhook_admission_duration_seconds"
 _METRICS = f"""# TYPE {_NAME} histogram

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus import answers
+from bus.transport import answers
 from windowbox.errors import Unreachable
 
 

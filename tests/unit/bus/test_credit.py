@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from bus.credit import Credit
-from bus.pull import refused
+from bus.transport.credit import Credit
+from bus.transport.pull import refused
 
 
 def asked(credit: Credit) -> tuple[int, int]:

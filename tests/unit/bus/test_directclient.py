@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from nats.aio.client import Client
 
-from bus.directclient import parsed
+from bus.transport.directclient import parsed
 
 
 @pytest.mark.parametrize(

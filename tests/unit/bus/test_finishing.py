@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bus.finishing import to_end
+from bus.transport.finishing import to_end
 from windowbox.errors import Unreachable
 
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from bus.leases import _Share
-from bus.liveness import Life
+from bus.leases.leases import _Share
+from bus.leases.liveness import Life
 from tests.support.running import running, soon
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from windowbox.chart.generated import CHART
+from tools.chart.generated import CHART
 
 ROOT = CHART.parents[2]
 KIND = "deploy/compose.kind.yaml"

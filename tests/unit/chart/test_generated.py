@@ -12,10 +12,11 @@ from cryptography import x509
 from prometheus_client import REGISTRY
 
 from bus import permissions
-from windowbox import rbac
-from windowbox.chart import alerts, dashboards, generated, rights, secrets
-from windowbox.chart.values import Values
-from windowbox.models.grantsettings import GrantSettings
+from commands import secrets
+from tools.chart import alerts, dashboards, generated, rights
+from tools.chart.values import Values
+from windowbox.rights import rbac
+from windowbox.settings.grantsettings import GrantSettings
 from windowbox.telemetry import metrics  # noqa: F401 -- declares all metrics
 
 

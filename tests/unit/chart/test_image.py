@@ -15,7 +15,7 @@ LET_IN = {
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = [name.removesuffix("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]]
-LINKS = sorted(one for one in (ROOT / "windowbox" / "shipped").iterdir() if one.is_symlink())
+LINKS = sorted(one for one in (ROOT / "sandbox" / "shipped").iterdir() if one.is_symlink())
 
 
 @pytest.mark.parametrize("package", PACKAGES)

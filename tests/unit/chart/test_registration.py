@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from tests.support.rules import rule
-from windowbox.chart.admission import APPLICATION, RUNTIME
-from windowbox.chart.generated import CHART
-from windowbox.settings import Settings
+from tools.chart.admission import APPLICATION, RUNTIME
+from tools.chart.generated import CHART
+from windowbox.settings.settings import Settings
 
 FOLDER = CHART.parents[1] / "gardener"
 PLAIN = (

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bus.messages import Call, Read, Reason, RunRecord, Wish
-from bus.queue import Scheduled
-from windowbox.commands import timeline
-from windowbox.commands.timeline import Pending
+from bus.workqueue.queue import Scheduled
+from commands import timeline
+from commands.timeline import Pending
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
 EVENT = Wish(reason=Reason.EVENT)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar, cast
 
-from windowbox.models.kindsettings import KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, MANAGED_RESOURCES, RUNTIME, ObjectRef
-from workers.controlplane.actuator import ControlPlaneActuator
-from workers.lifecycle.kinds import Run
-from workers.owned.targets import TargetClusters
+from windowbox.settings.kindsettings import KindSettings
+from workers.core.lifecycle.kinds import Run
+from workers.core.owned.targets import TargetClusters
+from workers.kinds.controlplane.actuator import ControlPlaneActuator
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from tests.unit.controlplane import doors
 from tests.unit.controlplane.doors import Doors
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.controlplane import access
+from workers.kinds.controlplane import access
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 from tests.support.rules import rule
-from windowbox.models.kindsettings import KindSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, RUNTIME, ObjectRef
-from workers.controlplane.actuator import ControlPlaneActuator
-from workers.lifecycle.kinds import Run
+from windowbox.settings.kindsettings import KindSettings
+from workers.core.lifecycle.kinds import Run
+from workers.kinds.controlplane.actuator import ControlPlaneActuator
 
 
 @rule("S-6")

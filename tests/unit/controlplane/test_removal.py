@@ -11,7 +11,7 @@ from tests.support.rules import rule
 from tests.unit.controlplane import doors
 from tests.unit.controlplane.doors import Doors
 from windowbox.errors import Waiting
-from workers.controlplane import bundles
+from workers.kinds.controlplane import bundles
 
 LIVE: dict[str, Any] = {}
 GOING = {"deletionTimestamp": "2026-09-01T00:00:00Z"}

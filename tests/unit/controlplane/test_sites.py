@@ -11,7 +11,7 @@ from tests.support.rules import rule
 from tests.unit.controlplane.doors import CLUSTER, NAMESPACE, PROVIDER_CONFIG
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.controlplane import sites
+from workers.kinds.controlplane import sites
 
 PROFILE = "spec of the CloudProfile"
 CONFIG = "spec.providerConfig of the CloudProfile"

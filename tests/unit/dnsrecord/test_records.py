@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from windowbox.errors import Malformed
-from windowbox.models.dnsrecord import DNSRecordSpec
+from windowbox.models.gardener.dnsrecord import DNSRecordSpec
 from windowbox.models.recordsets import RecordKey, RecordSet
-from workers.dnsrecord import records
+from workers.dns.record import records
 
 ZONE = "local.gardener.cloud"
 API = f"api.{ZONE}"

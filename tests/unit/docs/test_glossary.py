@@ -19,7 +19,7 @@ STANDARD = frozenset(
         "lastError",
     }
 )  # fmt: skip
-PACKAGES = ("bus", "watchers", "workers", "patchers", "webhooks", "windowbox")
+PACKAGES = ("bus", "watchers", "patchers", "webhooks", "workers", "commands", "sandbox", "windowbox")
 
 
 def _rows(text: str) -> list[list[str]]:

@@ -12,7 +12,7 @@ import pytest
 from windowbox.kinds import RESOURCES
 
 ROOT = Path(__file__).parents[3]
-SOURCES = ("bus", "patchers", "watchers", "webhooks", "windowbox", "workers")
+SOURCES = ("bus", "commands", "patchers", "sandbox", "tools", "watchers", "webhooks", "windowbox", "workers")
 PAGES = (
     "README.md",
     "CONTRIBUTING.md",

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from windowbox.doctor import loadbalancers
-from windowbox.doctor.findings import Finding
-from windowbox.models.lbsettings import LoadBalancerSettings
+from sandbox.doctor import loadbalancers
+from sandbox.doctor.findings import Finding
+from windowbox.settings.lbsettings import LoadBalancerSettings
 
 
 def examined(*prefixes: str, **settings: Any) -> dict[str, Finding]:

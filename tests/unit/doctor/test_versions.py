@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sandbox.programs import binaries
 from windowbox import versions
-from windowbox.sandbox import binaries
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.running import eventually
-from windowbox.clients import kubeproxy
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT
-from workers.edge import nodehealth
-from workers.edge.nodehealth import HEALTHY, Health, NodeHealth, initial, next_state, pause
+from workers.loadbalancer.edge import kubeproxy, nodehealth
+from workers.loadbalancer.edge.nodehealth import HEALTHY, Health, NodeHealth, initial, next_state, pause
 
 NODE = f"127.68.{os.getpid() % 250}"
 

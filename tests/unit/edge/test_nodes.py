@@ -8,8 +8,8 @@ from hypothesis import given
 from tests.support.lbobjects import node, nonsense
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.edge import nodes
-from workers.edge.nodes import Backend, Ineligible
+from workers.loadbalancer.edge import nodes
+from workers.loadbalancer.edge.nodes import Backend, Ineligible
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 TAINT = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}

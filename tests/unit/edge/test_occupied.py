@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from windowbox.clients.envoy.readiness import Applied
 from windowbox.models.loadbalancers import Listener, LoadBalancer
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.edge.reporter import occupied_places
+from workers.loadbalancer.edge.reporter import occupied_places
 from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState
+from workers.loadbalancer.envoy.readiness import Applied
 
 Occupied = Mapping[str, tuple[str, ...]]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from windowbox.clients.envoy.edge import Edge
 from windowbox.errors import Unreachable
-from workers.edge import status
-from workers.edge.status import EdgeStatus
+from workers.loadbalancer.edge import status
+from workers.loadbalancer.edge.status import EdgeStatus
+from workers.loadbalancer.envoy.edge import Edge
 
 
 class Starting:

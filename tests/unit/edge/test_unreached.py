@@ -6,7 +6,7 @@ import pytest
 
 from windowbox.models.loadbalancers import Endpoint, Family, Listener, LoadBalancer
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.edge.reporter import without_endpoints
+from workers.loadbalancer.edge.reporter import without_endpoints
 
 NODE = (Endpoint("10.0.0.1", 30080, "n1"),)
 V4, V6 = Listener("127.0.9.1", 80, "TCP", NODE), Listener("fd00::1", 80, "TCP")

@@ -13,8 +13,8 @@ from tests.support.rules import rule
 from windowbox.models.loadbalancers import Endpoint, Family, LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
-from workers.edge import wanted
-from workers.edge.nodes import Backend
+from workers.loadbalancer.edge import wanted
+from workers.loadbalancer.edge.nodes import Backend
 from workers.loadbalancer.spec.demands import Port, demand
 
 REF = ObjectRef("runtime", "services", "default", "web")

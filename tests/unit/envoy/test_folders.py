@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from windowbox.clients.envoy import folders
+from workers.loadbalancer.envoy import folders
 
 NAME = "lds.pb"
 

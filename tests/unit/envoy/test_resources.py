@@ -12,13 +12,13 @@ import pytest
 
 from tests.servers.envoy.world import balancer
 from tests.support.rules import rule
-from windowbox.clients.envoy import bootstrap, inotify, protobuf, resources
-from windowbox.clients.envoy.docker.envoys import DockerEnvoys
-from windowbox.clients.envoy.docker.files import Shared
-from windowbox.clients.envoy.process import Processes
-from windowbox.clients.envoy.resources import Configuration
 from windowbox.errors import Malformed, Unreachable
 from windowbox.models.loadbalancers import Endpoint, Listener
+from workers.loadbalancer.envoy import bootstrap, inotify, protobuf, resources
+from workers.loadbalancer.envoy.docker.envoys import DockerEnvoys
+from workers.loadbalancer.envoy.docker.files import Shared
+from workers.loadbalancer.envoy.process import Processes
+from workers.loadbalancer.envoy.resources import Configuration
 
 NODES = tuple(Endpoint(f"10.0.0.{i}", 30080, f"n{i}") for i in (1, 2))
 WEB = Listener("10.9.0.1", 80, "TCP", NODES, check=10256)

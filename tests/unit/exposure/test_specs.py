@@ -8,8 +8,8 @@ import pytest
 
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.exposure import specs, wanted
-from workers.exposure.specs import ExposureSpec
+from workers.kinds.exposure import specs, wanted
+from workers.kinds.exposure.specs import ExposureSpec
 
 
 def spec(*addresses: tuple[str, str], **fields: Any) -> dict[str, Any]:

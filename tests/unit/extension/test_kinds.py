@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rules import rule
-from workers.extension.actuators import DESCRIPTIONS, KINDS
-from workers.lifecycle.kinds import Need
-from workers.lifecycle.statuses import OperationTexts
+from workers.core.lifecycle.kinds import Need
+from workers.core.lifecycle.statuses import OperationTexts
+from workers.kinds.extension.actuators import DESCRIPTIONS, KINDS
 
 
 @pytest.mark.parametrize(

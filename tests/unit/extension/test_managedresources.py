@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.owned import managedresources
-from workers.owned.managedresources import Bundle
+from workers.core.owned import managedresources
+from workers.core.owned.managedresources import Bundle
 
 
 @pytest.mark.parametrize(

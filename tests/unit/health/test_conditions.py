@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.health import checks, conditions
-from workers.health.checks import Errored, Passed, Progressing, Result, Unsuccessful
+from workers.core.health import checks, conditions
+from workers.core.health.checks import Errored, Passed, Progressing, Result, Unsuccessful
 
 NOW = datetime(2026, 9, 1, 10, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

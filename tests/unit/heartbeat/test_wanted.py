@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.rules import rule
-from windowbox.models.kindsettings import HeartbeatSettings
 from windowbox.models.objects import Object
-from workers.heartbeat import wanted
+from windowbox.settings.kindsettings import HeartbeatSettings
+from workers.kinds.heartbeat import wanted
 
 NOW = datetime(2026, 9, 1, 10, 15, 30, tzinfo=UTC)
 SETTINGS = HeartbeatSettings(namespace="extension-provider-local-abcde")

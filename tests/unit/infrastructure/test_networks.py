@@ -9,9 +9,9 @@ import pytest
 from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.infrastructure import specs, wanted
-from workers.infrastructure.networks import networks
-from workers.lifecycle.shoots import ShootFacts
+from workers.core.lifecycle.shoots import ShootFacts
+from workers.kinds.infrastructure import specs, wanted
+from workers.kinds.infrastructure.networks import networks
 
 BOTH = ("IPv4", "IPv6")
 V4, V6 = "10.0.0.0/16", "fd00:10:1:100::/56"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 from tests.support.rules import rule
-from workers.infrastructure import policies
+from workers.kinds.infrastructure import policies
 
 SOURCES = tuple(ip_network(one) for one in ("172.18.0.0/24", "fd00:10::/64", "172.18.255.9/32"))
 

@@ -10,8 +10,8 @@ import pytest
 from tests.support.rules import rule
 from tests.unit.ingress.test_wanted import HOST, ingress
 from windowbox.models.objects import Object
-from workers.ingress import plans, wanted
-from workers.ingress.plans import Await, Correct, LeaveAlone, Make, Remove
+from workers.dns.ingress import plans, wanted
+from workers.dns.ingress.plans import Await, Correct, LeaveAlone, Make, Remove
 
 NAME, SECOND = "web-a39b281d", "web-a39b281d-ipv6"
 V4, V6 = {"ip": "10.0.0.1"}, {"ip": "fd00::1"}

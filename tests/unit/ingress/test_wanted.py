@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.ingress import wanted
-from workers.ingress.wanted import Target
+from workers.dns.ingress import wanted
+from workers.dns.ingress.wanted import Target
 
 HOST = "grafana.example.local.gardener.cloud"
 A, AAAA, CNAME = Target("A", "10.0.0.1"), Target("AAAA", "fd00::1"), Target("CNAME", "lb.example")

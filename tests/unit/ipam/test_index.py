@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus import subjects
-from windowbox.models.lbsettings import Range
 from windowbox.models.loadbalancers import FAMILIES, Family, family
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from windowbox.settings.lbsettings import Range
 from workers.loadbalancer.ipam import entries, ranges
 from workers.loadbalancer.ipam.entries import Held, Holder, Waiter
 from workers.loadbalancer.ipam.index import AddressIndex

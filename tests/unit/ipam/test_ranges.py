@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rules import rule
-from windowbox.models.lbsettings import Network, Range, range_for
 from windowbox.models.loadbalancers import Family
+from windowbox.settings.lbsettings import Network, Range, range_for
 from workers.loadbalancer.ipam import ranges
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bus.recordings import Deciding
+from commands import kinds_page
 from windowbox import kinds
-from windowbox.commands import kinds_page
 from windowbox.kinds import KINDS, POOLS, RESOURCES, Served
 from windowbox.models import crds
 from windowbox.models.refs import DNSRECORDS, HEARTBEATS, MACHINE_LEASES, SECRETS, SERVICES
-from workers import pools, replay
+from windowbox.settings.bussettings import Deciding
+from workers import replay
+from workers.core import pools
 
 each = pytest.mark.parametrize("row", KINDS, ids=lambda row: row.pool)
 extensions = pytest.mark.parametrize("pool", pools.EXTENSIONS)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from windowbox.errors import Refused
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, RUNTIME, ObjectRef
-from workers.conflictbackoff import ConflictBackoff
-from workers.recorder import ChangeTracker
+from workers.core.conflictbackoff import ConflictBackoff
+from workers.core.recorder import ChangeTracker
 
 T = TypeVar("T")
 

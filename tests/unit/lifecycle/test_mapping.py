@@ -6,15 +6,15 @@ import orjson
 import pytest
 
 from bus import subjects
-from bus.connection import Bus, Stored
-from bus.directclient import DirectClient
 from bus.messages import BODY, OPERATION, Announcement
+from bus.transport.connection import Bus, Stored
+from bus.transport.directclient import DirectClient
 from tests.support.lifecycleobjects import record
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, DNSRECORDS, RUNTIME, ObjectRef
-from workers.dnsrecord.actuator import KIND
-from workers.lifecycle.mapping import LifeCycleMapping
-from workers.lifecycle.predicates import Scope
+from workers.core.lifecycle.mapping import LifeCycleMapping
+from workers.core.lifecycle.predicates import Scope
+from workers.dns.record.actuator import KIND
 
 DONE = "Create/Succeeded"
 OURS = Scope(frozenset({"local"}), frozenset({"shoot"}))

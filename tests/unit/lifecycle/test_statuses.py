@@ -11,10 +11,10 @@ from tests.support.lifecycleobjects import record
 from tests.support.rules import rule
 from windowbox import errors
 from windowbox.errors import Conflict, Malformed, Refused, Unreachable
-from windowbox.models.dnsrecord import DNSRecordStatus
-from workers.lifecycle import statuses
-from workers.lifecycle.operations import Flow, Operation
-from workers.lifecycle.statuses import Condition, OperationTexts
+from windowbox.models.gardener.dnsrecord import DNSRecordStatus
+from workers.core.lifecycle import statuses
+from workers.core.lifecycle.operations import Flow, Operation
+from workers.core.lifecycle.statuses import Condition, OperationTexts
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, 999999, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=1)

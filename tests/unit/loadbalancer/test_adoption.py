@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.lbobjects import HTTP, service
-from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.service.adoption import claim, confirmed
 from workers.loadbalancer.spec import fields
 

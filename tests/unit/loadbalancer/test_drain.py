@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.lbobjects import UID, service
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.edge import wanted
-from workers.edge.nodes import Backend
+from workers.loadbalancer.edge import wanted
+from workers.loadbalancer.edge.nodes import Backend
 from workers.loadbalancer.service import statuses
 from workers.loadbalancer.service.statuses import Standing
 from workers.loadbalancer.spec.demands import demand

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bus.messages import EventIntent
-from bus.pool import backoff
+from bus.workqueue.pool import backoff
 from tests.support.rules import rule
 from workers.loadbalancer.service import eventmessages
 from workers.loadbalancer.spec.refusals import Refusal

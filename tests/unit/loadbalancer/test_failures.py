@@ -12,9 +12,9 @@ from bus.messages import Reason, Wish
 from tests.support.lbobjects import service
 from tests.support.rules import rule
 from windowbox.errors import Forbidden, Missing, Refused, Unreachable, WindowboxError
-from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.ipam.results import REBUILDING
 from workers.loadbalancer.service.addresses import Addresses
 from workers.loadbalancer.service.runs import ServiceRuns

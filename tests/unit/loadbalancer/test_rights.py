@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rules import rule
-from windowbox.rbac import RULES
+from windowbox.rights.rbac import RULES
 
 READING = {"get", "list", "watch"}
 

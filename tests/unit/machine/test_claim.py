@@ -13,9 +13,9 @@ from windowbox.errors import Conflict
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINES, RUNTIME, ObjectRef
-from workers.machine.creation import claim
-from workers.machine.run import MachineRun
-from workers.owned.targets import TargetClusters
+from workers.core.owned.targets import TargetClusters
+from workers.machines.machine.creation import claim
+from workers.machines.machine.run import MachineRun
 
 CLAIMED = {
     "finalizers": [keys.FINALIZER],

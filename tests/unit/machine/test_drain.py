@@ -10,9 +10,9 @@ import pytest
 from tests.support.rules import rule
 from tests.unit.machine.samples import NOW, TIMEOUTS, ago, node, spelled
 from windowbox.models.objects import Object
-from workers.machine import drain
-from workers.machine.drain import Mode
-from workers.machine.specs import Timeouts
+from workers.machines.machine import drain
+from workers.machines.machine.drain import Mode
+from workers.machines.machine.specs import Timeouts
 
 NORMAL, FORCED = Mode(False, False), Mode(True, True)
 

@@ -11,8 +11,8 @@ from tests.unit.machine.samples import NOW, TIMEOUTS, ago, machine, spelled
 from windowbox.models import machinekeys as keys
 from windowbox.models.machines import Phase
 from windowbox.models.objects import Object
-from workers.machine import inplace, phases
-from workers.machine.phases import MachineState
+from workers.machines.machine import inplace, phases
+from workers.machines.machine.phases import MachineState
 
 CANDIDATE, SELECTED = {keys.CANDIDATE: "true"}, {keys.CANDIDATE: "true", keys.SELECTED: "true"}
 SUCCESSFUL = {**SELECTED, keys.UPDATE_RESULT: "successful"}

@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.rules import rule
 from tests.unit.machine.samples import machine, node
 from windowbox.models.objects import Object
-from workers.machine import nodesync
+from workers.machines.machine import nodesync
 
 APPLIED = "node.machine.sapcloud.io/last-applied-anno-labels-taints"
 FINALIZER = "node.machine.sapcloud.io/machine-controller"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.models.refs import RUNTIME
-from workers.machine.views import MachineFacts, may_be_given_up
+from workers.machines.machine.views import MachineFacts, may_be_given_up
 
 
 def machine(name: str, phase: str, since: int, *, preserved: bool = False) -> MachineFacts:

@@ -10,11 +10,11 @@ from tests.unit.machine.samples import NOW, TIMEOUTS, ago, node
 from windowbox.models import machinekeys as keys
 from windowbox.models.machines import Phase
 from windowbox.models.objects import Object
-from workers.machine import phases
-from workers.machine.mapping import MachineMapping
-from workers.machine.phases import MachineState
-from workers.machine.reasons import Reason
-from workers.machine.specs import Timeouts
+from workers.machines.machine import phases
+from workers.machines.machine.mapping import MachineMapping
+from workers.machines.machine.phases import MachineState
+from workers.machines.machine.reasons import Reason
+from workers.machines.machine.specs import Timeouts
 
 CRITICAL = {"key": "node.gardener.cloud/critical-components-not-ready", "effect": "NoSchedule"}
 GOOD, BAD = node(Ready="True"), node(Ready="False")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.machine.samples import NOW, ago, node, spelled
 from windowbox.models.objects import Object
-from workers.machine import preserving
+from workers.machines.machine import preserving
 
 KEY = "node.machine.sapcloud.io/preserve"
 LAST = "node.machine.sapcloud.io/last-applied-node-preserve-value"

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.machine.samples import container, node, pod, waiting
 from windowbox.models.objects import Object
-from workers.machine import reasons
-from workers.machine.reasons import Facts, Request
+from workers.machines.machine import reasons
+from workers.machines.machine.reasons import Facts, Request
 
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes: Insufficient cpu"}
 RUNNING = container({"running": {}})

@@ -10,9 +10,9 @@ import pytest
 from tests.support.rules import rule
 from tests.unit.machine.samples import NOW, machine, machine_class
 from windowbox.errors import Malformed
-from windowbox.models.machinesettings import MachineSettings
 from windowbox.models.objects import Object
-from workers.machine import errors, names, specs, userdata, wanted
+from windowbox.settings.machinesettings import MachineSettings
+from workers.machines.machine import errors, names, specs, userdata, wanted
 
 AP = "shoot--local--demo-small-z1-75d8f-x2k9w"
 HOME = "shoot--local--demo"

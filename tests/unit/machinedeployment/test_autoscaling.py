@@ -10,7 +10,7 @@ from tests.support.machinefacts import deployment, machine
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
-from workers.machinedeployment import autoscaling
+from workers.machines.deployment import autoscaling
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 THEN = "2026-01-01T00:00:00Z"

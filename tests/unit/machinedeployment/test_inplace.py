@@ -10,9 +10,9 @@ from tests.support.machinefacts import deployment, machine, machine_set
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
-from workers.machinedeployment import inplace
-from workers.machinedeployment.state import State
 from workers.machines import deployments
+from workers.machines.deployment import inplace
+from workers.machines.deployment.state import State
 
 CANDIDATE, SELECTED = {keys.CANDIDATE: "true"}, {keys.CANDIDATE: "true", keys.SELECTED: "true"}
 NODES = {"a": CANDIDATE, "b": CANDIDATE, "c": CANDIDATE, "n": {}}

@@ -13,10 +13,10 @@ from windowbox.errors import Conflict, PermanentError, TransientError, Unreachab
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_SETS, MACHINES, NODES
-from workers.machinedeployment import inplace, scaling, strategies
-from workers.machinedeployment.rollout import DeploymentRun
-from workers.machinedeployment.state import State
 from workers.machines import deployments
+from workers.machines.deployment import inplace, scaling, strategies
+from workers.machines.deployment.rollout import DeploymentRun
+from workers.machines.deployment.state import State
 from workers.machines.facts import MachineFacts
 from workers.machines.sets import MachineSet
 

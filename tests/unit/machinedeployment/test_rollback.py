@@ -7,8 +7,8 @@ import pytest
 from tests.support.machinefacts import deployment, machine_set, state
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
-from workers.machinedeployment import rollback
-from workers.machinedeployment.state import State
+from workers.machines.deployment import rollback
+from workers.machines.deployment.state import State
 
 
 def asked(revision: int, *, sets: bool = True) -> State:

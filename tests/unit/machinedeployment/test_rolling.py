@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.machinefacts import deployment, machine_set, state
 from tests.support.rules import rule
-from workers.machinedeployment import rolling
-from workers.machinedeployment.state import State
 from workers.machines import deployments
+from workers.machines.deployment import rolling
+from workers.machines.deployment.state import State
 
 OLD, OLDER, NEW = "old-x", "old", "new-set"
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.machinefacts import deployment, machine_set, sized, state
-from workers.machinedeployment import scaling
-from workers.machinedeployment.rolling import Sizes
-from workers.machinedeployment.state import State
+from workers.machines.deployment import scaling
+from workers.machines.deployment.rolling import Sizes
+from workers.machines.deployment.state import State
 
 OLD, NEW = "old-x", "new-set"
 

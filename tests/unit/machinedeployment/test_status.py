@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.machinefacts import deployment, machine_set, state
 from tests.support.rules import rule
-from workers.machinedeployment import status
-from workers.machinedeployment.state import State
-from workers.machinedeployment.status import Condition
+from workers.machines.deployment import status
+from workers.machines.deployment.state import State
+from workers.machines.deployment.status import Condition
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -11,9 +11,9 @@ from tests.support.machineapi import LEASE, MachineApi, lease
 from windowbox.errors import LeaseLost
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_SETS, MACHINES, NODES
-from workers.machinedeployment.rollout import DeploymentRun
-from workers.machinedeployment.state import State
 from workers.machines import deployments
+from workers.machines.deployment.rollout import DeploymentRun
+from workers.machines.deployment.state import State
 
 _NODE = Object({"metadata": {"name": "n"}})
 _WRITES: dict[str, Callable[[DeploymentRun], Awaitable[Any]]] = {

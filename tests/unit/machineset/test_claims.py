@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.support.machinefacts import machine, machine_set
 from windowbox.models.objects import Object
-from workers.machineset.claims import claims
+from workers.machines.set.claims import claims
 
 
 def test_a_set_that_goes_keeps_machines_its_selector_no_longer_matches() -> None:

@@ -11,7 +11,7 @@ from tests.support.machinefacts import machine, machine_set
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
 from workers.machines.facts import MachineFacts
-from workers.machineset import deletions, replicas
+from workers.machines.set import deletions, replicas
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LATER, EARLIER = "2026-01-03T00:00:00Z", "2026-01-01T12:00:00Z"

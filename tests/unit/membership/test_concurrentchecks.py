@@ -6,7 +6,7 @@ import asyncio
 
 from tests.support.running import soon
 from windowbox.errors import Unreachable
-from workers.membership.concurrentchecks import Checks
+from workers.kinds.membership.concurrentchecks import Checks
 
 
 async def hang() -> None:

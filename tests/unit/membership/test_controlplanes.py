@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.lifecycle.shoots import ShootFacts
-from workers.membership import controlplanes
-from workers.membership.controlplanes import ControlPlanes, Replicas
+from workers.core.lifecycle.shoots import ShootFacts
+from workers.kinds.membership import controlplanes
+from workers.kinds.membership.controlplanes import ControlPlanes, Replicas
 
 FINALIZER = "extensions.gardener.cloud/controlplane"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from bus.registry import MachinePlace, Member, SecretKey
+from bus.clusters.registry import MachinePlace, Member
 from windowbox.models.objects import Object
-from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
-from workers.membership import joinannotations
-from workers.membership.joinannotations import Unusable
-from workers.membership.joining import Change, changes, undecided
+from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES, SecretKey
+from workers.core import joinannotations
+from workers.core.joinannotations import Unusable
+from workers.kinds.membership.joining import Change, changes, undecided
 
 NAME = "shoot--local--a"
 KUBECONFIG, MACHINES, JOIN = (

@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
-from bus.registry import SecretKey
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from windowbox.models.refs import BASTIONS, EXPOSURES, INFRASTRUCTURES, RUNTIME, ObjectRef, Resource
-from workers.membership.providers import secret_of
+from windowbox.models.refs import (
+    BASTIONS,
+    EXPOSURES,
+    INFRASTRUCTURES,
+    RUNTIME,
+    ObjectRef,
+    Resource,
+    SecretKey,
+)
+from workers.kinds.membership.providers import secret_of
 
 HERE = SecretKey(namespace="a", name="cloudprovider")
 

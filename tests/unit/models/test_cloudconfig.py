@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.errors import Malformed
-from windowbox.models import cloudconfig
+from windowbox.models.gardener import cloudconfig
 
 HEAD = "apiVersion: local.provider.gardener.cloud/v1alpha1\nkind: CloudProviderConfig\n"
 

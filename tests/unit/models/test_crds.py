@@ -9,7 +9,7 @@ import yaml
 from tests.support.rules import rule
 from windowbox.models import crds
 from windowbox.models.definitions import Definition
-from windowbox.models.dnsrecord import DNSRecordStatus
+from windowbox.models.gardener.dnsrecord import DNSRecordStatus
 from windowbox.models.refs import IP_POOLS
 
 DEFINITIONS = tuple(crds.definitions())

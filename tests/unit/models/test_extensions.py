@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.support.rules import rule
-from windowbox.models.dnsrecord import DNSRecordSpec, DNSRecordStatus
 from windowbox.models.extensions import instant, spelled
+from windowbox.models.gardener.dnsrecord import DNSRecordSpec, DNSRecordStatus
 from windowbox.models.objects import Object
 
 

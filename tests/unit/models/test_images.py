@@ -7,7 +7,7 @@ import pytest
 from tests.support.rules import rule
 from windowbox.errors import Malformed, Missing
 from windowbox.models import constraints
-from windowbox.models.images import BUILT_IN, ImageSource, ImageVector
+from windowbox.models.gardener.images import BUILT_IN, ImageSource, ImageVector
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from ipaddress import IPv4Network, ip_network
 
 import pytest
 
+from sandbox.nodes import addresses
+from sandbox.nodes.addresses import Network, Plan
+from sandbox.options import Options
 from windowbox.errors import Malformed
-from windowbox.sandbox.nodes import addresses
-from windowbox.sandbox.nodes.addresses import Network, Plan
-from windowbox.sandbox.options import Options
 
 PLAN = Plan(*next(addresses.parts(Options().ranges)), addresses.names(16))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from windowbox.sandbox.nodes import cgroups
+from sandbox.nodes import cgroups
 
 _NOWHERE = "4:memory:/some\n2:cpuacct:/other\n1:cpu:/\n0::/\n"
 _V2 = "0::/\n"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from windowbox.sandbox.nodes import hostresources
+from sandbox.nodes import hostresources
 
 _ROOT = Path(__file__).parents[3]
 _NAMES = "hostresources.unsuited(), hostresources.usual()"
-_ASK = f"from windowbox.sandbox.nodes import hostresources; print({_NAMES}, sep='|')"
+_ASK = f"from sandbox.nodes import hostresources; print({_NAMES}, sep='|')"
 
 
 @pytest.mark.skipif(

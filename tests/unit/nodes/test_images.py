@@ -8,8 +8,8 @@ import json
 import tarfile
 from pathlib import Path
 
-from windowbox.sandbox.nodes import images
-from windowbox.sandbox.nodes.images import Image
+from sandbox.nodes import images
+from sandbox.nodes.images import Image
 
 
 def test_an_image_holds_its_files_and_says_what_to_start(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import hashlib
 import pytest
 
 from tests.support.rules import rule
-from workers.operatingsystemconfig import scripts
-from workers.operatingsystemconfig.scripts import File, Unit
+from workers.kinds.operatingsystemconfig import scripts
+from workers.kinds.operatingsystemconfig.scripts import File, Unit
 
 GREET = Unit("greet.service", b"[Service]\nExecStart=/bin/true\n")
 

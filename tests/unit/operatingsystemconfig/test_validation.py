@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.operatingsystemconfig import specs
+from workers.kinds.operatingsystemconfig import specs
 
 INLINE = {"inline": {"encoding": "", "data": "x"}}
 

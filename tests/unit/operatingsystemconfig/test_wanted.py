@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.errors import Malformed
+from windowbox.models.gardener.operatingsystemconfig import OperatingSystemConfigSpec
 from windowbox.models.objects import Object
-from windowbox.models.operatingsystemconfig import OperatingSystemConfigSpec
-from workers.operatingsystemconfig import wanted
+from workers.kinds.operatingsystemconfig import wanted
 
 SED = (
     's/^PRETTY_NAME="[^"]*"/PRETTY_NAME="Machine Image Version 2.0.0 '

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from bus.registry import SecretKey
 from windowbox.errors import Refused
-from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, RUNTIME, ObjectRef
-from workers.owned.attempts import Attempts, Orphan, Owned
-from workers.owned.marks import Mark
+from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, RUNTIME, ObjectRef, SecretKey
+from workers.core.owned.attempts import Attempts, Orphan, Owned
+from workers.core.owned.marks import Mark
 
 _OWNER = ObjectRef(RUNTIME, INFRASTRUCTURES.id, "shoot--a", "local")
 _MARK = Mark("installation", "home", _OWNER, "uid", SecretKey(namespace="shoot--a", name="cloudprovider"))

@@ -15,7 +15,7 @@ from windowbox.models.refs import (
     PLANE_DEPLOYMENTS,
     Resource,
 )
-from workers.owned import predicates
+from workers.core.owned import predicates
 
 UPDATING = {"type": "InPlaceUpdate", "reason": "SelectedForUpdate"}
 SERVER = {"metadata": {"name": API_SERVER}}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from windowbox.models.objects import Object
 from windowbox.models.refs import IP_POOLS, NETWORK_POLICIES, SERVICES, Resource
-from workers.lifecycle.statuses import merge
-from workers.owned.manifests import Manifest, differs, excess, manifest
+from workers.core.lifecycle.statuses import merge
+from workers.core.owned.manifests import Manifest, differs, excess, manifest
 
 Json = dict[str, Any]
 

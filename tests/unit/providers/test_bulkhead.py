@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from windowbox.clients import bulkhead
-from windowbox.clients.bulkhead import Bulkhead
+from windowbox.clients.kubernetes import bulkhead
+from windowbox.clients.kubernetes.bulkhead import Bulkhead
 from windowbox.errors import Waiting
 
 POOL = "infrastructures"

@@ -8,9 +8,9 @@ import pytest
 
 from bus import subjects
 from bus.messages import Reason, Result, Wish
-from bus.pool import DeliveryHold, Item, Outcome
-from windowbox.clients import bulkhead
-from windowbox.clients.clustershares import ClusterShares
+from bus.workqueue.clustershares import ClusterShares
+from bus.workqueue.pool import DeliveryHold, Item, Outcome
+from windowbox.clients.kubernetes import bulkhead
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 
 

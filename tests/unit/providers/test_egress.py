@@ -7,8 +7,8 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from tests.support import loopback
-from windowbox.clients import kubeconfigs
-from windowbox.clients.egress import Egress
+from windowbox.clients.kubernetes import kubeconfigs
+from windowbox.clients.kubernetes.egress import Egress
 from windowbox.errors import Malformed
 
 OWN = Egress((ip_network("10.0.0.0/8"), ip_network("fd00::/8")), (ip_network("10.1.2.3/32"),))

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sandbox.servers import certificates
 from tests.support import loopback
-from windowbox.clients import kube, kubeconfigs
+from windowbox.clients.kubernetes import kube, kubeconfigs
 from windowbox.errors import Malformed
-from windowbox.sandbox import certificates
 
 WHAT = "Secret garden/cloudprovider"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.release import archives, bom, building, licences, pins
 from windowbox.errors import Malformed, Refused
-from windowbox.release import archives, bom, building, licences, pins
 
 ROOT = pins.ROOT
 _PINNED = re.compile(r"^([\w.-]+)==(\S+) \\$", re.MULTILINE)

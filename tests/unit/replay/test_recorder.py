@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from bus.connection import WrongSequence
 from bus.messages import Call, Reason, Wish
-from bus.pool import DeliveryHold, Item
+from bus.transport.connection import WrongSequence
+from bus.workqueue.pool import DeliveryHold, Item
 from tests.support.samples import KEY, recording, run, seen
 from windowbox import errors
 from windowbox.errors import Conflict, Malformed, Missing, TransientError, Unreachable, WindowboxError
 from windowbox.models.refs import DNSRECORDS, ObjectRef
-from workers.owned.targets import concurrently
-from workers.recorder import error_record
-from workers.recorder_live import LiveRecorder
+from workers.core.owned.targets import concurrently
+from workers.core.recorder import error_record
+from workers.core.recorder_live import LiveRecorder
 from workers.replay import ReplayRecorder, Unanswered, Unforeseen
 
 WEB = ObjectRef("runtime", DNSRECORDS.id, "demo", "web")

@@ -13,21 +13,23 @@ from click.testing import CliRunner
 
 from bus import recordings, subjects
 from bus.messages import BODY, Call, Result, Wish
-from bus.pool import Outcome
+from bus.workqueue.pool import Outcome
+from commands.cli import cli
 from tests.support.samples import BALANCERS, DEMO, FILES, recording, run, seen
-from windowbox.cli import cli
-from windowbox.models.dnsrecord import DNSRecordSpec
+from windowbox.models.gardener.dnsrecord import DNSRecordSpec
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import HEARTBEATS, ObjectRef
-from workers import pools, replay, serving
-from workers.dnsrecord import records
-from workers.dnsrecord.actuator import DNSRecordActuator
-from workers.lifecycle.kinds import Run, Status
-from workers.lifecycle.runs import LifeCycle
+from windowbox.settings.bussettings import Deciding
+from workers import replay
+from workers.core import pools, serving
+from workers.core.lifecycle.kinds import Run, Status
+from workers.core.lifecycle.runs import LifeCycle
+from workers.core.owned.targets import concurrently
+from workers.core.recorder import Recorder
+from workers.dns.record import records
+from workers.dns.record.actuator import DNSRecordActuator
 from workers.loadbalancer.service import eventmessages
 from workers.loadbalancer.service.runs import Seen, ServiceRuns
-from workers.owned.targets import concurrently
-from workers.recorder import Recorder
 
 LEASE = subjects.key(ObjectRef("runtime", HEARTBEATS.id, "windowbox-system", "gardener-extension-heartbeat"))
 
@@ -153,9 +155,7 @@ async def test_another_word_to_people_is_noticed(monkeypatch: pytest.MonkeyPatch
 async def test_a_run_is_judged_by_the_settings_of_its_process() -> None:
     demo = recordings.read(DEMO)
     then = demo.header.settings
-    since = dataclasses.replace(
-        demo, header=demo.header.model_copy(update={"settings": recordings.Deciding()})
-    )
+    since = dataclasses.replace(demo, header=demo.header.model_copy(update={"settings": Deciding()}))
     assert (await replay.replayed(since)).differences
     processes = {run.process: then for run in demo.runs}
     header = since.header.model_copy(update={"processes": processes})

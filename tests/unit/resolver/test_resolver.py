@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from commands.resolver import hosts
+from commands.resolver.hosts import MARKER, Method
 from tests.support.rules import rule
-from windowbox.commands.resolver import hosts
-from windowbox.commands.resolver.hosts import MARKER, Method
 from windowbox.errors import Malformed, Missing, Refused
 
 ZONE = "local.gardener.cloud"

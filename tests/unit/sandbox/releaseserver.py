@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from windowbox.sandbox.binaries import PROGRAMS, Program
+from sandbox.programs.binaries import PROGRAMS, Program
 
 MACHINE = f"linux-{ {'x86_64': 'amd64', 'aarch64': 'arm64'}[platform.machine()] }"
 KUBERNETES, ETCD, NATS = "/k8s", "/etcd", "/nats"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.programs import binaries, gotool, obtain
+from sandbox.programs.binaries import PROGRAMS, Found, TooOld
+from sandbox.progress import Progress
 from windowbox.errors import Missing, Unreachable
-from windowbox.sandbox import binaries, gotool, obtain
-from windowbox.sandbox.binaries import PROGRAMS, Found, TooOld
-from windowbox.sandbox.progress import Progress
 
 MODULES = Path(__file__).parents[3] / "deploy" / "binaries"
 

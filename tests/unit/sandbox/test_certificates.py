@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.servers import certificates
+from sandbox.servers.certificates import Pair
 from tests.support.natstls import backdate
-from windowbox.sandbox import certificates
-from windowbox.sandbox.certificates import Pair
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from windowbox.sandbox import ownership, processes
-from windowbox.sandbox.nodes import leftovers
-from windowbox.sandbox.processes import ProcessId
+from sandbox import ownership, processes
+from sandbox.nodes import leftovers
+from sandbox.processes import ProcessId
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.programs import openssh, packages
+from sandbox.progress import Progress
 from windowbox.errors import Missing, Unreachable
-from windowbox.sandbox import openssh, packages
-from windowbox.sandbox.progress import Progress
 
 # Notes how it was called. Has no lists of packages before `update`; what it downloads is a folder.
 APT = """#!/bin/sh

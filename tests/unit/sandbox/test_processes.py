@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from windowbox.sandbox import processes
+from sandbox import processes
 
 _PORTS = range(25600, 30000)
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from windowbox.sandbox import progress as module
-from windowbox.sandbox.progress import Progress
+from sandbox import progress as module
+from sandbox.progress import Progress
 
 
 def test_jobs_are_reported_when_started_and_done() -> None:

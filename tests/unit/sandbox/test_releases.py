@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.programs import binaries, obtain, releases
+from sandbox.programs.binaries import PROGRAMS
+from sandbox.programs.releases import Patience
+from sandbox.progress import Progress
 from tests.unit.sandbox import releaseserver
 from tests.unit.sandbox.releaseserver import ETCD, KUBERNETES, NATS, Releases, path_of, sums_of
 from windowbox.errors import Missing, Refused, Unreachable, WindowboxError
-from windowbox.sandbox import binaries, obtain, releases
-from windowbox.sandbox.binaries import PROGRAMS
-from windowbox.sandbox.progress import Progress
-from windowbox.sandbox.releases import Patience
 
 KUBELET, ETCD_SERVER, NATS_SERVER = (PROGRAMS[name] for name in ("kubelet", "etcd", "nats-server"))
 

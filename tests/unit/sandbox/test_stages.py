@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sandbox import roles, stages
+from sandbox import state as states
+from sandbox.nodes import addresses
+from sandbox.nodes.addresses import Plan
+from sandbox.options import Options
+from sandbox.roles import Surroundings
+from sandbox.servers import controlplane
 from tests.support import servers
-from windowbox import settings
 from windowbox.errors import Malformed
-from windowbox.sandbox import controlplane, roles, stages
-from windowbox.sandbox import state as states
-from windowbox.sandbox.nodes import addresses
-from windowbox.sandbox.nodes.addresses import Plan
-from windowbox.sandbox.options import Options
-from windowbox.sandbox.roles import Surroundings
+from windowbox.settings import settings
 
 OPTIONS = Options(workers=2, ports={"named": 5399})
 

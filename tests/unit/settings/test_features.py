@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from windowbox import features, settings
+from windowbox import features
 from windowbox.errors import Malformed
 from windowbox.features import Feature, Stage
 from windowbox.kinds import POOLS
+from windowbox.settings import settings
 
 KNOWN = (
     Feature("Ponds", Stage.ALPHA, "ponds", frozenset({"pond"})),

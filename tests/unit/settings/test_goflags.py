@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.support.rules import rule
-from windowbox import goflags, settings
 from windowbox.errors import Malformed
 from windowbox.kinds import POOLS
-from windowbox.settings import Settings
+from windowbox.settings import goflags, settings
+from windowbox.settings.settings import Settings
 
 VARIABLES = ("WEBHOOK_CONFIG_NAMESPACE", "GARDEN_KUBECONFIG", "SEED_NAME", "SHOOT_NAME", "SHOOT_NAMESPACE")
 

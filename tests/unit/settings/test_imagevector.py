@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from tests.support.rules import rule
-from windowbox import imagevector, settings
 from windowbox.errors import Malformed
 from windowbox.secretsmanager import generation
 from windowbox.secretsmanager.configs import Authority
+from windowbox.settings import imagevector, settings
 
 
 @rule("IV-1")

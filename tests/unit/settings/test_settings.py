@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from windowbox import settings
-from windowbox.commands import settings_page
+from commands import settings_page
 from windowbox.errors import Malformed
+from windowbox.settings import settings
 
 
 def test_the_page_of_settings_is_up_to_date() -> None:

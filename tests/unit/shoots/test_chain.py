@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from windowbox.sandbox.shoots import chain
-from windowbox.sandbox.shoots.chain import Link, Observed, State
+from sandbox.shoots import chain
+from sandbox.shoots.chain import Link, Observed, State
 
 NOW = datetime(2026, 9, 1, 10, 0, tzinfo=UTC)
 LONG_AGO = "2026-09-01T09:58:00Z"

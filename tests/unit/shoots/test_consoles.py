@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from sandbox.shoots import consoles
 from windowbox.errors import Missing
-from windowbox.sandbox.shoots import consoles
 
 POD: dict[str, Any] = {
     "metadata": {"name": "machine-a", "namespace": "infra", "uid": "u1", "labels": {"app": "machine"}}

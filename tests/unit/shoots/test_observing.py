@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import roles
+from sandbox.servers import certificates, controlplane
+from sandbox.shoots import observing, records
+from sandbox.shoots.creation import Sandbox
+from sandbox.shoots.records import Shoot
 from windowbox.errors import Unreachable
-from windowbox.sandbox import certificates, controlplane, roles
-from windowbox.sandbox.shoots import observing, records
-from windowbox.sandbox.shoots.creation import Sandbox
-from windowbox.sandbox.shoots.records import Shoot
 
 
 def test_a_sandbox_without_api_server_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:

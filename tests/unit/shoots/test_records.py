@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.shoots import records
 from windowbox.errors import Malformed
-from windowbox.sandbox.shoots import records
 
 
 @pytest.mark.parametrize("name", ["one", "a", "a-b", "a234567890123456"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sandbox.simulated import children, nodes
 from windowbox.errors import Malformed
-from windowbox.sandbox.simulated import children, nodes
 
 
 def test_nodes_are_counted_through_the_network() -> None:

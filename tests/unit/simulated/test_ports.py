@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from sandbox.simulated import objects, ports
+from sandbox.simulated.objects import Behaviour, Endpoint, Key, Node, Port, Service, Slice
+from sandbox.simulated.ports import Drop, Echo, NodeHealth, OpenPort, Place, ServiceHealth
 from windowbox.models.objects import Object
-from windowbox.sandbox.simulated import objects, ports
-from windowbox.sandbox.simulated.objects import Behaviour, Endpoint, Key, Node, Port, Service, Slice
-from windowbox.sandbox.simulated.ports import Drop, Echo, NodeHealth, OpenPort, Place, ServiceHealth
 
 WEB = Key("default", "web")
 HTTP = Port("http", "TCP", 30080)

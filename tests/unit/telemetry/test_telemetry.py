@@ -17,8 +17,8 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
+from sandbox import processes
 from windowbox.errors import Malformed
-from windowbox.sandbox import processes
 from windowbox.telemetry import http as serving
 from windowbox.telemetry import logs, metrics, tracing
 
@@ -105,7 +105,9 @@ def test_a_structured_line_names_the_trace_and_the_error() -> None:
     try:
         raise ValueError("a bug")
     except ValueError:
-        record = logging.LogRecord("bus.pool", logging.ERROR, "", 0, "%s: failed", ("web",), sys.exc_info())
+        record = logging.LogRecord(
+            "bus.workqueue.pool", logging.ERROR, "", 0, "%s: failed", ("web",), sys.exc_info()
+        )
 
     with tracing.span("run", "") as mine:
         line = json.loads(logs.Structured().format(record))

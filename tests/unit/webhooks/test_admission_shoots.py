@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.admitted import admitted, answered, refusal
 from tests.support.rules import rule
-from windowbox.models.webhooksettings import WebhookSettings
+from windowbox.settings.webhooksettings import WebhookSettings
 
 MARK = {"extensions.gardener.cloud/processed-by": "admission-webhook-local-provider"}
 ONE = {"name": "one"}

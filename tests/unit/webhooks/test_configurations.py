@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support.rules import rule
-from windowbox import rbac
-from windowbox import webhookconfigurations as configurations
-from windowbox.models.webhooksettings import WebhookSettings
+from windowbox.rights import rbac
+from windowbox.rights import webhookconfigurations as configurations
+from windowbox.settings.webhooksettings import WebhookSettings
 
 CHART = WebhookSettings(namespace="extension-local", service_port=443)
 OWNER = {"metadata": {"name": "extension-local", "uid": "u-1"}}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bus.connection import Bus
+from bus.transport.connection import Bus
 from tests.support.reviews import admission_review
 from tests.support.running import running
 from webhooks import answering, journal, replay
@@ -17,7 +17,7 @@ from webhooks.answering import Asked
 from webhooks.review import Context
 from webhooks.server import Decision
 from webhooks.table import WEBHOOKS
-from windowbox.models.webhooksettings import PrometheusSettings, WebhookSettings
+from windowbox.settings.webhooksettings import PrometheusSettings, WebhookSettings
 from windowbox.telemetry import metrics
 
 SECRET: dict[str, Any] = {

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.admitted import admitted, answered, refusal
 from tests.support.rules import rule
-from windowbox.models.webhooksettings import PrometheusSettings, WebhookSettings
+from windowbox.settings.webhooksettings import PrometheusSettings, WebhookSettings
 
 NODES = "172.18.0.0/24"
 LABEL = "networking.gardener.cloud/to-private-networks"

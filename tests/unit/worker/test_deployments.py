@@ -10,8 +10,8 @@ from tests.support import workerexample as example
 from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.models.objects import Object
-from workers.lifecycle import statuses
-from workers.worker import deployments
+from workers.core.lifecycle import statuses
+from workers.machines.worker import deployments
 
 SCALED = worker(pool(minimum=2, maximum=5))
 AT = example.site(SCALED)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.errors import Malformed
-from windowbox.models.worker import WorkerPool
-from workers.worker import hashes
+from windowbox.models.gardener.worker import WorkerPool
+from workers.machines.worker import hashes
 
 ROTATED = "2026-08-21T10:00:00Z"
 

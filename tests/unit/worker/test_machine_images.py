@@ -10,8 +10,8 @@ from tests.support import workerexample as example
 from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.errors import Malformed
-from windowbox.models.worker import UsedImage, WorkerPool
-from workers.worker import images
+from windowbox.models.gardener.worker import UsedImage, WorkerPool
+from workers.machines.worker import images
 
 CAPABILITIES = [
     {"name": "architecture", "values": ["amd64", "arm64"]},

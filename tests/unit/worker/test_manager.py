@@ -9,8 +9,8 @@ import pytest
 
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef
-from workers.owned.targets import TargetCluster
-from workers.worker import manager
+from workers.core.owned.targets import TargetCluster
+from workers.machines.worker import manager
 
 DEPLOYMENT: dict[str, Any] = {
     "metadata": {"name": "machine-controller-manager", "namespace": "shoot--one", "generation": 1},

@@ -11,12 +11,12 @@ from tests.support import workerexample as example
 from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.models.objects import Object
-from workers.health import checks
-from workers.health import conditions as health
-from workers.worker import deployments, readiness
-from workers.worker.observed import Machine, MachineSet, Observed
-from workers.worker.readiness import Failed, Pending, Verdict
-from workers.worker.wanted import Group
+from workers.core.health import checks
+from workers.core.health import conditions as health
+from workers.machines.worker import deployments, readiness
+from workers.machines.worker.observed import Machine, MachineSet, Observed
+from workers.machines.worker.readiness import Failed, Pending, Verdict
+from workers.machines.worker.wanted import Group
 
 ASKED = worker(pool(minimum=2, maximum=2))
 AVAILABLE = {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": "Well."}

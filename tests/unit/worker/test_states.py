@@ -12,7 +12,7 @@ import pytest
 from tests.support.rules import rule
 from tests.support.workerexample import worker
 from windowbox.errors import Malformed
-from workers.worker import states
+from workers.machines.worker import states
 
 SET: dict[str, Any] = {
     "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",

@@ -12,7 +12,7 @@ from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.models.extensions import TIMESTAMP
 from windowbox.models.objects import Object
-from workers.worker import deployments, statusreport
+from workers.machines.worker import deployments, statusreport
 
 NOW = datetime(2026, 8, 21, 10, 0, 4, 700000, tzinfo=UTC)
 PROCESSING, SUCCEEDED = {"state": "Processing"}, {"state": "Succeeded"}

@@ -12,8 +12,8 @@ from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.worker import deployments, wanted
-from workers.worker.wanted import Group
+from workers.machines.worker import deployments, wanted
+from workers.machines.worker.wanted import Group
 
 NODE = "registry.local.gardener.cloud:5001/local-skaffold_gardener-extension-provider-local_node:v1.0.0"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.worker import zones
+from workers.machines.worker import zones
 
 
 @pytest.mark.parametrize(

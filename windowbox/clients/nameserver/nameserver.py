@@ -14,8 +14,8 @@ from windowbox.clients.nameserver.ownership import Mark, read_mark
 from windowbox.clients.nameserver.signing import TsigKey
 from windowbox.clients.nameserver.zonequeue import ZoneQueue, ZoneStats
 from windowbox.errors import Malformed
-from windowbox.models.dnssettings import DnsSettings, ZoneSettings
 from windowbox.models.recordsets import RecordKey, RecordSet
+from windowbox.settings.dnssettings import DnsSettings, ZoneSettings
 
 _Route = tuple[str, tuple[str, ...], str, str]
 

@@ -26,7 +26,7 @@ from dns.rdtypes.ANY.TSIG import TSIG
 from windowbox.clients.nameserver import messages
 from windowbox.clients.nameserver.classify import PERSON_SOON, SLOW, Failure, Scope, ZoneFailed
 from windowbox.errors import Malformed, TransientError, Unreachable
-from windowbox.models.dnssettings import Algorithm, KeySettings
+from windowbox.settings.dnssettings import Algorithm, KeySettings
 
 FUDGE = 300
 """Seconds by which the clocks of both sides may differ."""

@@ -14,7 +14,7 @@ from windowbox.clients.nameserver.classify import PERSON_SOON, ZoneFailed
 from windowbox.clients.nameserver.messages import Reply
 from windowbox.clients.nameserver.signing import Signer, TsigKey
 from windowbox.errors import Refused, TransientError, Unreachable
-from windowbox.models.dnssettings import ZoneSettings, split_server
+from windowbox.settings.dnssettings import ZoneSettings, split_server
 
 _MOST_OCTETS = 256 << 20
 _LONGEST = 120.0

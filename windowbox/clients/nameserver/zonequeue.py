@@ -16,7 +16,7 @@ from windowbox.clients.nameserver.classify import Failure, ZoneFailed
 from windowbox.clients.nameserver.connection import Connection, TimedOut
 from windowbox.clients.nameserver.signing import TsigKey
 from windowbox.errors import Unreachable
-from windowbox.models.dnssettings import DnsSettings, ZoneSettings, split_server
+from windowbox.settings.dnssettings import DnsSettings, ZoneSettings, split_server
 
 logger = logging.getLogger(__name__)
 

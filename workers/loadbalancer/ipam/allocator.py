@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import Iterator
 
-from bus.connection import WrongSequence
+from bus.transport.connection import WrongSequence
 from windowbox.errors import Conflict
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.refs import ObjectRef

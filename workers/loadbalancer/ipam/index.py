@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from bus import subjects
-from windowbox.models.lbsettings import Range, range_for
 from windowbox.models.loadbalancers import FAMILIES, Family, family
 from windowbox.models.refs import RUNTIME, ObjectRef
+from windowbox.settings.lbsettings import Range, range_for
 from workers.loadbalancer.ipam import entries, ranges
 from workers.loadbalancer.ipam.entries import Group, Held, Marker, Waiter
 from workers.loadbalancer.ipam.holdings import Holdings

@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from windowbox.models.lbsettings import Network, Range
 from windowbox.models.loadbalancers import Family
+from windowbox.settings.lbsettings import Network, Range
 
 _LOCALHOST = (ip_address("127.0.0.1"), ip_address("::1"))
 """Where everybody's servers are."""

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from bus import streams, subjects
-from bus.buckets import Bucket
-from bus.connection import TIMEOUT, Bus, WrongSequence
+from bus.transport.buckets import Bucket
+from bus.transport.connection import TIMEOUT, Bus, WrongSequence
 from windowbox.errors import Conflict, Unreachable
-from windowbox.models.lbsettings import Range
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.refs import ObjectRef
+from windowbox.settings.lbsettings import Range
 from workers.loadbalancer.ipam import adopting, entries
 from workers.loadbalancer.ipam.adopting import Claim
 from workers.loadbalancer.ipam.entries import Held, Holder, Marker, Waiter

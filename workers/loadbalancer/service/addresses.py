@@ -9,13 +9,13 @@ from typing import Any, assert_never
 
 from bus import subjects
 from bus.messages import Reason, Wish
-from bus.queue import Queue
+from bus.workqueue.queue import Queue
 from windowbox.models.loadbalancers import Family
 from windowbox.models.refs import ObjectRef
+from workers.core.recorder import Recorder
 from workers.loadbalancer.ipam import allocator
 from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Queued, Rejected, Released
 from workers.loadbalancer.ipam.store import AddressStore
-from workers.recorder import Recorder
 
 
 @dataclass(frozen=True)

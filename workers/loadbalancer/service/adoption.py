@@ -8,15 +8,16 @@ import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 
-from bus import consumers, streams, subjects
-from bus.connection import Bus
+from bus import streams, subjects
+from bus.clusters.clusters import Clusters
+from bus.clusters.registry import Registry
 from bus.messages import OPERATION, Announcement
-from bus.registry import Registry
-from windowbox.clients.clusters import Clusters
+from bus.transport import consumers
+from bus.transport.connection import Bus
 from windowbox.errors import TransientError, WindowboxError
-from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.adopting import Claim
 from workers.loadbalancer.ipam.store import AddressStore

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from bus import subjects
 from bus.messages import Announcement
-from bus.routing import PreviousVersion
+from bus.workqueue.routing import PreviousVersion
 from windowbox.models.objects import Object
 from windowbox.models.refs import SERVICES, ObjectRef, is_provider_cluster
 from workers.loadbalancer.service import predicates

@@ -8,12 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bus.messages import EventIntent, Reason, Result, StatusIntent, Wish
-from bus.pool import Outcome, RequeueAfter, backoff
+from bus.workqueue.pool import Outcome, RequeueAfter, backoff
 from windowbox.errors import Forbidden, Missing, PermanentError, TransientError, WindowboxError
-from windowbox.models.lbsettings import LoadBalancerSettings
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
-from workers import clock
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.core import clock
+from workers.core.recorder import Recorder
 from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState
 from workers.loadbalancer.ipam.results import REBUILDING, REFUSED, AddressRequest
 from workers.loadbalancer.service import eventmessages, statuses
@@ -22,7 +23,6 @@ from workers.loadbalancer.service.statuses import Standing
 from workers.loadbalancer.service.world import ServiceWorld
 from workers.loadbalancer.spec import demands, fields, listeners, selection
 from workers.loadbalancer.spec.demands import Demand
-from workers.recorder import Recorder
 
 _RETRY = Wish(reason=Reason.RETRY, insist=True)
 _REBUILDING = 20.0

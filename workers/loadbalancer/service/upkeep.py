@@ -8,16 +8,16 @@ import logging
 from datetime import UTC, datetime
 
 from bus import subjects
-from bus.connection import Bus
+from bus.clusters.clusters import Clusters
+from bus.clusters.registry import Registry
 from bus.messages import Reason, Wish
-from bus.queue import Queue
-from bus.registry import Registry
+from bus.transport.connection import Bus
 from bus.views import View
-from windowbox.clients.clusters import Clusters
+from bus.workqueue.queue import Queue
 from windowbox.errors import WindowboxError
-from windowbox.models.lbsettings import LoadBalancerSettings, families_for
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef, is_provider_cluster
+from windowbox.settings.lbsettings import LoadBalancerSettings, families_for
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service.adoption import Adoption

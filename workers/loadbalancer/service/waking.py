@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from bus import subjects
 from bus.messages import Reason, Wish
-from bus.pool import backoff
-from bus.queue import Queue
 from bus.views import View
+from bus.workqueue.pool import backoff
+from bus.workqueue.queue import Queue
 from windowbox.errors import WindowboxError
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.refs import ObjectRef

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from bus import intents, subjects
-from bus.connection import Bus
+from bus.clusters.clusters import Clusters
 from bus.messages import StatusIntent
-from windowbox.clients.clusters import Clusters
+from bus.transport.connection import Bus
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers import reports
+from workers.core import reports
+from workers.core.recorder import Recorder
 from workers.loadbalancer.edgestate import EdgeState, States
 from workers.loadbalancer.spec.selection import FINALIZER
-from workers.recorder import Recorder
 
 
 class ServiceWorld:

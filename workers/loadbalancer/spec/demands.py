@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from windowbox.models.lbsettings import LoadBalancerSettings, families_for, matches
 from windowbox.models.loadbalancers import FAMILIES, KUBE_PROXY_PORT, Family, Protocol, family
 from windowbox.models.objects import Json, Object, mapping
+from windowbox.settings.lbsettings import LoadBalancerSettings, families_for, matches
 from workers.loadbalancer.spec import fields, options
 from workers.loadbalancer.spec.refusals import Refusal
 

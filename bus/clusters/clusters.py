@@ -1,0 +1,179 @@
+"""Kubernetes clients of all member clusters, opened on first use."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Set
+from pathlib import Path
+from typing import NamedTuple
+
+from bus.clusters.registry import Member, Registry
+from windowbox.clients.kubernetes import identities, kube
+from windowbox.clients.kubernetes.egress import Egress
+from windowbox.clients.kubernetes.kube import Kube
+from windowbox.errors import Malformed, Missing, TransientError
+from windowbox.models.refs import RUNTIME, SECRETS, SecretKey
+from windowbox.settings.egresssettings import EgressSettings
+
+
+class _Opened(NamedTuple):
+    """A member's client, and the cleanup when it is closed."""
+
+    credentials: SecretKey | str | None
+    kube: Kube
+    stack: contextlib.AsyncExitStack
+
+
+class Clusters:
+    """Kubernetes clients by cluster id. Ask for one each time: it may be closed when credentials change."""
+
+    def __init__(
+        self,
+        runtime: Kube,
+        registry: Registry,
+        egress: EgressSettings,
+        files: Mapping[str, Path],
+        stack: contextlib.AsyncExitStack,
+    ) -> None:
+        self.runtime = runtime
+        self._files = {cluster: file.absolute() for cluster, file in files.items()}
+        self.provider_egress = Egress(egress.denied, egress.allowed)
+        """To where provider clusters lead."""
+        # The API servers of control planes are Services in our own networks.
+        self._egress = Egress((), egress.allowed)
+        self._registry = registry
+        self._opened: dict[str, _Opened] = {}
+        self._hosts: dict[tuple[str, str | None], str] = {}
+        """Where members' files lead, so that they lead nowhere else when they are opened again."""
+        self._locks: dict[str, asyncio.Lock] = {}
+        """By cluster: one that answers late must not hold up the others."""
+        stack.push_async_callback(self._close_all_but, frozenset)
+
+    def has_left(self, cluster: str) -> bool:
+        """Whether the cluster has left. After a loss of the bus, this is unknown."""
+        return cluster in self._registry.left
+
+    def is_asleep(self, cluster: str) -> bool:
+        """Whether the cluster has no API server at the moment, and will have one again."""
+        return cluster in self._registry.asleep()
+
+    async def get(self, cluster: str) -> Kube:
+        if cluster == RUNTIME:
+            return self.runtime
+        member = self._registry.members.get(cluster)
+        if member is None:
+            raise TransientError(f"cluster {cluster!r} does not take part (any more)")
+        if member.asleep:
+            raise TransientError(f"cluster {cluster!r} is hibernated")
+        async with self._locks.setdefault(cluster, asyncio.Lock()):
+            opened = self._opened.get(cluster)
+            if opened and (opened.credentials != _credentials(member) or opened.kube.stale):
+                # Credentials may have been renewed: read them again.
+                await self._close(cluster)
+            if cluster not in self._opened:
+                stack = contextlib.AsyncExitStack()
+                kube = await stack.enter_async_context(self._open(member))
+                self._opened[cluster] = _Opened(_credentials(member), kube, stack)
+                if cluster not in self._registry.members:
+                    await self._close(cluster)
+                    raise TransientError(f"cluster {cluster!r} has left")
+            return self._opened[cluster].kube
+
+    async def follow(self) -> None:
+        """Close the clients of clusters that leave. Runs for ever."""
+        changed = asyncio.Event()
+        self._registry.on_change(changed.set)
+        while True:
+            await changed.wait()
+            changed.clear()
+            await self._close_all_but(lambda: self._registry.members.keys() - self._registry.asleep())
+
+    async def _close_all_but(self, kept: Callable[[], Set[str]]) -> None:
+        for cluster in list(self._locks):
+            # While another was closed, it may have come back.
+            if cluster in kept() or self._locks[cluster].locked():
+                continue  # whoever is just opening it will see if it has left
+            del self._locks[cluster]
+            await self._close(cluster)
+            if cluster not in self._registry.members:
+                self._hosts = {key: host for key, host in self._hosts.items() if key[0] != cluster}
+
+    async def _close(self, cluster: str) -> None:
+        if opened := self._opened.pop(cluster, None):
+            await opened.stack.aclose()
+
+    @contextlib.asynccontextmanager
+    async def _open(self, member: Member) -> AsyncIterator[Kube]:
+        what = f"cluster {member.id!r}"
+        if member.secret:
+            text = await self._kubeconfig(member.secret, what)
+            egress = self.provider_egress if member.origin == "provider" else self._egress
+            async with kube.from_text(text, what, egress) as opened:
+                _check_identity(member, member.secret, opened)
+                yield opened
+        else:
+            async with kube.from_file(self._file(member, what)) as opened:
+                key = (member.id, member.file)
+                if (former := self._hosts.setdefault(key, opened.host)) != opened.host:
+                    raise Malformed(
+                        f"{what}: {member.file} leads to {opened.host} instead of {former}: correct it, or "
+                        "restart this process if that is intended"
+                    )
+                try:
+                    yield opened
+                finally:
+                    self._hosts[key] = opened.host
+
+    def _file(self, member: Member, what: str) -> Path:
+        """The kubeconfig file of a member. It may run programs, so our settings have to name it, too."""
+        if member.file is None:
+            raise Malformed(f"{what} has neither a Secret nor a file with its kubeconfig: let it join anew")
+        file = Path(member.file)
+        if self._files.get(member.id) != file:
+            raise Malformed(
+                f"{what}: the settings of this process name no file {member.file} for it; "
+                f"set cluster.files to {{{member.id}: {member.file}}}, or put the kubeconfig into a Secret"
+            )
+        return file
+
+    async def _kubeconfig(self, secret: SecretKey, what: str) -> bytes:
+        where = f"{what}: Secret {secret.namespace}/{secret.name}"
+        try:
+            found = await self.runtime.get(SECRETS, secret.namespace, secret.name)
+        except Missing as error:
+            raise Malformed(f"{where} does not exist; create it, or correct the reference") from error
+        try:
+            return base64.b64decode(found.raw["data"][secret.key], validate=True)
+        except (KeyError, TypeError, binascii.Error) as error:
+            raise Malformed(f"{where} has no usable key {secret.key!r}") from error
+
+
+def _check_identity(member: Member, secret: SecretKey, opened: Kube) -> None:
+    """What a provider Secret leads to may be changed by a tenant; what is read there, others rely on."""
+    if member.origin == "provider" and identities.provider(opened, secret) != member.id:
+        raise Malformed(
+            f"cluster {member.id!r}: Secret {secret.namespace}/{secret.name} leads to another cluster now; "
+            "another Secret will be looked for"
+        )
+
+
+def _credentials(member: Member) -> SecretKey | str | None:
+    return member.secret or member.file
+
+
+@contextlib.asynccontextmanager
+async def clusters(
+    runtime: Kube, registry: Registry, egress: EgressSettings, files: Mapping[str, Path] | None = None
+) -> AsyncIterator[Clusters]:
+    """The clusters that take part. `files` are the kubeconfigs of members that may be read from a file."""
+    async with contextlib.AsyncExitStack() as stack:
+        made = Clusters(runtime, registry, egress, files or {}, stack)
+        following = asyncio.create_task(made.follow(), name="clusters: close those that left")
+        try:
+            yield made
+        finally:
+            following.cancel()
+            await asyncio.wait([following])

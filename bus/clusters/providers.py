@@ -1,0 +1,282 @@
+"""Clients of provider clusters: opened once per kubeconfig, closed when unused."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from bus.clusters.clusters import Clusters
+from bus.clusters.registry import Member, Registry
+from windowbox.clients.kubernetes import identities, kube, kubeconfigs
+from windowbox.clients.kubernetes.apiresponses import UNAUTHENTICATED
+from windowbox.clients.kubernetes.bulkhead import Bulkhead
+from windowbox.clients.kubernetes.kube import Kube
+from windowbox.errors import Malformed, Missing, PermanentError, Unreachable, WindowboxError
+from windowbox.kinds import PROVIDER_KINDS
+from windowbox.models.refs import RUNTIME, SECRETS, ObjectRef, Resource, SecretKey
+
+logger = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 300.0
+_MOST_IDLE = 64
+_COULD_NOT = "could not create client for infrastructure resources"
+
+
+class Provider(NamedTuple):
+    """A provider cluster: its id on the bus, and its client."""
+
+    cluster: str
+    kube: Kube
+
+
+class _Key(NamedTuple):
+    """The cluster of the Secret, and the kubeconfig in it."""
+
+    cluster: str
+    digest: str
+
+
+@dataclass
+class _Shared:
+    """One client for all Secrets with the same kubeconfig."""
+
+    users: int = 0
+    kube: Kube | None = None
+    own: bool = False
+    """It leads to the cluster that the Secrets are in."""
+    considered: bool = False
+    """Access for watchers is being checked, or has been."""
+    host: str | None = None
+    """Where the kubeconfig leads to, once it has been looked at."""
+    stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    failure: Unreachable | None = None
+    """Why it could not be opened the last time."""
+    closing: asyncio.TimerHandle | None = None
+
+
+@dataclass
+class Providers:
+    """Clients by the content of kubeconfigs. Secrets are read anew for each run: a renewed one counts."""
+
+    clusters: Clusters
+    registry: Registry
+    slots: int = 16
+    """How many runs each pool has at once."""
+    _shared: dict[_Key, _Shared] = field(default_factory=dict)
+    """Used clients first, then unused ones, the longest unused first."""
+    _asking: set[asyncio.Task[None]] = field(default_factory=set)
+    _ending: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._bulkhead = Bulkhead(self.slots)
+
+    @contextlib.asynccontextmanager
+    async def opened(
+        self,
+        cluster: str,
+        namespace: str,
+        name: str,
+        *,
+        run: ObjectRef | None = None,
+        watched: bool = True,
+    ) -> AsyncIterator[Provider]:
+        """The cluster that the Secret of `cluster` leads to; open at least until the block ends.
+
+        A run is let in when it is its turn there: else Waiting, and TimeoutError if it takes too long. With
+        `watched`, the cluster takes part from now on.
+        """
+        secret = SecretKey(namespace=namespace, name=name)
+        async with self._reached(cluster, secret, run) as (provider, shared):
+            if watched and shared and not shared.own and not shared.considered:
+                shared.considered = True
+                self._have_it_watched(cluster, secret, provider.cluster)
+            yield provider
+
+    async def leads_to(self, secret: SecretKey, *, watched: bool = False) -> str | None:
+        """The id of the provider cluster that this Secret of the runtime cluster leads to now.
+
+        None if to none, or to the runtime cluster itself; if it is to be `watched`, also if we are not let.
+        TransientError if that cannot be told.
+        """
+        try:
+            async with self._reached(RUNTIME, secret) as (provider, shared):
+                if shared is None or shared.own:
+                    return None
+                if watched:
+                    await _look(provider.kube)
+                return provider.cluster
+        except PermanentError as error:
+            logger.debug("%s", error)
+            return None
+
+    async def aclose(self) -> None:
+        """Close all of them."""
+        for task in self._asking:
+            task.cancel()
+        while self._shared:  # runs that end meanwhile may still enter and leave
+            _, shared = self._shared.popitem()
+            if shared.closing:
+                shared.closing.cancel()
+            await shared.stack.aclose()
+        if left := self._asking | self._ending:
+            await asyncio.wait(left)
+
+    @contextlib.asynccontextmanager
+    async def _reached(
+        self, cluster: str, secret: SecretKey, run: ObjectRef | None = None
+    ) -> AsyncIterator[tuple[Provider, _Shared | None]]:
+        kubeconfig = await self._kubeconfig(cluster, secret)
+        if not kubeconfig:
+            yield Provider(cluster, await self.clusters.get(cluster)), None
+            return
+        key = _Key(cluster, hashlib.sha256(kubeconfig).hexdigest())
+        shared = self._enter(key)
+        try:
+            async with await self._turn(run, kubeconfig, shared):
+                opened = await self._open(cluster, secret, kubeconfig, shared)
+                name = cluster if shared.own else identities.provider(opened, secret)
+                yield Provider(name, opened), shared
+        finally:
+            self._leave(key, shared)
+
+    async def _turn(
+        self, run: ObjectRef | None, kubeconfig: bytes, shared: _Shared
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """A turn for a run; what has none (it is no run) waits for nobody."""
+        if shared.host is None:
+            shared.host = await asyncio.to_thread(kubeconfigs.host, kubeconfig)
+        # Where there is no host, nothing will be asked.
+        return self._bulkhead.turn(run.kind, shared.host, run) if run and shared.host else _no_turn()
+
+    async def _kubeconfig(self, cluster: str, secret: SecretKey) -> bytes:
+        """What the Secret holds; nothing where it says, by an empty key, that its own cluster is meant."""
+        where = f"Secret {secret.namespace}/{secret.name}"
+        if not secret.name:
+            raise Malformed(f"{_COULD_NOT}: no provider secret is named: give the reference to it a name")
+        runtime = await self.clusters.get(cluster)
+        try:
+            found = await runtime.get(SECRETS, secret.namespace, secret.name)
+        except Missing as error:
+            raise PermanentError(
+                f'{_COULD_NOT}: could not retrieve provider secret: secrets "{secret.name}" not found',
+                codes=(UNAUTHENTICATED,),
+            ) from error
+        data = found.raw.get("data") or {}
+        if secret.key not in data:
+            raise PermanentError(
+                f"{_COULD_NOT}: no kubeconfig found in provider secret: "
+                f"give {where} a key {secret.key!r}, empty for the cluster it is in",
+                codes=(UNAUTHENTICATED,),
+            )
+        try:
+            return base64.b64decode(data[secret.key] or "", validate=True)
+        except (TypeError, binascii.Error) as error:
+            raise Malformed(f"{_COULD_NOT}: {where}: {secret.key!r} is not base64") from error
+
+    def _enter(self, key: _Key) -> _Shared:
+        shared = self._shared.setdefault(key, _Shared())
+        shared.users += 1
+        if shared.closing:
+            shared.closing.cancel()
+            shared.closing = None
+        return shared
+
+    async def _open(self, cluster: str, secret: SecretKey, kubeconfig: bytes, shared: _Shared) -> Kube:
+        # Callers with the same kubeconfig wait for one another, but not for servers of other kubeconfigs.
+        before = shared.failure
+        async with shared.opening:
+            if shared.failure and shared.failure is not before:
+                # Another caller's attempt failed meanwhile: were each to try, the last would wait for hours.
+                raise Unreachable(str(shared.failure)) from shared.failure
+            if shared.kube is not None and shared.kube.stale and shared.users == 1:
+                shared.kube = None
+                await shared.stack.aclose()
+            if shared.kube is None:
+                what = f"{_COULD_NOT}: Secret {secret.namespace}/{secret.name}"
+                async with contextlib.AsyncExitStack() as stack:
+                    opened = await stack.enter_async_context(
+                        kube.from_text(kubeconfig, what, self.clusters.provider_egress)
+                    )
+                    try:
+                        shared.own = await identities.same(opened, await self.clusters.get(cluster))
+                    except Unreachable as error:
+                        shared.failure = error
+                        raise
+                    shared.kube, shared.stack, shared.failure = opened, stack.pop_all(), None
+            return shared.kube
+
+    def _have_it_watched(self, cluster: str, secret: SecretKey, provider: str) -> None:
+        """Register the provider cluster as a member, so that our objects there are watched.
+
+        Not within the run: with a slow cluster it would last for minutes.
+        """
+        if cluster != RUNTIME or provider in self.registry.members:
+            return
+
+        async def ask() -> None:
+            try:
+                if await self.leads_to(secret, watched=True) == provider:
+                    await self.registry.exchange(provider, None, member(provider, secret))
+                    logger.info("provider cluster %s takes part", provider)
+            except WindowboxError as error:
+                # Runs report lasting errors. Another process may have registered it.
+                logger.info("provider cluster %s is not watched: %s", provider, error)
+
+        self._begin(ask(), "ask a provider to take part", self._asking)
+
+    def _leave(self, key: _Key, shared: _Shared) -> None:
+        shared.users -= 1
+        if shared.users or self._shared.get(key) is not shared:
+            return
+        self._shared[key] = self._shared.pop(key)
+        loop = asyncio.get_running_loop()
+        shared.closing = loop.call_later(_IDLE_SECONDS, self._expire, key, shared)
+        idle = [(key, one) for key, one in self._shared.items() if one.users == 0]
+        for longest, unused in idle[:-_MOST_IDLE]:
+            self._expire(longest, unused)
+
+    def _expire(self, key: _Key, shared: _Shared) -> None:
+        if shared.users or self._shared.get(key) is not shared:
+            return
+        del self._shared[key]
+        if shared.closing:
+            shared.closing.cancel()
+        self._begin(shared.stack.aclose(), "close an unused provider", self._ending)
+
+    def _begin(self, act: Coroutine[Any, Any, None], name: str, tasks: set[asyncio.Task[None]]) -> None:
+        task = asyncio.create_task(act, name=name)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+
+def member(cluster: str, secret: SecretKey) -> Member:
+    """A provider cluster as it takes part."""
+    kinds = tuple(resource.id for resource in PROVIDER_KINDS)
+    return Member(id=cluster, secret=secret, kinds=kinds, origin="provider")
+
+
+@contextlib.asynccontextmanager
+async def _no_turn() -> AsyncIterator[None]:
+    yield
+
+
+async def _look(opened: Kube) -> None:
+    """Check that we may list the kinds to be watched."""
+
+    async def look(resource: Resource) -> None:
+        with contextlib.suppress(Missing):  # not every cluster has every kind
+            await opened.page(resource, limit=1)
+
+    # All at once: with a slow cluster, this takes no longer than its slowest answer.
+    found = await asyncio.gather(*map(look, PROVIDER_KINDS), return_exceptions=True)
+    for error in found:
+        if error is not None:
+            raise error

@@ -1,0 +1,128 @@
+"""Liveness of a process: one key, renewed for all of its leases together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable
+
+from bus import streams, subjects
+from bus.transport import buckets
+from bus.transport.connection import TIMEOUT, Bus, WrongSequence
+from windowbox.errors import TransientError, WindowboxError
+
+_STREAM = f"KV_{streams.LEASES}"
+_RENEW = streams.LEASE_SECONDS / 3
+_GIVE_UP = streams.LEASE_SECONDS * 0.8
+"""Without renewal for so long we stop by ourselves: before the server removes the key."""
+PATIENCE = 0.65
+"""Seconds to wait for the answer to one attempt: if it is lost, there is time for another attempt."""
+_AGAIN = 0.1
+
+
+class Lost(WindowboxError):
+    """The lease is no longer ours."""
+
+
+class Life:
+    """The time for which a process has counted as alive without a gap. Another one has another name."""
+
+    def __init__(self, role: str) -> None:
+        self.name = f"{role}.{secrets.token_hex(8)}"
+        self.renewed = 0.0
+        """When the server was asked the last time that it has renewed the key."""
+        self.over = False
+
+    @property
+    def safe(self) -> bool:
+        """Whether the server still has the key, however long this process was stopped."""
+        return not self.over and time.monotonic() - self.renewed < _GIVE_UP
+
+
+class Liveness:
+    """Keeps a key on the bus for as long as somebody in this process needs it."""
+
+    def __init__(self, bus: Bus, role: str, owner: str, on_end: Callable[[Life], None]) -> None:
+        self._bus = bus
+        self._role = role
+        self._owner = owner
+        self._on_end = on_end
+        self._beginning = asyncio.Lock()
+        self._life: Life | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the life of now; empty if there is none."""
+        return self._life.name if self._life else ""
+
+    async def begin(self) -> Life:
+        """The life of now; a new one if the last has ended."""
+        async with self._beginning:
+            if self._life is None or self._life.over:
+                life = Life(self._role)
+                sequence = await self._write(life, 0)
+                self._life = life
+                self._renewing = asyncio.create_task(self._keep(life, sequence), name="lease renewal")
+            return self._life
+
+    async def end(self) -> None:
+        """Stop renewing: the key expires."""
+        self._life = None
+        if renewing := self._renewing:
+            self._renewing = None
+            renewing.cancel()
+            await asyncio.wait([renewing])
+
+    async def lives(self, name: str) -> bool:
+        """Whether the process with the life of this name may still act."""
+        last = await self._bus.last(_STREAM, subject(name))
+        return last is not None and not buckets.gone(last)
+
+    async def _keep(self, life: Life, sequence: int) -> None:
+        try:
+            while True:
+                await asyncio.sleep(life.renewed + _RENEW - time.monotonic())
+                sequence = await self._renew(life, sequence)
+        except (Lost, TimeoutError):
+            pass
+        finally:
+            life.over = True
+            self._on_end(life)
+
+    async def _renew(self, life: Life, sequence: int) -> int:
+        async with asyncio.timeout_at(life.renewed + _GIVE_UP):
+            while True:
+                with contextlib.suppress(TransientError):
+                    try:
+                        return await self._write(life, sequence, PATIENCE)
+                    except WrongSequence:
+                        sequence = await self._stored(life)
+                await asyncio.sleep(_AGAIN)
+
+    async def _stored(self, life: Life) -> int:
+        """The sequence of the key. Only we write it: the answer to an earlier attempt was lost."""
+        last = await self._bus.last(_STREAM, subject(life.name), PATIENCE)
+        if last is None or buckets.gone(last):
+            raise Lost(life.name)
+        return last.sequence
+
+    async def _write(self, life: Life, expected: int, timeout: float = TIMEOUT) -> int:
+        asked = time.monotonic()
+        sequence = await self._bus.publish(
+            subject(life.name), self._owner.encode(), expect_last=expected, timeout=timeout
+        )
+        assert sequence is not None  # no message id, so never a duplicate
+        life.renewed = asked
+        return sequence
+
+
+def subject(name: str) -> str:
+    return subjects.entry(streams.LEASES, f"process.{name}")
+
+
+def is_life(of: str) -> bool:
+    """Whether this is the subject of a process's key, not of a lease."""
+    return of.startswith(subject(""))

@@ -1,0 +1,397 @@
+"""A worker pool: fetches items from its queue, calls the handler, and acknowledges them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+from bus import streams, subjects
+from bus.messages import TRACE, Call, Read, Reason, Result, RunRecord, Wish
+from bus.transport.connection import Bus, Stored, instant
+from bus.transport.consumers import Delivery
+from bus.transport.pull import Pull
+from bus.workqueue import crashcounts
+from bus.workqueue.crashcounts import CrashCounts
+from bus.workqueue.queue import Queue
+from bus.workqueue.ranks import Rank
+from windowbox.errors import Superseded, TransientError, Unreachable, WindowboxError
+from windowbox.telemetry import metrics, stalls, tracing
+
+logger = logging.getLogger(__name__)
+
+PROCESS = f"{socket.gethostname()}/{os.getpid()}"
+"""The name of this process in leases, journal and logs."""
+
+_QUARANTINE_SECONDS = 600.0
+_GRACE = 8.0
+_AGAIN = 0.5
+
+
+@dataclass(frozen=True)
+class RequeueAfter:
+    """Reconcile the object again after so many seconds."""
+
+    wish: Wish
+    after: float
+    why: str = ""
+    """What it waits for until then, for people. Empty: the note of the run says it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    result: Result
+    requeue: RequeueAfter | None = None
+    note: str = ""
+
+
+@dataclass
+class Item:
+    """An item of the work queue that this process has fetched, and what its run has read and called."""
+
+    key: str
+    wish: Wish
+    wish_sequence: int
+    delivery: int
+    hold: DeliveryHold
+    reads: list[Read] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise Superseded if the item may have been redelivered to another process."""
+        if not self.hold.held():
+            raise Superseded(f"{self.key}: may be redelivered: not renewed for {self.hold.limit:.0f} s")
+
+
+class DeliveryHold:
+    """Whether fetched items are still this process's: while the server gets its renewals in time."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.stalled = False
+        """It was lost because the event loop was blocked, not because the bus was unreachable."""
+        self.busy = False
+        """Meanwhile this process used CPU time: it was neither stopped nor starved."""
+        self._renewed = time.monotonic()
+
+    def renew(self, at: float | None = None) -> None:
+        """The server has got a renewal, now or at the time given."""
+        self._renewed = time.monotonic() if at is None else at
+
+    def held(self) -> bool:
+        return time.monotonic() - self._renewed < self.limit
+
+
+class Handler(Protocol):
+    async def handle(self, item: Item) -> Outcome:
+        """Reconcile the object. Idempotent; may be cancelled at any point."""
+
+    async def quarantine(self, item: Item) -> None:
+        """Report that the object is in quarantine, because its runs crashed their process."""
+
+
+class Pool:
+    """Workers of one pool within this process."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        pool: str,
+        handler: Handler,
+        *,
+        concurrency: int = 64,
+        ack_wait: float = 10.0,
+        rank: Rank | None = None,
+    ) -> None:
+        """With `rank`, one process gets items first: for runs of little CPU time."""
+        self._bus = bus
+        self._handler = handler
+        self._ack_wait = ack_wait
+        self.queue = Queue(bus, pool)
+        self._pool = pool
+        items = self.queue.item_consumer(ack_wait)
+        self._rank = rank
+        self._pull = rank.pull(items, concurrency) if rank else Pull(bus, items, concurrency)
+        self._active: dict[asyncio.Task[None], Delivery] = {}
+        self._one_suspect = asyncio.Lock()
+        self._starts = CrashCounts(bus, pool)
+        self._superseded: set[str] = set()
+        self._renewed_at, self._used = time.monotonic(), time.process_time()
+        # All items share one hold: the process has renewed all of them in time, or none.
+        self._hold = DeliveryHold(ack_wait * 0.8)
+
+    @property
+    def active(self) -> int:
+        """The number of items in flight."""
+        return len(self._active)
+
+    async def run(self) -> None:
+        """Process items until cancelled; then wait a short time for runs in flight, and nak the others."""
+        self._hold.renew()
+        renewing = asyncio.create_task(self._renew(), name=f"{self._pool}: renew items")
+        try:
+            # A restarted server may have lost pending acknowledgements, and redeliver our items to others.
+            with self._bus.on_disconnect(self._abandon_items):
+                async for batch in self._pull.deliveries():
+                    for delivery in batch:
+                        self._begin(delivery)
+        finally:
+            await self._finish()
+            renewing.cancel()
+
+    def _begin(self, delivery: Delivery) -> None:
+        if not self._hold.held():
+            # Renewals have just failed: this delivery may have waited for longer than its ack wait.
+            self._pull.done()
+            return
+        task = asyncio.create_task(self._process(delivery), name=delivery.subject)
+        self._active[task] = delivery
+        task.add_done_callback(self._ended)
+        metrics.in_flight.labels(self._pool).inc()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        delivery = self._active.pop(task)
+        self._pull.done()
+        metrics.in_flight.labels(self._pool).dec()
+        if not task.cancelled() and (error := task.exception()):
+            logger.error("%s: %s", delivery.subject, error, exc_info=error)
+
+    async def _process(self, delivery: Delivery) -> None:
+        key = subjects.without(f"work.{self._pool}", delivery.subject)
+        try:
+            await self._fulfil(key, delivery)
+            await delivery.ack()
+            await self._requeue_if_wished(key, delivery.sequence)
+        except Superseded as error:
+            logger.warning("%s: %s", key, error)
+            self._mark_superseded(key)
+            await self._requeue_superseded()
+        except TransientError as error:
+            logger.warning("%s: not acknowledged, will be redelivered: %s", key, error)
+
+    async def _requeue_if_wished(self, key: str, item: int) -> None:
+        """Enqueue the item again if a wish came in between the last read and the acknowledgement."""
+        while True:
+            try:
+                await self.queue.left(item)
+                if await self._wish(key):
+                    await self.queue.enqueue(key)
+                return
+            except TransientError as error:
+                # The item is acknowledged: it will not be redelivered.
+                logger.info("%s: again in %s s: %s", key, _AGAIN, error)
+                await asyncio.sleep(_AGAIN)
+
+    async def _fulfil(self, key: str, delivery: Delivery) -> None:
+        """Run until the object has no wish."""
+        cut_off = delivery.number > 1
+        while wish := await self._wish(key):
+            requested = Wish.decoded(wish.data)
+            item = Item(
+                key=key,
+                # The run before was cut off, perhaps after it had removed the operation annotation.
+                wish=requested.insisting() if cut_off else requested,
+                wish_sequence=wish.sequence,
+                delivery=delivery.number,
+                hold=self._hold,
+            )
+            if delivery.number > 1:
+                unfinished = await self._run_suspect(item, wish)
+            else:
+                unfinished = await self._run(item, wish)
+            if await self._bus.delete(streams.TRIGGERS, wish.sequence):
+                break
+            cut_off = unfinished  # the wish has changed meanwhile: the next run has to insist as well
+
+    async def _run_suspect(self, item: Item, wish: Stored) -> bool:
+        # A redelivered item may have crashed its worker. They run one at a time: a crash has one culprit.
+        noted = self._starts.noted(item.key, item.wish_sequence, item.delivery, lambda: self._is_guilty(item))
+        async with self._one_suspect, noted as may_start:
+            if may_start:
+                return await self._run(item, wish)
+            await self._quarantine(item)
+            return False
+
+    def _is_guilty(self, item: Item) -> bool:
+        """Whether this item blocked the event loop until its delivery expired."""
+        if item.hold.held() or not (item.hold.stalled or self._is_stalled()):
+            return False
+        culprit = stalls.culprit(within=4 * self._ack_wait)
+        if culprit.startswith("work."):
+            return culprit == subjects.item(self._pool, item.key)
+        # Unknown. The process may have been stopped, or have got no CPU time, on a busy machine.
+        return item.hold.busy or self._was_busy()
+
+    def _is_stalled(self) -> bool:
+        """Whether the renewing task is overdue: the event loop is blocked, or the process was stopped."""
+        return time.monotonic() - self._renewed_at > self._ack_wait * 0.6
+
+    def _was_busy(self) -> bool:
+        """Whether the process has used much CPU time since the last renewal."""
+        return time.process_time() - self._used > self._ack_wait * 0.5
+
+    async def _run(self, item: Item, wish: Stored) -> bool:
+        """Run once, and write the record. Returns whether the run has to be repeated in any case."""
+        started, clock = datetime.now(UTC), time.perf_counter()
+        waited = max(0.0, self._bus.clock.rough() - instant(wish.time))
+        metrics.bus_latency.labels(self._pool).observe(waited)
+        with tracing.span(f"run {self._pool}", wish.headers.get(TRACE, ""), key=item.key) as trace:
+            outcome = await self._outcome(item)
+            item.check()
+            if self._rank:
+                self._rank.note(outcome.result)
+            took = time.perf_counter() - clock
+            metrics.runs.labels(self._pool, outcome.result).observe(took)
+            if requeue := outcome.requeue:
+                wish_then = requeue.wish.noted(requeue.why or outcome.note)
+                await self.queue.schedule(item.key, wish_then, requeue.after, asked=item.wish.asked)
+            record = RunRecord(
+                pool=self._pool,
+                key=item.key,
+                wish=item.wish,
+                wish_sequence=item.wish_sequence,
+                delivery=item.delivery,
+                waited=waited,
+                started=started,
+                seconds=took,
+                process=PROCESS,
+                outcome=outcome.result,
+                reads=item.reads,
+                calls=item.calls,
+                note=outcome.note,
+                trace=trace,
+            )
+            await self._journal(record)
+        return bool(outcome.requeue and outcome.requeue.wish.insist)
+
+    async def _journal(self, record: RunRecord) -> None:
+        data = record.encoded()
+        if len(data) + 4096 > self._bus.max_payload:
+            data = record.model_copy(update={"calls": [], "calls_omitted": True}).encoded()
+        await self._bus.publish(subjects.run(self._pool, record.key), data)
+
+    async def _outcome(self, item: Item) -> Outcome:
+        try:
+            return await self._handler.handle(item)
+        except (Superseded, Unreachable):
+            raise
+        except Exception as error:
+            # A bug: this object backs off, the others go on.
+            logger.exception("%s: run failed", item.key)
+            attempt = item.wish.attempt + 1
+            again = RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt, insist=True), backoff(attempt))
+            return Outcome(Result.FAILED, again, f"{type(error).__name__}: {error}")
+
+    async def _quarantine(self, item: Item) -> None:
+        logger.error(
+            "%s: in quarantine: its runs crashed or blocked their process %d times", item.key, crashcounts.MAX
+        )
+        metrics.quarantine.labels(self._pool).inc()
+        await self._handler.quarantine(item)
+        note = "set aside, because its runs ended their process; it is taken up again then"
+        await self.queue.schedule(item.key, Wish(reason=Reason.QUARANTINED, note=note), _QUARANTINE_SECONDS)
+
+    async def _wish(self, key: str) -> Stored | None:
+        return await self._bus.last(streams.TRIGGERS, subjects.wish(self._pool, key))
+
+    async def _renew(self) -> None:
+        """Renew all items in flight before their ack wait is over."""
+        while True:
+            stalled, busy = self._is_stalled(), self._was_busy()
+            self._renewed_at, self._used = time.monotonic(), time.process_time()
+            if not self._hold.held():
+                self._hold.stalled, self._hold.busy = stalled, busy
+                self._abandon_items()
+            sent = time.monotonic()
+            deliveries = list(self._active.values())
+            for delivery in deliveries:
+                with contextlib.suppress(WindowboxError):
+                    await delivery.in_progress()
+            if heard := await self._confirmed(deliveries, sent):
+                self._hold.renew(heard)
+                await self._requeue_superseded()
+                await self._starts.take_back()
+            await asyncio.sleep(_until_next(self._ack_wait / 5))
+
+    async def _confirmed(self, kept: list[Delivery], sent: float) -> float:
+        """When the renewals were sent, or 0 if the server may not have got them: it answers a later request.
+
+        In a cluster, the leader of the consumer has to answer, and a stored message proves that it has
+        a quorum.
+        """
+        alive, patience = subjects.start(self._pool, "alive"), self._ack_wait / 10
+        answered = self._bus.requests.answered
+        if not kept and not self._bus.clustered and sent - answered < self._ack_wait / 5:
+            return answered  # any answered request of this process proves it
+        try:
+            if self._bus.clustered and kept:
+                await kept[-1].keep_for_sure(patience)
+                await self._bus.publish(alive, b"", timeout=patience)
+            else:
+                await self._bus.last(streams.JOURNAL, alive, timeout=patience)
+        except WindowboxError:
+            return 0.0
+        return sent
+
+    def _abandon_items(self) -> None:
+        """Cancel all runs: their items have not been renewed in time, and are redelivered to others."""
+        if self._active:
+            lost = len(self._active)
+            logger.warning(
+                "%s: the bus was unreachable for too long; %d items will be redelivered", self._pool, lost
+            )
+        self._hold = DeliveryHold(self._hold.limit)
+        self._pull.restart()
+        for task, delivery in self._active.items():
+            task.cancel()
+            self._mark_superseded(subjects.without(f"work.{self._pool}", delivery.subject))
+
+    def _mark_superseded(self, key: str) -> None:
+        # A late write may have undone a newer run's: the object is reconciled once more.
+        # Not so if it blocked the event loop: it wrote nothing, and would block again.
+        if stalls.culprit(within=4 * self._ack_wait) == subjects.item(self._pool, key):
+            return
+        metrics.superseded.labels(self._pool).inc()
+        self._superseded.add(key)
+
+    async def _requeue_superseded(self) -> None:
+        for key in list(self._superseded):
+            try:
+                await self.queue.wish(key, Wish(reason=Reason.LATE_REPORT))
+            except WindowboxError:
+                return
+            self._superseded.discard(key)
+
+    async def _finish(self) -> None:
+        if self._active:
+            await asyncio.wait(list(self._active), timeout=_GRACE)
+        left = dict(self._active)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=1)
+        for task, delivery in left.items():
+            # A run that has not ended yet keeps its item, so that no other process begins meanwhile.
+            if task.done():
+                with contextlib.suppress(WindowboxError):
+                    await delivery.nak()
+        await self._requeue_superseded()
+
+
+def _until_next(interval: float) -> float:
+    """Seconds until all who repeat something at this interval do: an idle process wakes once for them."""
+    left = interval - asyncio.get_running_loop().time() % interval
+    return left if left > interval / 10 else left + interval
+
+
+def backoff(attempt: int, *, first: float = 0.005, longest: float = 1000.0) -> float:
+    """Exponential backoff: seconds to wait before attempt number `attempt`, counted from 1."""
+    return float(min(longest, first * 2 ** min(attempt - 1, 40)))

@@ -1,0 +1,262 @@
+"""Routing: each pool's mapping turns a changed object into keys to reconcile; each key gets a wish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import NamedTuple, Protocol
+
+from bus import streams, subjects
+from bus.leases import elections
+from bus.messages import TRACE, Announcement, Reason, Wish
+from bus.transport import consumers
+from bus.transport.connection import Bus
+from bus.transport.consumers import Delivery
+from bus.transport.pull import Pull
+from bus.workqueue.queue import Queue
+from bus.workqueue.ranks import Rank
+from windowbox.errors import TransientError, WindowboxError
+from windowbox.models.objects import Object
+from windowbox.telemetry import metrics, tracing
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 256
+_AGAIN = 1.0
+_BIG = 1 << 16
+"""After an object of so many bytes a sweep yields to the event loop."""
+_YOUNG = 20.0
+"""An object that changed less than so many seconds ago is not swept: a run may be in progress."""
+_LATELY = 300.0
+"""Seconds for which an object that a listing found, unknown to the bus before, is checked for drift."""
+
+
+class EventMapping(Protocol):
+    """Maps changed objects to the keys that a pool reconciles."""
+
+    kinds: tuple[str, ...]
+    """The first is the pool's own: the keys of its objects are the keys of the pool."""
+
+    @property
+    def owned(self) -> Collection[str]:
+        """The kinds whose objects the pool makes: a change of one of these is drift."""
+
+    async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
+        """The keys of the pool's objects that `change` concerns."""
+
+    def unfinished(self, object: Object) -> bool:
+        """Whether the object still needs a reconcile."""
+
+
+class PreviousVersion:
+    """The version before a change, fetched on demand."""
+
+    def __init__(self, bus: Bus, change: Announcement) -> None:
+        self._bus = bus
+        self._change = change
+
+    async def object(self) -> Object | None:
+        if not self._change.predecessor:
+            return None
+        stored = await self._bus.at(streams.OBJECTS, self._change.predecessor)
+        if stored is None or stored.subject != self._change.stored.subject:
+            return None
+        before = Announcement(stored)
+        return None if before.gone or before.omitted else before.object()
+
+
+class Router:
+    """Turns announcements into wishes of one pool. Processes share the announcements."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        queue: Queue,
+        mapping: EventMapping,
+        rank: Rank | None = None,
+        ignores: Callable[[Announcement], bool] = lambda _: False,
+    ) -> None:
+        """`ignores` tells at once of changes that concern nobody. It may be in doubt about any of them."""
+        self._bus = bus
+        self._ignores = ignores
+        self._rank = rank or Rank(bus)
+        self._queue = queue
+        self._mapping = mapping
+        self._filters = [subjects.seen_kind("*", kind) for kind in mapping.kinds]
+        self._swept = [subjects.seen_kind("*", kind) for kind in mapping.kinds if kind not in mapping.owned]
+        consumer = consumers.Consumer(
+            streams.OBJECTS, f"route-{queue.pool}", tuple(self._filters), 10, deliver="last_per_subject"
+        )
+        self._changes = self._rank.pull(consumer, _AT_ONCE)
+
+    async def run(self) -> None:
+        """Route until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(
+                _each(self._changes, self._route, self._ignored), name=f"{self._queue.pool}: changes"
+            )
+            tasks.create_task(run_due(self._bus, self._queue), name=f"{self._queue.pool}: dues")
+
+    async def sweep(self, interval: float) -> None:
+        """Enqueue lost wishes and unfinished objects periodically; never returns. Needs a lease."""
+        back, position = asyncio.Event(), 0
+        # After a reconnect the stream may be another, with other messages at the same sequences.
+        with self._bus.on_reconnect(back.set), self._rank.first():
+            async with contextlib.aclosing(elections.sweeps(self._bus, interval, _YOUNG)) as sweeps:
+                async for age in sweeps:
+                    position = 0 if back.is_set() else position
+                    back.clear()
+                    position = await self._sweep(age, position)
+                    await self._rank.establish()
+
+    async def _sweep(self, age: float, position: int) -> int:
+        """Sweep wishes older than `age` and objects announced after `position`. Returns the next one."""
+        try:
+            await self._queue.sweep(age)
+            return await self._sweep_objects(position)
+        except WindowboxError as error:
+            logger.info("sweep of %s: %s", self._queue.pool, error)
+            return position
+
+    async def _route(self, delivery: Delivery) -> None:
+        change = Announcement(delivery.stored)
+        with tracing.span(f"route {self._queue.pool}", delivery.headers.get(TRACE, "")):
+            for key in await self._keys(change):
+                await self._queue.wish(key, Wish(reason=self._reason(change)))
+        await delivery.settle()
+
+    def _ignored(self, delivery: Delivery) -> bool:
+        """Whether it concerns nobody: most changes are written by us, and a task for each would cost more."""
+        if len(delivery.data) > _BIG:
+            return False
+        try:
+            return self._ignores(Announcement(delivery.stored))
+        except Exception:
+            return False  # the mapping fails, too, and that is told
+
+    async def _keys(self, change: Announcement) -> list[str]:
+        """The keys to reconcile after `change`. If the mapping fails, the object's own key."""
+        try:
+            return await self._mapping.keys_for(change, PreviousVersion(self._bus, change))
+        except TransientError:
+            raise
+        except Exception:
+            # A redelivery would fail again, and thousands of them would block the pool.
+            logger.exception("%s: mapping failed in pool %s", change.stored.subject, self._queue.pool)
+            metrics.unmapped.labels(self._queue.pool).inc()
+            own = subjects.seen_of_kind(change.stored.subject) == self._mapping.kinds[0]
+            return [subjects.without("object", change.stored.subject)] if own else []
+
+    def _reason(self, change: Announcement) -> Reason:
+        owned = subjects.seen_of_kind(change.stored.subject) in self._mapping.owned
+        return Reason.DRIFT if owned else Reason.EVENT
+
+    async def _sweep_objects(self, position: int) -> int:
+        """Enqueue unfinished objects announced after `position`. Returns the next position."""
+        end = int((await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}"))["state"]["last_seq"])
+        if end < position:  # the stream is a new one
+            position = 0
+        if not await self._announced_since(position):
+            return position
+        reached, unfinished = position, dict[str, _Unfinished]()
+        async for stored in consumers.snapshot(
+            self._bus, streams.OBJECTS, self._swept, history=position > 0, since=position and position + 1
+        ):
+            change, reached = Announcement(stored), max(reached, stored.sequence)
+            before = unfinished.pop(stored.subject, None)
+            if reason := self._reason_to_sweep(change):
+                unfinished[stored.subject] = _Unfinished(reason, stored.sequence, int(stored.time) / 1e9)
+            elif before and before.reason is Reason.DRIFT and not change.gone:
+                unfinished[stored.subject] = before
+            if len(stored.data) > _BIG:
+                await asyncio.sleep(0)  # one such object takes milliseconds, and there may be hundreds
+        young = await self._enqueue_unfinished(unfinished)
+        return min([reached, *(sequence - 1 for sequence in young)])
+
+    async def _announced_since(self, position: int) -> bool:
+        for kind in self._swept:
+            if await self._bus.has_since(streams.OBJECTS, position + 1, kind):
+                return True
+        return False
+
+    def _reason_to_sweep(self, change: Announcement) -> Reason | None:
+        """The reason to reconcile the object, or None."""
+        if change.gone or change.omitted:
+            return None
+        try:
+            if self._mapping.unfinished(change.object()):
+                return Reason.SWEEP
+        except Exception:
+            # Unknown, so its run decides.
+            logger.exception("%s: sweep failed in pool %s", change.stored.subject, self._queue.pool)
+            return Reason.SWEEP
+        # The bus did not know the object, so a deletion of its owned objects may have been missed.
+        own = subjects.seen_of_kind(change.stored.subject) == self._mapping.kinds[0]
+        unknown = change.operation == "LISTED" and not change.predecessor
+        return Reason.DRIFT if own and unknown and self._mapping.owned else None
+
+    async def _enqueue_unfinished(self, unfinished: dict[str, _Unfinished]) -> list[int]:
+        """Enqueue these unless a requeue is scheduled. Returns the sequences of those that are too young."""
+        now = await self._bus.now()
+        young = []
+        for subject, one in unfinished.items():
+            key = subjects.without("object", subject)
+            if one.at > now - _YOUNG:
+                young.append(one.sequence)
+            elif one.reason is Reason.DRIFT and one.at < now - _LATELY:
+                continue
+            elif await self._bus.last(streams.LATER, subjects.later(self._queue.pool, key)) is None:
+                await self._queue.remind(key, Wish(reason=one.reason))
+        return young
+
+
+class _Unfinished(NamedTuple):
+    reason: Reason
+    sequence: int
+    at: float
+    """When the object was announced."""
+
+
+async def run_due(bus: Bus, queue: Queue) -> None:
+    """Enqueue due requeues until cancelled."""
+    await _each(Pull(bus, queue.due_consumer(), _AT_ONCE), queue.admit)
+
+
+async def _each(
+    pull: Pull,
+    act: Callable[[Delivery], Awaitable[None]],
+    ignored: Callable[[Delivery], bool] = lambda _: False,
+) -> None:
+    """Call `act` for each delivery, many at once. Transient errors are redelivered, others logged."""
+    running: set[asyncio.Task[None]] = set()
+
+    async def one(delivery: Delivery) -> None:
+        try:
+            await act(delivery)
+        except TransientError as error:
+            logger.info("%s: again in %s s: %s", delivery.subject, _AGAIN, error)
+            with contextlib.suppress(WindowboxError):
+                await delivery.nak(_AGAIN)
+        except Exception:
+            logger.exception("%s: skipped", delivery.subject)
+            with contextlib.suppress(WindowboxError):
+                await delivery.settle()
+        finally:
+            pull.done()
+
+    try:
+        async for batch in pull.deliveries():
+            for delivery in batch:
+                if ignored(delivery):
+                    with contextlib.suppress(WindowboxError):
+                        await delivery.settle()
+                    pull.done()
+                    continue
+                task = asyncio.create_task(one(delivery), name=delivery.subject)
+                running.add(task)
+                task.add_done_callback(running.discard)
+    finally:
+        for task in running:
+            task.cancel()

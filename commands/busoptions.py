@@ -1,0 +1,95 @@
+"""Options of commands that query the bus: settings from a file, the environment, or the running sandbox."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from windowbox.errors import Missing
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from bus.transport.connection import Bus
+    from sandbox.state import State
+    from windowbox.settings.settings import Settings
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+FINDING = """
+\b
+The bus is that of --settings FILE, or of WINDOWBOX_SETTINGS, or of the sandbox that runs."""
+"""For the end of a command's help."""
+
+_PATIENCE = 5.0
+
+
+def settings_options(command: _Function) -> _Function:
+    """`--settings` and `--name`: which bus to query."""
+    file = click.option(
+        "--settings", "file", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        help="Settings of an operator; a YAML file.",
+    )  # fmt: skip
+    name = click.option("--name", metavar="NAME", help="Which sandbox, if there are several.")
+    return file(name(command))
+
+
+def loaded(file: Path | None, name: str | None = None) -> Settings:
+    """The settings of a command. Missing, with a remedy, if there are none."""
+    from windowbox.settings import settings
+
+    return settings.load(file or _named_by_environment(name) or _of_sandbox(name))
+
+
+def connected(settings: Settings, command: str) -> AbstractAsyncContextManager[Bus]:
+    """A connection to the bus for one command."""
+    from bus.transport import connection
+
+    return connection.connected(settings.nats.access(f"windowbox {command}"), patience=_PATIENCE)
+
+
+def monitor(file: Path | None, name: str | None = None) -> str | None:
+    """The monitoring URL of the NATS server: NATS_MONITOR_URL, or that of the sandbox."""
+    url = os.environ.get("NATS_MONITOR_URL")
+    if url and not name:
+        return url
+    if file or _named_by_environment(name):
+        return None
+    from sandbox import state as states
+
+    state = states.read(states.folder(name))
+    return monitor_of(state) if state else None
+
+
+def monitor_of(state: State) -> str | None:
+    """The monitoring URL of a sandbox's NATS server."""
+    port = state.ports.get("nats-monitor")
+    return f"http://127.0.0.1:{port}" if port else None
+
+
+def _named_by_environment(name: str | None) -> Path | None:
+    path = os.environ.get("WINDOWBOX_SETTINGS")
+    if name or not path:
+        return None
+    if not Path(path).is_file():
+        raise Missing(f"WINDOWBOX_SETTINGS names {path}, which is not a file: correct it, or unset it")
+    return Path(path)
+
+
+def _of_sandbox(name: str | None) -> Path:
+    from sandbox import roles
+    from sandbox import state as states
+
+    folder = states.folder(name)
+    state = states.read(folder)
+    if state is None or not state.running():
+        raise Missing(
+            f"no bus: the sandbox {folder.name!r} does not run (in {folder.parent}). "
+            f"Start it with `{states.command('up', folder)}`, "
+            "or say where the bus is with --settings FILE or WINDOWBOX_SETTINGS"
+        )
+    return roles.settings_file(folder, "operator")

@@ -1,0 +1,191 @@
+"""The state of the bus: processes, streams, pools. For `status` and `top`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bus import intents, streams, subjects
+from bus.leases import presence
+from bus.transport.connection import ApiError
+from bus.workqueue.queue import Queue
+from commands import busoptions
+from commands.edges import edge_lines
+from commands.units import size
+from windowbox.errors import WindowboxError
+from windowbox.kinds import POOLS
+from workers.loadbalancer.edge import status
+from workers.loadbalancer.edge.status import EdgeStatus
+
+if TYPE_CHECKING:
+    from bus.transport.connection import Bus
+    from windowbox.settings.settings import Settings
+
+_MONITOR_SECONDS = 2.0
+_SERVER = ("version", "uptime", "mem", "cpu", "connections", "slow_consumers", "in_msgs", "out_msgs")
+
+
+@dataclass(frozen=True)
+class Stream:
+    name: str
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class PoolState:
+    """A pool's queue, and its workers."""
+
+    pool: str
+    workers: int
+    waiting: int = 0
+    in_flight: int = 0
+    oldest_seconds: float = 0.0
+    """Age of the oldest wish that has not succeeded."""
+    redelivered: int = 0
+    """Items in flight that were given out before, to a worker that did not finish them."""
+    unrouted: int = 0
+    """Changes that have not been mapped to keys yet."""
+
+
+@dataclass(frozen=True)
+class BusState:
+    """The bus at one moment."""
+
+    processes: list[dict[str, Any]]
+    streams: list[Stream]
+    pools: list[PoolState]
+    server: dict[str, Any] | None
+    """The server's own figures, where its monitoring address is known."""
+    edge: EdgeStatus | None = None
+    """The status of the edge, if it has an owner."""
+
+    def as_json(self) -> dict[str, Any]:
+        edge = self.edge.model_dump(include={"count", "envoys", "ranges"}) if self.edge else None
+        return {**asdict(replace(self, edge=None)), "edge": edge}
+
+
+def bus_status(settings: Settings, monitor: str | None = None) -> BusState:
+    """The state of the bus now."""
+
+    async def ask() -> BusState:
+        async with busoptions.connected(settings, "status") as bus:
+            return await read(bus, monitor)
+
+    return asyncio.run(ask())
+
+
+async def read(bus: Bus, monitor: str | None) -> BusState:
+    """Query the processes, the server and its streams."""
+    present = await presence.processes(bus)
+    pools = [await _pool(bus, pool, present) for pool in (*POOLS, intents.PATCH)]
+    names = [wanted["name"] for wanted in streams.streams(1)]
+    found = [stream for name in names if (stream := await _stream(bus, name))]
+    figures = await server(monitor) if monitor else None
+    return BusState(present, found, pools, figures, await _edge(bus))
+
+
+async def _edge(bus: Bus) -> EdgeStatus | None:
+    """The status of the edge; None if its owner does not answer, or there is none."""
+    with contextlib.suppress(WindowboxError):
+        return await status.query(bus)
+    return None
+
+
+async def server(monitor: str) -> dict[str, Any] | None:
+    """The NATS server's own statistics; None if it does not answer."""
+    import aiohttp
+
+    timeout = aiohttp.ClientTimeout(total=_MONITOR_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(f"{monitor.rstrip('/')}/varz") as answer,
+        ):
+            figures = await answer.json(content_type=None)
+    except (aiohttp.ClientError, TimeoutError, ValueError):
+        return None
+    return {name: figures.get(name) for name in _SERVER}
+
+
+def lines(found: BusState) -> Iterator[str]:
+    """For people, in columns."""
+    yield from _process_lines(found.processes)
+    width = max([24, *(len(pool.pool) for pool in found.pools)])
+    yield f"  {'POOL':<{width}} {'WORKERS':>7} {'WAITING':>8} {'IN FLIGHT':>9} {'OLDEST':>8} {'UNROUTED':>8}"
+    for pool in found.pools:
+        oldest = f"{pool.oldest_seconds:.1f} s" if pool.waiting or pool.in_flight else "-"
+        yield (
+            f"  {pool.pool:<{width}} {pool.workers:>7} {pool.waiting:>8} {pool.in_flight:>9} {oldest:>8} "
+            f"{pool.unrouted:>8}"
+        )
+    yield f"  {'STREAM':<24} {'MESSAGES':>16} {'SIZE':>18}"
+    for stream in found.streams:
+        yield f"  {stream.name:<24} {stream.messages:>16,} {size(stream.bytes):>18}"
+    if found.server:
+        yield server_line(found.server)
+    yield from (f"  {line}" for line in edge_lines(found.edge))
+
+
+def server_line(figures: dict[str, Any]) -> str:
+    return (
+        f"  nats-server {figures['version']}: up {figures['uptime']}, {size(figures['mem'] or 0)} of memory, "
+        f"{figures['cpu']} % of a core, {figures['connections']} connections"
+    )
+
+
+def _process_lines(present: list[dict[str, Any]]) -> Iterator[str]:
+    yield "Bus"
+    if not present:
+        yield "  no process of windowbox answers"
+    for process in present:
+        yield f"  {process['role']:<7} {process['process']:<28} metrics http://{process['metrics']}/metrics"
+        for what, state in sorted(process.get("watches", {}).items()):
+            yield f"          {what}: {state}"
+        for zone in process.get("zones", ()):
+            state = "connected" if zone["connected"] else "not connected"
+            state = "held back, since it refuses everything" if zone["breaker_open"] else state
+            yield f"          zone {zone['zone']}: {state}, {zone['waiting']} changes waiting"
+
+
+async def _pool(bus: Bus, pool: str, present: list[dict[str, Any]]) -> PoolState:
+    workers = sum(any(each["pool"] == pool for each in p.get("pools", ())) for p in present)
+    try:
+        depth = await Queue(bus, pool).depth()
+        items = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
+    except ApiError:  # no worker has ever served it
+        return await _untouched(bus, pool, workers)
+    unrouted = 0
+    with contextlib.suppress(ApiError):
+        routing = await bus.api(f"CONSUMER.INFO.{streams.OBJECTS}.route-{pool}")
+        unrouted = int(routing["num_pending"]) + int(routing["num_ack_pending"])
+    return PoolState(
+        pool,
+        workers,
+        depth.waiting,
+        depth.in_hand,
+        depth.oldest_seconds,
+        int(items["num_redelivered"]),
+        unrouted,
+    )
+
+
+async def _untouched(bus: Bus, pool: str, workers: int) -> PoolState:
+    """Messages for a pool that has no consumer yet."""
+    try:
+        request = {"subjects_filter": subjects.item(pool, ">")}
+        state = (await bus.api(f"STREAM.INFO.{streams.WORK}", request))["state"]
+    except ApiError:
+        return PoolState(pool, workers)
+    return PoolState(pool, workers, waiting=len(state.get("subjects") or ()))
+
+
+async def _stream(bus: Bus, name: str) -> Stream | None:
+    try:
+        state = (await bus.api(f"STREAM.INFO.{name}"))["state"]
+    except ApiError:
+        return None
+    return Stream(name, int(state["messages"]), int(state["bytes"]))

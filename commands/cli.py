@@ -1,0 +1,150 @@
+"""The command line. Each command is a module, imported on demand."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from windowbox.errors import Missing, Unreachable, WindowboxError
+
+_EPILOG = """\b
+Exit codes:
+  0  success
+  1  something was found wrong, or was refused
+  2  the command was not understood
+  3  something that is needed is not there: not running, not installed, not reachable
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a command is, and what it is for."""
+
+    place: str
+    help: str
+
+
+COMMANDS: dict[str, dict[str, Entry]] = {
+    "Sandbox: all servers on this machine": {
+        "up": Entry("commands.sandbox:up", "Start the sandbox; does nothing if it runs."),
+        "down": Entry("commands.sandbox:down", "End exactly what `up` started."),
+        "status": Entry("commands.sandbox:status", "State of processes, streams and pools."),
+        "env": Entry("commands.sandbox:env", "Variables for kubectl, nats and dig."),
+        "kubeconfig": Entry(
+            "commands.kubeconfig:kubeconfig", "A kubeconfig, or a Secret with it, for Shoots."
+        ),
+        "logs": Entry("commands.sandbox:logs", "The log of a process of the sandbox."),
+        "shoot": Entry("commands.shoots.command:shoot", "Clusters with machines of the sandbox."),
+        "machine": Entry("commands.machines:machine", "Console logs of the machines of Shoots."),
+        "doctor": Entry("commands.doctor:doctor", "Check this machine, the sandbox and servers."),
+        "demo": Entry("commands.demo:demo", "See records, load balancers, Bastions and a Shoot."),
+    },
+    "Processes: what a deployment runs": {
+        "run": Entry("commands.processes:run", "Watch, work and patch in one process, for a laptop."),
+        "watch": Entry("commands.processes:watch", "Mirror clusters to the bus."),
+        "work": Entry("commands.processes:work", "Take items off the bus and reconcile objects."),
+        "edge": Entry("commands.processes:edge", "Run Envoy for load balancers, and nothing else."),
+        "launch": Entry(
+            "commands.processes:launch", "Run Envoys for an edge in another Pod, and outlive it."
+        ),
+        "patch": Entry("commands.processes:patch", "Write status back to the clusters."),
+        "admit": Entry("commands.processes:admit", "Answer API servers: webhooks and admission."),
+        "grant": Entry("commands.processes:grant", "Grant the roles rights on Secrets of namespaces."),
+        "setup-bus": Entry("commands.processes:setup_bus", "Create or update the streams of the bus."),
+        "make-secrets": Entry(
+            "commands.installation:make_secrets", "Make the Secrets of an installation, once."
+        ),
+        "verify": Entry("commands.installation:verify", "Make a record, resolve it, delete it."),
+        "clusters": Entry("commands.clusters:clusters", "List, add and remove served clusters."),
+        "resolver": Entry("commands.resolver.command:resolver", "Let this host resolve names of the zone."),
+    },
+    "Observing: what happened, and why": {
+        "trace": Entry("commands.trace:trace", "The history of one object, step by step."),
+        "lb": Entry("commands.balancers.command:lb", "Load balancers: addresses, backends, health."),
+        "top": Entry("commands.top:top", "Pools, lag and rates, live."),
+        "record": Entry("commands.recordings:record", "Write runs and objects to a file."),
+        "replay": Entry("commands.recordings:replay", "Repeat recorded runs and compare."),
+        "bench": Entry("commands.bench:bench", "Measure how fast this machine is."),
+    },
+    "Shell": {
+        "completion": Entry("commands.completion:completion", "Completion for bash, zsh or fish."),
+    },
+}
+
+
+class LazyGroup(click.Group):
+    """Commands by name; their modules are imported only to run them or to show their own help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for section in COMMANDS.values() for name in section]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = next((s[cmd_name] for s in COMMANDS.values() if cmd_name in s), None)
+        return _load(cmd_name, entry) if entry else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, section in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, entry.help) for name, entry in section.items()], col_max=12)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not ctx.resilient_parsing:
+            raise click.UsageError(_unknown(args[0], known), ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (Missing, Unreachable) as error:
+            raise Absent(str(error)) from error
+        except WindowboxError as error:
+            raise click.ClickException(str(error)) from error
+
+
+class Absent(click.ClickException):
+    """Something that a command needs is not there."""
+
+    exit_code = 3
+
+
+@click.group(cls=LazyGroup, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="windowbox")
+def cli() -> None:
+    """A cloud that fits on one machine, for Kubernetes platforms like Gardener.
+
+    \b
+    Begin with:
+      windowbox demo       see it work
+      windowbox up         a sandbox to play in
+      windowbox doctor     if something does not work
+    """
+
+
+def main() -> None:
+    cli(prog_name="windowbox")
+
+
+def _load(name: str, entry: Entry) -> click.Command:
+    module, _, function = entry.place.partition(":")
+    try:
+        command = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise click.ClickException(f"`windowbox {name}` is not part of this installation") from error
+    assert isinstance(command, click.Command)
+    return command
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1)
+    hint = f" Did you mean `{near[0]}`?" if near else ""
+    return f"there is no command {name!r}.{hint}"

@@ -1,0 +1,204 @@
+"""`windowbox clusters`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands import busoptions
+from commands.sandbox import output_option
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bus.clusters.registry import Member, Registry
+    from bus.transport.connection import Bus
+    from windowbox.settings.settings import Settings
+
+
+@click.group(epilog="\b\nExample:\n  windowbox clusters add garden --secret garden/garden-kubeconfig")
+def clusters() -> None:
+    """Clusters that windowbox serves besides its own; they join and leave at run time.
+
+    The cluster of the settings is called `runtime`: it always takes part, and is not listed. Watchers begin
+    to mirror a cluster as soon as it has joined, and forget it when it leaves.
+    """
+
+
+@clusters.command(
+    epilog="\b\nExamples:\n"
+    "  windowbox clusters add garden --secret garden/garden-kubeconfig\n"
+    "  windowbox clusters add lab --kubeconfig /etc/windowbox/lab.kubeconfig\n"
+    "  windowbox clusters add lab --kubeconfig lab.yaml --kind dnsrecords.extensions.gardener.cloud\n"
+    "  windowbox clusters add shoot--a --secret shoot--a/kubeconfig --machines shoot--a\n"
+    + busoptions.FINDING,
+    short_help="Add a cluster.",
+)
+@click.argument("id")
+@click.option(
+    "--secret", metavar="NAMESPACE/NAME", help="A Secret of the runtime cluster that holds a kubeconfig."
+)
+@click.option("--key", default="kubeconfig", show_default=True, help="With --secret: under which key.")
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE",
+    help="A file that every process can read at this path, and names in its setting cluster.files.",
+)  # fmt: skip
+@click.option(
+    "--kind",
+    "--kinds",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="What to watch there; repeatable. Default: services and nodes.",
+)
+@click.option(
+    "--machines",
+    metavar="NAMESPACE",
+    help="Where in the runtime cluster the machine Pods are that its nodes run in.",
+)
+@busoptions.settings_options
+def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **credentials: Any) -> None:
+    """Add the cluster ID, or change how it is reached.
+
+    On the bus there is only where the credentials are, never the credentials. Without --kind, what load
+    balancers need is watched. A cluster also joins by itself if the Namespace of its control plane has the
+    annotation cluster.windowbox/kubeconfig: SECRET[/KEY].
+    """
+    from windowbox.models.refs import NODES, RUNTIME, SERVICES
+
+    if id == RUNTIME:
+        raise click.UsageError(f"{RUNTIME!r} is the cluster of the settings: it takes part already")
+    member = _member(id, _known(kinds) or (SERVICES.id, NODES.id), **credentials)
+
+    async def join() -> None:
+        async with _registry(busoptions.loaded(file, name)) as (_, registry):
+            await registry.join(member)
+
+    asyncio.run(join())
+    if member.file:
+        click.echo(f"Every process needs the setting cluster.files: {{{id}: {member.file}}}", err=True)
+    click.echo(f"{id} takes part. `windowbox clusters list` shows what the watchers say of it.")
+
+
+@clusters.command(
+    epilog="\b\nExample:\n  windowbox clusters remove lab\n" + busoptions.FINDING,
+    short_help="Remove a cluster.",
+)
+@click.argument("id")
+@busoptions.settings_options
+def remove(id: str, file: Path | None, name: str | None) -> None:
+    """Remove the cluster ID. Its objects stay as they are; windowbox stops watching them."""
+
+    async def leave() -> None:
+        async with _registry(busoptions.loaded(file, name)) as (_, registry):
+            await registry.leave(id)
+
+    asyncio.run(leave())
+    click.echo(f"{id} takes no part any more.")
+
+
+@clusters.command(
+    "list",
+    epilog="\b\nExample:\n  windowbox clusters list -o json\n" + busoptions.FINDING,
+    short_help="List clusters.",
+)
+@output_option
+@busoptions.settings_options
+def list_(output: str, file: Path | None, name: str | None) -> None:
+    """List clusters with their credentials and the state of their watches."""
+    found = asyncio.run(listed(busoptions.loaded(file, name)))
+    if output == "json":
+        click.echo(json.dumps(found, indent=2))
+    elif not found:
+        click.echo("Only the runtime cluster takes part. `windowbox clusters add --help` shows how to join.")
+    for cluster in found if output == "text" else ():
+        click.echo(f"{cluster['id']:<20} {cluster['credentials']}")
+        if cluster["asleep"]:
+            click.echo("  hibernated: its addresses stay reserved")
+        if cluster["machines"]:
+            click.echo(f"  machines: {cluster['machines']}")
+        for kind, state in cluster["watches"].items():
+            click.echo(f"  {kind}: {state}")
+
+
+async def listed(settings: Settings) -> list[dict[str, Any]]:
+    """The clusters that take part, with what the watchers say of them."""
+    from bus.leases import presence
+
+    async with _registry(settings) as (bus, registry):
+        following = asyncio.create_task(registry.run(), name="registry")
+        try:
+            await registry.complete.wait()
+        finally:
+            following.cancel()
+            await asyncio.wait([following])
+        present = await presence.processes(bus)
+    watches = [pair for process in present for pair in process.get("watches", {}).items()]
+    return [_described(member, watches) for _, member in sorted(registry.members.items())]
+
+
+def _described(member: Member, watches: list[tuple[str, str]]) -> dict[str, Any]:
+    secret = member.secret
+    where = f"Secret {secret.namespace}/{secret.name}, key {secret.key}" if secret else f"file {member.file}"
+    states: dict[str, str] = {}
+    for place, state in watches:
+        cluster, _, kind = place.partition("/")
+        # Of several watchers one holds the lease, and reports the state; the others stand by.
+        if cluster == member.id and states.get(kind, "standing by") == "standing by":
+            states[kind] = state
+    machines = member.machines and f"{member.machines.cluster}/{member.machines.namespace}"
+    return {
+        "id": member.id,
+        "credentials": where,
+        "kinds": list(member.kinds),
+        "machines": machines,
+        "joined by": member.origin,
+        "asleep": member.asleep,
+        "watches": states,
+    }
+
+
+def _member(
+    id: str,
+    kinds: tuple[str, ...],
+    secret: str | None,
+    key: str,
+    kubeconfig: Path | None,
+    machines: str | None,
+) -> Member:
+    from bus.clusters.registry import MachinePlace, Member
+    from windowbox.models.refs import SecretKey
+
+    if (secret is None) == (kubeconfig is None):
+        raise click.UsageError("say where the credentials are: either --secret or --kubeconfig")
+    place = MachinePlace(namespace=machines) if machines else None
+    if secret is None:
+        file = str(kubeconfig.absolute()) if kubeconfig else None
+        return Member(id=id, file=file, kinds=kinds, machines=place)
+    namespace, _, name = secret.partition("/")
+    if not namespace or not name:
+        raise click.UsageError(f"{secret!r} names no Secret: write NAMESPACE/NAME")
+    where = SecretKey(namespace=namespace, name=name, key=key)
+    return Member(id=id, secret=where, kinds=kinds, machines=place)
+
+
+def _known(kinds: tuple[str, ...]) -> tuple[str, ...]:
+    from windowbox.kinds import RESOURCES
+
+    for kind in kinds:
+        if kind not in RESOURCES:
+            raise click.UsageError(f"no kind {kind!r}; there are: {', '.join(sorted(RESOURCES))}")
+    return kinds
+
+
+@contextlib.asynccontextmanager
+async def _registry(settings: Settings) -> AsyncIterator[tuple[Bus, Registry]]:
+    from bus.clusters.registry import Registry
+
+    async with busoptions.connected(settings, "clusters") as bus:
+        yield bus, Registry(bus)

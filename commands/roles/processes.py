@@ -1,0 +1,222 @@
+"""A process of a deployment: its connections, what it runs, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bus import schema, streams
+from bus.clusters.clusters import Clusters, clusters
+from bus.clusters.registry import Registry
+from bus.leases import presence
+from bus.leases.leases import Leases
+from bus.transport.connection import Bus, connected
+from bus.workqueue.pool import PROCESS, Pool
+from bus.workqueue.queue import Queue
+from commands.roles import ccmconfig
+from windowbox.clients.kubernetes import kube
+from windowbox.errors import WindowboxError
+from windowbox.settings.settings import Settings
+from windowbox.telemetry import http, logs, metrics, stalls, tracing
+
+if TYPE_CHECKING:
+    from workers.core.serving import Background, Parts
+
+logger = logging.getLogger(__name__)
+
+Task = Callable[[], Coroutine[Any, Any, None]]
+
+_ASKED = {"work": streams.OBJECTS, "patch": streams.WORK, "edge": f"KV_{streams.ADDRESSES}"}
+"""The stream at which a role may look, to learn of which schema the bus is. Watchers look at all."""
+
+
+@dataclass
+class Process:
+    """What all processes have: a connection to the bus, leases, tasks, metrics; and API servers on demand."""
+
+    settings: Settings
+    role: str
+    bus: Bus
+    leases: Leases
+    registry: Registry
+    closing: contextlib.AsyncExitStack
+    """Closes after the last task has ended."""
+    metrics: str = ""
+    ready: bool = False
+    tasks: dict[str, Task] = field(default_factory=dict)
+    pools: list[Pool] = field(default_factory=list)
+    details: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    gauges: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+
+    _clusters: Clusters | None = None
+
+    async def clusters(self) -> Clusters:
+        """The API servers. They are reached when first asked for: not all roles have the rights to."""
+        if self._clusters is None:
+            settings = self.settings
+            runtime = await self.closing.enter_async_context(
+                kube.from_file(settings.cluster.kubeconfig, settings.cluster.context)
+            )
+            self._clusters = await self.closing.enter_async_context(
+                clusters(runtime, self.registry, settings.egress, _files(settings))
+            )
+        return self._clusters
+
+    def add_leased(self, lease: str, task: Task) -> None:
+        """Run a task while this process holds the lease: one process at a time."""
+        self.tasks[f"lease {lease}"] = lambda: self.leases.while_held(lease, task)
+
+    def add_parts(self, parts: Parts) -> None:
+        """Run a pool with its routing, its sweep, and what runs beside it."""
+        name, interval = parts.pool.queue.pool, self.settings.work.sweep_interval
+        self.add_pool(parts.pool)
+        self.add_background(name, parts)
+        self.tasks[f"route {name}"] = parts.router.run
+        self.add_leased(f"sweep.{name}", lambda: parts.router.sweep(interval))
+
+    def add_background(self, name: str, background: Background) -> None:
+        self.tasks |= {f"{task} of {name}": act for task, act in background.tasks.items()}
+        for lease, act in background.leased.items():
+            self.add_leased(lease, act)
+        self.details |= background.details
+        self.gauges += background.gauges
+
+    def add_pool(self, pool: Pool) -> None:
+        """Take items of a pool, and tell how many wait."""
+        self.pools.append(pool)
+        self.tasks[f"pool {pool.queue.pool}"] = pool.run
+        self.gauges.append(lambda: _measure(pool.queue))
+
+    def describe(self) -> dict[str, Any]:
+        """What `windowbox status` shows of this process."""
+        about = {"role": self.role, "process": PROCESS, "metrics": self.metrics, "ready": self.ready}
+        about[presence.RANKED] = True
+        if self.pools:
+            about["pools"] = [{"pool": pool.queue.pool, "in flight": pool.active} for pool in self.pools]
+        return about | {name: tell() for name, tell in self.details.items()}
+
+    def health(self) -> http.Health:
+        """Whether a restart would help, and whether there is a bus."""
+        if why := self.bus.dead:
+            return http.Health(False, f"the connection to the bus is closed: {why}")
+        if lost := self.bus.lost_for:
+            return http.Health(True, f"ok, but without the bus for {lost:.0f} s")
+        return http.Health()
+
+    async def refresh(self) -> None:
+        """Set the gauges that are not kept up to date on the way."""
+        with contextlib.suppress(WindowboxError):
+            for act in self.gauges:
+                await act()
+
+    async def run(self) -> None:
+        """Run all tasks until the process is asked to end."""
+        async with asyncio.TaskGroup() as group:
+            for name, task in self.tasks.items():
+                group.create_task(task(), name=name)
+            self.ready = True
+            logger.info("%s ready; metrics at http://%s/metrics", self.role, self.metrics)
+
+
+async def _measure(queue: Queue) -> None:
+    depth = await queue.depth()
+    metrics.waiting.labels(queue.pool).set(depth.waiting)
+    metrics.oldest.labels(queue.pool).set(depth.oldest_seconds)
+
+
+def _files(settings: Settings) -> dict[str, Path]:
+    """The kubeconfig files of clusters that take part, as far as our own settings name them."""
+    member = ccmconfig.applied(settings.loadbalancer).infrastructure
+    return settings.cluster.files | ({member.id: Path(member.file)} if member and member.file else {})
+
+
+@contextlib.asynccontextmanager
+async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
+    """A process with its connections, which stay open until its last task has ended."""
+    tracing.export(f"windowbox-{role}")
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(stalls.watched())
+        bus = await stack.enter_async_context(connected(settings.nats.access(f"windowbox {role}")))
+        if stream := _ASKED.get(role):
+            await schema.check(bus, stream)
+        registry = Registry(bus)
+        closing = contextlib.AsyncExitStack()
+        made = Process(settings, role, bus, Leases(bus, PROCESS, role), registry, closing)
+        made.tasks |= {"bus": bus.watch, "leases": made.leases.run, "clusters": registry.run}
+        if stream:
+            made.tasks["schema"] = lambda: schema.watch(bus, stream)
+        made.metrics = await stack.enter_async_context(
+            http.served(
+                settings.metrics,
+                lambda: made.ready and bus.connected,
+                made.refresh,
+                made.health,
+                probes=settings.probes,
+            )
+        )
+        await stack.enter_async_context(presence.answering(bus, made.describe))
+        async with closing:
+            yield made
+
+
+Assemble = Callable[[Process], Awaitable[None]]
+
+
+def main(settings: Settings, role: str, assemble: Assemble) -> None:
+    """Run a process until SIGTERM or SIGINT: then what is being done is finished, or given back."""
+    run(settings, role, lambda: _assembled(settings, role, assemble))
+
+
+def run(settings: Settings, role: str, act: Task) -> None:
+    """Do `act` in an event loop until SIGTERM or SIGINT."""
+    logs.configure(settings.log.format, settings.log.level)
+    metrics.process_started.set(time.time())
+    runner = _runner()
+    with contextlib.suppress(asyncio.CancelledError):
+        runner(_until_signal(role, act))
+
+
+async def _assembled(settings: Settings, role: str, assemble: Assemble) -> None:
+    async with process(settings, role) as made:
+        await assemble(made)
+        await made.run()
+
+
+async def _until_signal(role: str, act: Task) -> None:
+    task = asyncio.current_task()
+    assert task
+    loop = asyncio.get_running_loop()
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(ending, task.cancel)
+    try:
+        await act()
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
+    finally:
+        logger.info("%s (pid %d) ends", role, os.getpid())
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that ended the process: a WindowboxError is shown as one sentence, the rest is a bug."""
+    expected = group.subgroup(WindowboxError)
+    error: BaseException = (expected or group).exceptions[0]
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
+    if sys.platform == "win32":
+        return asyncio.run
+    import uvloop
+
+    return uvloop.run

@@ -1,0 +1,75 @@
+"""`windowbox watch`: mirrors clusters to the bus."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from bus import streams
+from commands.roles.processes import Process
+from watchers.watching import Watching
+from windowbox import versions
+from windowbox.errors import WindowboxError
+from windowbox.telemetry import metrics
+
+logger = logging.getLogger(__name__)
+
+_STREAMS_RETRY = 1.0
+_VERSIONS_AGAIN = 3600.0
+"""Seconds. API servers are replaced by newer ones while we run, and tell nobody."""
+
+
+async def watch(made: Process) -> None:
+    """Mirror clusters to the bus. Watchers also create the streams: they notice first when those are gone."""
+    settings = made.settings
+    await streams.ensure(made.bus, settings.nats.replicas, settings.objects.retention)
+    watching = Watching(
+        made.bus,
+        made.leases,
+        await made.clusters(),
+        made.registry,
+        settings.watch.kinds,
+        settings.watch.page,
+        settings.objects.retention,
+        settings.objects.share,
+    )
+    made.details["watches"] = lambda: dict(watching.states)
+    made.tasks |= {
+        "watch": watching.run,
+        "streams": lambda: _keep_streams(made),
+        "versions": lambda: _tell_versions(made),
+    }
+
+
+async def _tell_versions(made: Process) -> None:
+    """Tell whether windowbox is known to work beside the versions there are."""
+    kube = (await made.clusters()).runtime
+    while True:
+        try:
+            found = {"Kubernetes": await kube.version()}
+            if gardener := made.settings.garden.version:
+                found["Gardener"] = gardener
+        except WindowboxError as error:
+            logger.warning("versions: %s", error)
+        else:
+            metrics.version_supported.clear()
+            for component, version in found.items():
+                if why := versions.problem(component, version):
+                    logger.warning("%s", why)
+                metrics.version_supported.labels(component, version).set(not why)
+        await asyncio.sleep(_VERSIONS_AGAIN)
+
+
+async def _keep_streams(made: Process) -> None:
+    """Create the streams again after every interruption: the server may have lost its store."""
+    settings, back = made.settings, asyncio.Event()
+    with made.bus.on_reconnect(back.set):
+        while True:
+            await back.wait()
+            back.clear()
+            try:
+                await streams.ensure(made.bus, settings.nats.replicas, settings.objects.retention)
+            except WindowboxError as error:
+                logger.warning("streams: %s; again in %.0f s", error, _STREAMS_RETRY)
+                await asyncio.sleep(_STREAMS_RETRY)
+                back.set()

@@ -1,0 +1,315 @@
+"""`windowbox up`, `down`, `status`, `env` and `logs`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from windowbox.errors import WindowboxError
+
+if TYPE_CHECKING:
+    from sandbox.progress import Progress
+    from sandbox.state import ChildState, State
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_COLOURS = {"ready": "green", "starting": "yellow", "waiting": "yellow", "crashed": "red", "stopped": "red"}
+
+
+def name_option(function: _Function) -> _Function:
+    """`--name`: which sandbox; by default that in WINDOWBOX_SANDBOX, or `default`."""
+    return click.option(
+        "--name", metavar="NAME", help="Which sandbox, if there are several. [default: default]"
+    )(function)
+
+
+def download_option(function: _Function) -> _Function:
+    """`--download`: get official binaries of what is not here, instead of compiling it."""
+    return click.option(
+        "--download",
+        is_flag=True,
+        help="Download official binaries of what is missing, instead of compiling it.",
+    )(function)
+
+
+def output_option(function: _Function) -> _Function:
+    """`--output json`: for other programs."""
+    return click.option(
+        "--output",
+        "-o",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        help="For people, or for programs.",
+    )(function)
+
+
+def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    if text is None or text == "always" or re.fullmatch(r"(\d+(ms|s|m|h))+", text):
+        return text
+    raise click.BadParameter(f"{text!r} is not a duration: write 100ms, 10s, 2m or always", ctx, param)
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  windowbox up                        all of windowbox but webhooks in one process\n"
+    "  windowbox up --separate             watcher, worker and patcher\n"
+    "  windowbox up --workers 4            four workers share the work\n"
+    "  windowbox up --nodes 3              three real nodes (Linux, as root)\n"
+    "  windowbox up --nats-servers 3       a bus of three servers\n"
+    "  windowbox up --download             official binaries of what is missing\n"
+    "  windowbox up --simulated-nodes 100  many, without machines (anywhere)\n"
+    "  windowbox up --port named=5300      a port that never changes\n"
+    "  windowbox up --name other           another sandbox beside the first"
+)
+@name_option
+@click.option("--separate", is_flag=True, help="A process for each role, in place of one `windowbox run`.")
+@click.option("--watchers", type=click.IntRange(0), help="Separate, and how many `windowbox watch`.")
+@click.option("--workers", type=click.IntRange(0), help="Separate, and how many `windowbox work`.")
+@click.option("--patchers", type=click.IntRange(0), help="Separate, and how many `windowbox patch`.")
+@click.option(
+    "--admits", type=click.IntRange(0), help="How many `windowbox admit`. [default: 1 if there are workers]"
+)
+@click.option(
+    "--garden-admits", type=click.IntRange(0), help="How many `windowbox admit --garden`. [default: 0]"
+)
+@click.option(
+    "--nats-servers", type=click.Choice([1, 3]),
+    help="How many NATS servers are the bus; of three, one may fail. [default: 1]",
+)  # fmt: skip
+@click.option(
+    "--nodes", type=click.IntRange(0), help="How many real nodes. [default: 2 where possible, else 0]"
+)
+@click.option("--simulated-nodes", type=click.IntRange(0, 254), help="How many nodes without machines.")
+@click.option("--audit/--no-audit", default=None, help="Log every request to the API server.")
+@click.option("--dns-key/--no-dns-key", default=None, help="Take only signed DNS updates. [default: yes]")
+@click.option(
+    "--sync-interval", metavar="TIME", callback=_interval,
+    help="How often NATS syncs to disk, or `always`. [default: 2m]",
+)  # fmt: skip
+@download_option
+@click.option("--port", "ports", multiple=True, metavar="PROCESS=PORT", help="A fixed port; repeatable.")
+def up(name: str | None, ports: tuple[str, ...], download: bool, separate: bool, **given: Any) -> None:
+    """Start the sandbox: NATS, a Kubernetes API, BIND and windowbox itself, on loopback only.
+
+    Watching, working and patching are one process, `runner-1`, unless separate ones are asked for.
+    With nodes, also kubelets and Pods, in separate network namespaces without a way out. Does nothing if it
+    runs already. Data is kept under .windowbox/NAME between runs, but for that of nodes.
+    """
+    from sandbox import detached
+    from sandbox import state as states
+    from sandbox.progress import ONCE, Progress
+
+    chosen = {key: value for key, value in given.items() if value is not None}
+    if ports:
+        chosen["ports"] = dict(map(_port, ports))
+    folder = states.folder(name)
+    before = states.read(folder)
+    running = bool(before and before.running())
+    chosen |= role_counts(chosen, separate=separate, running=running)
+    if before and running and before.ready:
+        detached.up(folder, chosen)
+        click.echo(f"The sandbox {folder.name!r} is running already.{_what_next(name)}")
+        return
+    prepare(before, chosen, Progress(click.echo, introduction=ONCE), download=download)
+    click.echo(f"Starting the sandbox {folder.name!r} in {folder}")
+    began = time.monotonic()
+    detached.up(folder, chosen, say=say)
+    click.echo(click.style(f"Ready after {time.monotonic() - began:.1f} s.", fg="green") + _what_next(name))
+
+
+@click.command(epilog="\b\nExamples:\n  windowbox down\n  windowbox down --wipe     forget its data, too")
+@name_option
+@click.option("--wipe", is_flag=True, help="Remove the data of the sandbox, too.")
+def down(name: str | None, wipe: bool) -> None:
+    """End exactly what `up` started, also after a crash. Data is kept unless --wipe is given."""
+    from sandbox import detached
+    from sandbox import state as states
+
+    folder = states.folder(name)
+    before = states.read(folder)
+    if before and before.running():
+        click.echo(f"Ending the sandbox {folder.name!r}")
+    ended = detached.down(folder, wipe=wipe)
+    click.echo(f"Ended: {', '.join(ended)}." if ended else f"The sandbox {folder.name!r} was not running.")
+
+
+@click.command(epilog="\b\nExamples:\n  windowbox status\n  windowbox status -o json | jq .children")
+@name_option
+@output_option
+@click.pass_context
+def status(ctx: click.Context, name: str | None, output: str) -> None:
+    """Show the processes of the sandbox with uptime and restarts, then the streams and pools of the bus.
+
+    Ends with 1 if a process is not ready, and with 3 if the sandbox does not run.
+    """
+    from sandbox import detached
+    from sandbox import state as states
+
+    folder = states.folder(name)
+    state = detached.running(folder)
+    bus, lines = _bus_status(folder, state)
+    if output == "json":
+        click.echo(json.dumps({**state.model_dump(mode="json"), "bus": bus}, indent=2))
+    else:
+        _show(state)
+        click.echo("\n" + "\n".join(lines))
+    ctx.exit(0 if state.ready else 1)
+
+
+@click.command(epilog='\b\nExamples:\n  eval "$(windowbox env)"\n  kubectl get dnsrecords -A')
+@name_option
+@output_option
+def env(name: str | None, output: str) -> None:
+    """Print environment variables that lead kubectl, nats and windowbox to the sandbox."""
+    from sandbox import detached, environment
+    from sandbox import state as states
+    from sandbox.programs import binaries
+
+    folder = states.folder(name)
+    variables = environment.variables(folder, detached.running(folder))
+    if output == "json":
+        click.echo(json.dumps(variables, indent=2))
+    else:
+        for key, value in variables.items():
+            click.echo(f"export {key}={shlex.quote(value)}")
+        if not shutil.which("kubectl"):
+            click.echo(f'export PATH="$PATH":{shlex.quote(str(binaries.find("kubectl").parent))}')
+
+
+@click.command(
+    epilog="\b\nExamples:\n  windowbox logs                 which there are\n"
+    "  windowbox logs runner-1 -f     follow one"
+)
+@click.argument("process", required=False)
+@name_option
+@click.option(
+    "--lines", "-n", type=click.IntRange(0), default=50, show_default=True, help="How many, from the end."
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on until interrupted.")
+def logs(process: str | None, name: str | None, lines: int, follow: bool) -> None:
+    """Show the log of PROCESS; without PROCESS, list the logs."""
+    from sandbox import detached
+    from sandbox import state as states
+
+    folder = states.folder(name)
+    if process is None:
+        if not (known := detached.logs(folder)):
+            click.echo(
+                f"The sandbox {folder.name!r} has no logs yet: start it with `windowbox up`.", err=True
+            )
+        for one in known:
+            click.echo(one)
+        return
+    path = detached.log(folder, process)
+    # tail exists everywhere, and handles following and interrupts.
+    with contextlib.suppress(KeyboardInterrupt):
+        subprocess.run(["tail", "-n", str(lines), *(["-F"] if follow else []), str(path)], check=False)
+
+
+def role_counts(chosen: Mapping[str, Any], *, separate: bool, running: bool) -> dict[str, int]:
+    """Options that make watcher, worker and patcher one process, or separate ones if asked for."""
+    from sandbox.options import TOGETHER
+
+    if separate or chosen.keys() & {"watchers", "workers", "patchers"}:
+        return {"runners": 0}
+    return {} if running else TOGETHER
+
+
+def prepare(
+    before: State | None, chosen: dict[str, Any], progress: Progress, *, download: bool
+) -> None:  # fmt: skip
+    """Choose the default nodes unless others are chosen, and install all programs."""
+    from sandbox import prerequisites
+    from sandbox.nodes import hostresources
+
+    running = before and before.running()
+    if not running:
+        chosen.setdefault("admits", 0 if chosen.get("workers") == 0 and not chosen.get("runners") else 1)
+    usual = "nodes" not in chosen and not running
+    if usual:
+        chosen["nodes"] = 0 if chosen.get("simulated_nodes") else hostresources.usual()
+    nodes = bool(chosen.get("nodes")) and not hostresources.unsuited()
+    more = prerequisites.programs(nodes=nodes, simulated=bool(chosen.get("simulated_nodes")))
+    prerequisites.gather([*prerequisites.SERVERS, *more], progress, nodes=nodes, download=download)
+    if usual and nodes and (reason := hostresources.impossible()):
+        progress.say(f"Going on without real nodes: they need {reason}")
+        chosen["nodes"] = 0
+
+
+def _port(text: str) -> tuple[str, int]:
+    process, _, port = text.partition("=")
+    if not process or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise click.BadParameter(f"{text!r}: write PROCESS=PORT, for example named=5300", param_hint="--port")
+    return process, int(port)
+
+
+def say(name: str, child: ChildState) -> None:
+    if child.condition != "ready":
+        click.echo(f"  {click.style('✗', fg='red')} {name:<24} crashed ({child.last_exit}); trying again")
+        return
+    took = f"{child.took:.1f} s" if child.took is not None else ""
+    port = f"{child.host}:{child.port}" if child.port else ""
+    click.echo(f"  {click.style('✓', fg='green')} {name:<24} {took:>6}  {port}")
+
+
+def _what_next(name: str | None) -> str:
+    option = f" --name {name}" if name else ""
+    commands = {
+        f'eval "$(windowbox env{option})"': "let kubectl, nats and dig of this shell find it",
+        "kubectl get dnsrecords -A": "list the records",
+        f"windowbox status{option}": "processes, streams and pools",
+        f"windowbox down{option}": "end it; data is kept",
+    }
+    return f"\nWhat next:\n{aligned(commands)}"
+
+
+def aligned(commands: Mapping[str, str]) -> str:
+    """Commands, one a line, and in a second column what each does."""
+    width = max(len(command) for command, what in commands.items() if what)
+    return "\n".join(f"  {command:<{width}}  {what}".rstrip() for command, what in commands.items())
+
+
+def _show(state: State) -> None:
+    click.echo(f"Sandbox {state.name!r}, supervisor {state.pid}, up {_duration(time.time() - state.since)}")
+    width = max(len(name) for name in ("x" * 24, *state.children))
+    click.echo(
+        f"  {'PROCESS':<{width}} {'STATE':<9} {'PID':>7} {'UP':>8} {'RESTARTS':>8} {'PORT':>6}  LAST EXIT"
+    )
+    for name, child in state.children.items():
+        condition = click.style(f"{child.condition:<9}", fg=_COLOURS[child.condition])
+        up_for = _duration(time.time() - child.since) if child.pid and child.since else "-"
+        click.echo(
+            f"  {name:<{width}} {condition} {child.pid or '-':>7} {up_for:>8} {child.restarts:>8} "
+            f"{child.port or '-':>6}  {child.last_exit or ''}"
+        )
+
+
+def _duration(seconds: float) -> str:
+    minutes, hours = divmod(int(seconds), 60)[0], int(seconds) // 3600
+    if hours:
+        return f"{hours}h{minutes % 60:02}m"
+    return f"{minutes}m{int(seconds) % 60:02}s" if minutes else f"{int(seconds)}s"
+
+
+def _bus_status(folder: Path, state: State) -> tuple[Any, list[str]]:
+    """The state of the bus as JSON and as text; a sentence if it cannot be reached."""
+    from commands import busoptions, busstatus
+    from sandbox import roles
+    from windowbox.settings import settings
+
+    try:
+        operator = settings.load(roles.settings_file(folder, "operator"))
+        found = busstatus.bus_status(operator, busoptions.monitor_of(state))
+    except WindowboxError as error:
+        return {"error": str(error)}, [f"Bus: {error}"]
+    return found.as_json(), list(busstatus.lines(found))

@@ -1,0 +1,94 @@
+"""docs/settings.md, written from the settings themselves: `python -m commands.settings_page`."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from windowbox.settings.settings import Settings
+
+PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+
+_HEAD = """# Settings
+
+Every process takes its settings from a YAML file (`--settings FILE`), from the environment and from
+flags; the later wins. In the file, a name like `nats.url` is `nats: {url: …}`; in the environment it is
+`WINDOWBOX_NATS__URL`. Lists and mappings are given as JSON there. Unknown settings in a file are refused.
+
+This page is written by `make generate`.
+
+| setting | default | meaning |
+|---|---|---|
+"""
+
+_EXAMPLE = """
+An example, as the sandbox writes it for a worker:
+
+```yaml
+nats: {url: "nats://127.0.0.1:4222", user: worker, password: "…"}
+cluster: {kubeconfig: /etc/windowbox/kubeconfig}
+metrics: 127.0.0.1:9102
+dns:
+  zones:
+  - name: local.gardener.cloud
+    servers: ["127.0.0.1:53"]
+    key: {name: windowbox, algorithm: hmac-sha256, secret: "…"}
+```
+"""
+
+
+def page() -> str:
+    return _HEAD + "\n".join(_rows(Settings, "")) + "\n" + _EXAMPLE
+
+
+def _rows(model: type[BaseModel], prefix: str, made: BaseModel | None = None) -> Iterator[str]:
+    """`made` is the section as it is where the file does not name it."""
+    for name, field in model.model_fields.items():
+        inner, many = _section(field.annotation)
+        place = f"{prefix}{name}" + ("[]" if many else "")
+        if inner:
+            if many or field.description:
+                yield f"| `{place}` | {_default(field, name, made)} | {_description(field, inner)} |"
+            default = field.default if isinstance(field.default, BaseModel) else None
+            yield from _rows(inner, f"{place}.", default)
+        else:
+            yield f"| `{place}` | {_default(field, name, made)} | {field.description or ''} |"
+
+
+def _section(annotation: object) -> tuple[type[BaseModel] | None, bool]:
+    """The section of settings that an annotation names, and whether there may be several."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, False
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (list, tuple) and arguments:
+        return _section(arguments[0])[0], True
+    if origin in (types.UnionType, typing.Union):
+        return next((found for a in arguments if (found := _section(a))[0]), (None, False))
+    return None, False
+
+
+def _default(field: FieldInfo, name: str, made: BaseModel | None) -> str:
+    default = field.default
+    if default is PydanticUndefined:
+        if made is None:
+            return "required"
+        default = getattr(made, name)
+    if default is None or isinstance(default, BaseModel):
+        return ""
+    if isinstance(default, tuple):
+        return f"`[{', '.join(map(str, default))}]`"
+    return f"`{default}`"
+
+
+def _description(field: FieldInfo, section: type[BaseModel]) -> str:
+    return field.description or (section.__doc__ or "").split("\n")[0]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,207 @@
+"""`windowbox shoot create`, `list`, `status`, `kubeconfig`, `hibernate`, `wake` and `delete`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from commands.sandbox import name_option
+from windowbox.errors import Missing, Unreachable
+
+if TYPE_CHECKING:
+    from sandbox.shoots.creation import Sandbox
+
+_MOST = 20
+
+
+@click.group(
+    epilog="\b\nExamples:\n  windowbox shoot create one\n  windowbox shoot list\n"
+    "  windowbox shoot hibernate one\n  windowbox shoot wake one\n  windowbox shoot delete one"
+)
+def shoot() -> None:
+    """Shoots: clusters whose nodes are machines (Linux, as root).
+
+    A machine is a privileged Pod on a real node of the sandbox. Each Shoot has its own kube-apiserver.
+    `create` writes what Gardener writes (Cluster, Infrastructure, ControlPlane, OperatingSystemConfig,
+    Worker); windowbox makes the machines from that.
+    """
+
+
+@shoot.command(
+    short_help="Create a Shoot, and wait for its nodes.",
+    epilog="\b\nExamples:\n"
+    "  windowbox shoot create one\n"
+    "  windowbox shoot create one --workers 5\n"
+    '  kubectl --kubeconfig "$(windowbox shoot kubeconfig one)" get nodes',
+)
+@click.argument("shoot_name", metavar="SHOOT")
+@click.option(
+    "--workers", type=click.IntRange(1, _MOST), default=2, show_default=True, help="How many machines."
+)
+@name_option
+def create(shoot_name: str, workers: int, name: str | None) -> None:
+    """Create a Shoot, and wait until all its machines are Ready nodes."""
+    from sandbox.progress import Progress
+    from sandbox.shoots import creation, records
+
+    sandbox = _sandbox(name)
+    records.check_new(sandbox.folder, shoot_name)
+    click.echo(f"Creating the shoot {shoot_name!r} with {workers} machines")
+    option = _option(name)
+    try:
+        creation.create(sandbox, shoot_name, workers, Progress(click.echo), say)
+    except Unreachable:
+        click.echo(f"To begin anew: `windowbox shoot delete {shoot_name}{option}`", err=True)
+        raise
+    click.echo(f"""
+What next:
+  export KUBECONFIG="$(windowbox shoot kubeconfig {shoot_name}{option})"
+  kubectl create deployment web --image windowbox.local/echo:1 -- /echo --tcp=8080
+  kubectl expose deployment web --type LoadBalancer --port 80 --target-port 8080
+  windowbox shoot delete {shoot_name}{option}""")
+
+
+@shoot.command("list", short_help="List Shoots, their API servers and nodes.")
+@name_option
+def list_(name: str | None) -> None:
+    """List the Shoots of the sandbox, with their API servers and nodes."""
+    from sandbox.shoots import creation, records
+
+    sandbox = _sandbox(name)
+    names = records.names(sandbox.folder)
+    if not names:
+        click.echo("No shoots: `windowbox shoot create NAME` makes one.")
+        return
+    click.echo(f"{'NAME':<16} {'NODES READY':<12} API SERVER")
+    for one in names:
+        url, ready = creation.nodes(sandbox, records.read(sandbox.folder, one))
+        click.echo(f"{one:<16} {ready:<12} {url}")
+
+
+@shoot.command(
+    short_help="Show what a Shoot consists of, and what it waits for.",
+    epilog="\b\nExamples:\n  windowbox shoot status one\n  windowbox shoot status one --wait 120",
+)
+@click.argument("shoot_name", metavar="SHOOT")
+@click.option(
+    "--wait",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Repeat for so many seconds, until every link is done.",
+)
+@name_option
+def status(shoot_name: str, wait: float, name: str | None) -> None:
+    """Show all links of a Shoot's chain, and which waits for which.
+
+    After 60 s of waiting it names the object that blocks, and the next step. Exit code 1 if a link is not
+    done.
+    """
+    from commands.shoots import status as statuses
+
+    done, lines = statuses.picture(_sandbox(name), shoot_name, wait)
+    click.echo("\n".join(lines))
+    if not done:
+        raise SystemExit(1)
+
+
+@shoot.command(
+    short_help="Print the path of a Shoot's kubeconfig.",
+    epilog='\b\nExample:\n  kubectl --kubeconfig "$(windowbox shoot kubeconfig one)" get nodes',
+)
+@click.argument("shoot_name", metavar="SHOOT")
+@name_option
+def kubeconfig(shoot_name: str, name: str | None) -> None:
+    """Print the path of an administrator's kubeconfig of a Shoot."""
+    from sandbox import state as states
+    from sandbox.shoots import records
+
+    folder = states.folder(name).absolute()
+    records.read(folder, shoot_name)
+    click.echo(records.kubeconfig(folder, shoot_name))
+
+
+@shoot.command(
+    short_help="End a Shoot's machines and control plane, until it is woken up.",
+    epilog="\b\nExample:\n  windowbox shoot hibernate one",
+)
+@click.argument("shoot_name", metavar="SHOOT")
+@name_option
+def hibernate(shoot_name: str, name: str | None) -> None:
+    """Hibernate a Shoot: its machines end, then its control plane. Safe to interrupt and to repeat.
+
+    Pods are deleted whatever their budgets say. Volumes, which are folders of the machines, are lost.
+    Objects and the addresses of load balancers are kept: `windowbox shoot wake` starts it all again.
+    """
+    from sandbox.shoots import hibernation
+
+    sandbox = _sandbox(name)
+    click.echo(f"Hibernating the shoot {shoot_name!r}")
+    with _repeatable(f"windowbox shoot hibernate {shoot_name}{_option(name)}"):
+        hibernation.hibernate(sandbox, shoot_name, say)
+    click.echo(f"To wake it up: `windowbox shoot wake {shoot_name}{_option(name)}`")
+
+
+@shoot.command(
+    short_help="Wake a hibernated Shoot up, and wait for its nodes.",
+    epilog="\b\nExample:\n  windowbox shoot wake one",
+)
+@click.argument("shoot_name", metavar="SHOOT")
+@name_option
+def wake(shoot_name: str, name: str | None) -> None:
+    """Start a hibernated Shoot's control plane and machines again. Safe to interrupt and to repeat."""
+    from sandbox.shoots import hibernation
+
+    sandbox = _sandbox(name)
+    click.echo(f"Waking the shoot {shoot_name!r} up")
+    with _repeatable(f"windowbox shoot wake {shoot_name}{_option(name)}"):
+        hibernation.wake(sandbox, shoot_name, say)
+
+
+@shoot.command(short_help="Delete a Shoot and its data.", epilog="\b\nExample:\n  windowbox shoot delete one")
+@click.argument("shoot_name", metavar="SHOOT")
+@name_option
+def delete(shoot_name: str, name: str | None) -> None:
+    """Delete a Shoot: its machines, then its control plane and data. Safe to repeat."""
+    from sandbox.shoots import deletion, records
+
+    sandbox = _sandbox(name)
+    records.read(sandbox.folder, shoot_name)
+    click.echo(f"Deleting the shoot {shoot_name!r}")
+    deletion.delete(sandbox, shoot_name, say)
+
+
+def say(what: str, seconds: float) -> None:
+    click.echo(f"  {click.style('✓', fg='green')} {seconds:5.1f} s  {what}")
+
+
+@contextlib.contextmanager
+def _repeatable(command: str) -> Iterator[None]:
+    """Say how to go on after a wait that was too long, or an interruption."""
+    try:
+        yield
+    except (Unreachable, KeyboardInterrupt):
+        click.echo(f"To go on from here: `{command}`", err=True)
+        raise
+
+
+def _option(name: str | None) -> str:
+    """What a command takes to mean the same sandbox."""
+    return f" --name {name}" if name else ""
+
+
+def _sandbox(name: str | None) -> Sandbox:
+    from sandbox import detached
+    from sandbox import state as states
+    from sandbox.shoots import creation
+
+    folder = states.folder(name)
+    state = detached.running(folder)
+    if not state.options.nodes:
+        raise Missing(
+            f"the sandbox {folder.name!r} has no real nodes, in which machines could live: "
+            f"`{states.command('down', folder)}`, then `windowbox up --nodes 2` (Linux, as root)"
+        )
+    return creation.detached(folder, state)

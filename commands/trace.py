@@ -1,0 +1,199 @@
+"""`windowbox trace`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from commands import busoptions
+from commands.sandbox import output_option
+
+if TYPE_CHECKING:
+    from bus.messages import ReviewRecord, RunRecord
+    from bus.recordings import SeenObject
+    from bus.transport.connection import Bus, Stored
+    from commands.timeline import Moment, Pending
+    from windowbox.models.refs import ObjectRef, Resource
+    from windowbox.settings.settings import Settings
+
+_COLOURS = {"plain": "", "good": "green", "bad": "red", "late": "yellow"}
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What the bus holds about one object."""
+
+    versions: Sequence[SeenObject]
+    runs: Sequence[RunRecord]
+    waiting: Sequence[Moment]
+    reviews: Sequence[ReviewRecord]
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  windowbox trace dns default/www\n"
+    "  windowbox trace service shop/web\n"
+    "  windowbox trace infra shoot--foo--bar/bar\n"
+    "  windowbox trace dnsrecord shoot--foo--bar/api -o json | jq .story[-1]\n" + busoptions.FINDING
+)
+@click.argument("kind")
+@click.argument("object", metavar="NAMESPACE/NAME")
+@click.option("--cluster", default="runtime", show_default=True, help="In which cluster.")
+@output_option
+@busoptions.settings_options
+def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, name: str | None) -> None:
+    """Show the history of one object on one timeline, the newest last.
+
+    What was seen of it, which runs there were and why, how long they waited and took, what they read and
+    did, which status was written, by which process; then what is still waiting, and why; last the objects
+    that were made for it, each with the command that shows it.
+    """
+    ref = _ref(kind, object, cluster)
+    settings = busoptions.loaded(file, name)
+    found = asyncio.run(_traces(settings, ref))
+    if not (found.versions or found.runs or found.waiting or found.reviews):
+        from windowbox.errors import Missing
+
+        raise Missing(
+            f"the bus holds nothing of {ref}: it does not exist, is not watched, or was deleted a day ago"
+        )
+    from commands import timeline
+    from commands.kinds import ownedobjects
+
+    moments, objects = (
+        timeline.moments(found.versions, found.runs, found.reviews),
+        ownedobjects.objects(found.runs),
+    )
+    if output == "json":
+        waiting = [moment.as_json() for moment in found.waiting]
+        parts = {
+            "object": ref._asdict(),
+            "story": [moment.as_json() for moment in moments],
+            "waiting": waiting,
+        }
+        click.echo(json.dumps(parts | {"made": [one.as_json(cluster) for one in objects]}, indent=2))
+    else:
+        _print(ref, moments, found.waiting)
+        if objects:
+            click.echo(
+                "\n".join(["", click.style("Made for it", bold=True), *ownedobjects.lines(objects, cluster)])
+            )
+
+
+def _ref(kind: str, object: str, cluster: str) -> ObjectRef:
+    from windowbox.models.refs import ObjectRef
+
+    resource = _resource(kind)
+    namespace, _, name = object.rpartition("/")
+    if not name or bool(namespace) != resource.namespaced:
+        wanted = "NAMESPACE/NAME" if resource.namespaced else "NAME"
+        raise click.UsageError(f"{object!r} names no {resource.kind}: write {wanted}")
+    return ObjectRef(cluster, resource.id, namespace, name)
+
+
+def _resource(kind: str) -> Resource:
+    from windowbox import kinds
+
+    if found := kinds.named(kind):
+        return found
+    known = ", ".join(sorted(resource.kind.lower() for resource in kinds.RESOURCES.values()))
+    raise click.UsageError(f"no kind {kind!r}; there are: {known}")
+
+
+async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
+    from bus import intents, streams, subjects
+    from bus.leases import presence
+    from bus.messages import ReviewRecord, RunRecord
+    from bus.recordings import SeenObject
+    from bus.transport import consumers
+    from commands import timeline
+    from windowbox.kinds import POOLS
+
+    key, pools = subjects.key(ref), (*POOLS, intents.PATCH)
+    async with busoptions.connected(settings, "trace") as bus:
+        seen = consumers.snapshot(bus, streams.OBJECTS, [subjects.seen(ref)], history=True)
+        versions = [SeenObject.of(stored) async for stored in seen]
+        filters = [subjects.run(pool, key) for pool in pools]
+        noted = consumers.snapshot(bus, streams.JOURNAL, filters, history=True)
+        runs = [RunRecord.model_validate_json(stored.data) async for stored in noted]
+        runs.sort(key=lambda run: run.started)
+        asked = consumers.snapshot(bus, streams.REVIEWS, [subjects.review(key)], history=True)
+        reviews = [ReviewRecord.model_validate_json(stored.data) async for stored in asked]
+        processes = await presence.processes(bus)
+        pending = [await _pending(bus, pool, key, processes) for pool in pools]
+        reported = await intents.last(bus, key)
+    now = datetime.now(UTC)
+    patch = reported.intent.patch if reported.intent else {}
+    waiting = [*timeline.waits(pending, runs, now), *timeline.unwritten(reported.sequence, patch, runs, now)]
+    return Traces(versions, runs, waiting, reviews)
+
+
+async def _pending(bus: Bus, pool: str, key: str, processes: list[dict[str, Any]]) -> Pending:
+    from bus import streams, subjects
+    from bus.messages import Wish
+    from bus.workqueue.queue import Scheduled
+    from commands.timeline import Pending
+
+    wish = await bus.last(streams.TRIGGERS, subjects.wish(pool, key))
+    item = await bus.last(streams.WORK, subjects.item(pool, key))
+    scheduled = [await bus.last(streams.LATER, of(pool, key)) for of in (subjects.due, subjects.later)]
+    workers = [p for p in processes if any(each["pool"] == pool for each in p.get("pools", ()))]
+    return Pending(
+        pool,
+        Wish.model_validate_json(wish.data) if wish else None,
+        _time(wish.time) if wish else None,
+        await _whereabouts(bus, pool, item) if item else "none",
+        len(workers),
+        [Scheduled.of(stored) for stored in scheduled if stored],
+    )
+
+
+async def _whereabouts(bus: Bus, pool: str, item: Stored) -> Literal["waiting", "in hand"]:
+    from bus import streams
+    from bus.transport.connection import ApiError
+
+    try:
+        consumer = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
+    except ApiError:
+        return "waiting"
+    return "in hand" if item.sequence <= int(consumer["delivered"]["stream_seq"]) else "waiting"
+
+
+def _time(text: str) -> datetime:
+    from bus.transport.connection import instant
+
+    return datetime.fromtimestamp(instant(text), UTC)
+
+
+def _print(ref: ObjectRef, moments: Sequence[Moment], waiting: Sequence[Moment]) -> None:
+    import sys
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    day = ""
+    for moment in [*moments, *waiting]:
+        if (today := f"{moment.at.astimezone():%Y-%m-%d}") != day:
+            grid.add_row(Text(today, "bold"), "", Text(str(ref), "bold") if not day else "")
+            day = today
+        style = _COLOURS[moment.tone]
+        clock = "now" if moment.what == "waits" else f"{moment.at.astimezone():%H:%M:%S.%f}"[:-3]
+        grid.add_row(clock, Text(moment.what, style), Text(moment.title, style))
+        for detail in moment.details:
+            grid.add_row("", "", Text(detail, "dim"))
+    if not waiting:
+        grid.add_row("now", "", "nothing is waiting")
+    console.print(grid)

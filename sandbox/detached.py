@@ -1,0 +1,173 @@
+"""Sandboxes that run in the background: start, stop and status."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from sandbox import files, processes
+from sandbox import state as states
+from sandbox.nodes import leftovers
+from sandbox.options import Options
+from sandbox.state import ChildState, State
+from windowbox.errors import Missing, Refused, Unreachable
+
+_LOOK_AGAIN = 0.05
+_HOPELESS = 5
+"""Who crashed so often without ever becoming ready needs a person, not patience."""
+
+
+def up(
+    folder: Path,
+    chosen: Mapping[str, object],
+    *,
+    patience: float = 120,
+    say: Callable[[str, ChildState], None] = lambda name, child: None,
+) -> State:
+    """Start the sandbox in `folder`, and wait until all children are ready. Idempotent.
+
+    `chosen` are the requested options; `say` is called for each child that has become ready or crashed.
+    """
+    state = states.read(folder)
+    if state and state.running():
+        _check_unchanged(folder, state, chosen)
+    else:
+        if state:
+            _end_children(state)
+        _launch(folder, Options.model_validate(chosen))
+    return _wait(folder, patience, say)
+
+
+def down(folder: Path, *, wipe: bool = False) -> list[str]:
+    """End exactly what `up` started there, and return what that was. Idempotent, also after a crash."""
+    state = states.read(folder)
+    ended = []
+    if state:
+        running = [name for name, child in state.children.items() if child.running()]
+        if processes.end(state.supervisor(), patience=60):
+            ended = ["supervisor", *running]
+        left = _end_children(state)
+        ended += [name for name in left if name not in ended]
+    ended += leftovers.clear()
+    if wipe:
+        shutil.rmtree(folder, ignore_errors=True)
+    return ended
+
+
+def running(folder: Path) -> State:
+    """The state of the sandbox in `folder`; Missing if none runs there."""
+    state = states.read(folder)
+    if state is None or not state.running():
+        raise Missing(
+            f"the sandbox {folder.name!r} is not running (in {folder.parent}): "
+            f"start it with `{states.command('up', folder)}`"
+        )
+    return state
+
+
+def logs(folder: Path) -> list[str]:
+    """The names of all logs there are."""
+    top = folder / "logs"
+    return sorted(str(path.relative_to(top).with_suffix("")) for path in top.rglob("*.log"))
+
+
+def log(folder: Path, name: str) -> Path:
+    path = folder / "logs" / f"{name}.log"
+    if not path.exists():
+        known = ", ".join(logs(folder)) or "none yet"
+        raise Missing(f"the sandbox {folder.name!r} has no log of {name!r}; it has: {known}")
+    return path
+
+
+def _launch(folder: Path, options: Options) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    files.write_private(folder / "options.json", options.model_dump_json(indent=2))
+    logs = folder / "logs"
+    logs.mkdir(exist_ok=True)
+    with (logs / "supervisor.log").open("ab") as output:
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "sandbox.supervisor", str(folder.absolute())],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    _wait_for_first_word(folder, supervisor)
+
+
+def _wait_for_first_word(folder: Path, supervisor: subprocess.Popen[bytes]) -> None:
+    limit = time.monotonic() + 60
+    while True:
+        state = states.read(folder)
+        if state and state.pid == supervisor.pid:
+            return
+        if supervisor.poll() is not None:
+            # A concurrent `up` may have won; its supervisor serves as well as ours.
+            if state and state.running():
+                return
+            raise Unreachable(f"the supervisor ended at once: {_last_line(log(folder, 'supervisor'))}")
+        if time.monotonic() > limit:
+            raise Unreachable(f"the supervisor says nothing; see {folder / 'logs' / 'supervisor.log'}")
+        time.sleep(_LOOK_AGAIN)
+
+
+def _wait(folder: Path, patience: float, say: Callable[[str, ChildState], None]) -> State:
+    limit, printed = time.monotonic() + patience, set[tuple[str, str]]()
+    while True:
+        state = states.read(folder)
+        if state is None or not state.running():
+            reason = state.failure if state and state.failure else _last_line(log(folder, "supervisor"))
+            raise Unreachable(f"the sandbox did not start: {reason}")
+        for name, child in state.children.items():
+            if child.condition in ("ready", "crashed") and (name, child.condition) not in printed:
+                printed.add((name, child.condition))
+                say(name, child)
+        if state.ready:
+            return state
+        hopeless = any(c.restarts >= _HOPELESS and c.took is None for c in state.children.values())
+        if hopeless or time.monotonic() > limit:
+            raise Unreachable(_what_is_missing(folder, state))
+        time.sleep(_LOOK_AGAIN)
+
+
+def _what_is_missing(folder: Path, state: State) -> str:
+    late = [name for name, child in state.children.items() if child.condition != "ready"]
+    culprit = next((name for name in late if state.children[name].restarts), late[0])
+    last_line = _last_line(Path(state.children[culprit].log))
+    return (
+        f"these do not become ready: {', '.join(late)}. {culprit} said last: {last_line!r}. "
+        f"More: `windowbox logs {culprit} --name {folder.name}`. The supervisor goes on restarting it; "
+        f"`{states.command('down', folder)}` ends everything"
+    )
+
+
+def _check_unchanged(folder: Path, state: State, chosen: Mapping[str, object]) -> None:
+    wanted = Options.model_validate({**state.options.model_dump(), **chosen})
+    if wanted != state.options:
+        raise Refused(
+            f"the sandbox {folder.name!r} is running with other options: "
+            f"`{states.command('down', folder)}` first (data is kept)"
+        )
+
+
+def _end_children(state: State) -> list[str]:
+    """End the children of a supervisor that was killed, last started first."""
+    ended = []
+    for name, child in reversed(state.children.items()):
+        process = child.process()
+        if process and processes.end(process):
+            ended.append(name)
+    return ended
+
+
+def _last_line(path: Path) -> str:
+    if not path.exists():
+        return "nothing"
+    lines = path.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "nothing"

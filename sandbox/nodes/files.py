@@ -1,0 +1,178 @@
+"""Configuration files of the programs of a node."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sandbox import files as whole
+from sandbox import processes
+from sandbox.nodes import configurations, images
+from sandbox.nodes.addresses import NodePlan, Plan
+from sandbox.nodes.joining import Token
+from sandbox.processes import ProcessId
+from sandbox.servers import certificates, controlplane
+from sandbox.servers.apiserver import ApiServer
+from sandbox.servers.certificates import Pair
+
+OFF = "off"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folders of a node: `data` is large, `run` has a short path."""
+
+    node: NodePlan
+    namespace: str
+    data: Path
+    run: Path
+    credentials: Path
+    """Where the kubelet keeps its certificate, for the next time, too."""
+    plugins: Path
+    """The CNI plugins of this machine."""
+
+    @property
+    def socket(self) -> Path:
+        return self.run / "containerd.sock"
+
+    @property
+    def kubelet(self) -> Path:
+        """A short path to the kubelet's data: paths of sockets are limited to 107 characters."""
+        return self.run / "kubelet"
+
+    @property
+    def certificate(self) -> Path:
+        """The kubelet's certificate and its key, under a name of the kubelet's choice."""
+        return self.credentials / "kubelet-client-current.pem"
+
+    @property
+    def init_file(self) -> Path:
+        """The PID and start time of the process whose namespaces the others of this node join."""
+        return self.run / "init"
+
+    @property
+    def off_file(self) -> Path:
+        """It is there while the node has no power."""
+        return self.run / OFF
+
+    def is_up(self) -> bool:
+        """Whether the first process of the node runs, in whose namespaces the others are."""
+        try:
+            pid, started = self.init_file.read_text().split()
+        except (OSError, ValueError):
+            return False
+        return processes.alive(ProcessId(int(pid), started)) and not self.off_file.exists()
+
+    @property
+    def containers(self) -> Path:
+        """Each running container has a folder here, named like the container."""
+        return self.run / "containerd" / "io.containerd.runtime.v2.task" / "k8s.io"
+
+
+def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> None:
+    """Write the configuration of containerd, kubelet and kube-proxy of this node."""
+    node = place.node
+    proxy = certificates.client(api.ca, pki, "system:kube-proxy")
+    # Another sandbox may have had other addresses; a certificate is for those in its name.
+    serving = certificates.server(api.ca, pki, f"kubelet-{node.name}-{node.v4}", [node.name, *node.addresses])
+    place.kubelet.mkdir(parents=True, exist_ok=True)
+    (place.data / "kubelet").mkdir(parents=True, exist_ok=True)
+    (place.data / "cni").mkdir(parents=True, exist_ok=True)
+    whole.write(place.data / "containerd.toml", _containerd(place))
+    whole.write(place.data / "cni" / "10-windowbox.conflist", json.dumps(_cni(place), indent=2))
+    whole.write(place.data / "kubelet.yaml", yaml.safe_dump(_kubelet(place, api.ca, serving)))
+    whole.write(place.data / "kube-proxy.yaml", yaml.safe_dump(_kube_proxy(place, plan)))
+    _write_kubeconfig(place, "kube-proxy", api, proxy)
+    if joined(place, api.ca):
+        _write_kubeconfig(place, "kubelet", api, Pair(place.certificate, place.certificate))
+    else:
+        # A kubelet would use a certificate of another authority if it finds one.
+        shutil.rmtree(place.credentials, ignore_errors=True)
+        _write_kubeconfig(place, "bootstrap", api, token.text())
+
+
+def joined(place: Place, ca: Pair) -> bool:
+    """Has the node a client certificate of this cluster?"""
+    return certificates.holds(ca, place.certificate)
+
+
+def _write_kubeconfig(place: Place, name: str, api: ApiServer, user: Pair | str) -> None:
+    text = controlplane.kubeconfig_text(api.url, api.ca, user)
+    whole.write_private(place.data / f"{name}.kubeconfig", text)
+
+
+def _containerd(place: Place) -> str:
+    return f"""version = 2
+root = "{place.data}/containerd"
+state = "{place.run}/containerd"
+disabled_plugins = ["io.containerd.internal.v1.opt"]
+
+[grpc]
+address = "{place.socket}"
+
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{images.PAUSE}"
+disable_apparmor = true
+# Without CAP_SYS_RESOURCE runc cannot become less likely to be killed, and dies.
+restrict_oom_score_adj = true
+# Else a file for each Pod appears in /run/netns of the host.
+netns_mounts_under_state_dir = true
+
+# Each registry that needs more than https has a folder here, HOST:PORT/hosts.toml.
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "{place.data}/certs.d"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "{place.plugins}"
+conf_dir = "{place.data}/cni"
+"""
+
+
+def _cni(place: Place) -> dict[str, Any]:
+    node = place.node
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "hairpinMode": True,
+        "ipam": {
+            "type": "host-local",
+            "dataDir": str(place.run / "ipam"),
+            "ranges": [[{"subnet": str(node.pods_v4)}], [{"subnet": str(node.pods_v6)}]],
+            "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
+        },
+    }
+    ports = {"type": "portmap", "capabilities": {"portMappings": True}}
+    return {"cniVersion": "1.0.0", "name": "windowbox", "plugins": [bridge, ports]}
+
+
+def _kubelet(place: Place, ca: Pair, serving: Pair) -> dict[str, Any]:
+    return {
+        **configurations.kubelet(str(ca.certificate), str(place.socket)),
+        # Who renews certificates asks for the first one in the background; meanwhile all else is refused, and
+        # tried again seconds later. So a kubelet joins before it does anything else, and renews next time.
+        "rotateCertificates": joined(place, ca),
+        "tlsCertFile": str(serving.certificate),
+        "tlsPrivateKeyFile": str(serving.key),
+        "healthzBindAddress": str(place.node.v4),
+        "podLogsDir": str(place.data / "logs"),
+        "volumePluginDir": str(place.data / "volume-plugins"),
+    }
+
+
+def _kube_proxy(place: Place, plan: Plan) -> dict[str, Any]:
+    return {
+        **configurations.kube_proxy(
+            str(place.data / "kube-proxy.kubeconfig"), f"{plan.pods_v4},{plan.pods_v6}"
+        ),
+        "hostnameOverride": place.node.name,
+        "healthzBindAddress": "[::]:10256",
+    }

@@ -1,0 +1,140 @@
+"""Host resources of a sandbox's nodes: claimed before they start, removed after they have ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.nodes import addresses, claims, images, joining, leftovers, network, routes, sshimage
+from sandbox.nodes import files as node_files
+from sandbox.nodes.addresses import Plan
+from sandbox.nodes.claims import Claim
+from sandbox.nodes.files import Place
+from sandbox.nodes.joining import Token
+from sandbox.options import Options
+from sandbox.programs import packages
+from sandbox.servers.apiserver import ApiServer
+from windowbox.errors import Missing, Refused
+
+PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler", "windowbox-echo")
+_USUAL = 2
+_CAPABILITIES = 1 << 12 | 1 << 21
+"""CAP_NET_ADMIN and CAP_SYS_ADMIN."""
+
+
+@dataclass(frozen=True)
+class HostResources:
+    """A claim, a subnet, and the folders of each node."""
+
+    claim: Claim
+    plan: Plan
+    places: list[Place]
+    folder: Path
+    token: Token
+    """With which those of its nodes join that never did."""
+
+    @property
+    def host(self) -> str:
+        """The address at which nodes reach what runs on this machine."""
+        return str(self.plan.host_v4)
+
+    def write(self, api: ApiServer, pki: Path) -> list[Path]:
+        """Write the configuration of all nodes, and the image archives."""
+        for place in self.places:
+            node_files.write(place, self.plan, api, pki, self.token)
+        return [
+            images.write(image, self.folder / "images" / f"{image.name.partition('/')[2]}.tar")
+            for image in (*images.images(), *sshimage.found())
+        ]
+
+    def admit(self, api: ApiServer) -> None:
+        """Create a bootstrap token for nodes that have no certificate yet. Idempotent."""
+        joining.bind(api)
+        if not all(node_files.joined(place, api.ca) for place in self.places):
+            joining.admit(api, self.token)
+
+
+@contextlib.contextmanager
+def opened(folder: Path, options: Options) -> Iterator[HostResources | None]:
+    """The host resources of a sandbox whose data is in `folder`; None without nodes."""
+    leftovers.clear()
+    if not options.nodes:
+        yield None
+        return
+    if reason := impossible():
+        raise Missing(f"nodes need {reason}")
+    names = addresses.names(options.nodes)
+    with claimed(options, names) as (claim, plan):
+        data = folder / "nodes"
+        shutil.rmtree(data, ignore_errors=True)
+        claims.begin(claim)
+        try:
+            network.build(claim, plan)
+            yield HostResources(claim, plan, _places(claim, plan, folder), data, joining.token())
+        finally:
+            leftovers.clear_one(claim)
+            shutil.rmtree(data, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def claimed(options: Options, names: tuple[str, ...]) -> Iterator[tuple[Claim, Plan]]:
+    """Claim the first free number to whose subnets this host has no routes."""
+    parts, taken = list(addresses.parts(options.ranges)), routes.known()
+    for number in claims.numbers():
+        v4, v6 = parts[number % len(parts)]
+        if addresses.overlapping(v4, taken) or addresses.overlapping(v6, taken):
+            continue
+        with claims.held(number) as claim:
+            if claim:
+                yield claim, Plan(v4, v6, names)
+                return
+    raise Refused(f"no addresses for nodes are free in {' and '.join(options.ranges)}")
+
+
+def impossible() -> str:
+    """What this machine lacks to run real nodes; empty if nothing."""
+    if reason := unsuited():
+        return reason
+    if lacking := packages.lacking_for_nodes():
+        return f"{', '.join(lacking)}: run `make setup`"
+    return ""
+
+
+def unsuited() -> str:
+    """What this machine lacks that no installation can add; empty if nothing."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "Linux, and root"
+    if not _may_make_namespaces():
+        return "root with CAP_NET_ADMIN and CAP_SYS_ADMIN, as in a privileged container"
+    return "" if Path("/proc/sys/net/ipv6").exists() else "a kernel with IPv6"
+
+
+def usual() -> int:
+    """The default number of nodes."""
+    return 0 if unsuited() else _USUAL
+
+
+def _may_make_namespaces() -> bool:
+    """Root in a container may lack the capabilities."""
+    status = Path("/proc/self/status").read_text()
+    effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
+    return int(effective, 16) & _CAPABILITIES == _CAPABILITIES
+
+
+def _places(claim: Claim, plan: Plan, folder: Path) -> list[Place]:
+    return [
+        Place(
+            node=node,
+            namespace=claim.namespace(node.name),
+            data=folder / "nodes" / node.name,
+            run=claim.folder / node.name,
+            credentials=folder / "kubelets" / node.name,
+            plugins=packages.plugins(),
+        )
+        for node in plan.nodes
+    ]

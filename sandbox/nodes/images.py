@@ -1,0 +1,151 @@
+"""Container images built from programs of this machine: nothing is pulled."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from sandbox.programs import binaries
+from windowbox.errors import Missing
+
+PROVISIONER = "windowbox.local/local-path-provisioner:1"
+PAUSE, BUSYBOX, ECHO = (f"windowbox.local/{name}:1" for name in ("pause", "busybox", "echo"))
+
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+_FOREVER = "2147483647"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A name, and files: a path of this machine, or the content, for each path inside."""
+
+    name: str
+    files: Mapping[str, Path | str]
+    entrypoint: tuple[str, ...] = ()
+    """What a container always starts; its arguments are added."""
+    command: tuple[str, ...] = ()
+    """What it starts, or is added, if it is not told anything else."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """Other names of the same image."""
+    user: str = ""
+    """Who runs it, if a container does not say so: UID:GID."""
+
+
+def images() -> list[Image]:
+    """The images of every node: `pause` for containerd, `busybox` and `echo` for Pods."""
+    busybox = _busybox()
+    shell: Mapping[str, Path | str] = {"bin/busybox": busybox, "etc/passwd": _PASSWD}
+    return [
+        Image(PAUSE, {"bin/busybox": busybox}, entrypoint=("/bin/busybox", "sleep", _FOREVER)),
+        Image(BUSYBOX, shell, (), ("sh",), _applets(busybox), ("tmp", "root", "var", "proc", "sys", "dev")),
+        Image(ECHO, {"echo": binaries.find("windowbox-echo")}, entrypoint=("/echo",)),
+    ]
+
+
+def provisioner(program: Path) -> Image:
+    """What makes volumes in the cluster of a Shoot."""
+    return Image(PROVISIONER, {"usr/bin/local-path-provisioner": program}, folders=("tmp",))
+
+
+def write(image: Image, path: Path) -> Path:
+    """The image as an archive that `ctr images import` and `docker load` take."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path.parent) as layer, tarfile.open(path, "w") as archive:
+        write_layer(image, layer)
+        digest = _digest(_rewound(layer))
+        manifest = [
+            {"Config": "config.json", "RepoTags": [image.name, *image.aliases], "Layers": ["layer.tar"]}
+        ]
+        _add(archive, "config.json", json.dumps(config(image, digest)).encode())
+        entry = tarfile.TarInfo("layer.tar")
+        entry.size = layer.tell()
+        archive.addfile(entry, _rewound(layer))
+        _add(archive, "manifest.json", json.dumps(manifest).encode())
+    return path
+
+
+def config(image: Image, digest: str) -> dict[str, Any]:
+    """What containers of the image start, and its layer by the digest."""
+    return {
+        "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
+        "os": "linux",
+        "config": {
+            "Entrypoint": image.entrypoint, "Cmd": image.command, "Env": [f"PATH={_PATH}"], "WorkingDir": "/",
+            **({"User": image.user} if image.user else {}),
+        },
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        "history": [{"created_by": "windowbox"}],
+    }  # fmt: skip
+
+
+def write_layer(image: Image, content: IO[bytes], time: int | None = None) -> None:
+    """The files as a tar; `time` is that of all of them."""
+    with tarfile.open(fileobj=content, mode="w") as layer:
+        for folder in sorted({*image.folders, *_parents(image)}):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+            layer.addfile(entry)
+        for name, source in image.files.items():
+            program = isinstance(source, Path) or source.startswith("#!")
+            data = source.read_bytes() if isinstance(source, Path) else source.encode()
+            # Python takes bytecode by the time of its source.
+            changed = (
+                int(source.stat().st_mtime) if isinstance(source, Path) and source.suffix == ".py" else 0
+            )
+            _add(layer, name, data, program, changed if time is None else time)
+        for name, target in image.links.items():
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, target
+            layer.addfile(entry)
+
+
+def _digest(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _rewound(file: IO[bytes]) -> IO[bytes]:
+    file.seek(0)
+    return file
+
+
+def _parents(image: Image) -> set[str]:
+    return {str(Path(name).parent) for name in (*image.files, *image.links)} - {"."}
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes, program: bool = False, time: int = 0) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.mtime = len(content), 0o755 if program else 0o644, time
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _busybox() -> Path:
+    for path in (Path("/bin/busybox"), Path("/bin/busybox.static"), Path("/usr/bin/busybox")):
+        if path.exists() and _is_static(path):
+            return path
+    raise Missing("a static busybox is not on this machine: run `make setup`, or install busybox-static")
+
+
+def _is_static(program: Path) -> bool:
+    # A program that needs a loader names it in its header.
+    return b"/ld-" not in program.read_bytes()[:4096]
+
+
+def _applets(busybox: Path) -> dict[str, str]:
+    listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, timeout=20, check=True)
+    return {f"bin/{name}": "busybox" for name in listed.stdout.split() if name != "busybox"}

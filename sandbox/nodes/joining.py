@@ -1,0 +1,89 @@
+"""TLS bootstrap of kubelets: a bootstrap token lets them request a certificate, as with kubeadm."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import secrets
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sandbox.servers.apiserver import ApiServer
+
+_RBAC = "rbac.authorization.k8s.io"
+_NEWCOMERS = "system:bootstrappers:windowbox"
+_RIGHTS = {
+    "windowbox:join": ("system:node-bootstrapper", None),
+    "windowbox:approve-joining": ("system:certificates.k8s.io:certificatesigningrequests:nodeclient", None),
+    "windowbox:approve-renewing": (
+        "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"
+    ),
+}  # fmt: skip
+"""Who may ask for certificates, and whose requests the cluster grants by itself. None: who joins."""
+_LETTERS = string.ascii_lowercase + string.digits
+_VALID = datetime.timedelta(hours=1)
+"""Longer than a kubelet needs on any machine; the cluster's token cleaner removes it then."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A bootstrap token: it permits certificate requests and nothing else."""
+
+    id: str
+    secret: str = field(repr=False)
+
+    def text(self) -> str:
+        return f"{self.id}.{self.secret}"
+
+
+def token() -> Token:
+    """A random token in the form of bootstrap tokens."""
+    return Token(_random(6), _random(16))
+
+
+def bind(api: ApiServer, newcomers: str = _NEWCOMERS) -> None:
+    """Permit certificate requests of a group (by default: our tokens), and renewals by nodes. Idempotent."""
+    for made in _bindings(newcomers):
+        api.apply(f"/apis/{_RBAC}/v1/clusterrolebindings/{made['metadata']['name']}", made)
+
+
+def admit(api: ApiServer, token: Token) -> None:
+    """Create the Secret of the token, with an expiry. Idempotent."""
+    made = _secret(token, datetime.datetime.now(datetime.UTC) + _VALID)
+    api.apply(f"/api/v1/namespaces/kube-system/secrets/{made['metadata']['name']}", made)
+
+
+def _bindings(newcomers: str) -> Iterator[dict[str, Any]]:
+    for name, (role, group) in _RIGHTS.items():
+        yield {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": group or newcomers}],
+        }
+
+
+def _secret(token: Token, end: datetime.datetime) -> dict[str, Any]:
+    """https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#bootstrap-token-secret-format"""
+    data = {
+        "token-id": token.id,
+        "token-secret": token.secret,
+        "expiration": end.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "usage-bootstrap-authentication": "true",
+        "auth-extra-groups": _NEWCOMERS,
+        "description": "With which the nodes of this sandbox join.",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": f"bootstrap-token-{token.id}"},
+        "type": "bootstrap.kubernetes.io/token",
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+    }
+
+
+def _random(length: int) -> str:
+    return "".join(secrets.choice(_LETTERS) for _ in range(length))

@@ -1,0 +1,57 @@
+"""Finds and removes leftovers of killed sandboxes; the next sandbox that starts does so.
+
+`python -m sandbox.nodes.leftovers` clears it, too.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from sandbox import ownership, processes
+from sandbox.nodes import cgroups, claims, network, routes
+from sandbox.nodes.claims import Claim
+from sandbox.processes import ProcessId
+
+
+def found() -> list[str]:
+    """Descriptions of the leftovers."""
+    found = [f"{ownership.name_of(process)} ({process.pid})" for process in ownership.orphans()]
+    with claims.left() as dead:
+        for claim in dead:
+            found += network.namespaces(claim) or [str(claim.folder)]
+    return found
+
+
+def clear() -> list[str]:
+    """Remove what belongs to no running sandbox, and return its descriptions."""
+    found = [f"{ownership.name_of(process)} ({process.pid})" for process in ownership.orphans()]
+    ownership.end_all(ownership.orphans())
+    with claims.left() as dead:
+        for claim in dead:
+            found += network.namespaces(claim)
+            clear_one(claim)
+    return found
+
+
+def clear_one(claim: Claim) -> None:
+    """Remove the leftovers of the nodes of one claim, which the caller holds."""
+    # The first process of a node ends only after all others.
+    ownership.end_all(inits(claim))
+    ownership.end_all([processes.identify(pid) for pid in network.inhabitants(claim)])
+    for containers in claim.folder.glob("*/containerd/io.containerd.runtime.v2.task/k8s.io"):
+        cgroups.remove(containers)
+    routes.remove(claim)
+    network.remove(claim)
+    claims.done(claim)
+
+
+def inits(claim: Claim) -> list[ProcessId]:
+    """The recorded first process of each node, running or ended."""
+    written = [path.read_text().split() for path in claim.folder.glob("*/init")]
+    return [ProcessId(int(pid), started) for pid, started in written]
+
+
+if __name__ == "__main__":
+    for line in clear():
+        print(line)
+    sys.exit(0)

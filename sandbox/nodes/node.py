@@ -1,0 +1,61 @@
+"""A node that tests and the demo break and repair."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from sandbox.nodes import network
+from sandbox.nodes.addresses import NodePlan
+from sandbox.nodes.claims import Claim
+from sandbox.nodes.files import Place
+from sandbox.restarter import Restarter
+
+
+class Node:
+    """One real node of a running sandbox."""
+
+    def __init__(self, claim: Claim, place: Place, restarters: Mapping[str, Restarter]) -> None:
+        self.plan: NodePlan = place.node
+        self.namespace = place.namespace
+        """The name of its network namespace."""
+        self._claim = claim
+        # In the order in which they can start.
+        self._init, self._containerd, self._kubelet, self._proxy = (
+            restarters[f"{place.node.name}/{program}"]
+            for program in ("init", "containerd", "kubelet", "kube-proxy")
+        )
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    @property
+    def v4(self) -> str:
+        return str(self.plan.v4)
+
+    @property
+    def v6(self) -> str:
+        return str(self.plan.v6)
+
+    def cut(self) -> None:
+        """Drop every packet from and to this node."""
+        network.cut(self.namespace)
+
+    async def kill(self) -> None:
+        """Power loss: end all processes and Pods by SIGKILL, and set the link down."""
+        network.unplug(self._claim, self.name)
+        await asyncio.gather(*(restarter.crash() for restarter in self._restarters()))
+
+    async def repair(self, *, patience: float = 60) -> None:
+        """Undo `cut` and `kill`, and wait until the node is ready again."""
+        network.repair(self.namespace)
+        network.plug(self._claim, self.name)
+        async with asyncio.timeout(patience):
+            for step in ([self._init], [self._containerd], [self._kubelet, self._proxy]):
+                for restarter in step:
+                    restarter.start()
+                await asyncio.gather(*(restarter.ready() for restarter in step))
+
+    def _restarters(self) -> list[Restarter]:
+        return [self._init, self._containerd, self._kubelet, self._proxy]

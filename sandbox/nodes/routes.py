@@ -1,0 +1,218 @@
+"""Routes for what the API server of a sandbox dials: into its nodes, or nowhere.
+
+The API server runs on this host, and dials Services and Pods, for webhooks, say. Without these routes,
+its packets would leave the host by the default route.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+from sandbox import files
+from sandbox.nodes import addresses, claims, iproute
+from sandbox.nodes.addresses import Network, Plan
+from sandbox.nodes.claims import Claim
+from sandbox.servers import ranges
+from sandbox.servers.clusternetwork import ClusterNetwork
+from sandbox.servers.ranges import Ranges
+from windowbox.errors import Refused
+from workers.loadbalancer.envoy import hostnetwork
+
+logger = logging.getLogger(__name__)
+
+_PROTOCOL = "142"
+"""Marks routes as ours, and their metric says whose; no routing daemon is known by this number."""
+_INTO_NODES = 1 << 10
+_NOWHERE = 1 << 16
+"""A higher metric: taken when the link to the nodes is down, too."""
+
+
+@contextlib.contextmanager
+def laid(
+    folder: Path, balancers: Sequence[str] = (), claim: Claim | None = None, plan: Plan | None = None
+) -> Iterator[ClusterNetwork]:
+    """Routes for the sandbox whose data is in `folder`, while the block lasts.
+
+    None are set without root, or if other routes cover the addresses. `balancers` are the prefixes of load
+    balancers, if they are chosen; `claim` and `plan` are those of the nodes, if there are any.
+    """
+    more = [network for network in map(ip_network, balancers) if not network.is_loopback]
+    kept = ranges.kept(folder, known() if possible() else [])
+    nodes: list[Network] = [plan.v4, plan.v6] if plan else []
+    with contextlib.nullcontext(claim) if claim else _claimed() as owner:
+        try:
+            if owner:
+                files.write(_record(owner), str(folder.absolute() / "edge" / hostnetwork.ADDED))
+            yield ClusterNetwork(
+                kept, nodes, owner is not None and _lay(owner, kept, plan, more), v6=_loopback_has_v6()
+            )
+        finally:
+            if owner:
+                remove(owner)
+
+
+def remove(claim: Claim) -> None:
+    """Remove all routes of a claim that exist, and the addresses of its load balancers."""
+    if not shutil.which("ip"):
+        return
+    if (noted := _record(claim)).exists():
+        record = Path(noted.read_text())
+        for address in hostnetwork.added(record):
+            with contextlib.suppress(Refused):  # gone already
+                iproute.run(*hostnetwork.removing(address))
+        record.unlink(missing_ok=True)
+    metrics = (_INTO_NODES + claim.number, _NOWHERE + claim.number)
+    for family in _families():
+        for route in iproute.asked(family, "route", "show", "proto", _PROTOCOL):
+            if route.get("metric") in metrics:
+                _delete(family, route)
+
+
+def close(claim: Claim, networks: Sequence[Network]) -> None:
+    """Have nothing that this host sends to these networks leave it. Idempotent."""
+    for family in _families():
+        tags = f"proto {_PROTOCOL} metric {_NOWHERE + claim.number}"
+        version = 4 if family == "-4" else 6
+        iproute.apply(
+            [f"route replace unreachable {n} {tags}" for n in networks if n.version == version],
+            family=family,
+        )
+
+
+def lead(claim: Claim, namespace: str, wanted: Mapping[str, str], inside: Sequence[Network]) -> None:
+    """Have these networks reached by these next hops, and no others of those `inside`. Idempotent.
+
+    On this host, or in a network namespace, if one is named.
+    """
+    metric = _INTO_NODES + claim.number
+    found = {
+        route["dst"]: route.get("gateway")
+        for route in iproute.asked(*_in(namespace), "-4", "route", "show", "proto", _PROTOCOL)
+        if route.get("metric") == metric and any(_covers(one, route["dst"]) for one in inside)
+    }
+    tags = f"proto {_PROTOCOL} metric {metric}"
+    commands = [f"route replace {n} via {hop} {tags}" for n, hop in wanted.items() if found.get(n) != hop]
+    commands += [f"route del {n} {tags}" for n in found.keys() - wanted.keys()]
+    if commands:
+        iproute.apply(commands, namespace or None, family="-4")
+
+
+def reopen(claim: Claim, networks: Sequence[Network]) -> None:
+    """Undo `close` and `lead`, on this host."""
+    metrics = (_INTO_NODES + claim.number, _NOWHERE + claim.number)
+    for family in _families():
+        for route in iproute.asked(family, "route", "show", "proto", _PROTOCOL):
+            if route.get("metric") in metrics and any(_covers(n, route["dst"]) for n in networks):
+                _delete(family, route)
+
+
+def known(*, foreign: bool = False) -> list[Network]:
+    """The destinations of this host's routes; with `foreign`, only those that no sandbox set."""
+    return [
+        ip_network(route["dst"], strict=False)
+        for family in _families()
+        for route in iproute.asked(family, "route", "show")
+        if route["dst"] != "default" and not (foreign and _is_ours(route))
+    ]
+
+
+def possible() -> bool:
+    """May we set routes on this machine?"""
+    return sys.platform == "linux" and os.geteuid() == 0 and shutil.which("ip") is not None
+
+
+@contextlib.contextmanager
+def _claimed() -> Iterator[Claim | None]:
+    """A claim of a sandbox without nodes."""
+    if not possible():
+        yield None
+        return
+    with claims.highest() as claim:
+        claims.begin(claim)
+        try:
+            yield claim
+        finally:
+            claims.done(claim)
+
+
+def _lay(claim: Claim, kept: Ranges, plan: Plan | None, more: Sequence[Network]) -> bool:
+    try:
+        with claims.alone():
+            if not kept.routable or _taken(kept):
+                logger.warning("Services are not routed: this host has other routes to their addresses")
+                return False
+            for family in _families():
+                commands = _commands(claim, kept, plan, more, 4 if family == "-4" else 6)
+                iproute.apply(commands, family=family)
+    except Refused as error:
+        logger.warning("Services are not routed: %s", error)
+        remove(claim)
+        return False
+    return True
+
+
+def _taken(kept: Ranges) -> bool:
+    there = known()
+    return any(addresses.overlapping(network, there) for network in kept.networks)
+
+
+def _commands(
+    claim: Claim, kept: Ranges, plan: Plan | None, more: Sequence[Network], version: int
+) -> list[str]:
+    """Blackhole routes for the sandbox's ranges; Services go to its nodes, which each serve all of them."""
+    own: list[Network] = [*kept.networks, *more]
+    if plan:
+        own += [plan.v4, plan.v6]
+    tags = f"proto {_PROTOCOL} metric"
+    commands = [
+        f"route add unreachable {network} {tags} {_NOWHERE + claim.number}"
+        for network in own
+        if network.version == version
+    ]
+    if plan:
+        hops = [node.v4 if version == 4 else node.v6 for node in plan.nodes]
+        services = kept.services_v4 if version == 4 else kept.services_v6
+        through = " ".join(f"nexthop via {hop}" for hop in hops)
+        commands.append(f"route add {services} {tags} {_INTO_NODES + claim.number} {through}")
+    return commands
+
+
+def _delete(family: str, route: dict[str, Any]) -> None:
+    kind = [route["type"]] if "type" in route else []
+    with contextlib.suppress(Refused):  # already removed with its link
+        iproute.run("ip", family, "route", "del", *kind, route["dst"], "metric", str(route["metric"]))
+
+
+def _covers(network: Network, destination: str) -> bool:
+    found = ip_network(destination, strict=False)
+    return found.version == network.version and network.supernet_of(found)  # type: ignore[arg-type]
+
+
+def _in(namespace: str) -> list[str]:
+    return ["-n", namespace] if namespace else []
+
+
+def _is_ours(route: dict[str, object]) -> bool:
+    return route.get("protocol") == _PROTOCOL or claims.is_name(str(route.get("dev", "")))
+
+
+def _record(claim: Claim) -> Path:
+    """The file that records the addresses added to this host for load balancers."""
+    return claim.folder / "addresses"
+
+
+def _loopback_has_v6() -> bool:
+    disabled = Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
+    return disabled.exists() and disabled.read_text().strip() == "0"
+
+
+def _families() -> list[str]:
+    return ["-4", "-6"] if Path("/proc/sys/net/ipv6").exists() else ["-4"]

@@ -1,0 +1,178 @@
+"""Install missing programs into the user's cache: build them, or download them if requested."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from sandbox import shipped
+from sandbox.programs import binaries, cachelock, gotool, packages, releases
+from sandbox.programs.binaries import Found, Program
+from sandbox.progress import Job, Progress
+from windowbox.errors import Unreachable, WindowboxError
+
+_PATIENCE = 3600
+
+
+def lacking(names: Iterable[str]) -> list[Program]:
+    """Those of the programs `names` that are missing or too old."""
+    return [binaries.PROGRAMS[name] for name in names if not isinstance(binaries.look(name), Found)]
+
+
+def obtain(names: Iterable[str], progress: Progress, *, download: bool = False) -> None:
+    """Install all programs `names` that are missing or too old. Processes may do so concurrently."""
+    wanted = lacking(names)
+    if system := [program.name for program in wanted if program.module is None]:
+        packages.install(progress)
+        for name in system:
+            binaries.find(name)
+    # Small programs are built first, so that the first is ready early.
+    built = sorted((program for program in wanted if program.module), key=_cost)
+    for module, programs in itertools.groupby(built, key=lambda program: program.module):
+        assert module is not None
+        _get(module, list(programs), progress, download)
+
+
+def another(program: Program, progress: Progress) -> Path:
+    """A program of a version that no command asks for, built unless the cache has it."""
+    assert program.module
+    if not binaries.cached(program).exists():
+        _get(program.module, [program], progress, download=False)
+    return binaries.cached(program)
+
+
+def _cost(program: Program) -> tuple[bool, str]:
+    return program.module == "kubernetes", program.module or ""
+
+
+def _get(module: str, programs: list[Program], progress: Progress, download: bool) -> None:
+    with cachelock.held(module, progress):
+        # The former holder of the lock may have installed the same.
+        programs = [program for program in programs if not binaries.cached(program).exists()]
+        if download:
+            programs = _download(programs, progress)
+        if programs:
+            _build(module, programs, progress)
+
+
+def _download(programs: list[Program], progress: Progress) -> list[Program]:
+    """Download what is published, and return what remains to build."""
+    left = []
+    for number, program in enumerate(programs):
+        if releases.release(program) is None:
+            left.append(program)
+            continue
+        try:
+            with _folder() as folder:
+                releases.fetch(program, folder / program.name, progress)
+                _keep(program, folder / program.name)
+        except WindowboxError as error:
+            progress.say(f"  {program.name} {program.version}: not downloaded, so it is built: {error}")
+            left.append(program)
+            if isinstance(error, Unreachable):
+                # The others are on the same server: waiting for a timeout of each would take minutes.
+                return [*left, *programs[number + 1 :]]
+    return left
+
+
+def _build(module: str, programs: list[Program], progress: Progress) -> None:
+    names = ", ".join(f"{program.name} {program.version}" for program in programs)
+    go = gotool.find(names, progress)
+    with _folder() as folder, progress.job(names, "compiling", "compiled") as job:
+        log = folder / "log"
+        with log.open("wb") as output:
+            builder = subprocess.Popen(
+                [*(_politely() if progress.held_back else ()), go, *_arguments(module, programs, folder)],
+                cwd=shipped.MODULES / module,
+                env={**os.environ, "CGO_ENABLED": "0"},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # so that the compilers that go starts end with it
+            )
+            _watch(builder, names, log, job, progress)
+        if builder.returncode:
+            complaints = _complaints(log)[-3:] or [f"it ended with {builder.returncode}"]
+            raise Unreachable(f"go could not build {names}: {' | '.join(complaints)}")
+        for program in programs:
+            _keep(program, folder / program.name)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for incomplete files, on the cache's file system, so that renames are atomic."""
+    kept = binaries.cache() / "bin"
+    kept.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept, prefix=".build-") as folder:
+        yield Path(folder)
+
+
+def _keep(program: Program, path: Path) -> None:
+    binaries.cached(program).parent.mkdir(exist_ok=True)
+    os.replace(path, binaries.cached(program))
+
+
+def _politely() -> list[str]:
+    """Run the compiler at low priority: the demo runs meanwhile."""
+    nice = shutil.which("nice")
+    return [nice, "-n", "10"] if nice else []
+
+
+def _arguments(module: str, programs: list[Program], target: Path) -> list[str]:
+    flags = ["-s", "-w"]
+    if module == "gardener" or module.startswith("kubernetes"):
+        # Without a version of their own, programs call themselves v0.0.0-master, which clients refuse.
+        version = programs[0].version
+        major, minor, _ = version.split(".")
+        variables = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+        flags += [f"-X k8s.io/component-base/version.{key}={value}" for key, value in variables.items()]
+    if module == "helm":
+        flags.append(f"-X helm.sh/helm/v4/internal/version.version=v{programs[0].version}")
+    if module == "local-path-provisioner":
+        flags.append(f"-X main.VERSION={programs[0].version}")
+    # go names a program after the end of its package's path, which for etcd is "server".
+    output = str(target / programs[0].name) if module == "etcd" else f"{target}{os.sep}"
+    return [
+        "build", "-v", "-trimpath", "-ldflags", " ".join(flags), "-o", output, *(p.package for p in programs)
+    ]  # fmt: skip
+
+
+def _watch(
+    builder: subprocess.Popen[bytes], names: str, log: Path, job: Job, progress: Progress
+) -> None:  # fmt: skip
+    """Wait for the build, and show its progress."""
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                builder.wait(timeout=1)
+                return
+            job.detail = _how_far(log.read_text(errors="replace").splitlines())
+            if progress.cancelled.is_set():
+                raise Unreachable(f"{names}: nobody waits for it any more")
+            if job.seconds > _PATIENCE:
+                raise Unreachable(f"{names}: not built after {job.seconds / 60:.0f} minutes")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            if builder.poll() is None:
+                os.killpg(builder.pid, signal.SIGKILL)  # what is half built is thrown away
+        builder.wait()
+
+
+def _how_far(lines: list[str]) -> str:
+    """Progress from the output of `go build -v`: downloaded modules and compiled packages."""
+    if compiled := sum(" " not in line for line in lines):
+        return f"{compiled} packages"
+    modules = sum(line.startswith("go: downloading") for line in lines)
+    return f"{modules} modules downloaded" if modules else ""
+
+
+def _complaints(log: Path) -> list[str]:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return [line for line in lines if " " in line and not line.startswith("go: downloading")]

@@ -1,0 +1,173 @@
+"""windowbox's processes in the sandbox, each with the settings and rights of its role."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sandbox import files
+from sandbox.children import Child
+from sandbox.nodes import images
+from sandbox.nodes.addresses import Plan
+from sandbox.servers import controlplane, manifests, tokens, zoneserver
+from sandbox.servers.apiserver import ApiServer
+from sandbox.servers.certificates import Pair
+from sandbox.servers.zoneserver import Key
+from windowbox.rights import rbac
+
+COMMANDS = {
+    "runner": ["run"],
+    "watcher": ["watch"],
+    "worker": ["work"],
+    "patcher": ["patch"],
+    "admit": ["admit"],
+    "admission": ["admit", "--garden"],
+}
+_ROOT = Path(__file__).parents[1]
+_IMAGES = [
+    {"name": "local-path-provisioner", "ref": images.PROVISIONER},
+    {"name": "local-path-helper", "ref": images.BUSYBOX},
+]
+"""Of what is deployed into Shoots: nothing is pulled from elsewhere."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Addresses and credentials of a sandbox's servers."""
+
+    folder: Path
+    api: ApiServer
+    bus: str
+    """The URLs of the NATS servers, by comma."""
+    replicas: int
+    """How many of them have a copy of each stream."""
+    passwords: dict[str, str]
+    dns_port: int
+    dns_key: Key | None
+    prefixes: tuple[str, ...]
+    """The addresses of load balancers."""
+    plan: Plan | None = None
+    """The addresses of nodes, if there are any."""
+    dns_ownership: str = ""
+    webhooks: int = 0
+    """The port of webhooks."""
+    garden_webhooks: int = 0
+    """That of the garden's."""
+    second_calls: bool = False
+    """Whether they are called again after a failed call."""
+    webhook_spread: float = 120.0
+
+
+def settings_file(folder: Path, name: str) -> Path:
+    """The settings of a process (`worker-1`), or of the `operator`."""
+    return folder / "settings" / f"{name}.yaml"
+
+
+def kubeconfig(folder: Path, role: str) -> Path:
+    """The kubeconfig of a role; `operator` is an administrator."""
+    return folder / f"{role}.kubeconfig"
+
+
+def token_file(folder: Path) -> Path:
+    """The tokens of the roles' users, for the API server."""
+    return folder / "pki" / "tokens.csv"
+
+
+def backups(folder: Path) -> Path:
+    """The folder of all backup buckets."""
+    return folder / "backups"
+
+
+def write_kubeconfigs(folder: Path, api: ApiServer) -> None:
+    roles = [*rbac.RULES, "runner"]
+    known = tokens.tokens(token_file(folder), map(rbac.user, roles))
+    users: dict[str, Pair | str] = {role: known[rbac.user(role)] for role in roles}
+    for role, user in {**users, "operator": api.user}.items():
+        files.write_private(kubeconfig(folder, role), controlplane.kubeconfig_text(api.url, api.ca, user))
+
+
+def write_settings(around: Surroundings, role: str, name: str, metrics_port: int | None) -> Path:
+    """Write the settings of process `name` of `role`. They hold passwords: readable by the owner only."""
+    user = "admit" if role == "admission" else role
+    webhooks = around.garden_webhooks if role == "admission" else around.webhooks
+    settings: dict[str, Any] = {
+        "nats": {
+            "url": around.bus,
+            "user": user,
+            "password": around.passwords[user],
+            "replicas": around.replicas,
+        },
+        "objects": {"versions": 16},  # people look back here
+        "cluster": {"kubeconfig": str(kubeconfig(around.folder, role))},
+        "egress": {"allowed": ["127.0.0.0/8", "::1/128"]},  # where the sandbox's own API server is
+    }
+    if metrics_port:
+        settings["metrics"] = f"127.0.0.1:{metrics_port}"
+    settings["webhooks"] = {
+        "address": f"127.0.0.1:{webhooks}",
+        "mode": "url",
+        "url": f"127.0.0.1:{webhooks}",
+        "namespace": manifests.SYSTEM_NAMESPACE,
+        "second_calls": around.second_calls,
+        "spread": around.webhook_spread,
+    }
+    if role in ("runner", "worker", "operator"):
+        settings["dns"] = {"zones": [_zone(around)]}
+        settings["loadbalancer"] = {
+            "ranges": [{"prefixes": list(around.prefixes)}],
+            "folder": str(around.folder / "edge"),
+        }
+        if not around.plan:  # simulated nodes are on this host
+            settings["loadbalancer"]["node_networks"] = [{"prefixes": ["0.0.0.0/0", "::/0"]}]
+        settings |= _kinds(around)
+    path = settings_file(around.folder, name)
+    files.write_settings(path, settings)
+    return path
+
+
+def process(around: Surroundings, role: str, name: str, metrics_port: int) -> Child:
+    """A `windowbox run`, `watch`, `work`, `patch` or `admit`; ready when its /readyz says so."""
+    settings = write_settings(around, role, name, metrics_port)
+    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return Child(
+        name,
+        [sys.executable, "-m", "windowbox", *COMMANDS[role], "--settings", str(settings)],
+        ready=lambda: controlplane.healthy(f"http://127.0.0.1:{metrics_port}/readyz"),
+        port=metrics_port,
+        env={"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def _kinds(around: Surroundings) -> dict[str, Any]:
+    """The settings of kinds that make objects in this sandbox."""
+    networks: dict[str, Any] = {"external": list(around.prefixes)}
+    if plan := around.plan:
+        # What this machine sends to its nodes comes from its address among them: Envoy's traffic, too.
+        host = [f"{plan.host_v4}/32", f"{plan.host_v6}/128"]
+        networks |= {
+            "node_networks": [str(plan.nodes_v4), str(plan.nodes_v6)],
+            "balancers": host,
+            "dns": host,
+        }
+    overwrite = around.folder / "images.yaml"
+    files.write(overwrite, yaml.safe_dump({"images": _IMAGES}))
+    return {
+        "images": {"overwrite": str(overwrite)},
+        "infrastructure": networks,
+        "backup": {"root": str(backups(around.folder))},
+        "heartbeat": {"namespace": manifests.SYSTEM_NAMESPACE},
+    }
+
+
+def _zone(around: Surroundings) -> dict[str, Any]:
+    zone: dict[str, Any] = {"name": zoneserver.ZONE, "servers": [f"127.0.0.1:{around.dns_port}"]}
+    if around.dns_key:
+        zone["key"] = around.dns_key.settings()
+    if around.dns_ownership:
+        zone["ownership"] = around.dns_ownership
+    return zone

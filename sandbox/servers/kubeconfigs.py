@@ -1,0 +1,51 @@
+"""Self-contained kubeconfigs: certificates and keys are inline."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import yaml
+
+from sandbox import roles
+
+_PATHS = ("certificate-authority", "client-certificate", "client-key")
+
+
+def provider(folder: Path) -> str:
+    """The kubeconfig for the provider Secret of a Shoot whose machines run in this sandbox."""
+    return inline(roles.kubeconfig(folder, "provider"))
+
+
+def secret(namespace: str, kubeconfig: str) -> str:
+    """The manifest of the provider Secret of a Shoot."""
+    return str(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "cloudprovider", "namespace": namespace},
+                "data": {"kubeconfig": base64.b64encode(kubeconfig.encode()).decode()},
+            }
+        )
+    )
+
+
+def inline(kubeconfig: Path) -> str:
+    """The kubeconfig with the content of the files that it names."""
+    content = yaml.safe_load(kubeconfig.read_text())
+    sections = [entry["cluster"] for entry in content["clusters"]]
+    sections += [entry["user"] for entry in content["users"]]
+    for section in sections:
+        for name in _PATHS:
+            if name in section:
+                section[f"{name}-data"] = base64.b64encode(Path(section.pop(name)).read_bytes()).decode()
+    return str(yaml.safe_dump(content))
+
+
+def without_credentials(kubeconfig: Path) -> str:
+    """A kubeconfig that tells where the API server is, and how to know it."""
+    content = yaml.safe_load(inline(kubeconfig))
+    for user in content["users"]:
+        user["user"] = {}
+    return str(yaml.safe_dump(content))

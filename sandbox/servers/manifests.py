@@ -1,0 +1,63 @@
+"""Manifests that the sandbox applies before windowbox starts: CustomResourceDefinitions and RBAC."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sandbox import shipped
+from sandbox.servers.apiserver import ApiServer
+from windowbox.errors import Unreachable
+from windowbox.rights import rbac, webhookconfigurations
+
+SYSTEM_NAMESPACE = "windowbox-system"
+"""Where windowbox keeps what is its own, such as the heartbeat's Lease."""
+
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml where there is one: it reads the definitions ten times as fast."""
+
+_PATIENCE = 60
+
+
+def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
+    """Create or update the namespace, the rights and the kinds. Idempotent."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
+    api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
+    webhooks = rbac.for_webhooks(SYSTEM_NAMESPACE)
+    # Whose sandbox it is, made the Secrets, too.
+    for made in [*rbac.manifests(everywhere=True), *rbac.for_runner(), *webhooks]:
+        metadata = made["metadata"]
+        within = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+        api.apply(f"/apis/{made['apiVersion']}{within}/{made['kind'].lower()}s/{metadata['name']}", made)
+    texts = [path.read_text() for path in sorted(crds.glob("*.yaml"))]
+    define(api, *(one for text in texts for one in yaml.load_all(text, _LOADER) if one))
+
+
+def remove_webhooks(api: ApiServer, *, garden: bool) -> None:
+    """Have the API server ask nobody, where nobody would answer: about a seed, or about a garden."""
+    for resource in webhookconfigurations.RESOURCES.values():
+        for names in webhookconfigurations.COMPONENTS:
+            if (names == webhookconfigurations.GARDEN) is garden:
+                selected = f"fieldSelector=metadata.name%3D{names.prefixed}"
+                api.request("DELETE", f"{resource.path()}?{selected}").close()
+
+
+def define(api: ApiServer, *manifests: dict[str, Any]) -> None:
+    """Create or update CustomResourceDefinitions, and wait until the API server serves them all."""
+    names = [manifest["metadata"]["name"] for manifest in manifests]
+    for name, manifest in zip(names, manifests, strict=True):
+        api.apply(f"{_CRDS}/{name}", manifest)
+    for name in names:
+        _wait_served(api, name)
+
+
+def _wait_served(api: ApiServer, name: str) -> None:
+    for event in api.events(f"{_CRDS}?fieldSelector=metadata.name={name}", seconds=_PATIENCE):
+        # A definition just made has `conditions: null`.
+        conditions = (event["object"].get("status") or {}).get("conditions") or []
+        if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+            return
+    raise Unreachable(f"the API server does not serve {name} after {_PATIENCE} seconds")

@@ -1,0 +1,88 @@
+"""Address ranges of a sandbox's Services and simulated Pods.
+
+Services keep their addresses in the sandbox's data, so the ranges are stored with the data, independent of
+its nodes' subnets. No other sandbox uses them, because this host routes them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+
+from sandbox import files
+from sandbox.nodes import addresses
+from sandbox.nodes.addresses import Network
+from windowbox.errors import Malformed
+
+_RESERVED = IPv4Network("240.0.0.0/4")
+"""Assigned to nobody (RFC 1112), so no network that a laptop visits uses it. Linux routes it nevertheless."""
+_PARTS = 15 * 128
+"""All of it but 255.0.0.0/8, in which broadcasts are."""
+_PARTS_V6 = int(IPv6Network("fd77:6e64:6278:f000::/64").network_address)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Address ranges that are valid inside of one cluster only."""
+
+    services_v4: IPv4Network
+    services_v6: IPv6Network
+    pods: IPv4Network
+    """Of simulated nodes. Nobody ever answers there."""
+    balancers: IPv6Network
+    """Of load balancers, which have addresses of loopback in IPv4."""
+    routable: bool = True
+    """Whether no other sandbox has them."""
+
+    @property
+    def networks(self) -> list[Network]:
+        return [self.services_v4, self.services_v6, self.pods, self.balancers]
+
+
+EARLIER = Ranges(
+    services_v4=IPv4Network("10.2.0.0/16"),
+    services_v6=IPv6Network("fd77:6e64:6278:ffff::/112"),
+    pods=IPv4Network("10.64.0.0/12"),
+    balancers=IPv6Network("fd77:6e64:6278:ffff:1::/120"),
+    routable=False,
+)
+"""What all sandboxes had once. Such addresses may be in use in the network of this host."""
+
+
+def part(number: int) -> Ranges:
+    """One subnet of each of the ranges for all sandboxes."""
+    v4, pods = (
+        IPv4Network((int(_RESERVED.network_address) + ((2 * number + half) << 16), 16)) for half in (0, 1)
+    )
+    v6 = _PARTS_V6 + (number << 64)
+    return Ranges(v4, IPv6Network((v6, 112)), pods, IPv6Network((v6 + (1 << 48), 120)))
+
+
+def kept(folder: Path, routes: list[Network]) -> Ranges:
+    """The stored ranges of the sandbox in `folder`; at first, some that overlap none of `routes`."""
+    file = folder / "ranges.json"
+    if file.exists():
+        return part(_number(file))
+    if (folder / "etcd").exists():
+        return EARLIER
+    number = _chosen(routes)
+    files.write(file, json.dumps({"part": number}))
+    return part(number)
+
+
+def _chosen(routes: list[Network]) -> int:
+    # At random, so that two sandboxes that do not always run together have different ones, too.
+    numbers = random.sample(range(_PARTS), _PARTS)
+    free = (n for n in numbers if not any(addresses.overlapping(one, routes) for one in part(n).networks))
+    return next(free, numbers[0])
+
+
+def _number(file: Path) -> int:
+    try:
+        number = int(json.loads(file.read_bytes())["part"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise Malformed(f"{file}: {error}: `windowbox down --wipe`, then begin anew") from error
+    return number % _PARTS

@@ -1,0 +1,123 @@
+"""BIND 9 with the zone of the local set-up, open for dynamic updates."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox import files
+from sandbox.children import Child
+
+ZONE = "local.gardener.cloud"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A TSIG key, which signs updates."""
+
+    name: str
+    algorithm: str
+    secret: str
+
+    def settings(self) -> dict[str, str]:
+        return {"name": self.name, "algorithm": self.algorithm, "secret": self.secret}
+
+
+def new_key(name: str = "windowbox") -> Key:
+    return Key(name, "hmac-sha256", base64.b64encode(secrets.token_bytes(32)).decode())
+
+
+def kept_key(path: Path) -> Key:
+    """The key in the file at `path`, created if there is none yet. `dig -k` and `nsupdate -k` take it."""
+    if not path.exists():
+        files.write_private(path, _key_clause(new_key()))
+    words = path.read_text().replace('"', " ").replace(";", " ").split()
+    return Key(*(words[words.index(word) + 1] for word in ("key", "algorithm", "secret")))
+
+
+def named(program: Path, folder: Path, port: int, key: Key | None, *, zone: str = ZONE) -> Child:
+    """A name server with its data in `folder`; without `key`, unsigned updates are accepted."""
+    zones = folder / "zones"
+    zones.mkdir(parents=True, exist_ok=True)
+    configuration = folder / "named.conf"
+    files.write_private(configuration, _configuration(zones, port, key, zone))
+    _write_zone(zones, zone)
+    return Child(
+        "named",
+        # -g: in the foreground, logging to stderr; -n: as many threads as a sandbox has use for.
+        [str(program), "-g", "-4", "-n", "2", "-c", str(configuration)],
+        ready=lambda: answers(port, zone),
+        port=port,
+        before=lambda: _write_zone(zones, zone),
+    )
+
+
+def answers(port: int, zone: str) -> bool:
+    """Does the server answer for the zone with authority and without error?"""
+    number = os.urandom(2)
+    name = b"".join(bytes([len(label)]) + label.encode() for label in zone.split("."))
+    query = number + struct.pack("!5H", 0, 1, 0, 0, 0) + name + b"\0" + struct.pack("!2H", 6, 1)
+    with socket.socket(type=socket.SOCK_DGRAM) as udp:
+        udp.settimeout(1)
+        try:
+            udp.connect(("127.0.0.1", port))
+            udp.send(query)
+            reply = udp.recv(4096)
+        except OSError:
+            return False
+    (flags,) = struct.unpack_from("!H", reply, 2)
+    return reply[:2] == number and bool(flags & 0x0400) and flags & 0xF == 0
+
+
+def _write_zone(folder: Path, zone: str) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{zone}.zone"
+    # A journal belongs to the zone file it was begun with: over a fresh file it would be refused.
+    if not path.exists() and not path.with_suffix(".zone.jnl").exists():
+        files.write(path, _zone_text(zone))
+
+
+def _configuration(folder: Path, port: int, key: Key | None, zone: str) -> str:
+    update = f'{{ key "{key.name}"; }}' if key else "{ any; }"
+    return f"""{_key_clause(key) if key else ""}controls {{ }};
+options {{
+    directory "{folder}";
+    pid-file none;
+    session-keyfile none;
+    listen-on port {port} {{ 127.0.0.1; }};
+    listen-on-v6 {{ none; }};
+    recursion no;
+    dnssec-validation no;
+    notify no;
+}};
+zone "{zone}" {{
+    type primary;
+    file "{zone}.zone";
+    allow-update {update};
+    allow-transfer {{ 127.0.0.1; }};
+}};
+"""
+
+
+def _key_clause(key: Key) -> str:
+    return f'key "{key.name}" {{\n    algorithm {key.algorithm};\n    secret "{key.secret}";\n}};\n'
+
+
+def _zone_text(zone: str) -> str:
+    """The static records of the local set-up, on this machine's loopback addresses."""
+    return f"""$ORIGIN {zone}.
+$TTL 30
+@ SOA ns admin ( 2026021101 30 30 30 1 )
+@ NS ns
+ns A 127.0.0.1
+ns AAAA ::1
+docker-dns A 127.0.0.11
+registry NS docker-dns
+registry-cache NS docker-dns
+api.root.garden.external A 127.0.0.1
+"""

@@ -1,0 +1,105 @@
+"""What a Shoot's cluster holds from the beginning: rights to join, and the configuration of its nodes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import yaml
+
+from sandbox.nodes import configurations, joining
+from sandbox.servers.apiserver import ApiServer
+
+SECRET = "node-agent-simulator"
+"""What the node agent reads in kube-system."""
+FOLDER = "/var/lib/node-agent-simulator"
+"""What it reads on the machine."""
+
+_KUBELET = "/var/lib/kubelet"
+_REAL = f"{_KUBELET}/kubeconfig-real"
+_JOINING, _NODES = "system:bootstrappers", "system:nodes"
+_RBAC = "rbac.authorization.k8s.io"
+_KUBELET_UNIT = f"""\
+[Unit]
+Requires=containerd.service
+[Service]
+EnvironmentFile=/run/node-agent-simulator.env
+ExecStart=/usr/bin/kubelet --config={_KUBELET}/config.yaml --kubeconfig={_REAL} \\
+    --bootstrap-kubeconfig={_KUBELET}/kubeconfig-bootstrap --node-ip=${{NODE_IP}}
+Restart=always
+[Install]
+WantedBy=multi-user.target
+"""
+_KUBE_PROXY_UNIT = f"""\
+[Service]
+ExecStart=/usr/bin/kube-proxy --config={_KUBELET}/kube-proxy.yaml
+Restart=always
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def fill(api: ApiServer, pods: str) -> None:
+    """Create it. Idempotent. `pods` is the range of the Pods' addresses."""
+    joining.bind(api, _JOINING)
+    for made in (*_rights(), _secret(pods)):
+        group, _, version = made["apiVersion"].rpartition("/")
+        namespace = made["metadata"].get("namespace")
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        path += f"/namespaces/{namespace}" if namespace else ""
+        api.apply(f"{path}/{made['kind'].lower()}s/{made['metadata']['name']}", made)
+
+
+def _rights() -> list[dict[str, Any]]:
+    """Who joins reads the configuration of nodes; kube-proxy works with the kubelet's credentials."""
+    name = {"name": SECRET, "namespace": "kube-system"}
+    role = {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": name}
+    rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET], "verbs": ["get"]}
+    return [
+        {**role, "rules": [rule]},
+        {
+            **_binding("RoleBinding", "Role", SECRET, (_JOINING, _NODES)),
+            "metadata": name,
+        },
+        {
+            **_binding("ClusterRoleBinding", "ClusterRole", "system:node-proxier", (_NODES,)),
+            "metadata": {"name": "windowbox:kube-proxy"},
+        },
+    ]
+
+
+def _binding(kind: str, role_kind: str, role: str, groups: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": kind,
+        "roleRef": {"apiGroup": _RBAC, "kind": role_kind, "name": role},
+        "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": group} for group in groups],
+    }
+
+
+def _secret(pods: str) -> dict[str, Any]:
+    texts = {
+        "kubelet.yaml": json.dumps(_kubelet()),
+        "kube-proxy.yaml": yaml.safe_dump(_kube_proxy(pods)),
+        "kubelet.service": _KUBELET_UNIT,
+        "kube-proxy.service": _KUBE_PROXY_UNIT,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": SECRET, "namespace": "kube-system"},
+        "data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()},
+    }
+
+
+def _kubelet() -> dict[str, Any]:
+    return {
+        **configurations.kubelet(f"{FOLDER}/ca.crt", "/run/containerd/containerd.sock"),
+        # Signing and renewing certificates takes a restart of the kubelet's client; see nodes/files.py.
+        "rotateCertificates": False,
+    }
+
+
+def _kube_proxy(pods: str) -> dict[str, Any]:
+    return {**configurations.kube_proxy(_REAL, pods), "healthzBindAddress": "0.0.0.0:10256"}

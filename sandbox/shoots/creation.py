@@ -1,0 +1,285 @@
+"""Creates a Shoot of the sandbox, as a platform does, and waits until its machines have joined as nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox import roles
+from sandbox import state as states
+from sandbox.machines import image
+from sandbox.nodes.claims import Claim
+from sandbox.programs import obtain
+from sandbox.progress import Progress
+from sandbox.servers import kubeconfigs, ranges, resourcemanager
+from sandbox.servers.apiserver import ApiServer, from_kubeconfig
+from sandbox.shoots import importing, objects, records, waiting
+from sandbox.shoots.objects import Images
+from sandbox.shoots.records import Shoot
+from sandbox.state import State
+from windowbox.errors import Refused, Unreachable
+
+EXTENSIONS = "/apis/extensions.gardener.cloud/v1alpha1"
+_PROCESSES = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "host-agent",
+    resourcemanager.PROGRAM,
+)
+_LOOK_AGAIN = 0.05
+_SERVERS_PATIENCE = 90.0
+_PATIENCE = 120.0
+_NODES_PATIENCE = 180.0
+
+Say = Callable[[str, float], None]
+"""A step that is done, and the seconds since the beginning."""
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """A running sandbox, from outside of its supervisor."""
+
+    folder: Path
+    notify: Callable[[], None]
+    """Have the supervisor look at the records of Shoots."""
+
+    @property
+    def state(self) -> State:
+        found = states.read(self.folder)
+        if found is None:
+            raise Unreachable(f"{self.folder} has no state any more")
+        return found
+
+    @property
+    def api(self) -> ApiServer:
+        return from_kubeconfig(roles.kubeconfig(self.folder, "operator"))
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(int(self.state.site[2:]))
+
+    def sockets(self) -> list[Path]:
+        """Of the containerd of each node."""
+        nodes = sorted(name.removesuffix("/init") for name in self.state.children if name.endswith("/init"))
+        return [self.claim.folder / node / "containerd.sock" for node in nodes]
+
+
+def detached(folder: Path, state: State) -> Sandbox:
+    """The sandbox that `windowbox up` started there."""
+
+    def notify() -> None:
+        # It may have ended meanwhile, and its pid been given to another process.
+        now = states.read(folder)
+        if now is None or now.pid != state.pid or not now.running():
+            raise Unreachable(f"the sandbox {folder.name!r} has ended: `{states.command('up', folder)}`")
+        os.kill(now.pid, signal.SIGHUP)
+
+    return Sandbox(folder.absolute(), notify)
+
+
+def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: Say) -> Shoot:
+    """Create the Shoot `name`, and wait until all its machines are Ready nodes."""
+    began = time.monotonic()
+
+    def done(what: str) -> None:
+        say(what, time.monotonic() - began)
+
+    shoot = _prepare(sandbox, name, progress, done)
+    write_worker(sandbox, shoot, machines, image.VERSIONS[0])
+    done(f"Worker written: {machines} machines wanted")
+    wait_nodes(sandbox, shoot, machines, lambda node: done(f"node {node} is Ready"))
+    wait_succeeded(sandbox.api, shoot, "workers", objects.WORKER)
+    done("Worker Succeeded")
+    return shoot
+
+
+def wait_started(sandbox: Sandbox, shoot: Shoot) -> None:
+    """Wait until all processes of the control plane are ready."""
+    limit = time.monotonic() + _SERVERS_PATIENCE
+    wanted = [shoot.child(process) for process in _PROCESSES]
+    while True:
+        children = sandbox.state.children
+        late = [n for n in wanted if n not in children or children[n].condition != "ready"]
+        if not late:
+            return
+        if time.monotonic() > limit:
+            raise Unreachable(
+                f"{', '.join(late)} not ready after {_SERVERS_PATIENCE:.0f} s: see `windowbox logs "
+                f"{late[0] if late[0] in children else 'supervisor'}`"
+            )
+        time.sleep(_LOOK_AGAIN)
+
+
+def wait_ended(sandbox: Sandbox, shoot: Shoot) -> None:
+    """Wait until no process of the control plane is left."""
+    limit = time.monotonic() + _SERVERS_PATIENCE
+    while any(name.startswith(shoot.child("")) for name in sandbox.state.children):
+        if time.monotonic() > limit:
+            raise Unreachable(f"the processes of shoot {shoot.name} have not ended: see `windowbox status`")
+        time.sleep(_LOOK_AGAIN)
+
+
+def write_worker(sandbox: Sandbox, shoot: Shoot, machines: int, version: str) -> None:
+    """Write the Worker, with an image of this version: another than before replaces all machines."""
+    path = f"{EXTENSIONS}/namespaces/{shoot.technical_id}/operatingsystemconfigs/{objects.SYSTEM_CONFIG}"
+    secret = sandbox.api.read(path)["status"]["cloudConfig"]["secretRef"]["name"]
+    apply(sandbox.api, objects.worker(shoot, machines, version, secret))
+
+
+def wait_nodes(
+    sandbox: Sandbox, shoot: Shoot, count: int, say: Callable[[str], None] = lambda node: None
+) -> list[str]:
+    """The names of the Shoot's nodes, once so many are Ready; `say` is told of each."""
+    ready = _wait_each(_api(sandbox, shoot), "/api/v1/nodes", is_ready, count, say)
+    if len(ready) < count:
+        raise Unreachable(_too_few(sandbox, shoot, f"{len(ready)} of {count} nodes are Ready"))
+    return ready
+
+
+def wait_machines(sandbox: Sandbox, shoot: Shoot, count: int, say: Callable[[str], None]) -> None:
+    """Wait until so many machines run as nodes; `say` is told of each."""
+    running = _wait_each(sandbox.api, machines_path(shoot), is_running, count, say)
+    if len(running) < count:
+        raise Unreachable(_too_few(sandbox, shoot, f"{len(running)} of {count} machines are Running"))
+
+
+def _wait_each(
+    api: ApiServer, path: str, holds: Callable[[dict[str, Any]], bool], count: int, say: Callable[[str], None]
+) -> list[str]:
+    """The names of the objects that meet the condition, once so many do, or fewer when time is over."""
+    limit = time.monotonic() + _NODES_PATIENCE
+    met: set[str] = set()
+    while len(met) < count and time.monotonic() < limit:
+        for event in api.events(path, seconds=5):
+            if event["type"] == "ERROR":
+                break
+            name = event["object"]["metadata"]["name"]
+            if event["type"] == "DELETED" or not holds(event["object"]):
+                met.discard(name)
+            elif name not in met:
+                met.add(name)
+                say(name)
+            if len(met) >= count:
+                break
+    return sorted(met)
+
+
+def _too_few(sandbox: Sandbox, shoot: Shoot, what: str) -> str:
+    troubles = [*_troubles(sandbox, shoot), "see `windowbox machine logs`"]
+    return f"{what} after {_NODES_PATIENCE:.0f} s: {'; '.join(troubles)}"
+
+
+def machines_path(shoot: Shoot) -> str:
+    return f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{shoot.technical_id}/machines"
+
+
+def is_running(machine: dict[str, Any]) -> bool:
+    return bool(_phase(machine) == "Running")
+
+
+def _phase(machine: dict[str, Any]) -> Any:
+    return machine.get("status", {}).get("currentStatus", {}).get("phase", "new")
+
+
+def _troubles(sandbox: Sandbox, shoot: Shoot) -> list[str]:
+    """What machines that are not Running say of themselves."""
+    return [
+        f"{machine['metadata']['name']} is {_phase(machine)}: {waiting.described(machine)}"
+        for machine in sandbox.api.read(machines_path(shoot))["items"]
+        if not is_running(machine)
+    ]
+
+
+def nodes(sandbox: Sandbox, shoot: Shoot) -> tuple[str, str]:
+    """The URL of its API server, and how many of its nodes are Ready."""
+    api = _api(sandbox, shoot)
+    if records.is_hibernated(sandbox.folder, shoot.name):
+        return api.url, "hibernated"
+    try:
+        found = api.read("/api/v1/nodes")["items"]
+    except (Refused, Unreachable):
+        return api.url, "unknown"
+    return api.url, f"{sum(map(is_ready, found))} of {len(found)}"
+
+
+def is_ready(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions") or []
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def wait_succeeded(
+    api: ApiServer,
+    shoot: Shoot,
+    plural: str,
+    name: str,
+    holds: Callable[[dict[str, Any]], bool] = waiting.succeeded,
+) -> dict[str, Any]:
+    path = f"{EXTENSIONS}/namespaces/{shoot.technical_id}/{plural}"
+    kind = plural.removesuffix("s")
+    what = f"{kind} {shoot.technical_id}/{name} has not succeeded (see `windowbox trace {kind} …`)"
+    return waiting.until(api, path, name, holds, what, patience=_PATIENCE)
+
+
+def apply(api: ApiServer, manifest: dict[str, Any]) -> dict[str, Any]:
+    meta, kind = manifest["metadata"], manifest["kind"]
+    base = f"/apis/{manifest['apiVersion']}" if "/" in manifest["apiVersion"] else "/api/v1"
+    inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
+    return api.apply(f"{base}{inside}/{kind.lower()}s/{meta['name']}", manifest)
+
+
+def _prepare(sandbox: Sandbox, name: str, progress: Progress, done: Callable[[str], None]) -> Shoot:
+    """All of a Shoot but its machines."""
+    records.check_new(sandbox.folder, name)
+    obtain.obtain([resourcemanager.PROGRAM, image.PROVISIONER], progress)
+    shoot = records.new(name, set(sandbox.state.ports.values()))
+    records.write(sandbox.folder, shoot)
+    sandbox.notify()
+    with ThreadPoolExecutor(1, "image") as pool:
+        importing_image = pool.submit(_bring_image, sandbox, progress)
+        wait_started(sandbox, shoot)
+        done(f"its control plane runs at {_api(sandbox, shoot).url}")
+        images = importing_image.result()
+    done("the nodes of the sandbox have the machine image")
+    _write_foundation(sandbox, shoot, images)
+    done(f"Infrastructure Succeeded: machines live in {shoot.machines}")
+    done("ControlPlane Succeeded: the Shoot is a served cluster, with a StorageClass")
+    return shoot
+
+
+def _bring_image(sandbox: Sandbox, progress: Progress) -> Images:
+    archive, name = image.archive(progress)
+    importing.bring(archive, name, sandbox.sockets())
+    return Images({version: image.of_version(name, version) for version in image.VERSIONS})
+
+
+def _write_foundation(sandbox: Sandbox, shoot: Shoot, images: Images) -> None:
+    """What a platform writes before the Worker: each that needs another waits for it."""
+    api, inside = sandbox.api, _api(sandbox, shoot)
+    own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
+    nodes = sandbox.state.options.ranges[0]
+    found = objects.Ranges(pods=str(own.pods), services=str(own.services_v4), nodes=nodes)
+    generic = kubeconfigs.without_credentials(records.kubeconfig(sandbox.folder, shoot.name))
+    for manifest in (
+        objects.namespace(shoot),
+        objects.secret(shoot, objects.GENERIC_KUBECONFIG, generic),
+        objects.secret(shoot, "cloudprovider", kubeconfigs.provider(sandbox.folder)),
+        objects.cluster(shoot, found, images),
+        objects.infrastructure(shoot),
+        objects.controlplane(shoot),
+        objects.system_config(shoot, inside.url, inside.ca.certificate.read_text()),
+    ):
+        apply(api, manifest)
+    wait_succeeded(api, shoot, "infrastructures", objects.INFRASTRUCTURE)
+    wait_succeeded(api, shoot, "controlplanes", objects.CONTROL_PLANE)
+    wait_succeeded(api, shoot, "operatingsystemconfigs", objects.SYSTEM_CONFIG)
+
+
+def _api(sandbox: Sandbox, shoot: Shoot) -> ApiServer:
+    return from_kubeconfig(records.kubeconfig(sandbox.folder, shoot.name))

@@ -1,0 +1,135 @@
+"""The host agent of one Shoot: routes to the Pods of its machines, and copies of their console logs.
+
+A route controller, as clouds have one: each node of the Shoot has a range of Pod addresses, and is itself a
+Pod of one of the sandbox's nodes. So this host and the sandbox's nodes need a route to each such range.
+
+The console log of a machine is the log of its Pod, which the kubelet removes with the Pod. A hard link keeps
+it for a day.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+from sandbox.nodes import routes
+from sandbox.nodes.claims import Claim
+from sandbox.servers.apiserver import ApiServer, from_kubeconfig
+from sandbox.shoots import consoles
+from sandbox.shoots.podroutes import machine, wanted
+from windowbox.errors import Refused, Unreachable
+
+logger = logging.getLogger(__name__)
+
+_WATCH_SECONDS = 300
+_PAUSE = 0.5
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """A node of the sandbox."""
+
+    namespace: str
+    address: str
+    pods: str
+    logs: str
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the host agent of one Shoot is told."""
+
+    claim: int
+    kubeconfig: str
+    shoot_kubeconfig: str
+    namespace: str
+    services: str
+    pods: str
+    consoles: str
+    nodes: list[NodeConfig]
+
+
+def main(path: Path) -> None:
+    config = read(path)
+    routing = threading.Thread(target=_routes_or_end, args=(config, path), name="routes", daemon=True)
+    routing.start()
+    _keep_consoles(config)
+
+
+def read(path: Path) -> Config:
+    found = json.loads(path.read_text())
+    return Config(**{**found, "nodes": [NodeConfig(**node) for node in found["nodes"]]})
+
+
+def _routes_or_end(config: Config, path: Path) -> None:
+    """Without its thread of routes this process is of no use: the sandbox starts it again."""
+    try:
+        _keep_routes(config, path)
+    except BaseException:
+        logger.exception("routes")
+        os._exit(1)
+
+
+def _keep_routes(config: Config, path: Path) -> None:
+    api, claim = from_kubeconfig(Path(config.shoot_kubeconfig)), Claim(config.claim)
+    inside = [ip_network(config.pods), ip_network(config.services)]
+
+    def follow(nodes: dict[str, dict[str, Any]]) -> None:
+        machines = [one for node in nodes.values() if (one := machine(node))]
+        for where, found in wanted(machines, config.nodes, config.services).items():
+            routes.lead(claim, where, found, inside)
+        path.with_name("host-agent.ready").touch()
+
+    _each_state(api, "/api/v1/nodes", follow)
+
+
+def _keep_consoles(config: Config) -> None:
+    api, folder = from_kubeconfig(Path(config.kubeconfig)), Path(config.consoles)
+    logs = [Path(node.logs) for node in config.nodes]
+    consoles.forget_old(folder)
+    _each_state(
+        api,
+        f"/api/v1/namespaces/{config.namespace}/pods",
+        lambda pods: consoles.keep(folder, logs, pods.values()),
+    )
+
+
+def _each_state(api: ApiServer, path: str, follow: Callable[[dict[str, dict[str, Any]]], None]) -> None:
+    """Call `follow` with all objects at `path`, at first and after each change, for ever."""
+    while True:
+        try:
+            for objects in _states(api, path):
+                follow(objects)
+        except (Refused, Unreachable) as error:
+            logger.warning("%s: %s", path, error)
+            time.sleep(_PAUSE)
+
+
+def _states(api: ApiServer, path: str) -> Iterator[dict[str, dict[str, Any]]]:
+    listed = api.read(path)
+    objects = {one["metadata"]["name"]: one for one in listed["items"]}
+    yield objects
+    version = listed["metadata"]["resourceVersion"]
+    for event in api.events(f"{path}?resourceVersion={version}", seconds=_WATCH_SECONDS):
+        found = event["object"]
+        if event["type"] == "ERROR":
+            return
+        if event["type"] == "DELETED":
+            objects.pop(found["metadata"]["name"], None)
+        else:
+            objects[found["metadata"]["name"]] = found
+        yield objects
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    main(Path(sys.argv[1]))

@@ -1,0 +1,110 @@
+"""Which ports a simulated node opens, and what it does there: the rules of kube-proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sandbox.simulated.objects import Endpoint, Node, Port, Service, Slice
+
+PROXY_HEALTH = 10256
+"""Where kube-proxy tells whether the node may be given new connections."""
+
+
+class Place(NamedTuple):
+    """An address, a port and a protocol: unique among open ports."""
+
+    address: str
+    port: int
+    protocol: str = "TCP"
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}/{self.protocol}"
+
+
+@dataclass(frozen=True)
+class Echo:
+    """Greets, then echoes."""
+
+    node: str
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Drops connections."""
+
+    node: str
+
+
+@dataclass(frozen=True)
+class ServiceHealth:
+    """Reports how many of a Service's endpoints the node has."""
+
+    node: str
+    namespace: str
+    name: str
+    endpoints: int
+
+
+@dataclass(frozen=True)
+class NodeHealth:
+    """Reports whether the node accepts new connections."""
+
+    node: str
+    eligible: bool
+
+
+OpenPort = Echo | Drop | ServiceHealth | NodeHealth
+OpenPorts = dict[Place, OpenPort]
+
+
+def of_node(node: Node) -> OpenPorts:
+    """The open ports that a node has without any Service."""
+    return _behaving(node, {Place(node.address, PROXY_HEALTH): NodeHealth(node.name, node.eligible)})
+
+
+def of_service(service: Service, slices: Collection[Slice], nodes: Collection[Node]) -> OpenPorts:
+    """The open ports of a Service on all nodes. A Service port without endpoints has none: it refuses."""
+    open_ports: OpenPorts = {}
+    endpoints = [(port, _endpoints(port, slices)) for port in service.ports]
+    for node in nodes:
+        found: OpenPorts = {}
+        for port, behind in endpoints:
+            if answer := _answer(service, node, behind):
+                found[Place(node.address, port.node_port, port.protocol)] = answer
+        if service.health_port:
+            place = Place(node.address, service.health_port)
+            found[place] = ServiceHealth(node.name, *service.key, _ready_on(node, slices))
+        open_ports |= _behaving(node, found)
+    return open_ports
+
+
+def _endpoints(port: Port, slices: Collection[Slice]) -> list[Endpoint]:
+    known = (port.name, port.protocol)
+    return [one for part in slices if known in part.ports for one in part.endpoints]
+
+
+def _answer(service: Service, node: Node, behind: Collection[Endpoint]) -> OpenPort | None:
+    # A Pod that ends, but still serves, is better than none: it counts where nobody is ready.
+    if not any(one.ready or one.serving for one in behind):
+        return None
+    if service.local and not any(one.node == node.name and (one.ready or one.serving) for one in behind):
+        # Endpoints are on other nodes only, and policy Local does not forward.
+        return Drop(node.name)
+    return Echo(node.name)
+
+
+def _ready_on(node: Node, slices: Collection[Slice]) -> int:
+    return sum(one.ready and one.node == node.name for part in slices for one in part.endpoints)
+
+
+def _behaving(node: Node, open_ports: OpenPorts) -> OpenPorts:
+    """The open ports under the node's behaviour. A node that hangs keeps all, but does not answer."""
+    match node.behaviour:
+        case "refuse":
+            return {}
+        case "drop":
+            return dict.fromkeys(open_ports, Drop(node.name))
+        case _:
+            return open_ports

@@ -1,0 +1,129 @@
+"""The node simulator: listens for Services where simulated nodes would, steered through the API alone.
+
+Simulated nodes have IPv4 addresses of loopback, because IPv6 has only one of them. No Pod is behind a port:
+the simulator answers in place of all. Of kube-proxy it simulates which ports are open, which refuse, which
+drop, and the answers to health checks; not ClusterIPs, session affinity or source ranges.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterable
+
+from sandbox.simulated import objects, ports
+from sandbox.simulated.objects import Key, Node, Service, Slice
+from sandbox.simulated.ports import OpenPorts, Place
+from sandbox.simulated.reflector import Reflector
+from sandbox.simulated.sockets import Sockets
+from windowbox.clients.kubernetes.kube import Kube
+from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
+
+logger = logging.getLogger(__name__)
+
+_AGAIN = 1.0
+"""Seconds until a port is tried again that somebody else holds."""
+
+
+class Simulator:
+    """Opens and closes open_ports as Services, EndpointSlices and Nodes change; idle while they do not."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._nodes = Reflector(kube, NODES, objects.node, self._node_changed)
+        self._services = Reflector(kube, SERVICES, objects.service, self._service_changed)
+        self._slices = Reflector(kube, ENDPOINT_SLICES, objects.endpoint_slice, self._slice_changed)
+        self._slices_of: dict[Key, dict[tuple[str, str], Slice]] = {}
+        self._named: dict[str, Node] = {}
+        self._listening = Sockets(self._silent)
+        self._open_ports: dict[Key, OpenPorts] = {}
+        """By Service; those of a node itself under its name without a namespace."""
+        self._unopened: OpenPorts = {}
+        self._dirty: set[Key] = set()
+        self._woken = asyncio.Event()
+
+    async def run(self) -> None:
+        """Simulate for ever."""
+        followed = (self._nodes, self._services, self._slices)
+        async with asyncio.TaskGroup() as group:
+            for following in followed:
+                group.create_task(following.run(), name=f"follow {following.resource.id}")
+            for following in followed:
+                await following.listed.wait()
+            while True:
+                await self._catch_up()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_AGAIN if self._unopened else None):
+                        await self._woken.wait()
+
+    def _node_changed(self, key: tuple[str, str], old: Node | None, new: Node | None) -> None:
+        name = key[1]
+        if new:
+            self._named[name] = new
+        else:
+            del self._named[name]
+        self._wake([Key("", name), *self._services_known()])
+
+    def _service_changed(self, key: tuple[str, str], old: Service | None, new: Service | None) -> None:
+        self._wake([Key(*key)])
+
+    def _slice_changed(self, key: tuple[str, str], old: Slice | None, new: Slice | None) -> None:
+        if old:
+            del self._slices_of[old.service][key]
+            if not self._slices_of[old.service]:
+                del self._slices_of[old.service]
+        if new:
+            self._slices_of.setdefault(new.service, {})[key] = new
+        self._wake(part.service for part in (old, new) if part)
+
+    def _services_known(self) -> Iterable[Key]:
+        return (service.key for service in self._services.values.values())
+
+    def _silent(self, name: str) -> bool:
+        node = self._named.get(name)
+        return node is not None and node.behaviour in ("hang", "drop")
+
+    def _wake(self, keys: Iterable[Key]) -> None:
+        self._dirty.update(keys)
+        self._woken.set()
+
+    async def _catch_up(self) -> None:
+        """Apply all changes that have accumulated."""
+        began = time.monotonic()
+        self._woken.clear()
+        dirty, self._dirty = self._dirty, set()
+        before = {key: self._open_ports.pop(key, {}) for key in dirty}
+        self._open_ports |= {key: wanted for key in dirty if (wanted := self._wanted(key))}
+        changes = [(before[key], self._open_ports.get(key, {})) for key in dirty]
+        # Close first, so that a port can pass from one Service to the next.
+        for place in (place for old, new in changes for place in old.keys() - new.keys()):
+            self._listening.close(place)
+            self._unopened.pop(place, None)
+        to_open, self._unopened = self._unopened, {}
+        for old, new in changes:
+            to_open |= {place: port for place, port in new.items() if old.get(place) != port}
+        await self._open(to_open)
+        if to_open:
+            took = time.monotonic() - began
+            logger.debug("%d open_ports changed in %.3f s; %d open", len(to_open), took, len(self._listening))
+
+    def _wanted(self, key: Key) -> OpenPorts:
+        if not key.namespace:
+            node = self._named.get(key.name)
+            return ports.of_node(node) if node else {}
+        service = self._services.values.get(key)
+        if not service:
+            return {}
+        return ports.of_service(service, self._slices_of.get(key, {}).values(), self._named.values())
+
+    async def _open(self, wanted: OpenPorts) -> None:
+        for place, port in wanted.items():
+            try:
+                await self._listening.open(place, port)
+            except OSError as error:
+                self._unopened[place] = port
+                self._complain(place, error)
+
+    def _complain(self, place: Place, error: OSError) -> None:
+        logger.warning("%s cannot be opened, again in %.0f s: %s", place, _AGAIN, error.strerror or error)

@@ -1,0 +1,153 @@
+"""The open ports of simulated nodes: real sockets on loopback addresses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import orjson
+from aiohttp import web
+
+from sandbox.simulated.echoes import Datagrams, Greeter
+from sandbox.simulated.ports import Drop, Echo, NodeHealth, OpenPort, Place, ServiceHealth
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+
+
+class Sockets:
+    """The open ports. Closing one keeps its established connections, as conntrack would."""
+
+    def __init__(self, silent: Callable[[str], bool]) -> None:
+        """`silent` returns whether a node hangs, and so answers nothing."""
+        self._silent = silent
+        self._open: dict[Place, tuple[OpenPort, Callable[[], None]]] = {}
+        self._http = web.Server(self._healthz, handler_cancellation=True, access_log=None)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def open(self, place: Place, port: OpenPort) -> None:
+        """Open `port` at `place`, or change how it answers. OSError if that fails."""
+        before = self._open.get(place)
+        if before and type(before[0]) is type(port) and before[0].node == port.node:
+            self._open[place] = (port, before[1])  # the answer has changed, the socket stays
+            return
+        self.close(place)
+        self._open[place] = (port, await self._opened(place, port))
+
+    def close(self, place: Place) -> None:
+        if before := self._open.pop(place, None):
+            before[1]()
+
+    async def _opened(self, place: Place, port: OpenPort) -> Callable[[], None]:
+        """Open the port; returns how to close it."""
+        with contextlib.ExitStack() as stack:
+            bound = stack.enter_context(_bound(place))
+            opened = await self._let_in(bound, place, port)
+            stack.pop_all()  # from here on the socket belongs to the open port
+            return opened
+
+    async def _let_in(self, bound: socket.socket, place: Place, port: OpenPort) -> Callable[[], None]:
+        loop = asyncio.get_running_loop()
+
+        def silent() -> bool:
+            return self._silent(port.node)
+
+        match port:
+            case Drop():
+                return _dropping(bound, place)
+            case Echo() if place.protocol == "UDP":
+                transport, _ = await loop.create_datagram_endpoint(
+                    lambda: Datagrams(port.node, silent), sock=bound
+                )
+                return transport.close
+            case Echo():
+                server = await loop.create_server(
+                    lambda: Greeter(port.node, silent), sock=bound, backlog=_BACKLOG
+                )
+                return server.close
+            case ServiceHealth() | NodeHealth():
+                server = await loop.create_server(self._http, sock=bound, backlog=_BACKLOG)
+                return server.close
+
+    async def _healthz(self, request: web.BaseRequest) -> web.Response:
+        assert request.transport is not None
+        address, port = request.transport.get_extra_info("sockname")[:2]
+        port, _ = self._open.get(Place(address, port), (None, None))
+        if port and self._silent(port.node):
+            await asyncio.Event().wait()  # until the client gives up
+        match port:
+            case NodeHealth():
+                return _node_health(port, request.path)
+            case ServiceHealth():
+                return _service_health(port)
+            case _:  # the port was closed, and the connection is older
+                return web.Response(status=503)
+
+
+def _bound(place: Place) -> socket.socket:
+    udp = place.protocol == "UDP"
+    bound = socket.socket(type=socket.SOCK_DGRAM if udp else socket.SOCK_STREAM)
+    try:
+        bound.setblocking(False)
+        if not udp:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((place.address, place.port))
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def _dropping(bound: socket.socket, place: Place) -> Callable[[], None]:
+    """Drop connections without a response. Datagrams are never read."""
+    if place.protocol == "UDP":
+        return bound.close
+    # Once the queue is full, Linux drops further SYNs: with this backlog that is after one connection.
+    bound.listen(0)
+    filler = socket.socket()
+    filler.setblocking(False)
+    filler.connect_ex((place.address, place.port))
+
+    def close() -> None:
+        filler.close()
+        bound.close()
+
+    return close
+
+
+def _node_health(port: NodeHealth, path: str) -> web.Response:
+    if path not in ("/healthz", "/livez"):
+        return web.Response(status=404)
+    now = datetime.now(UTC).isoformat()
+    body: dict[str, object] = {"lastUpdated": now, "currentTime": now}
+    if path == "/livez":
+        return _answer(True, body)
+    return _answer(port.eligible, body | {"nodeEligible": port.eligible})
+
+
+def _service_health(port: ServiceHealth) -> web.Response:
+    response = _answer(
+        port.endpoints > 0,
+        {
+            "service": {"namespace": port.namespace, "name": port.name},
+            "localEndpoints": port.endpoints,
+            "serviceProxyHealthy": True,
+        },
+    )
+    response.headers["X-Load-Balancing-Endpoint-Weight"] = str(port.endpoints)
+    return response
+
+
+def _answer(healthy: bool, body: dict[str, object]) -> web.Response:
+    return web.Response(
+        status=200 if healthy else 503,
+        body=orjson.dumps(body),
+        headers={"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"},
+    )

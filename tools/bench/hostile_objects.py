@@ -1,0 +1,278 @@
+"""Hostile objects of every kind that windowbox serves: good ones with a few fields gone wrong."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+from typing import Any, NamedTuple
+
+import yaml
+
+from sandbox import shipped
+from tools.bench import hostile_kubernetes
+from tools.bench import hostile_values as values
+from tools.bench.hostile_values import Schema
+from windowbox.kinds import KINDS, Served
+from windowbox.models import crds
+from windowbox.models.extensions import OPERATION, TIMESTAMP
+from windowbox.models.refs import INGRESSES, SERVICES, Resource
+
+LARGEST = 1_350_000
+"""Bytes of a huge object; etcd takes 1.5 MiB."""
+
+
+@cache
+def _examples() -> dict[str, dict[str, Any]]:
+    """An example of each kind."""
+    found: dict[str, dict[str, Any]] = {}
+    for file in sorted(shipped.EXAMPLES.glob("*.yaml")):
+        for manifest in yaml.safe_load_all(file.read_text()):
+            found.setdefault(manifest["kind"], manifest)
+    return found
+
+
+SERVED = tuple(row for row in KINDS if row.resource.kind in _examples())
+"""The kinds that clients make objects of: there is an example of each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Hostile:
+    """An object to create, and the status to give it then."""
+
+    row: Served
+    number: int
+    namespace: str
+    body: dict[str, Any]
+    status: dict[str, Any] | None
+    what: str
+    """In words, what is wrong with it."""
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def path(self) -> str:
+        return self.row.resource.path(self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.row.pool} {self.namespace}/{self.name[:40]} ({self.what})"
+
+
+class _Site(NamedTuple):
+    """A place in a document where a value may be replaced."""
+
+    container: Any
+    key: Any
+    schema: Schema
+    path: str
+
+
+def objects(count: int, namespaces: list[str], seed: int, huge: float = 0.03) -> Iterator[Hostile]:
+    """So many objects, all kinds in turn, and a part of them huge; the same for the same seed."""
+    for number in range(count):
+        chance = Random(f"{seed}-{number}")
+        made = hostile(SERVED[number % len(SERVED)], number, chance.choice(namespaces), chance)
+        if chance.random() < huge:
+            made = _grown(made, chance)
+        yield made
+
+
+def hostile(row: Served, number: int, namespace: str, chance: Random) -> Hostile:
+    """An object of this kind with some fields gone wrong."""
+    body = template(row, number, namespace)
+    properties = _schema(row.resource)
+    spec = properties.get("spec", {})
+    said = [_wrong(row, body, spec, chance) for _ in range(chance.choice((1, 1, 2, 3)))]
+    if chance.random() < 0.2:
+        said.append(_metadata(body, chance))
+    status = _status(row.resource, properties, chance)
+    said += ["status"] if status else []
+    return Hostile(row, number, body["metadata"].get("namespace", ""), body, status, ", ".join(said))
+
+
+def template(row: Served, number: int, namespace: str) -> dict[str, Any]:
+    """A good object of this kind, as in the examples, with a name of its own."""
+    body: dict[str, Any] = copy.deepcopy(_examples()[row.resource.kind])
+    name = f"hostile-{number}"
+    text = json.dumps(body).replace("shoot--demo--one", namespace).replace("demo.local.", f"{name}.local.")
+    body = json.loads(text)
+    head = {"name": name, "annotations": {OPERATION: "reconcile"}}
+    if row.resource.namespaced:
+        head["namespace"] = namespace
+    body["metadata"] = head
+    if row.type:
+        body["spec"]["type"] = row.type
+    if row.pool == "backupentry":
+        head["name"] = f"{namespace}--{number}"
+    return body
+
+
+def encoded(body: Any) -> bytes:
+    return values.expanded(json.dumps(body)).encode()
+
+
+def mutated(document: Any, chance: Random) -> str:
+    """Change one value of a document without schema. Returns where."""
+    site = chance.choice(list(_sites(document, {}, "")))
+    site.container[site.key] = values.value(site.schema, chance)
+    return site.path
+
+
+def ignored(made: Hostile) -> Hostile:
+    """The same object, but of a type that windowbox does not serve."""
+    body = copy.deepcopy(made.body)
+    if made.row.resource == SERVICES:
+        body["spec"]["loadBalancerClass"] = "example.com/other"
+    elif made.row.resource == INGRESSES:
+        body["metadata"]["namespace"] = "default"
+    else:
+        body["spec"]["type"] = "other"
+    return replace(made, body=body, namespace=body["metadata"].get("namespace", ""))
+
+
+def _grown(made: Hostile, chance: Random) -> Hostile:
+    said = _huge(made.body, _schema(made.row.resource).get("spec", {}), chance)
+    return replace(made, what=f"{made.what}, {said}")
+
+
+def _wrong(row: Served, body: dict[str, Any], schema: Schema, chance: Random) -> str:
+    if row.resource == SERVICES and chance.random() < 0.9:
+        return hostile_kubernetes.service(body["spec"], body["metadata"]["annotations"], chance)
+    if row.resource == INGRESSES and chance.random() < 0.9:
+        return hostile_kubernetes.ingress(
+            body["spec"], chance, f"{body['metadata']['name']}.local.gardener.cloud"
+        )
+    return _mutated(body, schema, chance)
+
+
+def _mutated(body: dict[str, Any], schema: Schema, chance: Random) -> str:
+    sites = list(_sites(body["spec"], schema, "spec"))
+    sites = [site for site in sites if site.path not in ("spec.type", "spec.class")]
+    absent = _absent(body["spec"], schema)
+    if absent and (not sites or chance.random() < 0.3):
+        sites = absent
+    site = chance.choice(sites)
+    old = site.container.get(site.key) if isinstance(site.container, dict) else site.container[site.key]
+    if isinstance(old, list) and old and chance.random() < 0.5:
+        site.container[site.key] = _repeated(old, chance.choice(values.COUNTS))
+        return f"{site.path} × {len(site.container[site.key])}"
+    site.container[site.key] = values.value(site.schema, chance)
+    return site.path
+
+
+def _sites(document: Any, schema: Schema, path: str) -> Iterator[_Site]:
+    """All values within a document, with their schemas: those of the kind, or by what is there."""
+    inner: list[tuple[Any, Any]] = []
+    if isinstance(document, dict):
+        inner = list(document.items())
+    elif isinstance(document, list):
+        inner = list(enumerate(document))
+    for key, found in inner:
+        known = schema.get("properties", {}).get(key) or schema.get("items") or _like(found)
+        yield _Site(document, key, known, f"{path}.{key}")
+        yield from _sites(found, known, f"{path}.{key}")
+
+
+def _absent(spec: dict[str, Any], schema: Schema) -> list[_Site]:
+    known: Schema = schema.get("properties", {})
+    return [
+        _Site(spec, name, known[name], f"spec.{name}")
+        for name in known.keys() - spec.keys() - {"type", "class"}
+    ]
+
+
+def _like(found: Any) -> Schema:
+    types = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}
+    return {"type": types[type(found)]} if type(found) in types else {}
+
+
+def _repeated(items: list[Any], count: int) -> list[Any]:
+    """The first one so often; where the API server wants differences, there are some."""
+    return [_numbered(items[0], number) for number in range(count)]
+
+
+def _numbered(item: Any, number: int) -> Any:
+    if isinstance(item, dict):
+        return {key: _numbered(found, number) for key, found in item.items()}
+    if isinstance(item, str) and item.endswith("/8"):
+        return f"10.{number >> 8 & 255}.{number & 255}.0/24"
+    if isinstance(item, str) and item.replace(".", "").isdigit():
+        return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    if isinstance(item, str) and ("." in item or item == "echo"):
+        return f"n{number}-{item}"
+    if isinstance(item, int):
+        return item + number
+    return item
+
+
+def _metadata(body: dict[str, Any], chance: Random) -> str:
+    metadata = body["metadata"]
+    match chance.randrange(4):
+        case 0:
+            metadata["annotations"][OPERATION] = chance.choice(
+                ("restore", "migrate", "keepalive", "", "Reconcile")
+            )
+            return "operation"
+        case 1:
+            metadata["annotations"][TIMESTAMP] = values.text(chance)
+            return "timestamp"
+        case 2:
+            metadata["name"] = f"{metadata['name']}{'.x' * 100}"[: chance.choice((63, 64, 252))] + "z"
+            return "name"
+        case _:
+            metadata["annotations"]["example.com/note"] = "ä" * 120_000
+            metadata["labels"] = {"app": "machine", "app.kubernetes.io/managed-by": "provider-local"}
+            return "annotations"
+
+
+def _huge(body: dict[str, Any], schema: Schema, chance: Random) -> str:
+    """Fill one field until the object is nearly as large as etcd takes."""
+    spec = body["spec"]
+    sites = list(_sites(spec, schema, "spec"))
+    lists = [
+        site for site in sites if isinstance(site.container[site.key], list) and site.container[site.key]
+    ]
+    texts = [
+        site
+        for site in sites
+        if isinstance(site.container[site.key], str) and site.key not in ("type", "class")
+    ]
+    if "providerConfig" in schema.get("properties", {}) and chance.random() < 0.4:
+        spec["providerConfig"] = {f"k{n}": {"a": n} for n in range(LARGEST // 24)}
+        return "spec.providerConfig is huge"
+    if lists and chance.random() < 0.7:
+        site = chance.choice(lists)
+        item = site.container[site.key][0]
+        size = len(json.dumps(_numbered(item, 99_999))) + 2
+        site.container[site.key] = _repeated([item], LARGEST // size)
+        return f"{site.path} is huge"
+    if not texts:
+        return "nothing to make huge"
+    site = chance.choice(texts)
+    site.container[site.key] = chance.choice(("xx", "a.", "ä", "AA")) * (LARGEST // 2)
+    return f"{site.path} is huge"
+
+
+def _status(resource: Resource, properties: Schema, chance: Random) -> dict[str, Any] | None:
+    if resource in (SERVICES, INGRESSES):
+        return hostile_kubernetes.status(chance) if chance.random() < 0.7 else None
+    if "status" not in properties or chance.random() < 0.6:
+        return None
+    found = values.value(properties["status"], chance)
+    return found if isinstance(found, dict) else None
+
+
+@cache
+def _schema(resource: Resource) -> Schema:
+    """The schemas of spec and status. Empty for Kubernetes' own kinds: what is there tells."""
+    for definition in crds.definitions():
+        if definition.resource == resource:
+            [version] = crds.manifest(definition)["spec"]["versions"]
+            properties: Schema = version["schema"]["openAPIV3Schema"]["properties"]
+            return properties
+    return {}

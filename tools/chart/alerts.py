@@ -1,0 +1,170 @@
+"""The alerts of the chart's PrometheusRule. Each names its section of docs/alerts.md."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+
+@dataclass(frozen=True)
+class Alert:
+    name: str
+    expression: str
+    lasting: str
+    summary: str
+    remedy: str
+    severity: str = "warning"
+    role: str = ""
+    """The role that has to be enabled in the chart for this alert."""
+
+
+_STARTED = "windowbox_process_started_seconds"
+
+
+def _absent(*roles: str) -> str:
+    return " or ".join(
+        f'label_replace(absent({_STARTED}{{pod=~".+-{role}-.+"}}), "role", "{role}", "", "")'
+        for role in roles
+    )
+
+
+ALERTS = (
+    Alert(
+        "WindowboxRoleDown",
+        _absent("watch", "work", "patch"),
+        "5m",
+        "No Pod of role {{ $labels.role }} exposes metrics",
+        "`kubectl -n windowbox-system get pods` shows whether they run, "
+        "`kubectl -n windowbox-system logs POD` why they end",
+        "critical",
+    ),
+    Alert(
+        "WindowboxAdmitDown",
+        _absent("admit"),
+        "5m",
+        "No Pod serves webhooks: API servers refuse the kinds that they concern",
+        "`kubectl -n windowbox-system get pods` shows whether they run, "
+        "`kubectl -n windowbox-system logs POD` why they end",
+        "critical",
+        role="admit",
+    ),
+    Alert(
+        "WindowboxEdgeDown",
+        _absent("edge"),
+        "5m",
+        "No Pod of role edge exposes metrics: load balancers may not serve",
+        "`kubectl -n windowbox-system get pods` shows whether it runs, "
+        "`kubectl -n windowbox-system logs POD` why it ends",
+        "critical",
+        role="edge",
+    ),
+    Alert(
+        "WindowboxObjectsFillUp",
+        "max(windowbox_objects_bytes) / max(windowbox_objects_limit_bytes) > 0.8",
+        "15m",
+        "OBJECTS holds four fifths of what it may",
+        "Raise `settings.objects.size`, after the volume ([how](upgrade.md), row `nats.storage.size`); "
+        "or lower `settings.objects.versions`",
+    ),
+    Alert(
+        "WindowboxWishesWaitTooLong",
+        "max by (pool) (windowbox_queue_oldest_seconds) > 300",
+        "5m",
+        "The oldest wish of pool {{ $labels.pool }} has waited for more than five minutes",
+        "`windowbox top` shows whether workers are busy or absent, `windowbox trace` why one waits",
+    ),
+    Alert(
+        "WindowboxItemsQuarantined",
+        "sum by (pool) (increase(windowbox_quarantined_total[15m])) > 0",
+        "0m",
+        "Pool {{ $labels.pool }} has quarantined an object that ended its workers",
+        "The object has an error in its status, and an Event; report it, with `windowbox record`",
+    ),
+    Alert(
+        "WindowboxNameServerAway",
+        "min by (zone) (windowbox_dns_connected) == 0",
+        "5m",
+        "No name server of zone {{ $labels.zone }} is reached",
+        "`kubectl exec --namespace windowbox-system deploy/windowbox-work-all -- windowbox doctor "
+        "--settings /etc/windowbox/settings/settings.yaml` asks each; look at its process, its port, and "
+        "NetworkPolicies",
+        "critical",
+    ),
+    Alert(
+        "WindowboxZoneRefusesUpdates",
+        "max by (zone) (windowbox_dns_breaker_open) == 1",
+        "5m",
+        "Zone {{ $labels.zone }} refuses every update",
+        "The key's name, algorithm or secret are not the server's, or the zone takes no updates",
+        "critical",
+    ),
+    Alert(
+        "WindowboxAddressesUsedUp",
+        "max by (range, family) (windowbox_addresses_used / windowbox_addresses_total) >= 1",
+        "5m",
+        "Range {{ $labels.range }} has no {{ $labels.family }} address left: new Services wait",
+        "Add a range to `loadbalancer.ranges`, for all workers and the edge",
+    ),
+    Alert(
+        "WindowboxWritesFail",
+        'sum(rate(windowbox_patches_total{result=~"again|refused"}[5m])) > 1',
+        "10m",
+        "More than one write of status per second fails",
+        "The patchers' logs name the reason: rights (`kubectl auth can-i --list --as "
+        "system:serviceaccount:windowbox-system:windowbox-patch`), or a busy API server",
+    ),
+    Alert(
+        "WindowboxLoopBlocked",
+        "histogram_quantile(0.99, sum by (le) (rate(windowbox_loop_lag_seconds_bucket[5m]))) > 1",
+        "10m",
+        "An event loop comes a second late",
+        "The log names the object and the code; more CPU, or fewer objects for each process",
+    ),
+)
+
+
+_LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
+_HEAD = """# Alerts
+
+Those of the chart's PrometheusRule. Written by `make generate` from tools/chart/alerts.py.
+
+`windowbox top`, `trace` and `record` run in the Pod of `operator: {enabled: true}`:
+`kubectl exec --namespace windowbox-system --tty --stdin deploy/windowbox-operator -- windowbox top`.
+
+"""
+
+
+def text() -> str:
+    """The rules, as Prometheus reads them and as the chart's template takes them."""
+    head = "# Written by `make generate` from tools/chart/alerts.py.\n"
+    return head + yaml.safe_dump({"groups": [_group(role) for role in ("", "admit", "edge")]})
+
+
+def _group(role: str) -> dict[str, Any]:
+    """The alerts of all installations, or those of a role that need not be enabled."""
+    rules = [_rule(one) for one in ALERTS if one.role == role]
+    return {"name": f"windowbox-{role}" if role else "windowbox", "rules": rules}
+
+
+def _rule(alert: Alert) -> dict[str, Any]:
+    return {
+        "alert": alert.name,
+        "expr": alert.expression,
+        "for": alert.lasting,
+        "labels": {"severity": alert.severity},
+        "annotations": {"summary": alert.summary, "runbook": f"docs/alerts.md#{alert.name.lower()}"},
+    }
+
+
+def page() -> str:
+    """docs/alerts.md."""
+    return _HEAD + "\n".join(
+        f"## {one.name}\n\n{_LABEL.sub(_named, one.summary)}. {one.remedy}.\n" for one in ALERTS
+    )
+
+
+def _named(label: re.Match[str]) -> str:
+    return label[1].upper()

@@ -1,0 +1,159 @@
+"""Credentials for a cluster by file: kubeconfigs with what they refer to, and those that Pods are given.
+
+Tokens and certificates are rotated by others, who replace the files. They are read again then (rotation.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import yaml
+
+from windowbox.clients.kubernetes import apisessions, kubeconfigs
+from windowbox.clients.kubernetes.kubelibrary import Configuration, kube_config, load_incluster_config
+from windowbox.errors import Malformed
+
+_OF_THE_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_REFERRED = ("tokenFile", "client-certificate", "client-key", "certificate-authority")
+_BEARER = "BearerToken"
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Where the API server is, and who we are."""
+
+    configuration: Configuration
+    tls: ssl.SSLContext
+    trust: str | None
+    """By whom the server is vouched for; None if by nobody."""
+    files: Mapping[Path, str]
+    """All files that this was read from, with their digests."""
+    connection: tuple[str, ...]
+    """What connections depend on. A token is no part of it: each request has its own."""
+    context: str | None
+    """The name of the context, so that another current context does not lead to another cluster later."""
+
+    def session(self) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
+        return apisessions.opened(self.configuration.host or "", self.configuration.proxy, self.tls, None)
+
+
+async def read(kubeconfig: Path | None, context: str | None) -> Credentials:
+    """The credentials of a kubeconfig file, or those of the Pod. Malformed says what to set."""
+    configuration = empty()
+    # Certificates and keys that stand in the kubeconfig are files only while they are read.
+    with _malformed(kubeconfig), tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
+        files = _digests(kubeconfig)
+        if kubeconfig:
+            loader = await kube_config.load_kube_config(
+                config_file=str(kubeconfig),
+                context=context,
+                client_configuration=configuration,
+                temp_file_path=folder,
+            )
+            context = loader.current_context and loader.current_context["name"]
+        else:
+            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            configuration.refresh_api_key_hook = None  # the file is watched
+        made, vouched = tls(configuration), trust(configuration)
+        connection = tuple(_connection(configuration))
+    if token := configuration.api_key.get(_BEARER):
+        configuration.api_key[_BEARER] = token.strip()
+    return Credentials(configuration, made, vouched, files, connection, context)
+
+
+async def digests(kubeconfig: Path | None) -> Mapping[Path, str]:
+    """The files that these credentials are read from, with their digests. Malformed if there are none."""
+    with _malformed(kubeconfig):
+        return await asyncio.to_thread(_digests, kubeconfig)
+
+
+async def has_context(kubeconfig: Path | None, name: str) -> bool:
+    """Whether the kubeconfig has a context of this name. Malformed if there is no kubeconfig."""
+    with _malformed(kubeconfig):
+        content = yaml.safe_load(await asyncio.to_thread(kubeconfig.read_bytes)) if kubeconfig else None
+        return any(entry["name"] == name for entry in (content or {}).get("contexts") or ())
+
+
+@contextlib.contextmanager
+def _malformed(kubeconfig: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except Malformed:
+        raise
+    except Exception as error:  # the library expects valid kubeconfigs, so it may raise anything
+        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the cluster this process runs in"
+        why = str(error).rstrip(".") or type(error).__name__
+        raise Malformed(f"{where} cannot be used: {why}; set cluster.kubeconfig to a valid file") from error
+
+
+def empty() -> Configuration:
+    """A configuration of our own, not the library's shared default."""
+    configuration: Configuration = type.__call__(Configuration)
+    return configuration
+
+
+def trust(configuration: Configuration) -> str | None:
+    """By whom the server is vouched for; None if by nobody."""
+    authorities = Path(configuration.ssl_ca_cert) if configuration.ssl_ca_cert else None
+    return kubeconfigs.trust(str(configuration.host).rstrip("/"), bool(configuration.verify_ssl), authorities)
+
+
+def tls(configuration: Configuration) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.disable_strict_ssl_verification:
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _digests(kubeconfig: Path | None) -> dict[Path, str]:
+    return {path: _digest(path) if path == kubeconfig else _if_there(path) for path in _files(kubeconfig)}
+
+
+def _if_there(path: Path) -> str:
+    """The digest of a file that a kubeconfig refers to: perhaps for a context that nobody uses."""
+    try:
+        return _digest(path)
+    except OSError:
+        return ""
+
+
+def _files(kubeconfig: Path | None) -> Iterator[Path]:
+    """The kubeconfig, and the files that it refers to."""
+    if kubeconfig is None:
+        yield from (_OF_THE_POD / name for name in ("token", "ca.crt") if (_OF_THE_POD / name).exists())
+        return
+    # The library treats a missing file like an empty one.
+    if not kubeconfig.exists():
+        raise Malformed(f"kubeconfig {kubeconfig} does not exist; set cluster.kubeconfig to a valid file")
+    yield kubeconfig
+    content = yaml.safe_load(kubeconfig.read_text())
+    for section, part in (("clusters", "cluster"), ("users", "user")):
+        for entry in (content.get(section) or ()) if isinstance(content, dict) else ():
+            named = entry.get(part) if isinstance(entry, dict) else None
+            for key in _REFERRED:
+                if isinstance(named, dict) and (place := named.get(key)):
+                    yield kubeconfig.parent / str(place)
+
+
+def _connection(configuration: Configuration) -> Iterator[str]:
+    yield from (str(configuration.host), str(configuration.proxy), str(configuration.verify_ssl))
+    for path in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file):
+        yield _digest(Path(path)) if path else ""
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,471 @@
+"""The adapter for Kubernetes: credentials and transport from kubernetes_asyncio, raw JSON above them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import aiohttp
+import orjson
+
+from windowbox.clients.kubernetes import apireading, apiresponses, apisessions, credentials, kubeconfigs
+from windowbox.clients.kubernetes.apireading import Limit
+from windowbox.clients.kubernetes.egress import Egress
+from windowbox.clients.kubernetes.kubelibrary import Configuration, kube_config
+from windowbox.clients.kubernetes.rotation import Rotation
+from windowbox.errors import Conflict, Malformed, Missing, TooLarge, Unreachable, WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import PODS, Resource
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT = 15.0
+"""Seconds for one request."""
+
+_WATCH_SECONDS = (240, 360)
+"""At least and at most: else the watches of a thousand clusters that began together end together."""
+_SILENCE = 90.0
+"""Seconds of silence after which a watch ends. API servers send a bookmark about once a minute, so that the
+connection may be lost where none comes."""
+_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+_BATCH = 256
+"""Events, or objects of a page, that are read at once."""
+_BIG = 1 << 18
+"""Bytes of an answer that is read in a thread."""
+_LIMIT = aiohttp.ClientTimeout(total=TIMEOUT)
+
+
+T = TypeVar("T")
+
+
+class Page(NamedTuple):
+    """A page of a list, and its resource version."""
+
+    items: list[dict[str, Any]]
+    resource_version: str
+    more: str
+
+
+class Event(NamedTuple):
+    """A watch event: ADDED, MODIFIED, DELETED or BOOKMARK."""
+
+    type: str
+    object: dict[str, Any]
+
+
+class Kube:
+    """A client of one cluster's API, with keep-alive."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        session: aiohttp.ClientSession,
+        trust: str | None = None,
+        *,
+        tenant: bool = False,
+    ) -> None:
+        self._tenant = tenant
+        self.limits = apireading.TENANT if tenant else apireading.OWN
+        self._session = session
+        self.use(configuration, trust)
+
+    def use(
+        self, configuration: Configuration, trust: str | None, session: aiohttp.ClientSession | None = None
+    ) -> None:
+        """From now on these credentials; with a session where connections are to be made anew."""
+        self._configuration = configuration
+        self._session = session or self._session
+        self._host = str(self._configuration.host).rstrip("/")
+        self._distrusted = False
+        self.trust = trust
+        """By whom the server is vouched for; None if by nobody."""
+
+    @property
+    def host(self) -> str:
+        return self._host
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is closed, or authentication failed: a client with fresh credentials may succeed."""
+        return self._distrusted or self._session.closed
+
+    async def page(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        limit: int = 500,
+        metadata_only: bool = False,
+        fields: str = "",
+    ) -> Page:
+        """The first page of the objects; `fields` is a field selector."""
+        where = resource, namespace, fields, metadata_only
+        return (await self._page(*where, limit=limit, more=""))[0]
+
+    async def objects(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        metadata_only: bool = False,
+        fields: str = "",
+    ) -> AsyncIterator[Object]:
+        """All objects, one after another; TooLarge beyond the cluster's limits.
+
+        Keep only what is needed of each: a tenant's server may list many, and large ones.
+        """
+        pages = self.pages(resource, namespace=namespace, metadata_only=metadata_only, fields=fields)
+        async for page in pages:
+            for number, raw in enumerate(page.items, 1):
+                yield Object(raw)
+                if number % _BATCH == 0:
+                    await asyncio.sleep(0)  # others go on: a server may put thousands of objects into a page
+
+    async def pages(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        limit: int = 500,
+        metadata_only: bool = False,
+        fields: str = "",
+    ) -> AsyncIterator[Page]:
+        """All pages of the objects; TooLarge beyond the cluster's limits. A page that is too large is asked
+        for again in smaller ones.
+
+        A server can send pages without end, empty or full, so number, bytes and time are bounded. The time is
+        what the requests take, however long the caller keeps a page.
+        """
+        where = resource, namespace, fields, metadata_only
+        most, what, more = self.limits.listing, f"list {resource.id}", ""
+        objects, size, seconds = 0, 0, 0.0
+        while True:
+            begun = time.monotonic()
+            try:
+                page, length = await self._page(*where, limit=limit, more=more)
+            except TooLarge:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 4)
+                continue
+            finally:
+                seconds += time.monotonic() - begun
+            # An empty page counts as well.
+            objects, size = objects + max(1, len(page.items)), size + length
+            if objects > most.objects:
+                raise TooLarge(f"{what}: more than {most.objects:,} objects: delete those that nobody needs")
+            if size > most.size:
+                raise TooLarge(f"{what}: more than {most.size:,} bytes: delete objects that nobody needs")
+            yield page
+            more = page.more
+            if not more:
+                return
+            if seconds > most.seconds:
+                raise Unreachable(f"{what}: not listed within {most.seconds:.0f} s")
+
+    async def _page(
+        self,
+        resource: Resource,
+        namespace: str,
+        fields: str,
+        metadata_only: bool,
+        *,
+        limit: int,
+        more: str,
+    ) -> tuple[Page, int]:
+        """A page, and how many bytes it has."""
+        query = {"limit": str(limit)} | ({"continue": more} if more else {}) | _selection(resource)
+        if fields:
+            query["fieldSelector"] = fields
+        size = 0
+
+        def decode(what: str, answer: bytes) -> dict[str, Any]:
+            nonlocal size
+            size = len(answer)
+            return apiresponses.shallowly_decoded(what, answer)
+
+        listing = await self._request(
+            "GET",
+            resource.path(namespace),
+            query=query,
+            accept=_accept(metadata_only, listing=True),
+            decode=decode,
+            limit=self.limits.page if limit > 1 else self.limits.object,
+        )
+        return Page(*apiresponses.listed(f"list {resource.id}", listing, resource)), size
+
+    async def watch(
+        self, resource: Resource, resource_version: str, *, metadata_only: bool = False, only: str = ""
+    ) -> AsyncIterator[list[Event]]:
+        """Watch events after `resource_version`, in batches as they arrive.
+
+        Ends when the server ends it, or after a long silence.
+        """
+        query = (
+            {
+                "watch": "1",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": resource_version,
+                "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),
+            }
+            | ({"fieldSelector": f"metadata.name={only}"} if only else {})
+            | _selection(resource)
+        )
+        what = f"watch {resource.id}"
+        headers = await self._headers(_accept(metadata_only, listing=False))
+        with self._noticing(what):
+            async with self._session.get(
+                self._host + resource.path(),
+                params=query,
+                headers=headers,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=None, connect=TIMEOUT, sock_read=_SILENCE),
+            ) as response:
+                if response.status >= 300:
+                    refusal = await apireading.body(what, response, self.limits.object)
+                    raise apiresponses.refusal(what, response.status, refusal)
+                # Silence is no error: an API server sends no bookmarks of kinds that have never changed.
+                with contextlib.suppress(aiohttp.SocketTimeoutError):
+                    async for lines in apireading.lines(what, response, self.limits.object):
+                        for first in range(0, len(lines), _BATCH):
+                            batch = lines[first : first + _BATCH]
+                            yield [await _event(what, line, resource) for line in batch]
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object:
+        return await self._object(
+            "GET", resource.path(namespace, name), decode=apiresponses.shallowly_decoded
+        )
+
+    async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """The object, or None if there is none."""
+        try:
+            return await self.get(resource, namespace, name)
+        except Missing:
+            return None
+
+    async def create(
+        self, resource: Resource, namespace: str, body: Mapping[str, Any], *, owner: str = ""
+    ) -> Object:
+        query = {"fieldManager": owner} if owner else None
+        return await self._object("POST", resource.path(namespace), query=query, body=body)
+
+    async def merge(
+        self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, part: str = ""
+    ) -> Object:
+        """A JSON merge patch of the object, or of its subresource `part`."""
+        path = resource.path(namespace, name) + (f"/{part}" if part else "")
+        return await self._object("PATCH", path, body=patch, content="merge-patch+json")
+
+    async def strategic_merge(
+        self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, part: str = ""
+    ) -> Object:
+        """A strategic merge patch, in which lists such as finalizers are sets. For built-in kinds only."""
+        path = resource.path(namespace, name) + (f"/{part}" if part else "")
+        return await self._object("PATCH", path, body=patch, content="strategic-merge-patch+json")
+
+    async def apply(
+        self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any], *, owner: str
+    ) -> Object:
+        """Server-side apply with `force`."""
+        return await self._object(
+            "PATCH",
+            resource.path(namespace, name),
+            body=body,
+            content="apply-patch+yaml",
+            query={"fieldManager": owner, "force": "true"},
+        )
+
+    async def delete(self, resource: Resource, namespace: str, name: str) -> None:
+        await self.remove(resource, namespace, name)
+
+    async def remove(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        grace: int | None = None,
+        uid: str = "",
+        version: str = "",
+    ) -> bool:
+        """Delete it, only if it has this uid and resourceVersion where they are given; a Pod ends within
+        `grace` seconds.
+
+        False if it did not exist.
+        """
+        options = {} if grace is None else {"gracePeriodSeconds": grace}
+        conditions = {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}
+        body = {**options, **({"preconditions": conditions} if conditions else {})} or None
+        try:
+            await self._request("DELETE", resource.path(namespace, name), body=body)
+        except Missing:
+            return False
+        return True
+
+    async def evict(self, pod: Object, *, grace: int | None = None) -> bool:
+        """Ask for the Pod's eviction. False if it is gone; TooManyRequests if a budget forbids it now."""
+        options = {"preconditions": {"uid": pod.uid}}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": options if grace is None else {**options, "gracePeriodSeconds": grace},
+        }
+        try:
+            await self._request("POST", PODS.path(pod.namespace, pod.name) + "/eviction", body=body)
+        except (Missing, Conflict):  # it is gone, or another Pod has its name now
+            return False
+        return True
+
+    async def version(self) -> str:
+        return str((await self._request("GET", "/version"))["gitVersion"])
+
+    async def _object(self, method: str, path: str, **request: Any) -> Object:
+        answer = await self._request(method, path, **request)
+        return Object(apiresponses.sound(f"{method.lower()} {path}", answer))
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content: Literal[
+            "json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"
+        ] = "json",
+        accept: str = "application/json",
+        decode: Callable[[str, bytes], dict[str, Any]] = apiresponses.decoded,
+        limit: Limit | None = None,
+    ) -> dict[str, Any]:
+        what = f"{method.lower()} {path}"
+        headers = await self._headers(accept)
+        data = None
+        if body is not None:
+            data = orjson.dumps(body)
+            headers["Content-Type"] = f"application/{content}"
+        with self._noticing(what):
+            async with self._session.request(
+                method,
+                self._host + path,
+                params=query,
+                data=data,
+                headers=headers,
+                allow_redirects=False,
+                timeout=_LIMIT,
+            ) as response:
+                answer = await apireading.body(what, response, limit or self.limits.object)
+            if response.status >= 300:
+                raise apiresponses.refusal(what, response.status, answer)
+            return await _apart(decode, what, answer, size=len(answer))
+
+    @contextlib.contextmanager
+    def _noticing(self, what: str) -> Iterator[None]:
+        """Translate errors, and record failed authentication of either side."""
+        if self._session.closed:
+            raise Unreachable(f"{what}: the connection to this cluster has been given up")
+        try:
+            with _translated(what, tenant=self._tenant):
+                yield
+        except WindowboxError as error:
+            if (
+                isinstance(error.__cause__, aiohttp.ClientSSLError)
+                or apiresponses.UNAUTHENTICATED in error.codes
+            ):
+                self._distrusted = True
+            raise
+        self._distrusted = False
+
+    async def _headers(self, accept: str) -> dict[str, str]:
+        headers = {"Accept": accept, "Accept-Encoding": "identity", "User-Agent": "windowbox"}
+        if "BearerToken" in self._configuration.api_key:
+            headers["Authorization"] = await self._configuration.get_api_key_with_prefix("BearerToken")
+        return headers
+
+
+@contextlib.asynccontextmanager
+async def from_file(
+    kubeconfig: Path | None, context: str | None = None, *, moves: bool = True
+) -> AsyncIterator[Kube]:
+    """The cluster of a kubeconfig file; without one, the cluster this process runs in.
+
+    Credentials that are rotated are read again when their files change. They never lead to another cluster.
+    If its API server `moves`, it is followed: for that, the namespace kube-system is read.
+    """
+    found = await credentials.read(kubeconfig, context)
+    session = contextlib.AsyncExitStack()
+    made = Kube(found.configuration, await session.enter_async_context(found.session()), found.trust)
+    rotation = Rotation(made, kubeconfig, context, found, session, Kube, moves=moves)
+    following = asyncio.create_task(rotation.follow(), name=f"credentials of {made.host}")
+    try:
+        yield made
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+        await rotation.aclose()
+
+
+@contextlib.asynccontextmanager
+async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterator[Kube]:
+    """The cluster of an untrusted kubeconfig: it must not run programs or read our files."""
+    content = await asyncio.to_thread(kubeconfigs.harmless, kubeconfig, what)
+    configuration = credentials.empty()
+    with tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
+        try:
+            await kube_config.load_kube_config_from_dict(
+                content, client_configuration=configuration, temp_file_path=folder
+            )
+            tls, trust = credentials.tls(configuration), credentials.trust(configuration)
+        except Exception:
+            # The library expects valid kubeconfigs, so it may raise anything; and
+            # its messages quote the Secret.
+            raise Malformed(
+                f"{what}: unusable kubeconfig: it needs clusters, users, contexts and current-context that "
+                "fit together, with certificates and keys that can be read; try it with kubectl"
+            ) from None
+        if not str(configuration.api_key.get("BearerToken", "")).isprintable():
+            raise Malformed(f"{what}: the kubeconfig's token holds a line break or other control characters")
+        kubeconfigs.check_addresses(configuration.host, configuration.proxy, egress, what)
+        async with apisessions.opened(configuration.host or "", configuration.proxy, tls, egress) as session:
+            yield Kube(configuration, session, trust, tenant=True)
+
+
+def _selection(resource: Resource) -> dict[str, str]:
+    labels = {"labelSelector": resource.selector} if resource.selector else {}
+    return labels | ({"fieldSelector": f"metadata.name={resource.named}"} if resource.named else {})
+
+
+def _accept(metadata_only: bool, *, listing: bool) -> str:
+    if not metadata_only:
+        return "application/json"
+    return _METADATA.format("List" if listing else "")
+
+
+async def _event(what: str, line: bytes, resource: Resource) -> Event:
+    return Event(*await _apart(apiresponses.event, what, line, resource, size=len(line)))
+
+
+async def _apart(read: Callable[..., T], *arguments: Any, size: int) -> T:
+    """Parse a response; a big one in a thread, because that takes long."""
+    return await asyncio.to_thread(read, *arguments) if size > _BIG else read(*arguments)
+
+
+@contextlib.contextmanager
+def _translated(what: str, *, tenant: bool) -> Iterator[None]:
+    """Translate errors of aiohttp into WindowboxErrors."""
+    try:
+        yield
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        text = str(error) or type(error).__name__
+        if tenant:
+            # The author of the kubeconfig must not learn from us what answers at an address.
+            logger.info("%s: %s", what, text)
+            text = "no usable connection to the API server that the kubeconfig names"
+        raise Unreachable(f"{what}: {text}") from error

@@ -1,0 +1,178 @@
+"""Rotated credentials: a client uses what its files hold now, as long as that leads to the same cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+
+from windowbox.clients.kubernetes import credentials, filewatch
+from windowbox.clients.kubernetes.credentials import Credentials
+from windowbox.clients.kubernetes.kubelibrary import Configuration
+from windowbox.errors import Malformed, WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import NAMESPACES, Resource
+
+logger = logging.getLogger(__name__)
+
+_LOOK = 60.0
+"""Seconds after which files are compared though no event came. The library read tokens again as often."""
+_GRACE = 600.0
+"""Seconds that a former session stays open for what it is doing: longer than any watch."""
+_REMEDY = "restart this process if that is intended, else correct the file"
+
+
+class Client(Protocol):
+    """What we need of a client of an API server."""
+
+    @property
+    def host(self) -> str: ...
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object: ...
+
+    def use(
+        self, configuration: Configuration, trust: str | None, session: aiohttp.ClientSession | None = None
+    ) -> None: ...
+
+
+class Rotation:
+    """The credentials of one client, which follow their files."""
+
+    def __init__(
+        self,
+        client: Client,
+        kubeconfig: Path | None,
+        context: str | None,
+        current: Credentials,
+        session: contextlib.AsyncExitStack,
+        make: Callable[[Configuration, aiohttp.ClientSession], Client],
+        *,
+        moves: bool = True,
+    ) -> None:
+        """With `moves`, an API server that has moved to another address is followed."""
+        self._client = client
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._current = current
+        self._known_uid = ""
+        self._refused: Mapping[Path, str] = {}
+        self._session = session
+        self._closing: dict[asyncio.Task[None], contextlib.AsyncExitStack] = {}
+        self._make = make
+        self._moves = moves
+
+    async def aclose(self) -> None:
+        """Close all sessions."""
+        closing = dict(self._closing)
+        for task in closing:
+            task.cancel()
+        if closing:
+            await asyncio.wait(closing)
+        for session in (*closing.values(), self._session):
+            await session.aclose()
+
+    async def follow(self) -> None:
+        """Have the client use new credentials whenever the files change. For ever."""
+        while True:
+            try:
+                await self._watch()
+            except Exception:
+                # Without this task the client would keep credentials that expire.
+                logger.exception("credentials of %s: again in %.0f s", self._client.host, _LOOK)
+                await asyncio.sleep(_LOOK)
+
+    async def _watch(self) -> None:
+        """Look at the files whenever they may have changed. Ends when they are others."""
+        paths = self._current.files.keys()
+        async with filewatch.watched(paths) as changed:
+            while self._current.files.keys() == paths:
+                changed.clear()
+                await self._look()
+                await self._remember_cluster()
+                # There is no event where inotify is exhausted, from a single file that is mounted, from
+                # network mounts, and from a folder that was made anew.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK):
+                        await changed.wait()
+
+    async def _remember_cluster(self) -> None:
+        """Learn which cluster this is, while it can be asked: a server that has moved no longer answers."""
+        if self._moves and not self._known_uid:
+            # An API server that has just started may not know yet that we may know.
+            with contextlib.suppress(WindowboxError):
+                self._known_uid = await _uid(self._client)
+
+    async def _look(self) -> None:
+        try:
+            if await credentials.digests(self._kubeconfig) in (self._current.files, self._refused):
+                return
+            found = await self._read()
+        except Malformed as error:
+            # Whoever replaces several files does it one by one.
+            logger.warning("changed credentials are not used: %s", error)
+            return
+        if await self._leads_to_same_cluster(found):
+            await self._use(found)
+
+    async def _read(self) -> Credentials:
+        """The credentials of our context, or of the current one if ours is gone: it may have been renamed."""
+        context = self._current.context
+        if context and not self._context and not await credentials.has_context(self._kubeconfig, context):
+            context = None
+        return await credentials.read(self._kubeconfig, context)
+
+    async def _use(self, found: Credentials) -> None:
+        session = None
+        if found.connection != self._current.connection:
+            opened = contextlib.AsyncExitStack()
+            session = await opened.enter_async_context(found.session())
+            closing = asyncio.create_task(_close_later(self._session))
+            self._closing[closing] = self._session
+            closing.add_done_callback(self._closing.pop)
+            self._session = opened
+        self._client.use(found.configuration, found.trust, session)
+        self._current = found
+        logger.info("credentials of %s have changed", self._client.host)
+
+    async def _leads_to_same_cluster(self, found: Credentials) -> bool:
+        """Whether the server is the same, or one with the same objects."""
+        former, now = self._client.host, (found.configuration.host or "").rstrip("/")
+        if former == now:
+            return True
+        kept = f"{self._kubeconfig} leads to {now} instead of {former}: the former credentials are kept"
+        try:
+            async with found.session() as session:
+                same = await _uid(self._make(found.configuration, session)) == await self._own_uid()
+        except WindowboxError as error:
+            logger.error(
+                "%s, for it is unknown whether that is the same cluster (%s); %s", kept, error, _REMEDY
+            )
+            return False
+        if not same:
+            self._refused = found.files
+            logger.error("%s, for that is another cluster; %s", kept, _REMEDY)
+        return same
+
+    async def _own_uid(self) -> str:
+        """The uid of our cluster: as it tells now, or as it told when it could be asked."""
+        try:
+            self._known_uid = await _uid(self._client)
+        except WindowboxError:
+            if not self._known_uid:
+                raise
+        return self._known_uid
+
+
+async def _close_later(session: contextlib.AsyncExitStack) -> None:
+    await asyncio.sleep(_GRACE)
+    await session.aclose()
+
+
+async def _uid(client: Client) -> str:
+    """The uid of a namespace that every cluster has."""
+    return (await client.get(NAMESPACES, "", "kube-system")).uid

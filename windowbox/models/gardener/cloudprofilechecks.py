@@ -1,0 +1,145 @@
+"""What is wrong with the providerConfig of a CloudProfile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import islice
+
+from windowbox.models.fielderrors import forbidden, invalid, not_supported, required
+from windowbox.models.gardener import capabilities
+from windowbox.models.gardener.cloudprofile import (
+    Capabilities,
+    Capability,
+    CloudProfileConfig,
+    CloudProfileSpec,
+    Flavor,
+    Image,
+    MachineImage,
+    Version,
+)
+
+CONFIG = "spec.providerConfig"
+_IMAGES = f"{CONFIG}.machineImages"
+_ARCHITECTURE = "architecture"
+_MOST = 256
+"""Errors that are told: nobody reads more, and each may be long."""
+
+_Key = frozenset[tuple[str, frozenset[str]]]
+
+
+class Versions:
+    """The versions of images. Of entries of the same image only the last counts, as for Gardener."""
+
+    def __init__(self, images: Sequence[Image | MachineImage] | None) -> None:
+        self.of: dict[str, set[str]] = {}
+        """By the name of the image."""
+        self._overridden: set[tuple[str, str]] = set()
+        for image in images or []:
+            self._overridden.update((image.name, version) for version in self.of.get(image.name, ()))
+            self.of[image.name] = {one.version for one in image.versions or []}
+
+    def remedy(self, name: str, version: str) -> str:
+        """What to add to an error about a version that is missing here."""
+        if (name, version) not in self._overridden:
+            return ""
+        return f": machine image {name} is listed more than once, and only its last entry counts: merge them"
+
+
+def errors(config: CloudProfileConfig, profile: CloudProfileSpec) -> list[str]:
+    """All errors of the config itself; if there are none, all images of the profile that it does not map."""
+    definitions = profile.machine_capabilities or []
+    found = list(islice(_of_config(config, definitions), _MOST))
+    return found or list(islice(_unmapped(config, profile, definitions), _MOST))
+
+
+def _of_config(config: CloudProfileConfig, definitions: Sequence[Capability]) -> Iterator[str]:
+    if not config.machine_images:
+        yield required(_IMAGES, "at least one machine image must be given")
+    for i, image in enumerate(config.machine_images):
+        path = f"{_IMAGES}[{i}]"
+        if not image.name:
+            yield required(f"{path}.name", "a machine image must have a name")
+        if not image.versions:
+            detail = f"at least one version of machine image {image.name!r} must be given"
+            yield required(f"{path}.versions", detail)
+        for k, version in enumerate(image.versions or []):
+            yield from _of_version(version, f"{path}.versions[{k}]", definitions)
+
+
+def _of_version(version: Version, path: str, definitions: Sequence[Capability]) -> Iterator[str]:
+    if not version.version:
+        yield required(f"{path}.version", "the version must be given")
+    if definitions:
+        if version.image:
+            detail = "the CloudProfile has machineCapabilities: give images in capabilityFlavors"
+            yield forbidden(f"{path}.image", detail)
+        for k, flavor in enumerate(version.capability_flavors or []):
+            yield from _of_flavor(flavor, f"{path}.capabilityFlavors[{k}]", definitions)
+        return
+    if not version.image:
+        yield required(f"{path}.image", "a container image must be given")
+    if version.capability_flavors:
+        detail = "the CloudProfile has no machineCapabilities: give the container image in image"
+        yield forbidden(f"{path}.capabilityFlavors", detail)
+
+
+def _of_flavor(flavor: Flavor, path: str, definitions: Sequence[Capability]) -> Iterator[str]:
+    if not flavor.image:
+        yield required(f"{path}.image", "a container image must be given")
+    known = {one.name: one.values for one in definitions}
+    given: Capabilities = flavor.capabilities or {}
+    for name, values in given.items():
+        if name not in known:
+            yield not_supported(f"{path}.capabilities", name, known)
+        for k, value in enumerate(values):
+            if value not in known.get(name, [value]):
+                yield not_supported(f"{path}.capabilities.{name}[{k}]", value, known[name])
+    own = given.get(_ARCHITECTURE) or []
+    if len(known.get(_ARCHITECTURE, ())) > 1 and len(own) != 1:
+        detail = "exactly one architecture must be given, as the CloudProfile has several"
+        yield invalid(f"{path}.capabilities.{_ARCHITECTURE}", own, detail)
+
+
+def _unmapped(
+    config: CloudProfileConfig, profile: CloudProfileSpec, definitions: Sequence[Capability]
+) -> Iterator[str]:
+    all_values = {one.name: frozenset(one.values) for one in definitions}
+    mapped, versions = _offered(config, all_values), Versions(config.machine_images)
+    for i, image in enumerate(profile.machine_images or []):
+        if not image.versions:
+            continue
+        path = f"{_IMAGES}[{i}]"
+        if image.name not in mapped:
+            yield required(path, f"machine image {image.name} of spec.machineImages has no entry")
+        elif definitions:
+            for version in image.versions:
+                flavors, what = mapped[image.name].get(version.version), f"{image.name}@{version.version}"
+                if flavors is None:
+                    detail = f"version {what} of spec.machineImages has no entry"
+                    yield required(path, detail + versions.remedy(image.name, version.version))
+                    continue
+                for wanted in version.capability_flavors or [{}]:
+                    if _key(wanted, all_values) not in flavors:
+                        named = capabilities.defaulted(wanted, definitions).items()
+                        asked = ", ".join(f"{key}: {'/'.join(values)}" for key, values in named)
+                        yield required(path, f"version {what} has no capability flavor for {asked}")
+
+
+def _offered(
+    config: CloudProfileConfig, all_values: Mapping[str, Set[str]]
+) -> dict[str, dict[str, set[_Key]]]:
+    """What flavors offer, by image and version."""
+    return {
+        image.name: {
+            version.version: {
+                _key(one.capabilities or {}, all_values) for one in version.capability_flavors or []
+            }
+            for version in image.versions or []
+        }
+        for image in config.machine_images
+    }
+
+
+def _key(flavor: Capabilities, all_values: Mapping[str, Set[str]]) -> _Key:
+    """What is equal for flavors that mean the same: not to mention a capability means all its values."""
+    return frozenset((name, frozenset(flavor.get(name, every))) for name, every in all_values.items())

@@ -1,0 +1,292 @@
+"""All settings: from a file, the environment (`WINDOWBOX_…`) and flags; the later wins."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
+
+from windowbox import features
+from windowbox.errors import Malformed
+from windowbox.features import FEATURES
+from windowbox.kinds import RESOURCES, WATCHED
+from windowbox.settings import goflags, imagevector
+from windowbox.settings.bussettings import Access, Balancing, Deciding, Retention, Zone
+from windowbox.settings.controlplanesettings import ControlPlaneSettings
+from windowbox.settings.dnssettings import DnsSettings
+from windowbox.settings.egresssettings import EgressSettings
+from windowbox.settings.gardensettings import GardenSettings
+from windowbox.settings.grantsettings import GrantSettings
+from windowbox.settings.joinsettings import JoinSettings
+from windowbox.settings.kindsettings import (
+    BackupSettings,
+    HealthSettings,
+    HeartbeatSettings,
+    ImageSettings,
+    InfrastructureSettings,
+    KindSettings,
+)
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.webhooksettings import WebhookSettings
+from windowbox.telemetry.logs import LogFormat
+
+Kind = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(RESOURCES)})]
+ExtensionClass = Literal["garden", "seed", "shoot"]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def _number(value: object) -> object:
+    """The environment holds texts, which a Literal of numbers does not take."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+class NatsSettings(Section):
+    url: str = Field(
+        "nats://127.0.0.1:4222",
+        description="URL of NATS; several separated by commas. "
+        "Servers that are not on this machine's loopback have to speak TLS.",
+    )
+    user: str | None = Field(None, description="The role's user on the bus.")
+    password: SecretStr | None = Field(None, description="Its password.")
+    ca: Path | None = Field(
+        None,
+        description="File with the certificate authorities of the servers; "
+        "unset means those that this machine trusts. Set, it asks for TLS on loopback as well.",
+    )
+    cert: Path | None = Field(
+        None, description="File with our certificate, for servers that verify their clients'."
+    )
+    key: Path | None = Field(None, description="File with its private key.")
+    creds: Path | None = Field(
+        None,
+        description="File with a user's JWT and nkey seed, instead of a password; `user` names its role.",
+    )
+    replicas: Annotated[Literal[1, 3], BeforeValidator(_number)] = Field(
+        1, description="Copies of every stream; 3 needs a NATS cluster."
+    )
+
+    def access(self, name: str) -> Access:
+        password = self.password.get_secret_value() if self.password else None
+        return Access(
+            self.url, self.user, password, name, ca=self.ca, cert=self.cert, key=self.key, creds=self.creds
+        )
+
+
+class ClusterSettings(Section):
+    kubeconfig: Path | None = Field(
+        None, description="The cluster windowbox serves; unset means the one this process runs in."
+    )
+    context: str | None = Field(None, description="The context of the kubeconfig; unset: its current one.")
+    files: dict[str, Path] = Field(
+        {},
+        description="Kubeconfig files of other clusters, by their ids. A file is read only if "
+        "it is named here: a kubeconfig file may run programs.",
+    )
+
+
+class WatchSettings(Section):
+    kinds: tuple[Kind, ...] = Field(
+        WATCHED,
+        description="Kinds to watch and mirror to the bus, as plural.group.",
+    )
+    page: int = Field(500, ge=1, description="Objects for each page of a listing.")
+
+    @field_validator("kinds")
+    @classmethod
+    def _known(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
+        for kind in kinds:
+            if kind not in RESOURCES:
+                raise ValueError(f"unknown kind {kind!r}; known are {', '.join(sorted(RESOURCES))}")
+        return kinds
+
+
+class ObjectsSettings(Section):
+    """The stream OBJECTS: what the bus knows of the clusters."""
+
+    size: int = Field(
+        4096, ge=64, description="MiB that OBJECTS, what the bus knows of the clusters, may hold."
+    )
+    versions: int = Field(
+        3,
+        ge=2,
+        le=64,
+        description="Versions kept of each object; fewer while it is full. `trace` and `record` show them.",
+    )
+    share: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="The part that one cluster may take, the runtime cluster excepted. Beyond it, objects "
+        "are announced without their content, which is then read from the API. An object that has its "
+        "content there keeps it up to twice the share. New objects are not watched beyond three times the "
+        "share.",
+    )
+
+    @property
+    def retention(self) -> Retention:
+        return Retention(self.size << 20, self.versions)
+
+
+class WorkSettings(Section):
+    concurrency: int = Field(64, ge=1, description="Objects that each process reconciles at once.")
+    ack_wait: float = Field(
+        10.0,
+        ge=2,
+        description="Seconds without an acknowledgement until another worker takes over.",
+    )
+    sweep_interval: float = Field(60.0, gt=0, description="Seconds between two sweeps for lost wishes.")
+    classes: tuple[ExtensionClass, ...] = Field(
+        (), description="Extension classes to serve; none means shoot."
+    )
+    ignore_operation_annotation: bool = Field(
+        False, description="Act on every change of a spec instead of on the operation annotation."
+    )
+
+
+class PatchSettings(Section):
+    concurrency: int = Field(64, ge=1, description="Objects patched at once by each process.")
+    rate: float = Field(0.0, ge=0, description="Patches per second and process; 0 means no limit.")
+
+
+class LogSettings(Section):
+    format: LogFormat = Field("auto", description="auto: human on a terminal, json otherwise.")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level to log.")
+
+
+class Settings(Section):
+    nats: NatsSettings = NatsSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    watch: WatchSettings = WatchSettings()
+    objects: ObjectsSettings = ObjectsSettings()
+    work: WorkSettings = WorkSettings()
+    patch: PatchSettings = PatchSettings()
+    dns: DnsSettings = DnsSettings(zones=[])
+    loadbalancer: LoadBalancerSettings = LoadBalancerSettings()
+    join: JoinSettings = JoinSettings()
+    egress: EgressSettings = EgressSettings()
+    garden: GardenSettings = GardenSettings()
+    grant: GrantSettings = GrantSettings()
+    controlplane: ControlPlaneSettings = ControlPlaneSettings()
+    infrastructure: InfrastructureSettings = InfrastructureSettings()
+    backup: BackupSettings = BackupSettings()
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
+    machines: MachineSettings = MachineSettings()
+    images: ImageSettings = ImageSettings()
+    health: HealthSettings = HealthSettings()
+    webhooks: WebhookSettings = WebhookSettings()
+    log: LogSettings = LogSettings()
+    feature_gates: dict[str, bool] = Field(
+        {},
+        json_schema_extra={"propertyNames": {"enum": [one.name for one in FEATURES]}},
+        description=f"Features by name, on or off: {'; '.join(f'{one}: {one.about}' for one in FEATURES)}.",
+    )
+    metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
+    probes: str = Field("", description="One more host:port of the same; empty = none.")
+
+    @field_validator("feature_gates")
+    @classmethod
+    def _switchable(cls, gates: dict[str, bool]) -> dict[str, bool]:
+        if why := features.refusal(gates):
+            raise ValueError(why)
+        return gates
+
+    @property
+    def kinds(self) -> KindSettings:
+        """The settings of kinds that make objects."""
+        return KindSettings(
+            controlplane=self.controlplane,
+            infrastructure=self.infrastructure,
+            backup=self.backup,
+            heartbeat=self.heartbeat,
+            machines=self.machines,
+            health=self.health,
+            images=imagevector.load(self.images.overwrite),
+            webhooks=self.webhooks,
+        )
+
+    @property
+    def deciding(self) -> Deciding:
+        """The settings that runs depend on, without addresses of servers and secrets."""
+        return Deciding(
+            zones=tuple(Zone(**zone.model_dump(include=set(Zone.model_fields))) for zone in self.dns.zones),
+            classes=self.work.classes,
+            ignore_operation_annotation=self.work.ignore_operation_annotation,
+            balancing=Balancing(**self.loadbalancer.model_dump(include=set(Balancing.model_fields))),
+            kinds=self.kinds,
+        )
+
+
+class _Environment(Settings, BaseSettings):
+    """The same settings, from the environment."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="WINDOWBOX_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore"
+    )
+
+
+def load(file: Path | None, flags: dict[str, Any] | None = None) -> Settings:
+    """The settings of this process. Malformed names the setting, its value and the remedy."""
+    content = _read(file) if file else {}
+    known = set(Settings.model_fields)
+    if unknown := set(content) - known:
+        raise Malformed(
+            f"{file}: unknown settings {', '.join(sorted(map(str, unknown)))}; "
+            f"known are {', '.join(sorted(known))}"
+        )
+    try:
+        content = _merged(goflags.environment(os.environ), content)
+        environment = EnvSettingsSource(_Environment)()
+        return Settings.model_validate(_merged(_merged(content, environment), flags or {}))
+    except SettingsError as error:
+        raise Malformed(f"{error}: lists and mappings are given as JSON in the environment") from error
+    except ValidationError as error:
+        raise Malformed(_explained(error, file)) from error
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(file.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise Malformed(f"settings file {file} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise Malformed(f"settings file {file} is not YAML{_place(error)}: correct it there") from error
+    if not isinstance(content, dict):
+        raise Malformed(f"settings file {file} must hold a mapping such as `nats: {{url: …}}`")
+    return content
+
+
+def _place(error: yaml.YAMLError) -> str:
+    """Where the parser failed. Not what it found there: that may be a secret."""
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    return f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+
+
+def _merged(base: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for name, value in above.items():
+        below = merged.get(name)
+        merged[name] = _merged(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
+    return merged
+
+
+def _explained(error: ValidationError, file: Path | None) -> str:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"setting {where}{f' (from {file}, the environment or a flag)' if file else ''}: {first['msg']}"

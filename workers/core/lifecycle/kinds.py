@@ -1,0 +1,139 @@
+"""What is specific to one extension kind: its Kind and its Actuator."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum, auto
+from typing import Any
+
+from windowbox.models.extensions import OPERATION
+from windowbox.models.objects import Object
+from windowbox.models.refs import ObjectRef, Resource
+from workers.core.lifecycle import shoots
+from workers.core.lifecycle.operations import Flow
+from workers.core.lifecycle.shoots import ShootFacts
+from workers.core.lifecycle.statuses import Descriptions
+from workers.core.recorder import Recorder
+
+Status = dict[str, Any]
+
+
+class Need(Enum):
+    """Whether objects of a kind belong to a Shoot."""
+
+    NEVER = auto()
+    OPTIONAL = auto()
+    """Objects in namespaces of Shoots do."""
+    REQUIRED = auto()
+    """Nothing is done before their Shoot is known."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of extension object."""
+
+    resource: Resource
+    pool: str
+    finalizer: str
+    descriptions: Descriptions
+    classes: frozenset[str]
+    """The classes that it supports; the setting `work.classes` chooses from them."""
+    deadline: float
+    """Seconds for one run, and for waiting for one thing."""
+    types: frozenset[str] = frozenset({"local"})
+    shoot: Need = Need.REQUIRED
+    stops_on_failed_shoot: bool = True
+    """No run while the Shoot has failed."""
+    migrates: bool = True
+    """It takes part in control plane migration: migrate and restore."""
+    migrates_only_with_finalizer: bool = False
+    """An object without our finalizer is not migrated, and nothing is reported."""
+    deletes_without_shoot: bool = False
+    """A deletion does not need the Cluster."""
+    strips_all_finalizers: bool = True
+    """A migration removes the finalizers of others, too."""
+    resync: float | None = None
+    """Seconds from a success to the next reconcile."""
+
+    def without_unknown_operation(self, object: Object) -> Object:
+        """The object without an operation annotation that this kind does not support."""
+        if self.migrates or object.annotations.get(OPERATION) not in ("migrate", "restore"):
+            return object
+        annotations = {name: value for name, value in object.annotations.items() if name != OPERATION}
+        return Object({**object.raw, "metadata": {**object.metadata, "annotations": annotations}})
+
+
+async def _nowhere() -> None: ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """What an actuator is given."""
+
+    ref: ObjectRef
+    object: Object
+    shoot: ShootFacts | None
+    """None outside shoot namespaces."""
+    recorder: Recorder
+    drift: bool = False
+    """A repair of drift that no client has asked for."""
+    dues: list[tuple[float, str]] = field(default_factory=list)
+    """Seconds until the next reconcile, and what it is for, as actuators append them; the least is used."""
+    memo: dict[str, Any] = field(default_factory=dict)
+    """State for the next run: actuators change it, and the next report keeps it."""
+    remember: Callable[[], Awaitable[None]] = _nowhere
+    """Keep the memo now, before something is done that only the memo will tell of."""
+
+
+def shoot_of(run: Run) -> ShootFacts:
+    """The Shoot of the run; TransientError if it is not known yet."""
+    shoot = run.shoot or ShootFacts()
+    if not (run.object.deleting and shoot.technical_id):  # under a wrong one nothing was ever made
+        shoots.check_technical_id(shoot, run.ref.namespace)
+    return shoot
+
+
+class Actuator(ABC):
+    """Creates, updates and deletes what one object asks for. All methods are idempotent.
+
+    `reconcile` and `restore` return fields to add to the status. A method does not block on other
+    controllers: it raises `Waiting`, and an event of an owned object requeues.
+    """
+
+    @abstractmethod
+    async def reconcile(self, run: Run) -> Status: ...
+
+    @abstractmethod
+    async def delete(self, run: Run) -> None: ...
+
+    async def restore(self, run: Run) -> Status:
+        return await self.reconcile(run)
+
+    async def migrate(self, run: Run) -> None:  # noqa: B027
+        """Hand the object over to another seed: keep everything that the seed goes on using."""
+
+    async def force_delete(self, run: Run) -> None:
+        """Like `delete`, but objects that cannot be removed are left behind."""
+        await self.delete(run)
+
+    async def clean_up(self, run: Run, successor: Object | None) -> None:
+        """Remove what was made for an object that is gone: `run.object` is its last version.
+
+        `successor` is a new object of the same name. What it asks for stays: for most kinds everything,
+        because their owned objects are named after the object or its Shoot.
+        """
+        if successor is None:
+            await self.delete(run)
+
+    def forced(self, run: Run) -> bool:
+        """Whether `force_delete` is to be called instead of `delete`."""
+        return run.shoot is not None and run.shoot.force_deletion
+
+    def conditions(
+        self, object: Object, flow: Flow, succeeded: bool, now: datetime
+    ) -> list[dict[str, Any]] | None:
+        """The object's conditions after a run, or None if the kind has none."""
+        return None

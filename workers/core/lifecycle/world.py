@@ -1,0 +1,137 @@
+"""Outside calls that every life cycle makes, each through the recorder."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from typing import Any
+
+from bus import intents, subjects
+from bus.clusters.clusters import Clusters
+from bus.messages import StatusIntent
+from bus.transport.connection import Bus
+from bus.views import View
+from windowbox.errors import PermanentError
+from windowbox.kinds import RESOURCES
+from windowbox.models.extensions import ROLE
+from windowbox.models.objects import Object
+from windowbox.models.refs import CLUSTERS, NAMESPACES, ObjectRef
+from workers.core import reports
+from workers.core.lifecycle.shoots import Blocked, ShootFacts, blocked, facts
+from workers.core.recorder import Recorder
+
+
+class World:
+    """The bus and the clusters, as runs see them."""
+
+    def __init__(self, bus: Bus, clusters: Clusters) -> None:
+        self._bus = bus
+        self._clusters = clusters
+        self.namespaces = View(bus, NAMESPACES.id, lambda _, namespace: _role(namespace))
+        self.shoots = View(
+            bus, CLUSTERS.id, lambda _, cluster: facts(cluster), index=lambda found: found.technical_id
+        )
+
+    async def run(self) -> None:
+        """Follow namespaces and Shoots, for ever."""
+        await asyncio.gather(self.namespaces.run(), self.shoots.run())
+
+    async def complete(self) -> None:
+        """Wait until everything that was there at the start has been seen."""
+        await self.namespaces.complete.wait()
+        await self.shoots.complete.wait()
+
+    def jitter(self) -> float:
+        return random.random()
+
+    async def reported(self, ref: ObjectRef, recorder: Recorder) -> tuple[StatusIntent | None, int]:
+        """The last report about the object, and the sequence the next must expect."""
+        return await reports.last(self._bus, ref, recorder)
+
+    async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
+        return await intents.report(self._bus, subjects.key(ref), intent, expected)
+
+    async def keep(self, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
+        return await intents.keep(self._bus, subjects.key(ref), intent, expected)
+
+    async def keep_orphan(self, ref: ObjectRef, orphan: Object) -> None:
+        await intents.keep_orphan(self._bus, subjects.key(ref), orphan)
+
+    async def forget_orphans(
+        self, ref: ObjectRef, reported: StatusIntent, sequence: int, recorder: Recorder
+    ) -> int:
+        async def act() -> int:
+            return await intents.forget_orphans(self._bus, subjects.key(ref), reported, sequence)
+
+        return int(await recorder.call("forget orphans", None, act))
+
+    async def remind(self, ref: ObjectRef, recorder: Recorder) -> None:
+        """Have the last report about the object written, should that have been forgotten."""
+        await reports.remind(self._bus, ref, recorder)
+
+    async def live(self, ref: ObjectRef, recorder: Recorder) -> Object | None:
+        """The object as the API has it now."""
+
+        async def act() -> Any:
+            kube = await self._clusters.get(ref.cluster)
+            found = await kube.find(RESOURCES[ref.kind], ref.namespace, ref.name)
+            return dict(found.raw) if found else None
+
+        raw = await recorder.call("get", str(ref), act)
+        return Object(raw) if raw else None
+
+    async def patch(self, ref: ObjectRef, patch: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
+        """Change the object's metadata. Returns what it is then."""
+
+        async def act() -> dict[str, Any]:
+            kube = await self._clusters.get(ref.cluster)
+            patched = await kube.merge(RESOURCES[ref.kind], ref.namespace, ref.name, patch)
+            return {k: v for k, v in patched.metadata.items() if k != "managedFields"}
+
+        metadata: dict[str, Any] = await recorder.call("patch", patch, act, effect=True)
+        return metadata
+
+    async def shoot(
+        self, ref: ObjectRef, recorder: Recorder, *, required: bool = False
+    ) -> tuple[ShootFacts | None, Blocked | None]:
+        """The Shoot whose namespace the object lives in, if any; and why it has to wait, if it has to."""
+        if not ref.namespace:
+            return None, None
+
+        async def act() -> dict[str, Any]:
+            labels, found = await self._namespace_and_shoot(ref, required)
+            return {"labels": labels, "facts": dataclasses.asdict(found) if found else None}
+
+        answer = await recorder.call("shoot", None, act)
+        found = ShootFacts.from_record(answer["facts"]) if answer["facts"] else None
+        return found, blocked(ref.namespace, answer["labels"], found, required)
+
+    async def _namespace_and_shoot(
+        self, ref: ObjectRef, required: bool
+    ) -> tuple[dict[str, Any] | None, ShootFacts | None]:
+        """The labels of the object's namespace, and what is known of its Shoot.
+
+        Views may be a moment behind: what they do not know, or what would hold a run back, is looked up.
+        """
+        namespace = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
+        cluster = ObjectRef(ref.cluster, CLUSTERS.id, "", ref.namespace)
+        labels, found = self.namespaces.get(namespace), self.shoots.get(cluster)
+        if labels is None and (live := await self._get_live(namespace)):
+            labels = _role(live)
+        if blocked(ref.namespace, labels, found, required):
+            live = await self._get_live(cluster)
+            found = facts(live) if live else None
+        return labels, found
+
+    async def _get_live(self, ref: ObjectRef) -> Object | None:
+        kube = await self._clusters.get(ref.cluster)
+        try:
+            return await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)
+        except PermanentError:
+            return None
+
+
+def _role(namespace: Object) -> dict[str, Any]:
+    """Of a namespace's labels the one that matters."""
+    return {ROLE: namespace.labels.get(ROLE)}

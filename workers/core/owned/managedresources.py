@@ -1,0 +1,303 @@
+"""ManagedResources: objects for a resource manager to apply, in a Secret whose name tells what it holds."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import brotli
+import yaml
+
+from windowbox.errors import Refused, Waiting
+from windowbox.models.extensions import OPERATION, TIMESTAMP, instant
+from windowbox.models.objects import Object
+from windowbox.models.refs import MANAGED_RESOURCES, SECRETS
+from workers.core import clock
+from workers.core.owned import manifests
+from workers.core.owned.manifests import Manifest, manifest
+from workers.core.owned.targets import TargetCluster
+
+DATA = "data.yaml.br"
+PREFIX = "managedresource-"
+COLLECTABLE = {"resources.gardener.cloud/garbage-collectable-reference": "true"}
+"""Whoever applies ManagedResources removes Secrets with this label that none of them refers to."""
+REFERENCE = "reference.resources.gardener.cloud/secret-"
+
+NO_CLEANUP = {"shoot.gardener.cloud/no-cleanup": "true"}
+_SEED_COMPONENT = {"gardener.cloud/role": "seed-system-component"}
+_APPLIED, _INVALID = "error during apply of object ", " is invalid:"
+_PENDING = "DeletionPending"
+_DELETION_FAILED = ("DeletionFailed", _PENDING)
+_SOON, _PACE_OF_MANAGER = 0.2, 5.0
+"""Seconds between two looks at objects that are being deleted: the shortest pause we ask for, and its own."""
+_HEALTH_CONDITIONS = ("ResourcesApplied", "ResourcesHealthy")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What is handed to a resource manager."""
+
+    name: str
+    namespace: str
+    data: Mapping[str, bytes]
+    class_: str = ""
+    """Which resource manager is meant; nothing: that of the Shoot."""
+    prefix: str = PREFIX
+    """How the names of its Secrets begin."""
+    options: Mapping[str, Any] | None = None
+    """What else its spec says; None: what that of an Extension does."""
+
+    @property
+    def secret_name(self) -> str:
+        return f"{self.prefix}{self.name}-{checksum(self.data)[:8]}"
+
+
+def for_seed(name: str, namespace: str, objects: Iterable[Manifest]) -> Bundle:
+    return Bundle(name, namespace, packed(objects), class_="seed")
+
+
+def for_shoot(name: str, namespace: str, objects: Iterable[Manifest]) -> Bundle:
+    return Bundle(name, namespace, packed(objects))
+
+
+def packed(objects: Iterable[Manifest]) -> dict[str, bytes]:
+    """The same bytes whenever the objects are the same: their checksum is part of a name."""
+    return {DATA: brotli.compress(plain(objects))}  # type: ignore[no-untyped-call]
+
+
+def plain(objects: Iterable[Manifest]) -> bytes:
+    """The objects as YAML, in an order of their own."""
+    ordered = sorted(objects, key=_file_name)
+    documents = (yaml.safe_dump(one, sort_keys=True, allow_unicode=True) for one in ordered)
+    return "---\n".join(documents).encode()
+
+
+def _file_name(object: Manifest) -> str:
+    metadata = object["metadata"]
+    return "__".join((object["kind"].lower(), metadata.get("namespace", ""), metadata["name"]))
+
+
+def checksum(data: Mapping[str, bytes]) -> str:
+    """Of the values alone, in the order of their keys."""
+    return _hash("".join(hashlib.sha256(data[key]).hexdigest() for key in sorted(data)))
+
+
+def reference(secret_name: str) -> dict[str, str]:
+    """The annotation that says that a Secret is in use."""
+    return {REFERENCE + _hash(secret_name)[:8]: secret_name}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def secret(bundle: Bundle) -> Manifest:
+    return manifest(
+        SECRETS,
+        bundle.secret_name,
+        bundle.namespace,
+        labels=COLLECTABLE,
+        type="Opaque",
+        immutable=True,
+        data={key: base64.b64encode(value).decode() for key, value in bundle.data.items()},
+    )
+
+
+def managed_resource(bundle: Bundle) -> Manifest:
+    options = bundle.options
+    if options is None:
+        options = {"keepObjects": False} | ({} if bundle.class_ else {"injectLabels": NO_CLEANUP})
+    spec: dict[str, Any] = {"secretRefs": [{"name": bundle.secret_name}], **options}
+    spec |= {"class": bundle.class_} if bundle.class_ else {}
+    # What belongs to one Shoot is no component of the seed.
+    of_seed = bundle.class_ == "seed" and not bundle.namespace.startswith("shoot-")
+    labels = _SEED_COMPONENT if of_seed else None
+    made = manifest(MANAGED_RESOURCES, bundle.name, bundle.namespace, labels=labels, spec=spec)
+    made["metadata"]["annotations"] = reference(bundle.secret_name)
+    return made
+
+
+def secrets_of(found: Object) -> list[str]:
+    """The Secrets that a ManagedResource takes its objects from."""
+    listed = found.spec.get("secretRefs")
+    refs = listed if isinstance(listed, list) else []
+    return [str(ref["name"]) for ref in refs if isinstance(ref, Mapping) and ref.get("name")]
+
+
+def unhealthy(found: Object, *, settled: bool = False) -> str:
+    """What is wrong with what a ManagedResource holds, or not known yet; nothing if all is well.
+
+    What is to be `settled` must not progress any more, either.
+    """
+    applied = _condition(found, "ResourcesApplied")
+    # Of what it could not apply, the resource manager does not say which generation that was.
+    if found.status.get("observedGeneration") != found.generation and applied.get("status") != "False":
+        return "the resource manager has not looked at it yet"
+    for type_ in _HEALTH_CONDITIONS:
+        condition = _condition(found, type_)
+        if condition.get("status") != "True":
+            return f"{type_} is {condition.get('status') or 'not reported yet'}{_message(condition)}"
+    progressing = _condition(found, "ResourcesProgressing")
+    if settled and progressing.get("status") != "False":
+        said = progressing.get("status") or "not reported yet"
+        return f"ResourcesProgressing is {said}{_message(progressing)}"
+    return ""
+
+
+def deletion_problem(found: Object) -> tuple[str, tuple[str, ...]]:
+    """What keeps a ManagedResource from going, as far as its resource manager tells; and its codes."""
+    condition = _condition(found, "ResourcesApplied")
+    if condition.get("status") == "True" or condition.get("reason") not in _DELETION_FAILED:
+        return "", ()
+    return _message(condition), problem_codes(str(condition.get("message")))
+
+
+def problem_codes(problem: str) -> tuple[str, ...]:
+    """Gardener's error codes for what a resource manager reports."""
+    for line in problem.lower().splitlines():
+        _, applied, rest = line.partition(_APPLIED)
+        if applied and _INVALID in rest:
+            return ("ERR_CONFIGURATION_PROBLEM",)
+    return ()
+
+
+def _condition(found: Object, type_: str) -> Mapping[str, Any]:
+    listed = found.status.get("conditions")
+    conditions = listed if isinstance(listed, list) else []
+    return next((one for one in conditions if isinstance(one, Mapping) and one.get("type") == type_), {})
+
+
+def _message(condition: Mapping[str, Any]) -> str:
+    return f": {condition['message']}" if condition.get("message") else ""
+
+
+def _named(namespace: str, name: str) -> str:
+    return f"ManagedResource {namespace}/{name}"
+
+
+async def ensure(target: TargetCluster, bundle: Bundle) -> Object | None:
+    """See to it that the objects are handed over. Returns what has become of them; None: it was just done.
+
+    The Secrets used so far are marked before nobody refers to them any more, so that none is forgotten.
+    """
+    wanted = managed_resource(bundle)
+    await _ensure_secret(target, bundle)
+    found = await target.cached(MANAGED_RESOURCES, bundle.namespace, bundle.name)
+    differs = found is None or manifests.differs(MANAGED_RESOURCES, found, wanted)
+    if found and differs:
+        await _make_collectable(target, bundle, secrets_of(found))
+    await target.ensure(MANAGED_RESOURCES, wanted)
+    if found and differs:
+        await _remove_old_references(target, bundle, found)
+    return None if differs else found
+
+
+async def _ensure_secret(target: TargetCluster, bundle: Bundle) -> None:
+    wanted = secret(bundle)
+    try:
+        await target.ensure_secret(wanted)
+    except Refused:
+        # Somebody has given the name to something else, which cannot be changed.
+        await target.remove(SECRETS, bundle.namespace, bundle.secret_name)
+        await target.ensure_secret(wanted)
+
+
+async def _make_collectable(target: TargetCluster, bundle: Bundle, names: Iterable[str]) -> None:
+    for name in names:
+        if name != bundle.secret_name:
+            patch = {"metadata": {"labels": COLLECTABLE}}
+            await target.merge(SECRETS, bundle.namespace, name, patch)
+
+
+async def _remove_old_references(target: TargetCluster, bundle: Bundle, found: Object) -> None:
+    """Take off references that another program has left: they would keep its Secrets for ever."""
+    ours = reference(bundle.secret_name)
+    old = {key: None for key in found.annotations if key.startswith(REFERENCE) and key not in ours}
+    if old:
+        await target.merge(
+            MANAGED_RESOURCES, bundle.namespace, bundle.name, {"metadata": {"annotations": old}}
+        )
+
+
+async def ensure_healthy(target: TargetCluster, bundle: Bundle, *, settled: bool = False) -> None:
+    """The same, and wait until all is applied and well; with `settled`, also until nothing progresses."""
+    found = await ensure(target, bundle)
+    problem = unhealthy(found, settled=settled) if found else "the resource manager has not looked at it yet"
+    if problem:
+        raise Waiting(f"waiting for {_named(bundle.namespace, bundle.name)} to be healthy: {problem}")
+
+
+async def remove(target: TargetCluster, namespace: str, name: str, *secrets: str, keep: bool = False) -> None:
+    """Take the ManagedResource away with its Secrets, and wait until it is gone; also `secrets`, if left.
+
+    With `keep`, the objects it holds stay where they are.
+    """
+    found = await begin_removal(target, namespace, name, *secrets, PREFIX + name, keep=keep)
+    if found:
+        await require_gone(target, [found])
+
+
+async def begin_removal(
+    target: TargetCluster, namespace: str, name: str, *secrets: str, keep: bool = False
+) -> Object | None:
+    """The same without waiting. Returns the ManagedResource as it was; None if it was gone already.
+
+    `secrets` are names that it may not refer to any more.
+    """
+    found = await target.live(MANAGED_RESOURCES, namespace, name)
+    if found is None:
+        for secret_name in secrets:
+            await target.remove(SECRETS, namespace, secret_name)
+        return None
+    if keep and found.spec.get("keepObjects") is not True:
+        await target.merge(MANAGED_RESOURCES, namespace, name, {"spec": {"keepObjects": True}})
+    if not found.deleting:
+        for secret_name in dict.fromkeys((*secrets_of(found), *secrets)):
+            await target.remove(SECRETS, namespace, secret_name)
+        await target.remove(MANAGED_RESOURCES, namespace, name)
+    return found
+
+
+async def require_gone(target: TargetCluster, left: Sequence[Object]) -> None:
+    """Wait while there are ManagedResources left, and tell what keeps them."""
+    problems = [(found, *deletion_problem(found)) for found in left]
+    if problems:
+        looks = [await _ask_to_look(target, found) for found in left]
+        what = "; ".join(
+            f"{_named(found.namespace, found.name)} to be gone{why}" for found, why, _ in problems
+        )
+        codes = tuple(dict.fromkeys(code for _, _, codes in problems for code in codes))
+        retry_after = min((pause for pause in looks if pause is not None), default=None)
+        raise Waiting(f"waiting for {what}", codes=codes, retry_after=retry_after)
+
+
+async def _ask_to_look(target: TargetCluster, found: Object) -> float | None:
+    """Ask the resource manager to look again, if it is time. Else seconds until then, if ever."""
+    now = await clock.now(target.recorder)
+    pause = next_look(found, now)
+    if pause != 0.0:
+        return pause
+    annotations = {OPERATION: "reconcile", TIMESTAMP: now.isoformat()}
+    patch = {"metadata": {"uid": found.uid, "annotations": annotations}}
+    await target.merge(MANAGED_RESOURCES, found.namespace, found.name, patch)
+    return None  # the annotation is removed when it looks
+
+
+def next_look(found: Object, now: datetime) -> float | None:
+    """Seconds until the resource manager should look again at what it deletes; None if it need not be asked.
+
+    By itself it looks five seconds later, though most objects are gone at once.
+    """
+    pending = _condition(found, "ResourcesApplied").get("reason") == _PENDING
+    began = instant(found.metadata.get("deletionTimestamp"))
+    if not pending or began is None or OPERATION in found.annotations:
+        return None
+    asked = instant(found.annotations.get(TIMESTAMP))
+    if asked is None:
+        return 0.0
+    pause = max(_SOON, (asked - began).total_seconds() / 2)
+    return max(0.0, pause - (now - asked).total_seconds()) if pause < _PACE_OF_MANAGER else None

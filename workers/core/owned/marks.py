@@ -1,0 +1,90 @@
+"""Marks: an annotation on what is made in a provider cluster, which names the object that it was made for.
+
+An object whose owner is gone is found by it (`workers/core/owned/orphans.py`), whatever the bus has lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from windowbox.models.objects import Object
+from windowbox.models.refs import (
+    BASTIONS,
+    ENDPOINT_SLICES,
+    EXPOSURES,
+    INFRASTRUCTURES,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    PODS,
+    SERVICES,
+    ObjectRef,
+    SecretKey,
+)
+from workers.core.lifecycle.kinds import Run
+from workers.core.owned.manifests import Manifest
+
+ANNOTATION = "windowbox/made-for"
+
+OWNERS: Mapping[str, frozenset[str]] = {
+    INFRASTRUCTURES.id: frozenset({NAMESPACES.id}),
+    BASTIONS.id: frozenset({PODS.id, SERVICES.id, NETWORK_POLICIES.id}),
+    EXPOSURES.id: frozenset({SERVICES.id, ENDPOINT_SLICES.id}),
+}
+"""By kind: the kinds of what its objects make in provider clusters, and is looked for.
+
+The policies and address pools of an Infrastructure go with its namespace: as long as that stays, so do they.
+Machines are missing: their Pods stay while a Shoot moves (`workers/machines/machine/orphans.py` looks for
+those).
+"""
+
+
+class Mark(NamedTuple):
+    """Whose an object is."""
+
+    installation: str
+    """The uid of the runtime cluster's namespace kube-system: others may use the same provider cluster."""
+    home: str
+    """The same of the owner's own cluster: its id may be given to another cluster."""
+    owner: ObjectRef
+    uid: str
+    """Of the owner."""
+    secret: SecretKey
+    """With which it was made, in the owner's cluster."""
+
+    def same_owner(self, other: Mark) -> bool:
+        """Whether both name one owner, which may have another uid or Secret by now."""
+        return self[:3] == other[:3]
+
+    def __str__(self) -> str:
+        secret = self.secret.namespace, self.secret.name
+        return "/".join((self.installation, self.home, *self.owner, self.uid, *secret))
+
+
+def of_run(run: Run, installation: str, home: str, secret: SecretKey) -> str:
+    """The mark of what the run makes; nothing if a part of it is not known."""
+    known = installation and home and run.object.uid
+    return str(Mark(installation, home, run.ref, run.object.uid, secret)) if known else ""
+
+
+def parsed(object: Object) -> Mark | None:
+    """The mark of an object. None for what cannot be one: owners of provider clusters may write anything."""
+    return parse(str(object.annotations.get(ANNOTATION, "")))
+
+
+def parse(text: str) -> Mark | None:
+    parts = text.split("/")
+    if len(parts) != 9 or not all(parts):
+        return None
+    installation, home, cluster, kind, namespace, name, uid, *secret = parts
+    owner, key = ObjectRef(cluster, kind, namespace, name), SecretKey(namespace=secret[0], name=secret[1])
+    return Mark(installation, home, owner, uid, key) if kind in OWNERS else None
+
+
+def marked(wanted: Manifest, mark: str) -> Manifest:
+    """The manifest with the mark."""
+    if not mark:
+        return wanted
+    metadata = wanted["metadata"]
+    annotations = {**metadata.get("annotations", {}), ANNOTATION: mark}
+    return {**wanted, "metadata": {**metadata, "annotations": annotations}}

@@ -1,0 +1,68 @@
+"""The owner index: finds the owners of an object by its cluster and namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bus.transport.connection import Bus
+from bus.views import View
+from windowbox.models.refs import ObjectRef, Resource
+from workers.core.lifecycle.kinds import Run, shoot_of
+from workers.core.lifecycle.world import World
+
+INFRASTRUCTURE = "infra-"
+"""How the namespaces begin that Shoots have in provider clusters."""
+
+
+def infrastructure_namespace(technical_id: str) -> str:
+    return INFRASTRUCTURE + technical_id
+
+
+def machine_ip_pool(technical_id: str, family: str) -> str:
+    """The Calico IPPool that machines of a Shoot have their addresses of a family from."""
+    return f"shoot-machine-pods-{technical_id}-{family.lower()}"
+
+
+def machine_namespace(run: Run) -> str:
+    """The namespace that the run's Shoot has in its provider cluster."""
+    return infrastructure_namespace(shoot_of(run).technical_id)
+
+
+class _NamespaceKey(NamedTuple):
+    cluster: str
+    namespace: str
+
+
+class OwnerIndex:
+    """The objects of one kind, by namespace and by Shoot, as the bus tells of them."""
+
+    def __init__(self, bus: Bus, world: World, resource: Resource) -> None:
+        self._world = world
+        self._view: View[_NamespaceKey] = View(
+            bus,
+            resource.id,
+            lambda ref, _: _NamespaceKey(ref.cluster, ref.namespace),
+            index=lambda home: home,
+        )
+
+    async def run(self) -> None:
+        """Follow them, for ever."""
+        await self._view.run()
+
+    async def complete(self) -> None:
+        """Wait until everything that was there at the start has been seen."""
+        await self._view.complete.wait()
+
+    def in_namespace(self, cluster: str, namespace: str) -> list[ObjectRef]:
+        return self._view.refs(_NamespaceKey(cluster, namespace))
+
+    def of_shoot(self, technical_id: str) -> Iterator[ObjectRef]:
+        """Those whose Shoot is called so; in whatever cluster its control plane is."""
+        for shoot in self._world.shoots.refs(technical_id):
+            yield from self.in_namespace(shoot.cluster, shoot.name)
+
+    def of_machine_namespace(self, infrastructure_namespace: str) -> Iterator[ObjectRef]:
+        """Those whose Shoot has this namespace in a provider cluster."""
+        if infrastructure_namespace.startswith(INFRASTRUCTURE):
+            yield from self.of_shoot(infrastructure_namespace.removeprefix(INFRASTRUCTURE))

@@ -1,0 +1,98 @@
+"""The recorder of live runs: calls go out, and are recorded."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from bus import streams, subjects
+from bus.clusters.clusters import Clusters
+from bus.messages import Announcement, Call, Read
+from bus.transport.connection import Bus
+from bus.workqueue.pool import Item
+from windowbox.errors import Malformed, Missing
+from windowbox.kinds import RESOURCES
+from windowbox.models.objects import Object
+from windowbox.models.refs import SECRETS, ObjectRef
+from workers.core.recorder import Groups, error_record
+
+T = TypeVar("T")
+
+
+class LiveRecorder:
+    """Reads from the bus and the clusters, acts on the world, and notes both in the item's record."""
+
+    def __init__(self, bus: Bus, clusters: Clusters, item: Item) -> None:
+        self._bus = bus
+        self._clusters = clusters
+        self._item = item
+        self._groups = Groups()
+
+    async def read(self, ref: ObjectRef) -> Object | None:
+        subject = subjects.seen(ref)
+        stored = await self._bus.last(streams.OBJECTS, subject)
+        sequence = stored.sequence if stored else 0
+        self._item.reads.append(Read(stream=streams.OBJECTS, subject=subject, sequence=sequence))
+        if stored is None:
+            return None
+        seen = Announcement(stored)
+        if seen.gone:
+            return None
+        return await self._large(ref) if seen.omitted else seen.object()
+
+    async def call(
+        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+    ) -> Any:
+        if effect:
+            self._item.check()
+        try:
+            answer = await act()
+        except BaseException as error:
+            # Also what a deadline cuts short, or a bug: played back, it has to end in the same way.
+            self._note(door, request, effect, error=error_record(error))
+            raise
+        self._note(door, request, effect, answer=answer)
+        return answer
+
+    async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
+        parsed: list[T] = []
+
+        async def act() -> str:
+            parsed.append(parse(await self._data(ref)))
+            return f"«secret {ref.namespace}/{ref.name}»"
+
+        await self.call("secret", {"namespace": ref.namespace, "name": ref.name}, act)
+        return parsed[0]
+
+    async def _data(self, ref: ObjectRef) -> Mapping[str, bytes]:
+        what = f"Secret {ref.namespace}/{ref.name}"
+        kube = await self._clusters.get(ref.cluster)
+        try:
+            found = await kube.get(SECRETS, ref.namespace, ref.name)
+        except Missing as error:
+            raise Malformed(f"{what} does not exist: create it, or correct the reference to it") from error
+        try:
+            return {k: base64.b64decode(v, validate=True) for k, v in (found.raw.get("data") or {}).items()}
+        except (TypeError, binascii.Error) as error:
+            raise Malformed(f"{what} holds data that is not base64") from error
+
+    async def _large(self, ref: ObjectRef) -> Object | None:
+        """An object that was too large for the bus."""
+        kube = await self._clusters.get(ref.cluster)
+        return await kube.find(RESOURCES[ref.kind], ref.namespace, ref.name)
+
+    def _note(
+        self,
+        door: str,
+        request: Any,
+        effect: bool,
+        *,
+        answer: Any = None,
+        error: dict[str, Any] | None = None,
+    ) -> None:
+        at_once = self._groups.current()
+        self._item.calls.append(
+            Call(door=door, request=request, answer=answer, error=error, effect=effect, at_once=at_once)
+        )

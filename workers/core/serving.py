@@ -1,0 +1,155 @@
+"""What all pools share, and what a process runs for each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from bus.clusters.clusters import Clusters
+from bus.clusters.registry import Registry
+from bus.transport.connection import Bus
+from bus.workqueue.clustershares import ClusterShares
+from bus.workqueue.pool import Pool
+from bus.workqueue.queue import Queue
+from bus.workqueue.ranks import Rank
+from bus.workqueue.routing import EventMapping, Router
+from windowbox.clients.nameserver import Nameserver
+from windowbox.kinds import POOLS
+from windowbox.settings.dnssettings import DnsSettings
+from windowbox.settings.kindsettings import KindSettings
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.core.handler import ReconcilingHandler
+from workers.core.lifecycle.kinds import Actuator, Kind
+from workers.core.lifecycle.mapping import LastUser, LifeCycleMapping, Waiters
+from workers.core.lifecycle.predicates import Scope, classes_for
+from workers.core.lifecycle.runs import LifeCycle
+from workers.core.lifecycle.world import World
+from workers.core.owned.mapping import Awaited, OwnerMapping, Owners
+from workers.core.owned.targets import TargetClusters
+
+CONCURRENCY = 16
+"""The API server's CPU limits these kinds: with more at once each run only takes longer, until it takes so
+long that Processing has to be reported, which costs the API server another write."""
+
+Tasks = dict[str, Callable[[], Coroutine[Any, Any, None]]]
+Details = dict[str, Callable[[], Any]]
+Gauges = tuple[Callable[[], Awaitable[None]], ...]
+
+
+class WorkSettings(Protocol):
+    """The settings of workers that pools read."""
+
+    @property
+    def concurrency(self) -> int: ...
+    @property
+    def ack_wait(self) -> float: ...
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def ignore_operation_annotation(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Common:
+    """What all pools of one process share."""
+
+    bus: Bus
+    clusters: Clusters
+    registry: Registry
+    world: World
+    targets: TargetClusters
+    nameserver: Nameserver
+    closing: AsyncExitStack
+    """Closes what pools have opened, after the last task of the process has ended."""
+    work: WorkSettings
+    kinds: KindSettings = field(default_factory=KindSettings)
+    dns: DnsSettings = field(default_factory=lambda: DnsSettings(zones=[]))
+    loadbalancer: LoadBalancerSettings = field(default_factory=LoadBalancerSettings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Background:
+    """What runs beside a pool."""
+
+    tasks: Tasks = field(default_factory=dict)
+    """In every process."""
+    leased: Tasks = field(default_factory=dict)
+    """In one process at a time, by the name of the lease."""
+    details: Details = field(default_factory=dict)
+    """What `windowbox status` shows of it."""
+    gauges: Gauges = ()
+    """Called before each scrape, to set gauges."""
+
+
+@dataclass(frozen=True)
+class Serving(Background):
+    """One kind of extension object, and its actuator."""
+
+    kind: Kind
+    actuator: Actuator
+    owners: Owners | None = None
+    known: Callable[[], Awaitable[object]] | None = None
+    """Waits until all owners are known: before, objects that have an owner would look like nobody's."""
+    awaits_status: Awaited = lambda *_: True
+    """Of which owned objects the status is waited for."""
+    waiters: Waiters | None = None
+    last_user: LastUser | None = None
+    concurrency: int | None = CONCURRENCY
+    """How many objects are reconciled at once, where the settings allow more."""
+    ranked: bool = False
+    """Whether one process is preferred. Not for runs that take much CPU time: it would get the first 64."""
+
+
+@dataclass(frozen=True)
+class Parts(Background):
+    """What a process runs for one pool."""
+
+    pool: Pool
+    router: Router
+
+
+def life_cycle(common: Common, serving: Serving) -> LifeCycle:
+    return LifeCycle(serving.kind, serving.actuator, scope(common, serving.kind), common.world)
+
+
+def parts(common: Common, serving: Serving) -> Parts:
+    """What a process runs for a kind of extension object."""
+    kind, work, row = serving.kind, common.work, POOLS[serving.kind.pool]
+    reconciler, ready = life_cycle(common, serving), common.world.complete
+    own = LifeCycleMapping(common.bus, kind, scope(common, kind), serving.waiters, serving.last_user)
+    mapping: EventMapping = own
+    if serving.owners:
+        known = (common.world.complete, *([serving.known] if serving.known else []))
+        mapping = OwnerMapping(
+            own,
+            serving.owners,
+            made=row.owns,
+            awaited=row.awaits,
+            known=known,
+            awaits_status=serving.awaits_status,
+        )
+    concurrency = min(work.concurrency, serving.concurrency or work.concurrency)
+    reconciling = ReconcilingHandler(common.bus, common.clusters, reconciler, ready)
+    handler, rank = ClusterShares(reconciling, concurrency), Rank(common.bus)
+    return Parts(
+        pool=Pool(
+            common.bus,
+            kind.pool,
+            handler,
+            concurrency=concurrency,
+            ack_wait=work.ack_wait,
+            rank=rank if serving.ranked else None,
+        ),
+        router=Router(common.bus, Queue(common.bus, kind.pool), mapping, rank, own.ignores),
+        tasks=serving.tasks,
+        leased=serving.leased,
+        details=serving.details,
+        gauges=serving.gauges,
+    )
+
+
+def scope(common: Common, kind: Kind) -> Scope:
+    classes = classes_for(frozenset(common.work.classes), kind.classes)
+    return Scope(kind.types, classes, common.work.ignore_operation_annotation)

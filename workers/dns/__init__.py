@@ -1,0 +1,1 @@
+"""Names: DNSRecords and Ingresses come in; records on name servers go out."""

@@ -1,0 +1,136 @@
+"""Which DNSRecords ask for which name: to find twins before a deletion, and drift."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from bus.transport.connection import Bus
+from bus.views import View
+from windowbox.errors import Malformed
+from windowbox.models.gardener.dnsrecord import DNSRecordSpec
+from windowbox.models.objects import Object
+from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
+from windowbox.models.refs import DNSRECORDS, ObjectRef
+from workers.core.lifecycle import predicates, specs
+from workers.core.lifecycle.predicates import Scope
+from workers.dns.record import records
+
+_PATIENCE = 15.0
+"""Seconds for which a deletion waits for other clusters to be listed."""
+
+_MOST_DISPLACED = 100
+"""DNSRecords that are enqueued at once when a name becomes free; the others have their retries."""
+
+
+class Claim(NamedTuple):
+    """What one DNSRecord asks for, if it is ours and was fulfilled."""
+
+    key: RecordKey
+    zone: str
+    wanted: RecordSet | None
+    """None while a run is due: then the name is not in the state of rest that drift is measured from."""
+
+
+def claim(object: Object, scope: Scope, zones: Iterable[str]) -> Claim | None:
+    """What `object` asks for; None if it is not ours, on its way out, or nonsense."""
+    migrated = object.last_operation.get("type") == "Migrate"
+    if not predicates.responsible(object, scope) or object.deleting or migrated:
+        return None
+    try:
+        spec = specs.parsed(DNSRecordSpec, object)
+        zone = records.zone_for(spec.name, spec.zone, object.status.get("zone"), zones)
+        idle = (
+            not predicates.wants_run(object) and object.status.get("observedGeneration") == object.generation
+        )
+        return Claim(records.key(spec, zone), zone, records.wanted(spec, zone) if idle else None)
+    except Malformed:
+        return None
+
+
+class Claims:
+    """All claims, as the bus tells of them. `clusters` tells which clusters take part."""
+
+    def __init__(
+        self, bus: Bus, scope: Scope, zones: Collection[str], clusters: Callable[[], Collection[str]]
+    ) -> None:
+        self._clusters = clusters
+        self._awaited: dict[str, float] = {}
+        self._view: View[Claim] = View(
+            bus,
+            DNSRECORDS.id,
+            lambda _, object: claim(object, scope, zones),
+            index=lambda found: (found.zone, found.key),
+            changed=self._notice,
+        )
+        self._known: set[str] = set()
+        self.newly_listed = asyncio.Event()
+        """Set when a cluster has been listed: names that it needs, or has left, may be known only now."""
+
+    @property
+    def listed(self) -> set[str]:
+        """The clusters of which no DNSRecord is missing."""
+        return self._view.listed
+
+    async def run(self) -> None:
+        """Follow all DNSRecords, for ever. What was known when this ended before is forgotten."""
+        await self._view.run()
+
+    async def complete(self) -> None:
+        """Wait until everything that was there at the start has been seen."""
+        await self._view.complete.wait()
+
+    async def find(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
+        """Like `twin`, once everything has been seen that was there at the start."""
+        await self.complete()
+        return self.twin(ref, zone, record)
+
+    def twin(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
+        """Another DNSRecord that asks for the same name and type, in the same zone.
+
+        Its own cluster has to be listed: a twin that the bus has forgotten would lose its name. Others are
+        waited for, but not for long: one that is away must not hold up all the others.
+        """
+        self._view.require_listed(ref.cluster)
+        self._await_others()
+        return next((other for other in self._view.refs((zone, record)) if other != ref), None)
+
+    async def displaced(self, ref: ObjectRef, zone: str, record: RecordKey) -> list[ObjectRef]:
+        """Other DNSRecords that ask for what cannot stand beside `record`: some, if they are very many."""
+        await self.complete()
+        others: tuple[RecordType, ...] = ("A", "AAAA", "TXT") if record.type == "CNAME" else ("CNAME",)
+        names = (RecordKey(record.name, other) for other in others)
+        found = (other for name in names for other in self._view.refs((zone, name)) if other != ref)
+        return list(itertools.islice(found, _MOST_DISPLACED))
+
+    def claimed(self, zone: str, record: RecordKey) -> bool:
+        """Whether any DNSRecord asks for the name and type."""
+        return bool(self._view.refs((zone, record)))
+
+    def idle(self) -> dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]]:
+        """By zone, what ought to be there right now."""
+        zones: dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]] = defaultdict(dict)
+        for ref, found in self._view.items():
+            if found.wanted:
+                zones[found.zone][found.key] = (ref, found.wanted)
+        return zones
+
+    def _await_others(self) -> None:
+        """Raise NotListed while the records of another cluster may be missing, for some seconds at most.
+
+        A name that is deleted nevertheless is written again when that cluster has been listed.
+        """
+        now, missing = time.monotonic(), set(self._clusters()) - self._view.listed
+        self._awaited = {cluster: self._awaited.get(cluster, now) for cluster in missing}
+        for cluster, since in self._awaited.items():
+            if now - since < _PATIENCE:
+                self._view.require_listed(cluster)
+
+    def _notice(self) -> None:
+        if self._view.listed != self._known:
+            self._known = set(self._view.listed)
+            self.newly_listed.set()

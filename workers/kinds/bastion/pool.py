@@ -1,0 +1,32 @@
+"""The pool `bastion`, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from windowbox.kinds import Served
+from windowbox.models.refs import NAMESPACES, ObjectRef
+from workers.core.owned.ownerindex import OwnerIndex
+from workers.core.serving import Common, Serving
+from workers.kinds.bastion import wanted
+from workers.kinds.bastion.actuator import KIND, BastionActuator
+
+
+def serving(common: Common, row: Served) -> Serving:
+    owner_index = OwnerIndex(common.bus, common.world, row.resource)
+
+    def owners(ref: ObjectRef) -> Iterator[ObjectRef]:
+        if ref.kind == NAMESPACES.id:
+            yield from owner_index.of_machine_namespace(ref.name)
+        elif name := wanted.bastion(ref.name):
+            yield from (
+                owner for owner in owner_index.of_machine_namespace(ref.namespace) if owner.name == name
+            )
+
+    return Serving(
+        KIND,
+        BastionActuator(common.targets),
+        owners=owners,
+        known=owner_index.complete,
+        tasks={"owner index": owner_index.run},
+    )

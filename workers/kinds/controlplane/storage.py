@@ -1,0 +1,122 @@
+"""Storage for a Shoot: local-path-provisioner, and its StorageClass. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from windowbox.models.refs import DEPLOYMENTS, Resource
+from workers.core.owned.manifests import Manifest, manifest
+from workers.kinds.controlplane import rbac
+
+_NAME = "local-path-provisioner"
+_ACCOUNT = f"{_NAME}-service-account"
+_CONFIG = "local-path-config"
+_NAMESPACE = "kube-system"
+_CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+_STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+_PATHS = {
+    "nodePathMap": [
+        {"node": "DEFAULT_PATH_FOR_NON_LISTED_NODES", "paths": ["/var/lib/local-path-provisioner"]}
+    ]
+}
+_SETUP = '#!/bin/sh\nset -eu\nmkdir -m 0777 -p "$VOL_DIR"\n'
+_TEARDOWN = '#!/bin/sh\nset -eu\nrm -rf "$VOL_DIR"\n'
+_HELPER_POD = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: helper-pod
+spec:
+  priorityClassName: system-node-critical
+  tolerations:
+  - operator: Exists
+    effect: NoSchedule
+  containers:
+  - name: helper-pod
+    image: {image}
+    imagePullPolicy: IfNotPresent
+"""
+_READ = ("get", "list", "watch")
+_ALL = (*_READ, "create", "patch", "update", "delete")
+_RULES = (
+    rbac.rule("", ["nodes", "persistentvolumeclaims", "configmaps", "pods/log"], _READ),
+    rbac.rule("", ["endpoints", "persistentvolumes", "pods"], _ALL),
+    rbac.rule("", ["events"], ("create", "patch")),
+    rbac.rule("storage.k8s.io", ["storageclasses"], _READ),
+)
+
+
+def provisioner(image: str, helper_image: str) -> list[Manifest]:
+    """What makes directories of nodes into volumes."""
+    account = rbac.subject(_ACCOUNT)
+    return [
+        rbac.service_account(_ACCOUNT, _NAMESPACE),
+        rbac.cluster_role(_NAME, _RULES),
+        rbac.cluster_role_binding(_NAME, _NAME, [account]),
+        _config(helper_image),
+        _deployment(image, helper_image),
+    ]
+
+
+def storage_class() -> Manifest:
+    made = manifest(
+        _STORAGE_CLASSES,
+        "default",
+        provisioner="rancher.io/local-path",
+        reclaimPolicy="Delete",
+        volumeBindingMode="WaitForFirstConsumer",
+    )
+    made["metadata"]["annotations"] = {
+        "storageclass.kubernetes.io/is-default-class": "true",
+        "defaultVolumeType": "local",
+    }
+    return made
+
+
+def _config(helper_image: str) -> Manifest:
+    data = {
+        "config.json": json.dumps(_PATHS, indent=2) + "\n",
+        "helperPod.yaml": _HELPER_POD.format(image=helper_image),
+        "setup": _SETUP,
+        "teardown": _TEARDOWN,
+    }
+    return manifest(_CONFIG_MAPS, _CONFIG, _NAMESPACE, data=data)
+
+
+def _deployment(image: str, helper_image: str) -> Manifest:
+    labels = {"app": _NAME}
+    allowed = {
+        "networking.gardener.cloud/to-apiserver": "allowed",
+        "networking.gardener.cloud/to-dns": "allowed",
+    }
+    command = [
+        _NAME,
+        "--debug",
+        "start",
+        "--helper-image",
+        helper_image,
+        "--config",
+        "/etc/config/config.json",
+    ]
+    container: dict[str, Any] = {
+        "name": _NAME,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": command,
+        "env": [{"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
+        "volumeMounts": [{"name": "config", "mountPath": "/etc/config"}],
+    }
+    pod = {
+        "metadata": {"labels": labels | allowed},
+        "spec": {
+            "priorityClassName": "system-cluster-critical",
+            "serviceAccountName": _ACCOUNT,
+            # The ServiceAccount itself has none mounted.
+            "automountServiceAccountToken": True,
+            "containers": [container],
+            "volumes": [{"name": "config", "configMap": {"name": _CONFIG}}],
+        },
+    }
+    spec = {"replicas": 1, "revisionHistoryLimit": 1, "selector": {"matchLabels": labels}, "template": pod}
+    return manifest(DEPLOYMENTS, _NAME, _NAMESPACE, labels=labels, spec=spec)

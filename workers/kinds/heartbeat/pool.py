@@ -1,0 +1,31 @@
+"""The pool `heartbeat`, put together."""
+
+from __future__ import annotations
+
+from bus.workqueue.pool import Pool
+from bus.workqueue.queue import Queue
+from bus.workqueue.routing import Router
+from windowbox.kinds import Served
+from workers.core.handler import ReconcilingHandler
+from workers.core.serving import Common, Parts
+from workers.kinds.heartbeat import wanted
+from workers.kinds.heartbeat.mapping import HeartbeatMapping, request_first_run
+from workers.kinds.heartbeat.runs import HeartbeatRuns
+
+
+def enabled(common: Common) -> bool:
+    """Whether the Lease is to be renewed: the settings name its namespace."""
+    return bool(common.kinds.heartbeat.namespace)
+
+
+async def assembled(common: Common, row: Served) -> Parts:
+    settings = common.kinds.heartbeat
+    assert settings.namespace
+    bus, lease, queue = common.bus, wanted.ref(settings.namespace), Queue(common.bus, row.pool)
+    runs = HeartbeatRuns(bus, common.clusters, common.world, settings)
+    handler = ReconcilingHandler(bus, common.clusters, runs)
+    return Parts(
+        pool=Pool(bus, row.pool, handler, concurrency=1, ack_wait=common.work.ack_wait),
+        router=Router(bus, queue, HeartbeatMapping(lease)),
+        tasks={"first run": lambda: request_first_run(bus, queue, lease, settings.interval)},
+    )

@@ -1,0 +1,100 @@
+"""One run of the heartbeat: check the processes, then renew the Lease."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from bus.clusters.clusters import Clusters
+from bus.messages import Reason, Result, Wish
+from bus.transport.connection import Bus
+from bus.workqueue.pool import Outcome, RequeueAfter
+from windowbox.errors import WindowboxError
+from windowbox.models.objects import Object
+from windowbox.models.refs import HEARTBEATS, ObjectRef
+from windowbox.settings.kindsettings import HeartbeatSettings
+from workers.core import clock
+from workers.core.lifecycle.world import World
+from workers.core.recorder import Recorder
+from workers.kinds.heartbeat import checks, wanted
+
+logger = logging.getLogger(__name__)
+
+_MAX_OVERDUE = 4
+"""Intervals that something may be owed to somebody without us being called unwell."""
+_RETRY_SECONDS = 5.0
+"""Seconds until another look, at most, while something is wrong."""
+
+
+class HeartbeatRuns:
+    """Renewals of the Lease. That one is run shows that bus and worker are well; it looks at the rest.
+
+    The Lease is watched. So a watcher that has shown the last renewal lives, and where one watcher lives, it
+    takes over from all that do not.
+    """
+
+    def __init__(self, bus: Bus, clusters: Clusters, world: World, settings: HeartbeatSettings) -> None:
+        self._bus = bus
+        self._clusters = clusters
+        self._world = world
+        self._settings = settings
+
+    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
+        """Renew the Lease if it is time to, and all is well; whatever it was that had it looked at."""
+        if self._settings.namespace and ref != wanted.ref(self._settings.namespace):
+            return Outcome(Result.NOT_OURS)  # another namespace was configured before
+        now, seen = await clock.now(recorder), await recorder.read(ref)
+        if seen is not None and (left := wanted.remaining(seen, self._settings, now)):
+            return _outcome(Result.FRESH, left)
+        try:
+            live = await self._world.live(ref, recorder)
+            if problem := wanted.stale(seen, live) or await self._problem(recorder):
+                return self._not_renewed(problem)
+            await self._renew(ref, live, now, recorder)
+        except WindowboxError as error:
+            return self._not_renewed(str(error))
+        return _outcome(Result.RENEWED, self._settings.interval)
+
+    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
+        """There is nobody to tell: the Lease that is not renewed says it."""
+        logger.error("%s: not renewed: renewing it has ended this process before", ref)
+
+    async def _problem(self, recorder: Recorder) -> str:
+        async def act() -> str:
+            return await checks.problem(self._bus, _MAX_OVERDUE * self._settings.interval)
+
+        return str(await recorder.call("signs", None, act))
+
+    async def _renew(self, ref: ObjectRef, live: Object | None, now: datetime, recorder: Recorder) -> None:
+        spec = wanted.spec(self._settings, now)
+        # Whoever was held up since it looked must not overwrite what others have said meanwhile.
+        version = {"resourceVersion": live.resource_version} if live is not None else {}
+
+        async def act() -> None:
+            kube = await self._clusters.get(ref.cluster)
+            if live is None:
+                await kube.create(HEARTBEATS, ref.namespace, _lease(ref, spec))
+            else:
+                await kube.merge(HEARTBEATS, ref.namespace, ref.name, {"metadata": version, "spec": spec})
+
+        await recorder.call("renew", {"metadata": version, "spec": spec}, act, effect=True)
+
+    def _not_renewed(self, reason: str) -> Outcome:
+        logger.warning("the heartbeat is not renewed: %s", reason)
+        return _outcome(Result.BLOCKED, min(self._settings.interval, _RETRY_SECONDS), reason)
+
+
+def _outcome(result: Result, after: float, note: str = "") -> Outcome:
+    again = RequeueAfter(Wish(reason=Reason.DUE), after, "" if note else "the Lease is renewed then")
+    return Outcome(result, again, note)
+
+
+def _lease(ref: ObjectRef, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{HEARTBEATS.group}/{HEARTBEATS.version}",
+        "kind": HEARTBEATS.kind,
+        "metadata": {"name": ref.name, "namespace": ref.namespace},
+        "spec": spec,
+    }

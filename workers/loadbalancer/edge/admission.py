@@ -1,0 +1,155 @@
+"""Admission of node addresses. A node's status is written by its cluster, which may name any address."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from windowbox.models.refs import RUNTIME
+from windowbox.settings.lbsettings import LoadBalancerSettings, Network, matches
+from workers.loadbalancer.edge.nodes import Backend
+from workers.loadbalancer.edge.routes import Machines, Node
+from workers.loadbalancer.spec import fields
+
+logger = logging.getLogger(__name__)
+
+_SETTLING = 5.0
+"""Seconds that a refusal has to last until people are told: a node may be seen before its machine Pod."""
+
+
+class Claimant(NamedTuple):
+    """A node that names an address."""
+
+    node: Node
+    uid: str
+    created: str
+
+
+Claims = Mapping[str, Collection[Claimant]]
+"""By address."""
+
+
+class Admission:
+    """Admits the addresses of nodes that traffic may be sent to. Remembers which node had each first."""
+
+    def __init__(
+        self, settings: LoadBalancerSettings, machines: Machines, changed: Callable[[], None]
+    ) -> None:
+        self._settings = settings
+        self._machines = machines
+        self._changed = changed
+        self._holders: dict[str, Claimant] = {}
+        self._refused: dict[Node, str] = {}
+        self._told: dict[Node, str] = {}
+
+    def admitted(self, nodes: Mapping[str, Iterable[Backend]]) -> dict[str, list[Backend]]:
+        """The nodes that have an address which is admitted, by cluster, each with these addresses."""
+        claims, refused = self._claims(nodes)
+        self._holders = {
+            address: _first(found, self._holders.get(address)) for address, found in claims.items()
+        }
+        good: set[tuple[Node, str]] = set()
+        for address, found in claims.items():
+            for claimant in found:
+                if _together(claimant, self._holders[address]):
+                    good.add((claimant.node, address))
+                else:
+                    refused[claimant.node] = f"{address} is the address of another cluster's node already"
+        self._note(refused)
+        reduced = {c: [_reduced(b, Node(c, b.name), good) for b in backends] for c, backends in nodes.items()}
+        return {cluster: [b for b in backends if b.addresses] for cluster, backends in reduced.items()}
+
+    def undecided(self, cluster: str, backends: Iterable[Backend]) -> bool:
+        """Whether some of these nodes need a machine that the bus may not know yet, or has forgotten."""
+        return self._machines.unlisted(cluster) and any(
+            not self._within(cluster, address) and not self._machines.known(Node(cluster, backend.name))
+            for backend in backends
+            for address in backend.addresses.values()
+        )
+
+    def refused(self, cluster: str) -> tuple[str, ...]:
+        """What people are told of the cluster's nodes: those with an address that is refused, and why."""
+        conflicts = sorted((node.name, why) for node, why in self._told.items() if node.cluster == cluster)
+        return tuple(f"node {name}: {why}" for name, why in conflicts)
+
+    def _claims(
+        self, nodes: Mapping[str, Iterable[Backend]]
+    ) -> tuple[dict[str, list[Claimant]], dict[Node, str]]:
+        """Who names which address, and the nodes that name one which is not theirs."""
+        claims: dict[str, list[Claimant]] = defaultdict(list)
+        refused: dict[Node, str] = {}
+        for cluster, backends in nodes.items():
+            for backend in backends:
+                node = Node(cluster, backend.name)
+                for address in backend.addresses.values():
+                    if why := self._unverified(node, address):
+                        refused[node] = why
+                    else:
+                        claims[address].append(Claimant(node, backend.uid, backend.created))
+        return claims, refused
+
+    def _unverified(self, node: Node, address: str) -> str:
+        """Why nothing shows that the address is the node's own; nothing if something does."""
+        if self._within(node.cluster, address):
+            return ""
+        if self._machines.place(node.cluster):
+            return self._machines.disowned(node, address)
+        if node.cluster == RUNTIME:
+            return ""  # its writers own this host
+        parsed = ip_address(address)
+        if self._networks(node.cluster) or parsed.is_loopback or parsed.is_link_local:
+            return f"{address} is in no network of its cluster's nodes (loadbalancer.node_networks)"
+        return ""
+
+    def _within(self, cluster: str, address: str) -> bool:
+        parsed = ip_address(address)
+        return any(parsed in prefix for prefix in self._networks(cluster))
+
+    def _networks(self, cluster: str) -> list[Network]:
+        settings = self._settings.node_networks
+        return [prefix for one in settings if matches(cluster, one.clusters) for prefix in one.prefixes]
+
+    def _note(self, refused: dict[Node, str]) -> None:
+        """Have people told of those that stay refused."""
+        self._told = {node: why for node, why in self._told.items() if refused.get(node) == why}
+        new = {node: why for node, why in refused.items() if self._refused.get(node) != why}
+        self._refused = refused
+        if new:
+            asyncio.get_running_loop().call_later(_SETTLING, self._tell, new)
+
+    def _tell(self, new: Mapping[Node, str]) -> None:
+        lasting = {node: why for node, why in new.items() if self._refused.get(node) == why}
+        if lasting:
+            logger.warning(
+                "addresses of nodes are refused: %s", fields.listed(f"{n}: {w}" for n, w in lasting.items())
+            )
+            self._told |= lasting
+            self._changed()
+
+
+def _first(found: Iterable[Claimant], before: Claimant | None) -> Claimant:
+    """Whose an address is: of whoever had it, then of nodes of the runtime cluster, then of the oldest."""
+    return min(
+        found,
+        key=lambda one: (
+            before is None or not _together(one, before),
+            one.node.cluster != RUNTIME,
+            one.created,
+            one.node,
+        ),
+    )
+
+
+def _together(one: Claimant, other: Claimant) -> bool:
+    """Whether both may have the address: one tenant's nodes, or a cluster that takes part under two names."""
+    return one.node.cluster == other.node.cluster or bool(one.uid and one.uid == other.uid)
+
+
+def _reduced(backend: Backend, node: Node, good: Collection[tuple[Node, str]]) -> Backend:
+    kept = {of: address for of, address in backend.addresses.items() if (node, address) in good}
+    return backend if len(kept) == len(backend.addresses) else replace(backend, addresses=kept)

@@ -1,0 +1,194 @@
+"""The Envoys of this host, and which load balancers each serves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from windowbox.errors import WindowboxError
+from windowbox.models.loadbalancers import LoadBalancer
+from windowbox.models.refs import ObjectRef
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.loadbalancer.edge import wanted
+from workers.loadbalancer.edge.desired import LoadBalancers
+from workers.loadbalancer.envoy import resources
+from workers.loadbalancer.envoy.attachments import Attachment
+from workers.loadbalancer.envoy.docker import boxes
+from workers.loadbalancer.envoy.edge import Edge
+from workers.loadbalancer.envoy.resources import Owner
+
+logger = logging.getLogger(__name__)
+
+_SHARED = "edge"
+"""The name of the Envoy that all Services share."""
+
+_RENEW_AGAIN, _RENEW_SELDOM = 1.0, 60.0
+"""Seconds until an outdated Envoy is replaced again after a failure: after the first, and after many."""
+
+
+@dataclass
+class Kept:
+    """An edge, and the tasks that keep it running and up to date."""
+
+    edge: Edge
+    keeping: list[asyncio.Task[None]]
+    routes: Mapping[str, str] | None = None
+    """The routes that it has; None if they are not known."""
+
+
+class Edges:
+    """All edges, for one term of the lease. The Envoys outlive it."""
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        settings: LoadBalancerSettings,
+        group: asyncio.TaskGroup,
+        started: Callable[[], None],
+    ) -> None:
+        self._attachment = attachment
+        self._settings = settings
+        self._group = group
+        self._started = started
+        self._kept: dict[str, Kept] = {}
+        self._tidied = False
+        self._written: LoadBalancers = {}
+        self._served: set[str] = set()
+        """The addresses of what was written last."""
+        self.lingering = False
+        """Whether there are addresses to be removed when their connections have ended."""
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._kept)
+
+    @property
+    def running(self) -> list[Edge]:
+        return [kept.edge for kept in self._kept.values() if kept.edge.running.is_set()]
+
+    async def resume(self) -> None:
+        """Start the shared Envoy again, should it have died while no process held the lease."""
+        if not self._isolated and await self._attachment.kept(_SHARED):
+            self._keep(_SHARED, ())
+
+    async def owners(self) -> list[Owner]:
+        """Whose the addresses are that Envoys serve, or served last, by their files."""
+        names = {_SHARED, *await self._attachment.names()}
+        kept = [resources.parsed(await self._attachment.kept(name)) for name in sorted(names)]
+        return [owner for one in kept for owner in one.owners]
+
+    async def write(
+        self, load_balancers: LoadBalancers, retry: Collection[ObjectRef] = ()
+    ) -> list[tuple[Edge, list[LoadBalancer]]]:
+        """Serve these load balancers and no others. Returns which edge serves which.
+
+        Ports of those in `retry` were refused and may be free by now.
+        """
+        if load_balancers is not self._written:
+            self._written = load_balancers
+            self._served = {one.address for lb in load_balancers.values() for one in lb.listeners}
+        groups = await self._grouped(load_balancers)
+        for name, group in groups.items():
+            kept = self._kept.get(name) or self._keep(name, group)
+            await kept.edge.write(group, retry=bool(retry) and any(one.ref in retry for one in group))
+        await self._end_others(groups)
+        return [(self._kept[name].edge, load_balancers) for name, load_balancers in groups.items()]
+
+    async def remove_unused_addresses(self) -> None:
+        """Remove addresses that were added to this host, have no listeners now, and no connections left."""
+        # Only Envoys are asked that may have to do with it: asking costs them more than most changes.
+        if unserved := set(await self._attachment.added()) - self._served:
+            in_use: set[str] = set()
+            for kept in self._kept.values():
+                try:
+                    in_use |= await kept.edge.in_use(unserved)
+                except WindowboxError:  # its Envoy does not answer: nothing is known of its connections
+                    in_use = unserved
+            self.lingering = bool(in_use)
+            if unused := unserved - in_use:
+                logger.info("removing addresses of no load balancer: %s", ", ".join(sorted(unused)))
+                await self._attachment.remove(unused)
+
+    async def wait_processed(self) -> None:
+        """Wait a while until all Envoys have processed what was written last."""
+        await asyncio.gather(*(kept.edge.wait_processed() for kept in self._kept.values()))
+
+    async def wait_accepted(self) -> bool:
+        """Wait until all Envoys have accepted what was written last: what was removed is served no longer."""
+        if self._isolated:
+            return True  # what served it has ended
+        return all(await asyncio.gather(*(edge.wait_accepted() for edge in self.running)))
+
+    async def route(self, routes: Mapping[str, str]) -> None:
+        """Set the routes to nodes that run in Pods, for all Envoys that run."""
+        for kept in self._kept.values():
+            if kept.edge.running.is_set() and kept.routes != routes:
+                await kept.edge.route(routes)
+                kept.routes = routes
+
+    async def _grouped(self, load_balancers: LoadBalancers) -> dict[str, list[LoadBalancer]]:
+        """The load balancers by the name of their Envoy."""
+        if self._isolated:
+            return {wanted.box_name(one.uid): [one] for one in load_balancers.values()}
+        # Before the first load balancer, no Envoy runs.
+        needed = load_balancers or self._kept or _SHARED in await self._attachment.names()
+        return {_SHARED: list(load_balancers.values())} if needed else {}
+
+    @property
+    def _isolated(self) -> bool:
+        # Published ports belong to one container: shared, each new Service would cut all others.
+        return self._settings.isolation or self._attachment.fixed_ports
+
+    def _keep(self, name: str, load_balancers: Sequence[LoadBalancer]) -> Kept:
+        labels = None
+        if self._isolated:
+            labels = boxes.service_labels(load_balancers[0].ref, self._settings.cluster_name)
+        edge = Edge(self._attachment, name, labels=labels, on_start=self._restarted)
+        keeping = [self._group.create_task(edge.keep(), name=f"edge: keep {name}")]
+        if not self._attachment.fixed_ports:  # two could not have the same ports
+            keeping.append(self._group.create_task(_renew(edge), name=f"edge: renew {name}"))
+        kept = self._kept[name] = Kept(edge, keeping)
+        return kept
+
+    def _restarted(self) -> None:
+        for kept in self._kept.values():
+            kept.routes = None
+        self._started()
+
+    async def _end_others(self, wanted_names: Mapping[str, object]) -> None:
+        """End the Envoys that serve nothing, also those of earlier terms."""
+        for name in self._kept.keys() - wanted_names.keys():
+            kept = self._kept.pop(name)
+            self._tidied = False  # an Envoy that fails to end is found again
+            for task in kept.keeping:
+                task.cancel()
+            await asyncio.wait(kept.keeping)
+            await kept.edge.end()
+        if not self._tidied:
+            for name in set(await self._attachment.names()) - wanted_names.keys():
+                logger.info("%s: ending an Envoy without load balancers", name)
+                await Edge(self._attachment, name).end()
+            self._tidied = True
+
+
+async def _renew(edge: Edge) -> None:
+    """Replace an Envoy of an earlier version of windowbox or Envoy.
+
+    Until then, it may read other files than are written, and serve what it did.
+    """
+    pause = _RENEW_AGAIN
+    while True:
+        try:
+            await edge.running.wait()
+            if not await edge.outdated():
+                return
+            logger.info("%s: Envoy or its bootstrap is outdated; replacing it", edge.name)
+            await edge.replace()
+        except WindowboxError as error:
+            logger.warning("%s: Envoy is not replaced, again in %g s: %s", edge.name, pause, error)
+            await asyncio.sleep(pause)
+            pause = min(_RENEW_SELDOM, pause * 2)
+        else:
+            return

@@ -1,0 +1,136 @@
+"""Health checks of nodes: one for each node's kube-proxy. Envoy gets no endpoints of unhealthy nodes.
+
+Envoy itself would check each port of each Service: docs/decisions/0018-node-health-is-checked-once.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from workers.loadbalancer.edge import kubeproxy
+
+_INTERVAL = 3.0
+_SOON = 0.5
+"""Seconds until the next health check of a node after a failed one."""
+_MOST_PER_SECOND = 1700
+"""Health checks of healthy nodes: up to 5,100 nodes are checked every three seconds, more nodes less often.
+A check costs 0.07 ms of CPU: 1,700 a second are an eighth of a core."""
+_MOST_SUSPECTS_PER_SECOND = 100
+"""The same for suspects of each cluster: up to 50 are checked twice a second."""
+_AT_ONCE, _AT_ONCE_OF_CLUSTER = 512, 128
+"""Concurrent health checks. Each takes a descriptor, for up to a second if the node does not answer. No
+cluster takes all of them."""
+_FAILURES = 2
+"""A healthy node becomes unhealthy after so many failures in a row."""
+
+
+class Health(NamedTuple):
+    """The health of a node."""
+
+    healthy: bool
+    failures: int = 0
+    """Failed health checks in a row."""
+
+
+HEALTHY = Health(healthy=True)
+
+
+def initial(*, only_new: bool) -> Health:
+    """The health of a node before its first check.
+
+    A new node among known ones gets traffic after a successful check. If all nodes are new, this process may
+    have just started, and they may serve: they count as healthy.
+    """
+    return HEALTHY if only_new else Health(healthy=False)
+
+
+def next_state(before: Health, *, answered: bool) -> Health:
+    """The health after a check."""
+    if answered:
+        return HEALTHY
+    failures = before.failures + 1
+    return Health(before.healthy and failures < _FAILURES, failures)
+
+
+class Cluster:
+    """State that the nodes of one cluster share."""
+
+    def __init__(self) -> None:
+        self.room = asyncio.Semaphore(_AT_ONCE_OF_CLUSTER)
+        self.suspects: set[str] = set()
+        """Nodes whose last check failed, or that were not checked yet."""
+
+
+def pause(nodes: int, suspects: int, *, suspect: bool) -> float:
+    """Seconds until the next check of a node; healthy nodes do not delay suspects."""
+    if suspect:
+        return max(_SOON, suspects / _MOST_SUSPECTS_PER_SECOND)
+    return max(_INTERVAL, nodes / _MOST_PER_SECOND)
+
+
+class NodeHealth:
+    """Checks the followed nodes periodically."""
+
+    def __init__(self, group: asyncio.TaskGroup, changed: Callable[[], None]) -> None:
+        self._group = group
+        self._changed = changed
+        self._probing: dict[str, asyncio.Task[None]] = {}
+        self._health: dict[str, Health] = {}
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._clusters: dict[str, Cluster] = {}
+        self._cluster_of: dict[str, Cluster] = {}
+        """By address; the first cluster that has it."""
+
+    def follow(self, clusters: Mapping[str, Collection[str]]) -> None:
+        """Check the nodes at these addresses, by cluster, and no others."""
+        wanted = {address for addresses in clusters.values() for address in addresses}
+        for address in self._probing.keys() - wanted:
+            self._probing.pop(address).cancel()
+            del self._health[address]
+            self._cluster_of.pop(address).suspects.discard(address)
+        self._clusters = {name: self._clusters.get(name) or Cluster() for name in clusters}
+        for name, addresses in clusters.items():
+            new = set(addresses) - self._health.keys()
+            health = initial(only_new=len(new) == len(addresses))
+            for address in sorted(new):
+                self._health[address] = health
+                self._cluster_of[address] = self._clusters[name]
+                self._update_suspects(address)
+                probing = self._group.create_task(self._probe(address), name=f"edge: health of {address}")
+                self._probing[address] = probing
+
+    def unhealthy(self, address: str) -> bool:
+        """Whether the node is unhealthy, so that it gets no traffic."""
+        return not self._health.get(address, HEALTHY).healthy
+
+    async def _probe(self, address: str) -> None:
+        cluster = self._cluster_of[address]
+        if address not in cluster.suspects:  # spread the first checks of many new nodes
+            await asyncio.sleep(random.uniform(0, len(self._probing) / _MOST_PER_SECOND))
+        while True:
+            async with cluster.room, self._room:
+                answered = await kubeproxy.is_healthy(address)
+            if answered is not None:
+                self._record(address, answered=answered)
+            await asyncio.sleep(self._pause(address))
+
+    def _record(self, address: str, *, answered: bool) -> None:
+        before = self._health[address]
+        now = self._health[address] = next_state(before, answered=answered)
+        self._update_suspects(address)
+        if now.healthy != before.healthy:
+            self._changed()
+
+    def _update_suspects(self, address: str) -> None:
+        suspects = self._cluster_of[address].suspects
+        (suspects.discard if self._health[address] == HEALTHY else suspects.add)(address)
+
+    def _pause(self, address: str) -> float:
+        suspects = self._cluster_of[address].suspects
+        suspect = address in suspects
+        # A suspect that is still healthy is checked soon: that check decides.
+        counted = 0 if self._health[address].healthy else len(suspects)
+        return pause(len(self._probing), counted, suspect=suspect) * random.uniform(0.9, 1.1)

@@ -1,0 +1,201 @@
+"""The status of the edge, for `windowbox lb` and `windowbox status`: Envoys, endpoints, traffic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+
+from bus import queries, subjects
+from bus.messages import Message
+from bus.transport.connection import Bus
+from windowbox.errors import TransientError
+from windowbox.models.loadbalancers import Endpoint, Listener, LoadBalancer
+from windowbox.models.refs import ObjectRef
+from workers.loadbalancer.envoy.admin import Health, Traffic
+from workers.loadbalancer.envoy.edge import Edge
+from workers.loadbalancer.ipam.index import Usage
+
+
+class Query(Message):
+    """A query to the edge controller."""
+
+    key: str | None = None
+    """Only this load balancer, in full; otherwise all of them in short."""
+
+
+class EnvoyStatus(Message):
+    """One Envoy."""
+
+    name: str
+    generation: int
+    version: str
+    uptime: int
+    """Seconds."""
+    pid: int = 0
+    """0 for a container."""
+
+
+class BackendStatus(Message):
+    """An endpoint, as Envoy sees it."""
+
+    name: str
+    address: str
+    port: int
+    healthy: bool
+    reasons: tuple[str, ...] = ()
+    """Why it is not."""
+
+
+class ListenerStatus(Message):
+    """One address and port at which clients arrive."""
+
+    address: str
+    port: int
+    protocol: str
+    backends: tuple[BackendStatus, ...] = ()
+    open: int = 0
+    """Connections, or flows, that are open now."""
+    total: int = 0
+    received: int = 0
+    """Bytes from clients."""
+    sent: int = 0
+    datagrams_received: int = 0
+    datagrams_sent: int = 0
+    turned_away: int = 0
+
+
+class LoadBalancerStatus(Message):
+    """One load balancer."""
+
+    key: str
+    vacant: bool = False
+    """No Pod is behind the endpoints: connections are refused at once."""
+    backends: int = 0
+    healthy: int = 0
+    open: int = 0
+    total: int = 0
+    places: tuple[ListenerStatus, ...] = ()
+    """Only in answers about one load balancer."""
+
+
+class RangeStatus(Message):
+    """How many addresses of a range are in use."""
+
+    range: str
+    family: str
+    used: int
+    total: int
+
+
+class EdgeStatus(Message):
+    """The answer of the edge controller."""
+
+    count: int = 0
+    """How many load balancers there are."""
+    envoys: tuple[EnvoyStatus, ...] = ()
+    balancers: tuple[LoadBalancerStatus, ...] = ()
+    ranges: tuple[RangeStatus, ...] = ()
+    leaving: dict[str, int] = {}  # noqa: RUF012  (pydantic copies it)
+    """Open connections of listeners that take no new ones, by the listener's name."""
+
+    def of(self, key: str) -> LoadBalancerStatus | None:
+        return next((one for one in self.balancers if one.key == key), None)
+
+
+async def query(bus: Bus, key: str | None = None) -> EdgeStatus | None:
+    """The status of the edge; None if no process holds its lease."""
+    answer = await queries.ask(bus, queries.EDGE, Query(key=key).encoded())
+    return EdgeStatus.model_validate_json(answer) if answer is not None else None
+
+
+async def answer(
+    request: bytes,
+    edges: Collection[Edge],
+    load_balancers: Mapping[ObjectRef, LoadBalancer],
+    usage: Iterable[Usage],
+) -> bytes:
+    """The answer to a query about `edges`."""
+    key = (Query.model_validate_json(request) if request else Query()).key
+    envoys, health, traffic = [], dict[str, tuple[Health, ...]](), dict[str, Traffic]()
+    for edge in edges:
+        try:
+            about, healths, counted = await asyncio.gather(edge.about(), edge.health(), edge.traffic())
+        except TransientError:  # it starts, or has just ended
+            continue
+        envoys.append(EnvoyStatus(name=edge.name, **about._asdict()))
+        health |= healths
+        traffic |= counted
+    listeners = {one.name for balancer in load_balancers.values() for one in balancer.listeners}
+    return EdgeStatus(
+        count=len(load_balancers),
+        envoys=tuple(envoys),
+        balancers=tuple(
+            _balancer(balancer, health, traffic, whole=key is not None)
+            for ref, balancer in load_balancers.items()
+            if key in (None, subjects.key(ref))
+        ),
+        ranges=tuple(
+            RangeStatus(range=one.range, family=one.family, used=one.used, total=one.total) for one in usage
+        ),
+        leaving={
+            name: counted.active
+            for name, counted in traffic.items()
+            if counted.active and name not in listeners
+        },
+    ).encoded()
+
+
+def _balancer(
+    balancer: LoadBalancer,
+    health: Mapping[str, tuple[Health, ...]],
+    traffic: Mapping[str, Traffic],
+    *,
+    whole: bool,
+) -> LoadBalancerStatus:
+    places = [
+        _place(one, health.get(one.name, ()), traffic.get(one.name, Traffic())) for one in balancer.listeners
+    ]
+    # A node is healthy if it is at all ports.
+    seen: dict[str, bool] = {}
+    for backend in (backend for place in places for backend in place.backends):
+        seen[backend.name] = seen.get(backend.name, True) and backend.healthy
+    return LoadBalancerStatus(
+        key=subjects.key(balancer.ref),
+        vacant=bool(balancer.listeners) and all(one.vacant for one in balancer.listeners),
+        backends=len(seen),
+        healthy=sum(seen.values()),
+        open=sum(place.open for place in places),
+        total=sum(place.total for place in places),
+        places=tuple(places) if whole else (),
+    )
+
+
+def _place(listener: Listener, healths: Iterable[Health], counted: Traffic) -> ListenerStatus:
+    found = {(one.address, one.port): one for one in healths}
+    return ListenerStatus(
+        address=listener.address,
+        port=listener.port,
+        protocol=listener.protocol,
+        backends=tuple(
+            _backend(one, found.get((one.address, one.port)), vacant=listener.vacant)
+            for one in listener.endpoints
+        ),
+        open=counted.active,
+        total=counted.connections,
+        received=counted.received,
+        sent=counted.sent,
+        datagrams_received=counted.datagrams_received,
+        datagrams_sent=counted.datagrams_sent,
+        turned_away=counted.turned_away,
+    )
+
+
+def _backend(endpoint: Endpoint, health: Health | None, *, vacant: bool) -> BackendStatus:
+    unknown = "no Pod behind it is ready" if vacant else "Envoy has not heard of it yet"
+    return BackendStatus(
+        name=endpoint.name,
+        address=endpoint.address,
+        port=endpoint.port,
+        healthy=health is not None and health.healthy,
+        reasons=health.reasons if health else (unknown,),
+    )

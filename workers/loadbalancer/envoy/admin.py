@@ -1,0 +1,215 @@
+"""Envoy's admin interface: accepted and rejected configuration, and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from workers.loadbalancer.envoy.attachments import Running
+
+_STANDING = (
+    r"^(listener_manager\.lds\.update_rejected"
+    r"|cluster_manager\.(cds\.update_rejected|warming_clusters)|server\.state)$"
+)
+_TAKEN = r"^(listener_manager\.lds|cluster_manager\.cds)\.version_text$"
+
+
+_ASKED = "active_health_check"
+"""Why an endpoint is not healthy that was asked for its health."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far an Envoy is with what it was told."""
+
+    live: bool
+    """Whether it has begun to serve."""
+    clusters: str
+    """The version of the file that it has taken."""
+    listeners: str
+    clusters_rejected: int
+    """How many files it has turned down, in whole or in part."""
+    listeners_rejected: int
+    warming: int
+    """How many clusters wait for the first answers of their endpoints."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a listener has carried since its Envoy was started."""
+
+    connections: int = 0
+    """For UDP: flows."""
+    active: int = 0
+    received: int = 0
+    """Bytes from clients."""
+    sent: int = 0
+    datagrams_received: int = 0
+    datagrams_sent: int = 0
+    turned_away: int = 0
+    """Connections and datagrams from where nobody is allowed, and connections beyond the limit."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """What Envoy thinks of an endpoint."""
+
+    name: str
+    address: str
+    port: int
+    healthy: bool
+    reasons: tuple[str, ...] = field(default=())
+
+
+async def standing(running: Running) -> Standing:
+    found = await _numbers(running, _STANDING)
+    clusters_rejected = found.get("cluster_manager_cds_update_rejected", 0)
+    listeners_rejected = found.get("listener_manager_lds_update_rejected", 0)
+    if clusters_rejected or listeners_rejected:
+        clusters, listeners = await _taken(running)
+    else:
+        clusters, listeners = await versions(running)
+    return Standing(
+        live=found.get("server_state") == 0,
+        clusters=clusters,
+        listeners=listeners,
+        clusters_rejected=clusters_rejected,
+        listeners_rejected=listeners_rejected,
+        warming=found.get("cluster_manager_warming_clusters", 0),
+    )
+
+
+async def versions(running: Running) -> tuple[str, str]:
+    """Which clusters and listeners it has tried last, taken or not.
+
+    With a thousand listeners this costs Envoy 2 ms, statistics 20.
+    """
+    answer = orjson.loads(await running.ask(f"/config_dump?name_regex={quote('^$')}&mask=version_info"))
+    found = {one["@type"].rpartition(".")[2]: one.get("version_info", "") for one in answer["configs"]}
+    return found.get("ClustersConfigDump", ""), found.get("ListenersConfigDump", "")
+
+
+async def about(running: Running) -> tuple[str, int]:
+    """Which version it is, and for how many seconds it has run."""
+    answer = orjson.loads(await running.ask("/server_info"))
+    version = str(answer.get("version", ""))
+    parts = version.split("/")  # commit/1.40.0/Clean/RELEASE/BoringSSL
+    seconds = int(float(str(answer.get("uptime_current_epoch", "0s")).removesuffix("s") or 0))
+    return parts[1] if len(parts) > 1 else version, seconds
+
+
+async def warming(running: Running) -> frozenset[str]:
+    """Clusters that wait for the first answers of their endpoints."""
+    # The statistic of that name stays 0 where a cluster is to replace another.
+    answer = orjson.loads(await running.ask("/config_dump?resource=dynamic_warming_clusters"))
+    return frozenset(one["cluster"]["name"] for one in answer.get("configs", []))
+
+
+async def endpoint_versions(running: Running) -> dict[str, str]:
+    """By the statistics' name of each cluster with a file of its own: the version of it that was taken."""
+    found = await _stats(running, r"^cluster\..*\.version_text$")
+    return {key[len("cluster.") : -len(".version_text")]: version for key, version in found.items()}
+
+
+async def refused(running: Running, version: str) -> dict[str, str] | None:
+    """Why each listener of this version was turned down; None if this version was not even tried yet."""
+    answer = orjson.loads(await running.ask("/config_dump?resource=dynamic_listeners&mask=error_state"))
+    errors = [one["error_state"] for one in answer.get("configs", []) if "error_state" in one]
+    # What could not be bound bears no version; and what was refused twice stands there without a name.
+    tried = [error for error in errors if error.get("version_info", version) == version]
+    return {error["failed_configuration"]["name"]: error.get("details", "") for error in tried} or None
+
+
+async def connections(running: Running) -> int:
+    """How many connections and flows are open."""
+    found = await _stats(running, r"\.(downstream_cx_active|downstream_sess_active)$")
+    return sum(int(count) for name, count in found.items() if not name.startswith("listener.admin."))
+
+
+async def traffic(running: Running) -> dict[str, Traffic]:
+    """By the statistics' name of each listener."""
+    found = await _stats(running, r"^(tcp|udp|listener|connection_limit)\.")
+    counts: dict[str, dict[str, int]] = {}
+    for key, value in found.items():
+        name, _, what = key.partition(".")[2].rpartition(".")
+        if value.isdigit() and name != "admin":
+            counts.setdefault(name, {})[what] = int(value)
+    return {name: _traffic(count) for name, count in counts.items()}
+
+
+async def health(running: Running) -> dict[str, tuple[Health, ...]]:
+    """By listener."""
+    answer = orjson.loads(await running.ask("/clusters?format=json"))
+    return {
+        cluster["name"]: tuple(_healths(cluster.get("host_statuses", [])))
+        for cluster in answer.get("cluster_statuses", [])
+    }
+
+
+def stat_name(name: str) -> str:
+    """How statistics spell a listener's name."""
+    return name.replace(":", "_")
+
+
+def is_at(address: str, name: str) -> bool:
+    """Whether a listener, by its name in statistics, has the address."""
+    return name.partition("_")[2].rpartition("_")[0] == stat_name(address)
+
+
+async def _stats(running: Running, regex: str) -> dict[str, str]:
+    answer = (await running.ask(f"/stats?filter={quote(regex, safe='')}")).decode()
+    pairs = (line.split(": ", 1) for line in answer.splitlines() if ": " in line)
+    return {name: value.strip('"') for name, value in pairs}
+
+
+async def _taken(running: Running) -> tuple[str, str]:
+    """Which clusters and listeners it has taken last, in whole."""
+    found = await _stats(running, _TAKEN)
+    return found.get("cluster_manager.cds.version_text", ""), found.get(
+        "listener_manager.lds.version_text", ""
+    )
+
+
+async def _numbers(running: Running, regex: str) -> dict[str, int]:
+    """Counters and gauges by their names for Prometheus, without `envoy_`.
+
+    A few of many are found so in a fifth of the time that `_stats` takes.
+    """
+    answer = (await running.ask(f"/stats/prometheus?filter={quote(regex, safe='')}")).decode()
+    lines = (line.split() for line in answer.splitlines() if line and not line.startswith("#"))
+    return {name.removeprefix("envoy_").partition("{")[0]: int(value) for name, value in lines}
+
+
+def _traffic(count: Mapping[str, int]) -> Traffic:
+    def of(*names: str) -> int:
+        return sum(count.get(name, 0) for name in names)
+
+    return Traffic(
+        connections=of("downstream_cx_total", "downstream_sess_total"),
+        active=of("downstream_cx_active", "downstream_sess_active"),
+        received=of("downstream_cx_rx_bytes_total", "downstream_sess_rx_bytes"),
+        sent=of("downstream_cx_tx_bytes_total", "downstream_sess_tx_bytes"),
+        datagrams_received=of("downstream_sess_rx_datagrams"),
+        datagrams_sent=of("downstream_sess_tx_datagrams"),
+        turned_away=of("no_filter_chain_match", "downstream_sess_no_route", "limited_connections"),
+    )
+
+
+def _healths(found: list[dict[str, Any]]) -> Iterator[Health]:
+    for host in found:
+        address = host["address"]["socket_address"]
+        status = host.get("health_status", {})
+        reasons = {k.removeprefix("failed_") for k, value in status.items() if value is True}
+        if status.get("eds_health_status", "HEALTHY") not in ("HEALTHY", "UNKNOWN"):
+            reasons.add(_ASKED)  # who told Envoy so has asked in its place
+        yield Health(
+            name=host.get("hostname", ""),
+            address=address["address"],
+            port=address["port_value"],
+            healthy=not reasons,
+            reasons=tuple(sorted(reasons)),
+        )

@@ -1,0 +1,375 @@
+"""The edge: an Envoy that is kept running, and serves what was written last."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from windowbox.errors import Unreachable, WindowboxError
+from windowbox.models.loadbalancers import LoadBalancer
+from workers.loadbalancer.envoy import admin, bootstrap, inotify, jsonfiles, replacing, resources
+from workers.loadbalancer.envoy.admin import Health, Traffic
+from workers.loadbalancer.envoy.attachments import Attachment, HasPid, Order, Running
+from workers.loadbalancer.envoy.readiness import Applied, ApplyTracker
+from workers.loadbalancer.envoy.resources import Configuration
+
+logger = logging.getLogger(__name__)
+
+_SHORT_LIFE = 5.0
+"""Seconds. An Envoy that ends sooner is likely to do so again."""
+_LONGEST_PAUSE = 10.0
+_PROCESSING = 1.0
+_PROBE_OFTEN = 4.0
+"""Seconds after a change in which endpoints that fail health checks are checked often."""
+
+
+class About(NamedTuple):
+    """An Envoy, for people."""
+
+    generation: int
+    version: str
+    uptime: int
+    """Seconds."""
+    pid: int
+    """0 where it is not a process of this host's own."""
+
+
+class Edge:
+    """The Envoy of one name: `write` configures it, `wait_applied` waits for that, `keep` keeps it running.
+
+    What is served is read from the files of the Envoy itself, so that the next holder of the lease goes on
+    where this process ended.
+    """
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        name: str = "edge",
+        *,
+        labels: Mapping[str, str] | None = None,
+        on_start: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name = name
+        self.running = asyncio.Event()
+        self._attachment = attachment
+        self._labels = labels
+        self._on_start = on_start
+        self._lock = asyncio.Lock()
+        self._written: Configuration | None = None
+        self._written_for: tuple[Configuration, list[LoadBalancer]] | None = None
+        """What was written last on behalf of which load balancers."""
+        self._in_doubt = False
+        self._known = asyncio.Event()
+        self._ended_by_us = False
+        self._serving: Running | None = None
+        self._replaced = asyncio.Event()
+        self._leaving: asyncio.Queue[Running] = asyncio.Queue()
+        self._prepared: set[str] = set()
+        self._unprepared: dict[str, str] = {}
+        self._tracker = ApplyTracker()
+        self._generation = 0
+        self._without_files = False
+        self._probing_often = asyncio.Event()
+
+    async def keep(self) -> None:
+        """Keep an Envoy running, for ever. One that runs already is adopted as it is."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._drain_old(group), name=f"{self.name}: drain")
+            group.create_task(self._probe_less_often(), name=f"{self.name}: health check interval")
+            failures = 0
+            while True:
+                begun = asyncio.get_running_loop().time()
+                try:
+                    await self._begin()
+                    await self._until_ended()
+                    logger.warning("%s: Envoy has ended; restarting it", self.name)
+                except WindowboxError as error:
+                    self._tracker.failure = f"Envoy does not start: {error}"
+                    logger.error("%s: Envoy does not start: %s", self.name, error)
+                lived = asyncio.get_running_loop().time() - begun
+                failures = failures + 1 if lived < _SHORT_LIFE and not self._ended_by_us else 0
+                if failures and self._written and self._written.endpoints:
+                    self._do_without_files(self._written)
+                if failures > 1:  # the first time, at once
+                    await asyncio.sleep(min(_LONGEST_PAUSE, 0.25 * 2**failures))
+
+    async def write(self, wanted: Collection[LoadBalancer], *, retry: bool = False) -> bool:
+        """Serve exactly these load balancers. True if files had to be written.
+
+        `retry` has Envoy try listeners again that it has refused: their ports may be free by now.
+        Waits until `keep` knows what is served now, but not for an Envoy: the next one starts with this.
+        """
+        await self._known.wait()
+        async with self._lock:
+            if self._is_written(wanted) and not retry:
+                return False  # most changes of anything leave the load balancers as they were
+            listeners = [one for lb in wanted for one in lb.listeners]
+            await self._prepare({one.address for one in listeners})
+            before = await self._current()
+            most = 0 if self._without_files else inotify.affordable(before, listeners)
+            eds = inotify.chosen(before, listeners, most)
+            folder, optionless = self._attachment.folder, before.optionless
+            after = resources.configuration(wanted, folder=folder, eds=eds, optionless=optionless)
+            steps = resources.steps(before, after) or (self._retry_refused(after) if retry else [])
+            if steps:
+                await self._write_steps(before, after, steps)
+                before = after
+            self._written_for = (before, list(wanted))
+            return bool(steps)
+
+    def wait_applied(
+        self, wanted: Collection[LoadBalancer], patience: float = 10.0
+    ) -> AsyncIterator[Applied]:
+        """Each of the load balancers written last, once it is served or it is known why it is not."""
+        return self._tracker.wait_applied(wanted, patience, lambda: self._serving, self._unprepared)
+
+    async def wait_accepted(self, patience: float = 3.0) -> bool:
+        """Wait until Envoy has accepted what was written last, removals included. False after `patience`."""
+        return await self._tracker.wait_accepted(patience, lambda: self._serving)
+
+    async def wait_processed(self) -> None:
+        """Wait a while until Envoy has accepted or rejected what was written last.
+
+        It reads all files again for each that is written, even if a newer one is there already: with a
+        thousand listeners, that takes it longer than us.
+        """
+        await self._tracker.wait_processed(_PROCESSING, lambda: self._serving)
+
+    async def end(self) -> None:
+        """End its Envoy for good. `keep` must not be running."""
+        for running in await self._attachment.found(self.name):
+            await running.end()
+
+    async def replace(self) -> None:
+        """Replace the Envoy by a new one on the same addresses. No connection is refused, none is cut.
+
+        For another version of Envoy, or another bootstrap. The old one ends when it has no connections left.
+        """
+        await self.running.wait()
+        async with self._lock:
+            old = self._serving
+            written = resources.for_new_envoy(self._written or resources.NOTHING)
+            new = await self._start(self._generation + 1, replacing.NO_LISTENERS)
+            try:
+                await replacing.prepare(new, old, written)
+            except BaseException:
+                with contextlib.suppress(WindowboxError):  # that it was cancelled counts for more
+                    await new.end()
+                raise
+            self._written = written
+            self._tracker.take_over(written)
+            self._serve(new)
+            self._replaced.set()
+            if old is not None:
+                self._leaving.put_nowait(old)
+
+    async def outdated(self) -> bool:
+        """Whether Envoy has another version, bootstrap or sockets than we would start: call `replace`."""
+        running = await self._attached()
+        if await running.outdated() or (self._written and self._written.optionless):
+            return True
+        return await running.read(bootstrap.BOOTSTRAP) != bootstrap.bootstrap(self._attachment.folder)
+
+    async def traffic(self) -> dict[str, Traffic]:
+        """The traffic of each listener, by its name; also of those that drain."""
+        counted = await admin.traffic(await self._attached())
+        names = self._written.listeners if self._written else ()
+        known = {name: counted.pop(admin.stat_name(name), Traffic()) for name in names}
+        return counted | known
+
+    async def about(self) -> About:
+        """Version, generation and uptime of this Envoy."""
+        running = await self._attached()
+        version, uptime = await admin.about(running)
+        return About(running.generation, version, uptime, running.pid if isinstance(running, HasPid) else 0)
+
+    async def health(self) -> dict[str, tuple[Health, ...]]:
+        """The health of each listener's endpoints as Envoy sees it, by the listener's name."""
+        return await admin.health(await self._attached())
+
+    async def route(self, routes: Mapping[str, str]) -> None:
+        """Set the routes of the edge's traffic: prefix → next hop."""
+        await (await self._attached()).route(routes)
+
+    async def _attached(self) -> Running:
+        await self.running.wait()
+        if self._serving is None:
+            raise Unreachable(f"{self.name}: Envoy has just ended")
+        return self._serving
+
+    async def _begin(self) -> None:
+        async with self._lock:
+            found = list(await self._attachment.found(self.name))
+            newest: Running | None = None
+            if found:
+                newest = await self._adopt_running(found)
+                written = await _read(newest)
+            else:
+                written = await self._last_written()
+            self._written, self._in_doubt = written, False
+            self._known.set()
+            if newest and self._attachment.fixed_ports and await jsonfiles.are_read_by(newest):
+                # No other can have its ports beside it, and it would serve what it does now for ever.
+                logger.info("%s: Envoy reads files of an earlier version; starting it again", self.name)
+                await newest.end()
+                newest = None
+            if newest:
+                self._tracker.take_over(written)
+            else:
+                self._generation = self._generation or 1
+                self._written = written = resources.for_new_envoy(written)
+                newest = await self._start(self._generation)
+                self._tracker.begin_anew(written)
+            self._prepared.clear()
+            await self._prepare({one.address for one in written.published})
+            self._serve(newest)
+
+    async def _adopt_running(self, found: Sequence[Running]) -> Running:
+        """The newest of them that serves; the older ones drain."""
+        *older, newest = found
+        if older and not (await _read(newest)).listeners:
+            await newest.end()  # whoever prepared it to replace another has died meanwhile
+            *older, newest = older
+        for one in older:
+            self._leaving.put_nowait(one)
+        logger.info("%s: Envoy is running already, generation %s", self.name, newest.generation)
+        return newest
+
+    async def _last_written(self) -> Configuration:
+        return self._written or resources.parsed(await self._attachment.kept(self.name))
+
+    def _do_without_files(self, written: Configuration) -> None:
+        # An Envoy that gets no inotify instance ends at once; those that others took nobody can foresee.
+        logger.warning("%s: Envoy ended soon; UDP flows no longer survive changes of nodes", self.name)
+        self._written, self._without_files = resources.in_one_file(written), True
+
+    def _serve(self, running: Running) -> None:
+        self._serving, self._generation = running, running.generation
+        self._tracker.failure = ""
+        self._ended_by_us = False
+        self.running.set()
+        self._on_start()
+
+    async def _until_ended(self) -> None:
+        while (running := self._serving) is not None:
+            self._replaced.clear()
+            ended = asyncio.create_task(running.ended())
+            replaced = asyncio.create_task(self._replaced.wait())
+            try:
+                await asyncio.wait({ended, replaced}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                ended.cancel()
+                replaced.cancel()
+            if self._serving is running:
+                await ended
+                self._serving = None
+                self.running.clear()
+
+    async def _start(self, generation: int, instead: Mapping[str, bytes] | None = None) -> Running:
+        folder, written = self._attachment.folder, self._written or resources.NOTHING
+        own = {bootstrap.BOOTSTRAP: bootstrap.bootstrap(folder)}
+        order = Order(
+            name=self.name,
+            generation=generation,
+            files={**own, **written.files, **resources.asking_often(), **(instead or {})},
+            published=written.published,
+            labels=self._labels,
+        )
+        self._probing_often.set()
+        return await self._attachment.start(order)
+
+    async def in_use(self, addresses: Collection[str]) -> set[str]:
+        """Those of the addresses that its Envoys serve, or on which they still have connections."""
+        async with self._lock:
+            published = {one.address for one in self._written.published} if self._written else set()
+            busy = {
+                name
+                for running in await self._attachment.found(self.name)
+                for name, counted in (await admin.traffic(running)).items()
+                if counted.active
+            }
+        return {one for one in addresses if one in published or any(admin.is_at(one, name) for name in busy)}
+
+    def _is_written(self, wanted: Collection[LoadBalancer]) -> bool:
+        """Whether exactly these were written last, and all of their addresses arrive."""
+        if self._written_for is None or self._in_doubt or self._unprepared:
+            return False
+        written, before = self._written_for
+        # Lists compare their elements by identity first.
+        return written is self._written and before == list(wanted)
+
+    async def _prepare(self, addresses: set[str]) -> None:
+        self._prepared &= addresses  # others may be removed from the host now
+        lacking = sorted(addresses - self._prepared)
+        self._unprepared = dict(await self._attachment.prepare(lacking)) if lacking else {}
+        self._prepared.update(set(lacking) - self._unprepared.keys())
+
+    async def _current(self) -> Configuration:
+        if self._in_doubt and self._serving is not None:
+            self._written, self._in_doubt = await _read(self._serving), False
+        return self._written or resources.NOTHING
+
+    async def _write_steps(
+        self, before: Configuration, after: Configuration, steps: Sequence[Mapping[str, bytes]]
+    ) -> None:
+        self._tracker.expect(before, after)
+        self._written = after
+        if self._attachment.fixed_ports and set(before.published) != set(after.published):
+            await self._end()
+        self._in_doubt = self._serving is not None
+        if self._is_new(steps):
+            steps = [resources.asking_often(), *(_without(step, bootstrap.RUNTIME) for step in steps)]
+            self._probing_often.set()
+        for step in steps:
+            if self._serving is not None and step:
+                await self._serving.write(step)
+        self._in_doubt = False
+
+    def _is_new(self, steps: Sequence[Mapping[str, bytes]]) -> bool:
+        """Whether there are endpoints without a health check yet."""
+        return any(step.keys() - {bootstrap.RUNTIME, bootstrap.LISTENERS, bootstrap.OWNERS} for step in steps)
+
+    async def _probe_less_often(self) -> None:
+        """Envoy checks each of many endpoints seldom: too late for one that failed its first health check."""
+        while True:
+            await self._probing_often.wait()
+            while self._probing_often.is_set():  # once more, if something has changed again meanwhile
+                self._probing_often.clear()
+                await asyncio.sleep(_PROBE_OFTEN)
+            async with self._lock:
+                if self._serving is not None and self._written is not None:
+                    with contextlib.suppress(WindowboxError):
+                        await self._serving.write({bootstrap.RUNTIME: self._written.files[bootstrap.RUNTIME]})
+
+    def _retry_refused(self, after: Configuration) -> list[dict[str, bytes]]:
+        # Envoy tries a rejected listener again when its file is written again.
+        listeners = {bootstrap.LISTENERS: after.files[bootstrap.LISTENERS]}
+        return [listeners] if self._tracker.refused else []
+
+    async def _end(self) -> None:
+        # `keep` sees the end, and starts another with the new ports.
+        if self._serving is not None:
+            running, self._serving = self._serving, None
+            self._ended_by_us = True
+            self.running.clear()
+            await running.end()
+
+    async def _drain_old(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            old = await self._leaving.get()
+            group.create_task(replacing.drained(old), name=f"{self.name}: drain {old.generation}")
+
+
+async def _read(running: Running) -> Configuration:
+    """The configuration that was written last for an Envoy."""
+    names = resources.file_names(await running.read(bootstrap.CLUSTERS))
+    found = {name: await running.read(name) for name in names}
+    written = {name: content for name, content in found.items() if content is not None}
+    return resources.parsed({**await jsonfiles.read(running), **written})
+
+
+def _without(step: Mapping[str, bytes], file: str) -> dict[str, bytes]:
+    return {name: content for name, content in step.items() if name != file}

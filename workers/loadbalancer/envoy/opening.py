@@ -1,0 +1,28 @@
+"""Which attachment the settings ask for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from windowbox.clients import docker
+from windowbox.errors import Malformed
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.loadbalancer.envoy.attachments import Attachment
+from workers.loadbalancer.envoy.docker import choice
+from workers.loadbalancer.envoy.launched import Launched
+from workers.loadbalancer.envoy.process import Processes
+
+
+@contextlib.asynccontextmanager
+async def opened(settings: LoadBalancerSettings) -> AsyncIterator[Attachment]:
+    """The attachment, for as long as it is needed; the Envoys go on without it."""
+    if settings.attachment.startswith("docker-"):
+        async with docker.opened(settings.docker) as engine:
+            yield choice.chosen(engine, settings)
+    elif settings.folder is None:
+        raise Malformed("loadbalancer.folder is not set: name a folder for Envoy's files")
+    elif settings.attachment == "launcher":
+        yield Launched(settings.folder)
+    else:
+        yield Processes(settings.folder, program=settings.envoy)

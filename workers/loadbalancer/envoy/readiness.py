@@ -1,0 +1,327 @@
+"""Readiness: when Envoy serves what was written, and if not, why."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from windowbox.errors import TransientError
+from windowbox.models.loadbalancers import Listener, LoadBalancer
+from workers.loadbalancer.envoy import admin, bootstrap, hostnetwork, protobuf, resources
+from workers.loadbalancer.envoy.attachments import Running
+from workers.loadbalancer.envoy.resources import Configuration
+
+_AT_ONCE = 64
+_CONNECT_TIMEOUT = 1.0
+_SHORTEST_PAUSE = 0.001
+_LONGEST_PAUSE = 0.1
+_FIRST_PAUSE = 0.005
+_ASKING = 0.3
+"""Seconds for first health checks before more endpoints are written. Dead ones must not hold up others."""
+_UNASKED = 0.03
+"""Once pauses are as long as this, Envoy's admin interface is asked why connections fail."""
+_CAUSE_KNOWN = 3.0
+"""Seconds that a load balancer is waited for where it is known what is wrong."""
+
+_STARTING = "Envoy is being started"
+_WARMING = "Envoy waits for the first health check of its endpoints"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A load balancer that Envoy serves, or does not serve for known reasons."""
+
+    load_balancer: LoadBalancer
+    problems: Mapping[str, str]
+    """Why a port is not served: `80/TCP` → what is wrong, for people."""
+    occupied: Mapping[str, tuple[str, ...]]
+    """By address, the ports (`80/TCP`) that other processes of the host hold there, and not everywhere."""
+
+
+@dataclass(frozen=True)
+class _View:
+    """What is known at one moment, by the listeners' names."""
+
+    refused: Mapping[str, str]
+    waiting: Mapping[str, str]
+
+
+class ApplyTracker:
+    """Tracks how much of what was written is served."""
+
+    def __init__(self) -> None:
+        self.refused: dict[str, str] = {}
+        """Listeners that Envoy has rejected, and its messages."""
+        self.processed = True
+        """Whether Envoy has accepted or rejected what was written last."""
+        self.failure = ""
+        """Why there is no Envoy, if it does not start."""
+        self._expected = resources.NOTHING
+        self._unprobed: set[str] = set()
+        self._endpoints: dict[str, str] = {}
+        self._judged_version = ""
+        self._rejections = -1
+        self._may_warm = True
+        """Whether clusters may wait for health checks or for files before they serve."""
+
+    def expect(self, before: Configuration, after: Configuration) -> None:
+        """Expect `after` to be served, by an Envoy that serves `before`."""
+        self._expected, self.processed = after, False
+        old, new = before.listeners, after.listeners
+        self._unprobed &= new.keys()
+        self._unprobed |= {name for name, listener in new.items() if old.get(name) != listener}
+        self._endpoints = {
+            name: protobuf.version(after.files[bootstrap.endpoints_file(name)])
+            for name, endpoints in after.endpoints.items()
+            if before.endpoints.get(name) != endpoints
+        }
+        self.refused, self._judged_version = {}, ""
+        changed = (one for name, one in after.clusters.items() if before.clusters.get(name) != one)
+        self._may_warm = self._may_warm or any(resources.warms(one) for one in changed)
+
+    def begin_anew(self, written: Configuration) -> None:
+        """An Envoy has been started with this: nothing is known of it."""
+        self.expect(resources.NOTHING, written)
+        self._rejections = 0
+
+    def take_over(self, written: Configuration) -> None:
+        """An Envoy that has this configuration runs already: its listeners are not probed again."""
+        self.expect(written, written)
+        self._rejections, self.processed = -1, True
+
+    async def wait_applied(
+        self,
+        wanted: Collection[LoadBalancer],
+        patience: float,
+        serving: Callable[[], Running | None],
+        unprepared: Mapping[str, str],
+    ) -> AsyncIterator[Applied]:
+        """Each of `wanted` once all of its listeners serve or are refused, and after `patience` the rest.
+
+        Sooner where the cause is known: an Envoy on a busy machine may only be slow.
+        """
+        pending, pause = list(wanted), _SHORTEST_PAUSE
+        limit = asyncio.get_running_loop().time() + patience
+        known_limit = limit - max(0.0, patience - _CAUSE_KNOWN)
+        probes = _Probes()
+        try:
+            while pending:
+                begun = asyncio.get_running_loop().time()
+                over = begun >= limit
+                listeners = [one for lb in pending for one in lb.listeners]
+                thorough = over or pause > _UNASKED
+                view = await self._look(serving(), listeners, probes, thorough=thorough)
+                took = asyncio.get_running_loop().time() - begun
+                looked_at, pending = pending, []
+                for lb in looked_at:
+                    known = begun >= known_limit and (
+                        self.failure or any(one.address in unprepared for one in lb.listeners)
+                    )
+                    if over or known or not _awaited(lb, view):
+                        occupied = _occupied(lb, view)
+                        yield Applied(lb, _problems(lb, view, unprepared, occupied), occupied)
+                    else:
+                        pending.append(lb)
+                if pending:
+                    # An Envoy that answers slowly is busy.
+                    await probes.pause(max(pause, took))
+                    pause = min(_LONGEST_PAUSE, pause * 2)
+        finally:
+            await probes.stop()
+
+    async def wait_accepted(self, patience: float, serving: Callable[[], Running | None]) -> bool:
+        """Wait until Envoy has accepted the configuration. False if it has not after `patience`."""
+        pause = _SHORTEST_PAUSE
+        limit = asyncio.get_running_loop().time() + patience
+        while asyncio.get_running_loop().time() < limit:
+            with contextlib.suppress(TransientError):
+                late, _ = await self._late(serving())
+                if not late:
+                    return True
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_PAUSE, pause * 2)
+        return False
+
+    async def wait_processed(self, patience: float, serving: Callable[[], Running | None]) -> None:
+        """Wait until Envoy has accepted or rejected the configuration, and made its first health checks.
+
+        While it reads, it handles no answers: health checks that were just sent would seem to time out.
+        """
+        read = False
+        pause = _FIRST_PAUSE
+        with contextlib.suppress(TimeoutError, TransientError):
+            async with asyncio.timeout(patience) as limit:
+                while not self.processed and (running := serving()) is not None:
+                    await asyncio.sleep(pause)
+                    pause = min(_LONGEST_PAUSE, pause * 2)
+                    if not read and await self._has_read(running):
+                        read = True
+                        limit.reschedule(asyncio.get_running_loop().time() + _ASKING)
+                    self.processed = self.processed or (read and not await self._warming(running))
+        self.processed = self.processed or read
+
+    async def _has_read(self, running: Running) -> bool:
+        files = (self._expected.files[name] for name in (bootstrap.CLUSTERS, bootstrap.LISTENERS))
+        return await admin.versions(running) == tuple(map(protobuf.version, files))
+
+    async def _look(
+        self, running: Running | None, listeners: Collection[Listener], probes: _Probes, *, thorough: bool
+    ) -> _View:
+        unprobed = self._probe(listeners, probes)
+        if unprobed and not thorough:
+            # The admin interface of an Envoy with a thousand listeners costs more than a connection.
+            return _View({}, {**dict.fromkeys((one.name for one in listeners), ""), **unprobed})
+        try:
+            late, warming = await self._late(running)
+        except TransientError:
+            late, warming = self.failure or _STARTING, frozenset()
+        if late:
+            return _View(self.refused, dict.fromkeys((one.name for one in listeners), late))
+        warm = {one.name: _WARMING for one in listeners if one.name in warming}
+        waiting = {**unprobed, **warm}
+        return _View(self.refused, {name: waiting[name] for name in waiting.keys() - self.refused.keys()})
+
+    def _probe(self, listeners: Collection[Listener], probes: _Probes) -> dict[str, str]:
+        failed: dict[str, str] = {}
+        for one in listeners:
+            if one.protocol == "TCP" and one.name in self._unprobed:
+                if reason := probes.failure(one):
+                    failed[one.name] = reason
+                else:
+                    self._unprobed.discard(one.name)
+        return failed
+
+    async def _late(self, running: Running | None) -> tuple[str | None, frozenset[str]]:
+        """What Envoy has not accepted yet, and which clusters are still warming."""
+        standing = await admin.standing(running) if running else None
+        if running is None or standing is None or not standing.live:
+            return self.failure or _STARTING, frozenset()
+        late = await self._not_accepted(running, standing)
+        warming = await self._warming(running) if standing.warming and not late else frozenset()
+        self.processed = not late and not warming
+        return late, warming
+
+    async def _warming(self, running: Running) -> frozenset[str]:
+        if not self._may_warm:
+            return frozenset()
+        asked = self._expected
+        found = await admin.warming(running)
+        if not found and asked is self._expected:
+            self._may_warm = False
+        return found
+
+    async def _not_accepted(self, running: Running, standing: admin.Standing) -> str | None:
+        if standing.clusters != protobuf.version(self._expected.files[bootstrap.CLUSTERS]):
+            rejected = " (it refuses them: its log says why)" if standing.clusters_rejected else ""
+            return f"Envoy has not taken its endpoints{rejected}"
+        wanted = protobuf.version(self._expected.files[bootstrap.LISTENERS])
+        if standing.listeners == wanted:
+            self._judged_version, self.refused = wanted, {}
+        elif standing.listeners_rejected != self._rejections:
+            await self._find_refused(running, wanted, standing.listeners_rejected)
+        if self._judged_version != wanted or not await self._endpoints_accepted(running):
+            return "Envoy has not taken it"
+        return None
+
+    async def _find_refused(self, running: Running, wanted: str, rejections: int) -> None:
+        refused = await admin.refused(running, wanted) if rejections else None
+        self._rejections = rejections
+        if refused is not None:
+            self._judged_version, self.refused = wanted, refused
+
+    async def _endpoints_accepted(self, running: Running) -> bool:
+        if self._endpoints:
+            taken = await admin.endpoint_versions(running)
+            self._endpoints = {
+                name: version
+                for name, version in self._endpoints.items()
+                if taken.get(admin.stat_name(name)) != version
+            }
+        return not self._endpoints
+
+
+class _Probes:
+    """Connections to listeners, made to see whether clients can connect."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[str | None]] = {}
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    def failure(self, listener: Listener) -> str | None:
+        """Why no connection was made yet; None once one was. Each call tries again."""
+        task, reason = self._tasks.get(listener.name), "no connection was made yet"
+        if task is not None and not task.done():
+            return reason
+        if task is not None:
+            failure = task.result()
+            if failure is None:
+                return None
+            reason = failure
+        self._tasks[listener.name] = asyncio.create_task(self._connect(listener))
+        return reason
+
+    async def pause(self, seconds: float) -> None:
+        """A pause that ends with the first connection."""
+        running = [task for task in self._tasks.values() if not task.done()]
+        if running:
+            await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(seconds)
+
+    async def stop(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _connect(self, listener: Listener) -> str | None:
+        async with self._places:
+            try:
+                async with asyncio.timeout(_CONNECT_TIMEOUT):
+                    _, writer = await asyncio.open_connection(listener.address, listener.port)
+            except TimeoutError:
+                return f"cannot connect to {listener.address} port {listener.port}: no answer"
+            except OSError as error:
+                why = os.strerror(error.errno) if error.errno else str(error)
+                return f"cannot connect to {listener.address} port {listener.port}: {why}"
+            writer.close()
+            return None
+
+
+def _awaited(lb: LoadBalancer, view: _View) -> bool:
+    return any(one.name in view.waiting for one in lb.listeners)
+
+
+def _problems(
+    lb: LoadBalancer, view: _View, unprepared: Mapping[str, str], occupied: Mapping[str, Collection[str]]
+) -> dict[str, str]:
+    problems: dict[str, str] = {}
+    for one in lb.listeners:
+        reasons = [problems.get(one.place), unprepared.get(one.address), _problem(one, view, occupied)]
+        if given := [reason for reason in reasons if reason]:
+            problems[one.place] = "; ".join(given)
+    return problems
+
+
+def _problem(one: Listener, view: _View, occupied: Mapping[str, Collection[str]]) -> str | None:
+    if _is_occupied(one, view):
+        where = one.address if one.place in occupied.get(one.address, ()) else "all addresses"
+        return f"another process of this host holds port {one.place} of {where}"
+    if refusal := view.refused.get(one.name):
+        return f"Envoy refuses {one.address}: {refusal}"
+    return view.waiting.get(one.name)
+
+
+def _occupied(lb: LoadBalancer, view: _View) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for one in lb.listeners:
+        if _is_occupied(one, view) and not hostnetwork.is_held_everywhere(one.port, one.protocol):
+            found[one.address] = (*found.get(one.address, ()), one.place)
+    return found
+
+
+def _is_occupied(one: Listener, view: _View) -> bool:
+    return os.strerror(errno.EADDRINUSE) in view.refused.get(one.name, "")

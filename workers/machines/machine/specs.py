@@ -1,0 +1,266 @@
+"""What a Machine and its class ask for: read strictly, since tenants write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from windowbox.errors import Malformed
+from windowbox.models import durations
+from windowbox.models.objects import Object
+from windowbox.settings.machinesettings import MachineSettings
+
+PROVIDER = "local"
+CLASS = "MachineClass"
+
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_IMAGE = re.compile(r"[!-~]{1,1024}")
+_POOL = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_ZONE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+_RESOURCE = re.compile(r"[a-z0-9]([a-zA-Z0-9./-]{0,250}[a-zA-Z0-9])?")
+_VOLUME = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
+_LONGEST = 10 * 365 * 86400.0
+"""Seconds: longer than anybody waits, and few enough to be added to a time."""
+_MOST = 32
+"""Of resources, and of volumes."""
+_CAPACITY = ("cpu", "gpu", "memory")
+
+
+class SecretName(NamedTuple):
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Volume:
+    name: str
+    size: str
+
+
+@dataclass(frozen=True)
+class ProviderSpec:
+    """The class's `providerSpec`: Gardener's fields, and those that the setting `machines.resources` adds."""
+
+    image: str
+    namespace: str = ""
+    ip_pool_v4: str = ""
+    ip_pool_v6: str = ""
+    zone: str = ""
+    resources: Mapping[str, Mapping[str, str]] | None = None
+    """Requests, and limits."""
+    volumes: tuple[Volume, ...] = ()
+    """emptyDirs with a limit; `root` limits that of the images."""
+
+
+@dataclass(frozen=True)
+class MachinePlan:
+    """What is to be made for one Machine."""
+
+    home: str
+    """The namespace of the Machine."""
+    machine: str
+    namespace: str
+    """The namespace of the Pod."""
+    provider: ProviderSpec
+    user_data: SecretName
+    credentials: SecretName
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """How long a Machine may take, in seconds; and which conditions of its node matter."""
+
+    creation: float
+    health: float | None
+    """None: no limit."""
+    drain: float
+    in_place: float
+    evict_retries: int
+    node_conditions: tuple[str, ...]
+
+
+def class_name(machine: Object) -> str:
+    """The name of the Machine's class."""
+    found = _mapping("spec.class", machine.spec.get("class"))
+    kind, name = found.get("kind"), found.get("name")
+    if kind != CLASS:
+        raise Malformed(f"spec.class.kind is {_shown(kind)}: set it to {CLASS}")
+    return _text("spec.class.name", name, _NAME, "the name of a MachineClass")
+
+
+def class_name_or_none(machine: Object) -> str:
+    """The same, or nothing where that cannot be told."""
+    try:
+        return class_name(machine)
+    except Malformed:
+        return ""
+
+
+def plan(machine: Object, found: Object) -> MachinePlan:
+    """What the Machine's class `found` asks for."""
+    where = f"MachineClass {found.name}: "
+    raw = found.raw
+    if raw.get("provider") != PROVIDER:
+        raise Malformed(f"{where}provider is {_shown(raw.get('provider'))}: set it to {PROVIDER}")
+    _check_node_template(where, raw.get("nodeTemplate"))
+    provider = provider_spec(where, raw.get("providerSpec"))
+    return MachinePlan(
+        home=machine.namespace,
+        machine=machine.name,
+        namespace=provider.namespace or machine.namespace,
+        provider=provider,
+        user_data=_secret(f"{where}secretRef", raw.get("secretRef"), found.namespace),
+        credentials=credentials(found),
+    )
+
+
+def pod_namespace(machine: Object, found: Object) -> str:
+    """The namespace of the Machine's Pod."""
+    at = f"MachineClass {found.name}: providerSpec"
+    spec = _mapping(at, found.raw.get("providerSpec"))
+    named = _optional(f"{at}.namespace", spec.get("namespace"), _NAMESPACE, "the name of a namespace")
+    return named or machine.namespace
+
+
+def credentials(found: Object) -> SecretName:
+    """The Secret with the kubeconfig of the provider cluster."""
+    where = f"MachineClass {found.name}: credentialsSecretRef"
+    return _secret(where, found.raw.get("credentialsSecretRef"), found.namespace)
+
+
+def secrets(found: Object) -> list[str]:
+    """The names of the Secrets of its namespace that a MachineClass refers to."""
+    refs = (found.raw.get("secretRef"), found.raw.get("credentialsSecretRef"))
+    named = [ref for ref in refs if isinstance(ref, Mapping)]
+    home = found.namespace
+    there = [ref.get("name") for ref in named if (ref.get("namespace") or home) == home]
+    return [str(name) for name in dict.fromkeys(there) if isinstance(name, str) and _NAME.fullmatch(name)]
+
+
+def provider_spec(where: str, raw: Any) -> ProviderSpec:
+    """The `providerSpec`. Unknown fields are ignored, as they always were."""
+    at = f"{where}providerSpec"
+    spec = _mapping(at, raw)
+    return ProviderSpec(
+        image=_text(f"{at}.image", spec.get("image"), _IMAGE, "the image of the machine"),
+        namespace=_optional(f"{at}.namespace", spec.get("namespace"), _NAMESPACE, "the name of a namespace"),
+        ip_pool_v4=_optional(f"{at}.ipPoolNameV4", spec.get("ipPoolNameV4"), _POOL, "the name of an IPPool"),
+        ip_pool_v6=_optional(f"{at}.ipPoolNameV6", spec.get("ipPoolNameV6"), _POOL, "the name of an IPPool"),
+        zone=_optional(f"{at}.zone", spec.get("zone"), _ZONE, "the name of a zone"),
+        resources=_resources(f"{at}.resources", spec.get("resources")),
+        volumes=_volumes(f"{at}.volumes", spec.get("volumes")),
+    )
+
+
+def timeouts(machine: Object, settings: MachineSettings) -> Timeouts:
+    """The Machine's own fields, and the settings for what it does not say, or says in a form unknown here: a
+    Machine with a wrong timeout must still be deletable."""
+    spec = machine.spec
+    conditions = spec.get("nodeConditions")
+    named = str(conditions).split(",") if isinstance(conditions, str) and conditions else None
+    retries = spec.get("maxEvictRetries")
+    return Timeouts(
+        creation=_seconds(spec.get("creationTimeout"), settings.creation_timeout),
+        health=None
+        if spec.get("disableHealthTimeout") is True
+        else _seconds(spec.get("healthTimeout"), settings.health_timeout),
+        drain=_seconds(spec.get("drainTimeout"), settings.drain_timeout),
+        in_place=_seconds(spec.get("inPlaceUpdateTimeout"), settings.in_place_timeout),
+        evict_retries=retries if isinstance(retries, int) and retries > 0 else settings.evict_retries,
+        node_conditions=tuple(name.strip() for name in named) if named else settings.node_conditions,
+    )
+
+
+def duration(value: Any) -> float | None:
+    """Seconds of a duration such as `1h30m`, at most ten years; None if it is none."""
+    found = durations.seconds(value) if isinstance(value, str) else None
+    return None if found is None else min(found, _LONGEST)
+
+
+def _seconds(value: Any, otherwise: float) -> float:
+    found = duration(value)
+    return otherwise if found is None else found
+
+
+def _check_node_template(where: str, raw: Any) -> None:
+    """Without these the cluster autoscaler cannot do its work."""
+    template = _mapping(f"{where}nodeTemplate", raw)
+    capacity = _mapping(f"{where}nodeTemplate.capacity", template.get("capacity"))
+    for name in _CAPACITY:
+        if name not in capacity:
+            raise Malformed(f"{where}nodeTemplate.capacity has no {name}: say how much the node has")
+    for name in ("instanceType", "region", "zone"):
+        if not template.get(name):
+            raise Malformed(f"{where}nodeTemplate.{name} is missing: fill it in")
+
+
+def _secret(field: str, raw: Any, home: str) -> SecretName:
+    ref = _mapping(field, raw)
+    name = _text(f"{field}.name", ref.get("name"), _NAME, "the name of a Secret")
+    namespace = ref.get("namespace") or home
+    if namespace != home:
+        raise Malformed(
+            f"{field}.namespace is {namespace!r:.80}: a class may name Secrets of its own namespace alone"
+        )
+    return SecretName(home, name)
+
+
+def _resources(field: str, raw: Any) -> Mapping[str, Mapping[str, str]] | None:
+    if raw is None:
+        return None
+    found = _mapping(field, raw)
+    return {
+        kind: _amounts(f"{field}.{kind}", found[kind]) for kind in ("requests", "limits") if found.get(kind)
+    }
+
+
+def _amounts(field: str, raw: Any) -> Mapping[str, str]:
+    found = _mapping(field, raw)
+    if len(found) > _MOST:
+        raise Malformed(f"{field} has {len(found)} entries: {_MOST} at most")
+    for name in found:
+        _text(f"{field} has a name that", name, _RESOURCE, "the name of a resource such as cpu")
+    return {
+        name: _text(f"{field}.{name}", str(value), QUANTITY, "a quantity") for name, value in found.items()
+    }
+
+
+def _volumes(field: str, raw: Any) -> tuple[Volume, ...]:
+    if raw is None:
+        return ()
+    if not isinstance(raw, list) or len(raw) > _MOST:
+        raise Malformed(f"{field} is {_shown(raw)}: give it a list of {_MOST} volumes at most")
+    found = []
+    for number, one in enumerate(raw):
+        at = f"{field}[{number}]"
+        volume = _mapping(at, one)
+        name = _text(f"{at}.name", volume.get("name"), _VOLUME, "a name of lower-case letters and digits")
+        found.append(Volume(name, _text(f"{at}.size", volume.get("size"), QUANTITY, "a size such as 10Gi")))
+    return tuple(found)
+
+
+def _mapping(field: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Malformed(f"{field} is {_shown(value)}: give it an object with fields")
+    return value
+
+
+def _optional(field: str, value: Any, form: re.Pattern[str], remedy: str) -> str:
+    return _text(field, value, form, remedy) if value not in (None, "") else ""
+
+
+def _text(field: str, value: Any, form: re.Pattern[str], remedy: str) -> str:
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise Malformed(f"{field} is {_shown(value)}: give it {remedy}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "missing"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
