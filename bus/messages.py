@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Literal, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
 
 from bus.transport.connection import Stored
 from windowbox.models.objects import Object, mappings
@@ -42,12 +42,12 @@ class _Open(StrEnum):
 
 
 class Reason(_Open):
-    """Why an object is reconciled, for people. Decisions use the other fields of `Wish`."""
+    """Why an object is reconciled."""
 
     EVENT = "event"
     """The object, or one that it depends on, has changed."""
     RETRY = "retry"
-    """The previous run failed, or waits for something."""
+    """The previous run failed, and has reported it; or it waits for something."""
     DUE = "due"
     """A scheduled requeue is due."""
     START = "start"
@@ -55,13 +55,15 @@ class Reason(_Open):
     SWEEP = "sweep"
     """The object has been unfinished for a while without a run."""
     DRIFT = "drift"
-    """An owned object has changed, or may have."""
+    """An owned object has changed, or may have; no client asks for a run."""
     LATE_REPORT = "late report"
-    """A worker that had lost the item may have acted after its successor."""
+    """A worker that had lost the item may have acted after its successor: check for drift."""
+    CUT_OFF = "cut off"
+    """The previous run was cut off: run even if the object looks finished."""
     REPORT = "report"
     """A status has to be written."""
     QUARANTINED = "set aside before"
-    """The object is taken out of quarantine."""
+    """The object leaves quarantine."""
     ADDRESS = "address"
     """An address has become free."""
     EDGE = "edge"
@@ -73,40 +75,41 @@ class Reason(_Open):
 
 
 class Result(_Open):
-    """How a run ended."""
+    """How a run ended. The note of its record says it in words."""
 
     SUCCEEDED = "succeeded"
-    REPAIRED = "asserted again"
-    """The check for drift succeeded; no client had asked for a run."""
-    ENSURED = "ensured"
-    RENEWED = "renewed"
-    WRITTEN = "written"
-    TOLD = "told"
-    """Only an Event was written."""
-    REMOVED = "removed"
-    DELETED = "deleted"
-    RELEASED = "let go"
-    DRAINED = "drained"
-    NOTHING_TO_DO = "nothing to do"
-    FRESH = "fresh"
-    SKIPPED = "skipped"
-    NOT_OURS = "not ours"
-    GONE = "gone"
-    NOT_ON_THE_BUS = "not on the bus yet"
-    REPLACED = "replaced"
-    """Its name belongs to another object now."""
-    OVERTAKEN = "overtaken"
-    """A newer status has been written."""
     WAITING = "waiting"
-    WAITING_FOR_STATE = "waiting for state"
-    WAITING_FOR_EDGE = "waiting for the edge"
-    WAITING_FOR_RELEASE = "waiting for the edge to let go"
-    BLOCKED = "held back"
-    NAME_TAKEN = "in the way"
-    AGAIN = "again"
-    ERROR = "error"
-    REFUSED = "refused"
     FAILED = "failed"
+    NOTHING_TO_DO = "nothing to do"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        former = _RESULTS_OF_0_2.get(value) if isinstance(value, str) else None
+        return cls(former) if former else super()._missing_(value)
+
+
+_RESULTS_OF_0_2: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "asserted again",
+            "ensured",
+            "renewed",
+            "written",
+            "told",
+            "removed",
+            "deleted",
+            "let go",
+            "drained",
+        ),
+        "succeeded",
+    ),
+    **dict.fromkeys(("replaced", "overtaken", "fresh"), "succeeded"),
+    **dict.fromkeys(("gone", "skipped", "not ours"), "nothing to do"),
+    **dict.fromkeys(("not on the bus yet", "waiting for state", "waiting for the edge"), "waiting"),
+    **dict.fromkeys(("waiting for the edge to let go", "held back", "in the way"), "waiting"),
+    **dict.fromkeys(("again", "error", "refused"), "failed"),
+}
+"""Results in recordings of version 0.2."""
 
 
 class Message(BaseModel):
@@ -116,14 +119,15 @@ class Message(BaseModel):
         return self.model_dump_json(exclude_defaults=True).encode()
 
 
-_IMPLIED: Mapping[str, Mapping[str, bool]] = {
-    Reason.EVENT: {"changed": True},
-    Reason.DRIFT: {"drift": True, "verify": True},
-    Reason.LATE_REPORT: {"verify": True},
-    Reason.SWEEP: {"overdue": True},
-    Reason.RETRY: {"reported": True},
+_FLAGS: Mapping[str, frozenset[Reason]] = {
+    "insist": frozenset({Reason.CUT_OFF}),
+    "changed": frozenset({Reason.EVENT}),
+    "drift": frozenset({Reason.DRIFT}),
+    "verify": frozenset({Reason.DRIFT, Reason.LATE_REPORT}),
+    "overdue": frozenset({Reason.SWEEP}),
+    "reported": frozenset({Reason.RETRY}),
 }
-
+"""The reasons that decide what a run does, as flags: this is how wishes are written to the bus."""
 
 _LONGEST_NOTE = 500
 
@@ -132,56 +136,96 @@ class Wish(Message):
     """A request to reconcile an object."""
 
     reason: Reason
+    """The newest reason, for people."""
+    also: frozenset[Reason] = frozenset()
+    """Further reasons that decide what the run does: those of the wishes merged into this one."""
     attempt: int = 0
     """The number of failed runs in a row before this one."""
-    insist: bool = False
-    """The previous run was cut off: run even if the object looks finished."""
-    changed: bool = False
-    """The object, or one that it depends on, has changed."""
-    verify: bool = False
-    """Check for drift, even if no client asks for a run."""
-    drift: bool = False
-    """No client has asked: repairs that others undo repeatedly are backed off."""
-    overdue: bool = False
-    """The object has been unfinished for a while."""
-    reported: bool = False
-    """An Event has reported the failure that is retried."""
     note: str = ""
     """Of a scheduled wish: what the object waits for until then, for people."""
 
-    def __or__(self, newer: Wish) -> Wish:
-        """Both wishes merged, with the newer one's reason."""
-        flags = ("insist", "changed", "verify", "drift", "overdue", "reported")
-        both: dict[str, Any] = {flag: getattr(self, flag) or getattr(newer, flag) for flag in flags}
-        both["attempt"] = max(self.attempt, newer.attempt)
-        if newer.changed:  # what failed before may succeed now
-            both |= {"attempt": newer.attempt, "reported": newer.reported}
-        return newer.model_copy(update=both)
+    def _has(self, flag: str) -> bool:
+        return self.reason in _FLAGS[flag] or not self.also.isdisjoint(_FLAGS[flag])
+
+    @property
+    def insist(self) -> bool:
+        """The previous run was cut off: run even if the object looks finished."""
+        return self._has("insist")
+
+    @property
+    def changed(self) -> bool:
+        """The object, or one that it depends on, has changed."""
+        return self._has("changed")
+
+    @property
+    def drift(self) -> bool:
+        """No client has asked: repairs that others undo repeatedly are backed off."""
+        return self._has("drift")
+
+    @property
+    def verify(self) -> bool:
+        """Check for drift, even if no client asks for a run."""
+        return self._has("verify")
+
+    @property
+    def overdue(self) -> bool:
+        """The object has been unfinished for a while."""
+        return self._has("overdue")
+
+    @property
+    def reported(self) -> bool:
+        """An Event has reported the failure that is retried."""
+        return self._has("reported")
 
     @property
     def asked(self) -> bool:
         """Whether a client asks for it: if its run is cut off, it is repeated in any case."""
         return self.insist or self.changed or self.overdue
 
+    def __or__(self, newer: Wish) -> Wish:
+        """Both wishes merged, with the newer one's reason."""
+        older = {self.reason, *self.also} & frozenset().union(*_FLAGS.values())
+        attempt = max(self.attempt, newer.attempt)
+        if newer.changed:  # what failed before may succeed now
+            older, attempt = older - {Reason.RETRY}, newer.attempt
+        return newer.model_copy(update={"also": older | newer.also - {newer.reason}, "attempt": attempt})
+
+    def retried(self) -> Wish:
+        """The same wish after a failure: a check for drift does not become a client's request."""
+        return self.model_copy(update={"attempt": self.attempt + 1, "also": self.also - {Reason.CUT_OFF}})
+
     def insisting(self) -> Wish:
+        """The wish for a run that is repeated even if the object looks finished."""
+        return self.model_copy(update={"also": self.also | {Reason.CUT_OFF}})
+
+    def after_crash(self) -> Wish:
         """The wish after its run was cut off.
 
         A check for drift that no client asked for does not insist: repeated, it reports changes only.
         """
         only_compares = self.verify and not self.asked
-        return self if only_compares else self.model_copy(update={"insist": True})
+        return self if only_compares else self.insisting()
 
     def noted(self, note: str) -> Wish:
-        """The wish with this note, instead of the one that it had."""
+        """The wish with this note instead of its own."""
         return self.model_copy(update={"note": note[:_LONGEST_NOTE]})
 
     @model_validator(mode="before")
     @classmethod
-    def _implied(cls, fields: Any) -> Any:
-        # Older versions write no more than the reason.
-        if not isinstance(fields, dict):
+    def _from_flags(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict) or fields.keys().isdisjoint(_FLAGS):
             return fields
-        return {**_IMPLIED.get(str(fields.get("reason")), {}), **fields}
+        also, own = set(fields.get("also", ())), str(fields.get("reason"))
+        for flag, reasons in _FLAGS.items():
+            if fields.get(flag) and reasons.isdisjoint(also | {own}):
+                also.add(min(reasons, key=lambda reason: reason is Reason.DRIFT))
+        return {**fields, "also": also}
+
+    @model_serializer
+    def _as_flags(self) -> dict[str, Any]:
+        flags = {flag: True for flag in _FLAGS if self._has(flag)}
+        written = {"reason": self.reason.value, "attempt": self.attempt, **flags, "note": self.note}
+        return {name: value for name, value in written.items() if value}
 
     @classmethod
     def decoded(cls, data: bytes) -> Wish:
@@ -190,7 +234,7 @@ class Wish(Message):
             return cls.model_validate_json(data)
         except ValidationError as error:
             logger.error("a wish cannot be read: %s", error)
-            return cls(reason=Reason.UNREADABLE, insist=True)
+            return cls(reason=Reason.UNREADABLE, also=frozenset({Reason.CUT_OFF}))
 
 
 class StatusIntent(Message):

@@ -23,23 +23,6 @@ Tone = Literal["plain", "good", "bad", "late"]
 _UNSURPRISING = ("metadata.resourceVersion", "metadata.generation", "metadata.uid", "kind", "apiVersion")
 _MOST_CHANGES = 8
 _LONGEST = 200
-_BAD = (Result.ERROR, Result.FAILED, Result.REFUSED, Result.AGAIN)
-_GOOD = (Result.SUCCEEDED, Result.WRITTEN, Result.ENSURED)
-_FINAL = (Result.WRITTEN, Result.GONE, Result.REPLACED)
-_COMPLETE = frozenset(
-    {
-        *(Result.SUCCEEDED, Result.REPAIRED, Result.ENSURED, Result.RENEWED, Result.DRAINED),
-        *(Result.WRITTEN, Result.TOLD, Result.REMOVED, Result.DELETED, Result.GONE, Result.REPLACED),
-    }
-)
-"""After such a run, what an earlier one has scheduled is of no use."""
-_UNTIL_AN_EVENT = frozenset(
-    {
-        *(Result.WAITING, Result.WAITING_FOR_STATE, Result.WAITING_FOR_EDGE, Result.WAITING_FOR_RELEASE),
-        *(Result.BLOCKED, Result.NAME_TAKEN, Result.REFUSED, Result.NOT_ON_THE_BUS),
-    }
-)
-"""Without a scheduled wish, such an object waits until a change of something requeues it."""
 _OVERDUE = 5.0
 """Seconds after which a scheduled wish that the server has not fired is lost."""
 
@@ -93,7 +76,12 @@ def waits(pending: Iterable[Pending], runs: Sequence[RunRecord], now: datetime) 
         for one in each.scheduled:
             title = f"{each.pool}: again at {_clock(one.due)}, {_when(one, each, now)} ({_wish(one.wish)})"
             yield Moment(now, "waits", title, tuple(_because(one, ours)), tone="late")
-        if not each.wish and not each.scheduled and ours and ours[-1].outcome in _UNTIL_AN_EVENT:
+        if (
+            not each.wish
+            and not each.scheduled
+            and ours
+            and ours[-1].outcome in (Result.WAITING, Result.FAILED)
+        ):
             title = f"{each.pool}: {ours[-1].outcome}, until something that it depends on changes"
             details = (f"because: {ours[-1].note}",) if ours[-1].note else ()
             yield Moment(now, "waits", title, details, tone="late")
@@ -102,7 +90,10 @@ def waits(pending: Iterable[Pending], runs: Sequence[RunRecord], now: datetime) 
 def unwritten(sequence: int, patch: dict[str, Any], runs: Iterable[RunRecord], now: datetime) -> list[Moment]:
     """Whether the last report, at `sequence` of INTENTS, has not been written to the cluster yet."""
     written = [
-        read.sequence for run in runs if run.pool == PATCH and run.outcome in _FINAL for read in run.reads
+        read.sequence
+        for run in runs
+        if run.pool == PATCH and run.outcome is Result.SUCCEEDED
+        for read in run.reads
     ]
     if not sequence or sequence in written:
         return []
@@ -133,7 +124,7 @@ def _because(one: Scheduled, runs: Sequence[RunRecord]) -> Iterator[str]:
         return
     at = f"the run of {_clock(by.started)}" if by else f"a run of {_clock(one.made)}"
     last = f"the run of {_clock(since[-1].started)}"
-    if since[-1].outcome in _COMPLETE:
+    if since[-1].outcome is Result.SUCCEEDED:
         yield f"left from {at}{f' (because: {why})' if why else ''}"
         yield f"not needed any more: {last} has ended since ({since[-1].outcome}), and waits for nothing"
         return
@@ -193,7 +184,9 @@ def _changed(before: SeenObject | None, version: SeenObject) -> Iterator[str]:
 
 
 def _run(run: RunRecord) -> Moment:
-    tone: Tone = "bad" if run.outcome in _BAD else "good" if run.outcome in _GOOD else "plain"
+    tone: Tone = (
+        "bad" if run.outcome is Result.FAILED else "good" if run.outcome is Result.SUCCEEDED else "plain"
+    )
     title = f"{run.pool}: {run.outcome}" + (f" ({run.note})" if run.note else "")
     how = f"{_wish(run.wish)}; waited {_span(run.waited)}, took {_span(run.seconds)}, by {run.process}"
     how += f", delivery {run.delivery}" if run.delivery > 1 else ""

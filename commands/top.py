@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 _WINDOW = 60.0
 """Seconds of the journal that figures are made from."""
 
-_BAD = (Result.ERROR, Result.FAILED, Result.REFUSED, Result.AGAIN)
-
 
 class Ended(NamedTuple):
     """A run, as far as figures need it."""
@@ -96,7 +94,9 @@ class Recent:
                 self.complete.set()
                 continue
             run = RunRecord.model_validate_json(stored.data)
-            yield Ended(int(stored.time) / 1e9, run.pool, run.outcome in _BAD, run.waited, run.seconds)
+            yield Ended(
+                int(stored.time) / 1e9, run.pool, run.outcome is Result.FAILED, run.waited, run.seconds
+            )
 
 
 @click.command(

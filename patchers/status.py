@@ -10,9 +10,10 @@ from typing import Any
 
 from bus import intents, streams, subjects
 from bus.clusters.clusters import Clusters
-from bus.messages import Call, Read, Reason, Result, StatusIntent, Wish
+from bus.messages import Call, Read, Reason, StatusIntent, Wish
+from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, backoff
 from bus.transport.connection import Bus
-from bus.workqueue.pool import Item, Outcome, RequeueAfter, backoff
+from bus.workqueue.pool import Item
 from patchers import events
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Missing, PermanentError, TransientError
@@ -37,7 +38,7 @@ class StatusPatcher:
     async def handle(self, item: Item) -> Outcome:
         reported = await intents.last(self._bus, item.key)
         if reported.intent is None:
-            return Outcome(Result.NOTHING_TO_DO)
+            return Ignored()
         subject = subjects.intent(item.key)
         item.reads.append(Read(stream=streams.INTENTS, subject=subject, sequence=reported.sequence))
         outcome = await self._outcome(item, reported.intent, reported.sequence)
@@ -55,12 +56,12 @@ class StatusPatcher:
             return await self._write_report(item, ref, intent, sequence)
         except Missing:
             await intents.forget(self._bus, item.key, intent.uid)
-            return Outcome(Result.GONE)
+            return Ignored("gone")
         except TransientError as error:
             return self._retry(item, error)
         except PermanentError as error:
             logger.error("%s: the status cannot be written: %s", ref, error)
-            return Outcome(Result.REFUSED, self._retry(item, error).requeue, str(error))
+            return self._retry(item, error)
 
     async def _write_report(self, item: Item, ref: ObjectRef, intent: StatusIntent, sequence: int) -> Outcome:
         """Write the status and the Events."""
@@ -69,31 +70,31 @@ class StatusPatcher:
         item.check()
         wanted = intent.patch and not intent.shown
         if wanted and (obsolete := await self._write(kube, ref, intent)):
-            return Outcome(obsolete)
+            return Done(obsolete)
         for event in intent.events:
             await events.write(kube, RESOURCES[ref.kind], ref, intent.uid, event)
         if not intent.patch and not intent.orphans:
             await self._bus.delete(streams.INTENTS, sequence)
         if not wanted:
-            return Outcome(Result.TOLD)
+            return Done("Events written")
         item.calls.append(Call(door="status", request=intent.patch, effect=True))
         state = str(intent.patch.get("lastOperation", {}).get("state", ""))
-        return Outcome(Result.WRITTEN, note=state)
+        return Done(state)
 
-    async def _write(self, kube: Kube, ref: ObjectRef, intent: StatusIntent) -> Result | None:
-        """Write the status. Returns a result if it is obsolete, otherwise None."""
+    async def _write(self, kube: Kube, ref: ObjectRef, intent: StatusIntent) -> str:
+        """Write the status. Returns why it is obsolete, if it is."""
         if intent.version:
             # A patch of a status does not compare the uid, but it does compare the resource version.
             with contextlib.suppress(Conflict):
                 await self._patch(kube, ref, intent.patch, intent.version)
-                return None
+                return ""
         found = await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)
         if found.uid != intent.uid:
-            return Result.REPLACED
+            return "its name belongs to another object now"
         if overtaken(intent.patch, found.status):
-            return Result.OVERTAKEN  # the bus may have lost newer reports
+            return "a newer status has been written"  # the bus may have lost newer reports
         await self._patch(kube, ref, intent.patch_of(found.status), found.resource_version)
-        return None
+        return ""
 
     async def _patch(self, kube: Kube, ref: ObjectRef, status: dict[str, Any], version: str) -> None:
         patch = {"metadata": {"resourceVersion": version}, "status": status}
@@ -102,9 +103,7 @@ class StatusPatcher:
     def _retry(self, item: Item, error: Exception) -> Outcome:
         attempt = item.wish.attempt + 1
         after = backoff(attempt, first=0.05, longest=_LONGEST_RETRY)
-        return Outcome(
-            Result.AGAIN, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), after), str(error)
-        )
+        return Failed(str(error), RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), after))
 
 
 class RateLimiter:

@@ -6,14 +6,13 @@ from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import pydantic_core
 
 from bus import streams, subjects
-from bus.messages import Call, Result, RunRecord, Wish
+from bus.messages import Call, Result, RunRecord
 from bus.recordings import Recording
-from bus.workqueue.pool import Outcome
 from windowbox import errors
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
@@ -23,7 +22,8 @@ from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.core import pools, serving
 from workers.core.lifecycle.world import World
 from workers.core.owned.targets import TargetClusters
-from workers.core.recorder import Recorder
+from workers.core.reconcile import Reconciler, Request, reconcile
+from workers.core.reports import Reports
 from workers.core.serving import Common, WorkSettings
 from workers.dns.ingress.runs import IngressRuns
 from workers.kinds.heartbeat.runs import HeartbeatRuns
@@ -40,12 +40,6 @@ _AT_ONCE = ("apply", "delete")
 
 POOLS = ("loadbalancer", "ingress", "heartbeat", "machine", *pools.EXTENSIONS)
 """The pools whose runs can be done again."""
-
-
-class Player(Protocol):
-    """Today's code for the runs of a pool."""
-
-    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome: ...
 
 
 class Effect(NamedTuple):
@@ -112,7 +106,7 @@ class ReplayRecorder:
         return None if seen.gone else seen.object()
 
     async def call(
-        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+        self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
     ) -> Any:
         expected = _json(request)
         if effect:
@@ -155,9 +149,9 @@ class ReplayRecorder:
         raise Unanswered(f"it asks {door} {_short(request)}, which it did not ask then")
 
 
-async def replayed(recording: Recording, instead: Mapping[str, Player] | None = None) -> Replay:
+async def replayed(recording: Recording, instead: Mapping[str, Reconciler] | None = None) -> Replay:
     """Do all runs again, as today's code and the recorded settings have it; `instead` of that, by pool."""
-    players: dict[str, dict[str, Player]] = {}
+    players: dict[str, dict[str, Reconciler]] = {}
     """By the settings that decided, as JSON."""
     result = Replay()
     for run in recording.runs:
@@ -175,7 +169,7 @@ async def replayed(recording: Recording, instead: Mapping[str, Player] | None = 
     return result
 
 
-def _players(settings: Deciding) -> dict[str, Player]:
+def _players(settings: Deciding) -> dict[str, Reconciler]:
     common = common_of(settings)
     return {
         "loadbalancer": service_runs(common),
@@ -207,27 +201,29 @@ def common_of(settings: Deciding) -> Common:
 
 def service_runs(common: Common, runs: type[ServiceRuns] = ServiceRuns) -> ServiceRuns:
     nowhere = cast(Any, _Nowhere())
-    return runs(ServiceWorld(nowhere, nowhere, nowhere), Addresses(nowhere, nowhere), common.loadbalancer)
+    return runs(ServiceWorld(nowhere, nowhere), Addresses(nowhere, nowhere), common.loadbalancer)
 
 
 def _ingress_runs(common: Common) -> IngressRuns:
     nowhere = cast(Any, _Nowhere())
-    return IngressRuns(common.bus, common.clusters, common.world, common.targets, nowhere)
+    return IngressRuns(common.clusters, common.world, common.targets, nowhere)
 
 
 def _machine_runs(common: Common) -> MachineRuns:
     nowhere = cast(Any, _Nowhere())
     shoots = Shoots(nowhere, common.targets, nowhere)
     return MachineRuns(
-        common.bus, common.targets, shoots, nowhere, common.kinds.machines, ProviderClusters(common.targets)
+        common.targets, shoots, nowhere, common.kinds.machines, ProviderClusters(common.targets)
     )
 
 
-async def _compared(recording: Recording, run: RunRecord, player: Player) -> Difference | None:
+async def _compared(recording: Recording, run: RunRecord, reconciler: Reconciler) -> Difference | None:
     recorder = ReplayRecorder(recording, run)
     stopped, outcome = "", ""
     try:
-        outcome = (await player.run(subjects.ref(run.key), run.wish, recorder)).result
+        ref = subjects.ref(run.key)
+        reports = Reports(cast(Any, _Nowhere()), ref, recorder)
+        outcome = (await reconcile(reconciler, Request(ref, run.wish, recorder, reports))).result
     except Unanswered as error:
         outcome, stopped = "stopped", str(error)
     except Exception as error:

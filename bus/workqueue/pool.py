@@ -8,12 +8,14 @@ import logging
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
 from bus import streams, subjects
-from bus.messages import TRACE, Call, Read, Reason, Result, RunRecord, Wish
+from bus.messages import TRACE, Call, Read, Reason, RunRecord, Wish
+from bus.outcomes import Failed, Outcome, RequeueAfter, Unfinished, backoff
 from bus.transport.connection import Bus, Stored, instant
 from bus.transport.consumers import Delivery
 from bus.transport.pull import Pull
@@ -21,7 +23,9 @@ from bus.workqueue import crashcounts
 from bus.workqueue.crashcounts import CrashCounts
 from bus.workqueue.queue import Queue
 from bus.workqueue.ranks import Rank
-from windowbox.errors import Superseded, TransientError, Unreachable, WindowboxError
+from windowbox.clients.kubernetes.bulkhead import Bulkhead
+from windowbox.errors import Superseded, TransientError, Unreachable, Waiting, WindowboxError
+from windowbox.models.refs import RUNTIME, ObjectRef
 from windowbox.telemetry import metrics, stalls, tracing
 
 logger = logging.getLogger(__name__)
@@ -32,25 +36,8 @@ PROCESS = f"{socket.gethostname()}/{os.getpid()}"
 _QUARANTINE_SECONDS = 600.0
 _GRACE = 8.0
 _AGAIN = 0.5
-
-
-@dataclass(frozen=True)
-class RequeueAfter:
-    """Reconcile the object again after so many seconds."""
-
-    wish: Wish
-    after: float
-    why: str = ""
-    """What it waits for until then, for people. Empty: the note of the run says it."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended."""
-
-    result: Result
-    requeue: RequeueAfter | None = None
-    note: str = ""
+_STOPPED = 5.0
+"""Seconds before a run is repeated that was stopped because its cluster is slow."""
 
 
 @dataclass
@@ -110,8 +97,13 @@ class Pool:
         concurrency: int = 64,
         ack_wait: float = 10.0,
         rank: Rank | None = None,
+        sharing: Callable[[ObjectRef], str] | None = None,
     ) -> None:
-        """With `rank`, one process gets items first: for runs of little CPU time."""
+        """With `rank`, one process gets items first: for runs of little CPU time.
+
+        `sharing` names the cluster whose API server an item's run waits for: slow clusters get a share of the
+        slots, so that they hold up no others.
+        """
         self._bus = bus
         self._handler = handler
         self._ack_wait = ack_wait
@@ -120,6 +112,8 @@ class Pool:
         items = self.queue.item_consumer(ack_wait)
         self._rank = rank
         self._pull = rank.pull(items, concurrency) if rank else Pull(bus, items, concurrency)
+        self._sharing = sharing
+        self._bulkhead = Bulkhead(concurrency)
         self._active: dict[asyncio.Task[None], Delivery] = {}
         self._one_suspect = asyncio.Lock()
         self._starts = CrashCounts(bus, pool)
@@ -198,7 +192,7 @@ class Pool:
             item = Item(
                 key=key,
                 # The run before was cut off, perhaps after it had removed the operation annotation.
-                wish=requested.insisting() if cut_off else requested,
+                wish=requested.after_crash() if cut_off else requested,
                 wish_sequence=wish.sequence,
                 delivery=delivery.number,
                 hold=self._hold,
@@ -247,7 +241,7 @@ class Pool:
             outcome = await self._outcome(item)
             item.check()
             if self._rank:
-                self._rank.note(outcome.result)
+                self._rank.note(outcome)
             took = time.perf_counter() - clock
             metrics.runs.labels(self._pool, outcome.result).observe(took)
             if requeue := outcome.requeue:
@@ -279,16 +273,26 @@ class Pool:
         await self._bus.publish(subjects.run(self._pool, record.key), data)
 
     async def _outcome(self, item: Item) -> Outcome:
+        cluster = self._sharing(subjects.ref(item.key)) if self._sharing else RUNTIME
+        # The runtime cluster needs no share: while it is slow, nothing can be done for anybody.
+        turn = contextlib.nullcontext() if cluster == RUNTIME else self._bulkhead.turn("", cluster, item.key)
         try:
-            return await self._handler.handle(item)
+            async with turn:
+                return await self._handler.handle(item)
+        except Waiting as waiting:
+            note = f"waiting for a turn: runs of {cluster} take long, or others that do have all turns"
+            return Unfinished(note, RequeueAfter(item.wish, waiting.retry_after or _STOPPED))
         except (Superseded, Unreachable):
             raise
         except Exception as error:
+            if isinstance(error, TimeoutError) and cluster != RUNTIME:
+                note = f"stopped, because runs of {cluster} take too long"
+                return Unfinished(note, RequeueAfter(item.wish.insisting(), _STOPPED))
             # A bug: this object backs off, the others go on.
             logger.exception("%s: run failed", item.key)
             attempt = item.wish.attempt + 1
-            again = RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt, insist=True), backoff(attempt))
-            return Outcome(Result.FAILED, again, f"{type(error).__name__}: {error}")
+            again = RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt).insisting(), backoff(attempt))
+            return Failed(f"{type(error).__name__}: {error}", again)
 
     async def _quarantine(self, item: Item) -> None:
         logger.error(
@@ -390,8 +394,3 @@ def _until_next(interval: float) -> float:
     """Seconds until all who repeat something at this interval do: an idle process wakes once for them."""
     left = interval - asyncio.get_running_loop().time() % interval
     return left if left > interval / 10 else left + interval
-
-
-def backoff(attempt: int, *, first: float = 0.005, longest: float = 1000.0) -> float:
-    """Exponential backoff: seconds to wait before attempt number `attempt`, counted from 1."""
-    return float(min(longest, first * 2 ** min(attempt - 1, 40)))

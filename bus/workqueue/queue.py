@@ -123,7 +123,7 @@ class Queue:
         """
         at = datetime.fromtimestamp(await self.bus.now() + after, UTC)
         if not asked and (insisting := await self._insisting(key)):
-            wish = wish.model_copy(update={"insist": True})
+            wish = wish.insisting()
             if insisting.due < at:
                 wish, at = wish.noted(insisting.wish.note), insisting.due
         headers = {

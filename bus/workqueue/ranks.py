@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 from bus.leases import presence
-from bus.messages import Result
+from bus.outcomes import Done, Failed, Outcome, Unfinished
 from bus.transport import consumers
 from bus.transport.connection import Bus
 from bus.transport.consumers import Consumer
@@ -27,9 +27,6 @@ _ASIDE = 8
 _FAILURES = 16
 """So many runs fail in a row before a process steps aside. A few may have failed for what they ask for."""
 _ASIDE_SECONDS = 60.0
-_FAILED = frozenset({Result.WAITING, Result.ERROR, Result.FAILED})
-_DONE = frozenset({Result.SUCCEEDED, Result.REPAIRED, Result.DELETED})
-"""Other results say nothing of what the process can reach."""
 
 
 class Rank:
@@ -61,15 +58,18 @@ class Rank:
         finally:
             self._number = self._other
 
-    def note(self, result: Result) -> None:
-        """Let others come first for a while if run after run fails here: they may reach what we do not."""
-        if result in _DONE:
-            self._failures, self._aside_until = 0, 0.0
-        elif result in _FAILED:
-            self._failures += 1
-            if self._failures == _FAILURES:
-                self._failures, self._aside_until = 0, time.monotonic() + _ASIDE_SECONDS
-                logger.warning("%d runs in a row have failed: others come first for a while", _FAILURES)
+    def note(self, outcome: Outcome) -> None:
+        """Step aside for a while if run after run fails here: other processes may reach what we do not."""
+        match outcome:
+            case Done():
+                self._failures, self._aside_until = 0, 0.0
+            case Failed() | Unfinished():
+                self._failures += 1
+                if self._failures == _FAILURES:
+                    self._failures, self._aside_until = 0, time.monotonic() + _ASIDE_SECONDS
+                    logger.warning("%d runs in a row have failed: others come first for a while", _FAILURES)
+            case _:
+                pass  # nothing was reached, so nothing is known
 
     async def establish(self) -> None:
         """Have the consumers ranked, if all who are there ask with a rank.

@@ -6,7 +6,6 @@ import contextlib
 
 from bus import intents
 from bus.leases import elections
-from bus.workqueue.clustershares import ClusterShares
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
@@ -19,9 +18,17 @@ async def patch(made: Process) -> None:
     """Write status back to the clusters."""
     settings, queue = made.settings.patch, Queue(made.bus, intents.PATCH)
     handler = StatusPatcher(made.bus, await made.clusters(), settings.rate)
-    shares = ClusterShares(handler, settings.concurrency)
     ack_wait = made.settings.work.ack_wait
-    made.add_pool(Pool(made.bus, intents.PATCH, shares, concurrency=settings.concurrency, ack_wait=ack_wait))
+    made.add_pool(
+        Pool(
+            made.bus,
+            intents.PATCH,
+            handler,
+            concurrency=settings.concurrency,
+            ack_wait=ack_wait,
+            sharing=lambda ref: ref.cluster,
+        )
+    )
     made.tasks["patch dues"] = lambda: run_due(made.bus, queue)
     made.add_leased("sweep.patch", lambda: _sweep(queue, made.settings.work.sweep_interval))
 

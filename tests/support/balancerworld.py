@@ -20,7 +20,6 @@ from bus.clusters.registry import Registry
 from bus.leases.leases import Leases
 from bus.permissions import Role
 from bus.transport.connection import Bus, connected
-from bus.workqueue.clustershares import ClusterShares
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
@@ -225,7 +224,7 @@ class BalancerWorld:
             patcher = StatusPatcher(
                 patching, await stack.enter_async_context(clusters(api, registry, loopback.SETTINGS))
             )
-            patch = Pool(patching, intents.PATCH, ClusterShares(patcher, 64), ack_wait=4.0)
+            patch = Pool(patching, intents.PATCH, patcher, ack_wait=4.0, sharing=lambda ref: ref.cluster)
             async with running(
                 *watching,
                 registry.run(),

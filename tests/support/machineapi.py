@@ -18,6 +18,7 @@ from windowbox.models.refs import (
     Resource,
 )
 from workers.core.lifecycle.statuses import merge
+from workers.core.reports import Reports
 from workers.machines.deployment.rollout import DeploymentRun
 from workers.machines.deployment.state import State
 from workers.machines.fence import Fence
@@ -58,16 +59,16 @@ class MachineApi:
         clusters = cast(Any, self)
         fence = Fence(clusters, _LEASE, self, lease().uid)
         objects, nodes = MachineObjects(clusters, _HOME, self, fence), Nodes(clusters, _HOME, self, fence)
-        report = StatusReport(clusters, _HOME, state.deployment, self)
+        report = StatusReport(state.deployment, Reports(clusters, _HOME, self))
         return DeploymentRun(state, objects, nodes, report, self, datetime(2026, 1, 1, tzinfo=UTC))
 
     async def read(self, ref: ObjectRef) -> Object | None:
         return self.stored.get(f"{ref.kind} {ref.name}")
 
     async def call(
-        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+        self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
     ) -> Any:
-        return await act()
+        return await act(*args)
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], Any]) -> Any:
         return None

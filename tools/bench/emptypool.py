@@ -12,9 +12,9 @@ import time
 
 import uvloop
 
-from bus.messages import Result
+from bus.outcomes import Done, Outcome
 from bus.transport.connection import connected
-from bus.workqueue.pool import Item, Outcome, Pool
+from bus.workqueue.pool import Item, Pool
 from tools.bench.usage import usage
 from windowbox.settings.bussettings import Access
 
@@ -33,7 +33,7 @@ class Nothing:
         if not self.handled:
             self.first, self._cpu_before = time.monotonic(), usage(os.getpid()).cpu
         self.handled += 1
-        return Outcome(Result.SUCCEEDED)
+        return Done()
 
     async def quarantine(self, item: Item) -> None:
         raise NotImplementedError

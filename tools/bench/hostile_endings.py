@@ -56,7 +56,7 @@ async def _problem(
     if run is None:
         return "nobody has worked on it"
     if one.row.resource in (SERVICES, INGRESSES):
-        waits = run.outcome in (Result.WAITING, Result.REFUSED, Result.ERROR)
+        waits = run.outcome in (Result.WAITING, Result.FAILED)
         return (
             f"{run.outcome}, but no Event says why" if waits and not told[one.namespace, one.name] else None
         )

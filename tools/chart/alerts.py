@@ -110,7 +110,7 @@ ALERTS = (
     ),
     Alert(
         "WindowboxWritesFail",
-        'sum(rate(windowbox_patches_total{result=~"again|refused"}[5m])) > 1',
+        'sum(rate(windowbox_patches_total{result="failed"}[5m])) > 1',
         "10m",
         "More than one write of status per second fails",
         "The patchers' logs name the reason: rights (`kubectl auth can-i --list --as "

@@ -1,4 +1,1 @@
-"""What all pools share: items of the queue come in; runs, records and reports go out.
-
-Serving and replay, the life cycle of extensions, owned objects, and health.
-"""
+"""What all kinds share: the reconcile shell, reports, recorders, and what a process runs for a pool."""

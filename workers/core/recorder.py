@@ -28,9 +28,9 @@ class Recorder(Protocol):
         """The object as the bus knows it; None if it is gone."""
 
     async def call(
-        self, door: str, request: Json, act: Callable[[], Awaitable[Json]], *, effect: bool = False
+        self, door: str, request: Json, act: Callable[..., Awaitable[Json]], *args: Any, effect: bool = False
     ) -> Json:
-        """Do `act` at a door outside, and note the request and what came back (plain JSON, no secrets).
+        """Call `act(*args)` at a door outside; note the request and what came back (plain JSON, no secrets).
 
         With `effect`, the call changes the world.
         """
@@ -85,9 +85,9 @@ class ChangeTracker:
         return await self.recorder.read(ref)
 
     async def call(
-        self, door: str, request: Json, act: Callable[[], Awaitable[Json]], *, effect: bool = False
+        self, door: str, request: Json, act: Callable[..., Awaitable[Json]], *args: Any, effect: bool = False
     ) -> Json:
-        answer = await self.recorder.call(door, request, act, effect=effect)
+        answer = await self.recorder.call(door, request, act, *args, effect=effect)
         self.changed = self.changed or (effect and not _nothing_to_do(answer))
         return answer
 

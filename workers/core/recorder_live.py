@@ -43,12 +43,12 @@ class LiveRecorder:
         return await self._large(ref) if seen.omitted else seen.object()
 
     async def call(
-        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+        self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
     ) -> Any:
         if effect:
             self._item.check()
         try:
-            answer = await act()
+            answer = await act(*args)
         except BaseException as error:
             # Also what a deadline cuts short, or a bug: played back, it has to end in the same way.
             self._note(door, request, effect, error=error_record(error))

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 from bus.clusters.clusters import Clusters
 from bus.clusters.registry import Registry
 from bus.transport.connection import Bus
-from bus.workqueue.clustershares import ClusterShares
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.ranks import Rank
@@ -20,14 +19,14 @@ from windowbox.kinds import POOLS
 from windowbox.settings.dnssettings import DnsSettings
 from windowbox.settings.kindsettings import KindSettings
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.core.handler import ReconcilingHandler
 from workers.core.lifecycle.kinds import Actuator, Kind
+from workers.core.lifecycle.lifecycle import LifeCycle
 from workers.core.lifecycle.mapping import LastUser, LifeCycleMapping, Waiters
 from workers.core.lifecycle.predicates import Scope, classes_for
-from workers.core.lifecycle.runs import LifeCycle
 from workers.core.lifecycle.world import World
 from workers.core.owned.mapping import Awaited, OwnerMapping, Owners
 from workers.core.owned.targets import TargetClusters
+from workers.core.reconcile import EXTENSION_BACKOFF, ReconcileHandler
 
 CONCURRENCY = 16
 """The API server's CPU limits these kinds: with more at once each run only takes longer, until it takes so
@@ -131,8 +130,10 @@ def parts(common: Common, serving: Serving) -> Parts:
             awaits_status=serving.awaits_status,
         )
     concurrency = min(work.concurrency, serving.concurrency or work.concurrency)
-    reconciling = ReconcilingHandler(common.bus, common.clusters, reconciler, ready)
-    handler, rank = ClusterShares(reconciling, concurrency), Rank(common.bus)
+    handler, rank = (
+        ReconcileHandler(common.bus, common.clusters, reconciler, ready, EXTENSION_BACKOFF),
+        Rank(common.bus),
+    )
     return Parts(
         pool=Pool(
             common.bus,
@@ -141,6 +142,7 @@ def parts(common: Common, serving: Serving) -> Parts:
             concurrency=concurrency,
             ack_wait=work.ack_wait,
             rank=rank if serving.ranked else None,
+            sharing=lambda ref: ref.cluster,
         ),
         router=Router(common.bus, Queue(common.bus, kind.pool), mapping, rank, own.ignores),
         tasks=serving.tasks,

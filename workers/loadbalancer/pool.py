@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from bus import streams
 from bus.transport.buckets import Bucket
-from bus.workqueue.clustershares import ClusterShares
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import Router
 from windowbox.kinds import Served
 from windowbox.telemetry import metrics
-from workers.core.handler import ReconcilingHandler
+from workers.core.reconcile import ReconcileHandler
 from workers.core.serving import Common, Parts
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.store import AddressStore
@@ -41,10 +40,9 @@ async def assembled(common: Common, row: Served) -> BalancerParts:
     queue = Queue(bus, row.pool)
     store = AddressStore(bus, settings.ranges, settings.quota)
     states = States(Bucket(bus, streams.EDGES))
-    world = ServiceWorld(bus, clusters, states)
+    world = ServiceWorld(clusters, states)
     runs = ServiceRuns(world, Addresses(store, queue), settings)
-    reconciling = ReconcilingHandler(bus, clusters, runs, store.synced.wait)
-    handler = ClusterShares(reconciling, work.concurrency)
+    handler = ReconcileHandler(bus, clusters, runs, store.synced.wait)
     upkeep = AddressUpkeep(bus, clusters, common.registry, store, states, settings, queue)
 
     async def measure() -> None:
@@ -53,7 +51,14 @@ async def assembled(common: Common, row: Served) -> BalancerParts:
             metrics.addresses_total.labels(usage.range, usage.family).set(usage.total)
 
     return BalancerParts(
-        pool=Pool(bus, row.pool, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
+        pool=Pool(
+            bus,
+            row.pool,
+            handler,
+            concurrency=work.concurrency,
+            ack_wait=work.ack_wait,
+            sharing=lambda ref: ref.cluster,
+        ),
         router=Router(bus, queue, ServiceMapping(settings.classes, store.has_address)),
         store=store,
         states=states,

@@ -5,32 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bus import intents, subjects
 from bus.messages import EventIntent, StatusIntent
-from bus.transport.connection import Bus
 from windowbox.models.objects import Object
-from windowbox.models.refs import ObjectRef
-from workers.core import reports
-from workers.core.recorder import Recorder
+from workers.core.reports import Reports
 
 
 class StatusReport:
     """What one run reports about an object."""
 
-    def __init__(self, bus: Bus, ref: ObjectRef, found: Object, recorder: Recorder) -> None:
-        self._bus = bus
-        self._ref = ref
+    def __init__(self, found: Object, reports: Reports) -> None:
         self._found = found
-        self._recorder = recorder
+        self._reports = reports
         self._last: StatusIntent | None = None
-        self._sequence = 0
         self.version = found.resource_version
         """Of the object, after what this run has written to it."""
         self.events: list[EventIntent] = []
 
     async def begin(self) -> None:
         """Read what was reported last: a report that comes later than ours is not overwritten."""
-        intent, self._sequence = await reports.last(self._bus, self._ref, self._recorder)
+        intent = await self._reports.last()
         self._last = intent if intent and intent.uid == self._found.uid else None
 
     @property
@@ -53,7 +46,7 @@ class StatusReport:
         written = same(status, self._found.status)
         if reported and not self.events:
             if not written and self._last:
-                await reports.remind(self._bus, self._ref, self._recorder)
+                await self._reports.remind()
             return not written
         # What was reported before and is not written yet must not get lost.
         patch = {**(self._last.patch if self._last else {}), **status}
@@ -66,11 +59,7 @@ class StatusReport:
             memo=kept,
         )
 
-        async def act() -> None:
-            await intents.report(self._bus, subjects.key(self._ref), intent, self._sequence)
-
-        request = intent.model_dump(mode="json", exclude_defaults=True)
-        await self._recorder.call("report", request, act, effect=True)
+        await self._reports.send(intent)
         return True
 
 

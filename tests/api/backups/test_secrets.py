@@ -50,9 +50,9 @@ class Open:
     """Doors that note nothing."""
 
     async def call(
-        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+        self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
     ) -> Any:
-        return await act()
+        return await act(*args)
 
 
 def place(busy: Busy) -> TargetCluster:

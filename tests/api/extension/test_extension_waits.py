@@ -24,7 +24,7 @@ from windowbox.models.extensions import OPERATION, TIMESTAMP, spelled
 from windowbox.models.objects import Object
 from windowbox.models.refs import EXTENSIONS, RUNTIME, ObjectRef
 from windowbox.settings.bussettings import Access
-from workers.core.lifecycle import runs
+from workers.core.lifecycle import lifecycle
 from workers.core.serving import Common, Serving
 from workers.kinds.extension import pool
 
@@ -36,7 +36,7 @@ async def world(
     plane: ControlPlane, nats: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[KindWorld]:
     """One in which nobody is patient."""
-    monkeypatch.setattr(runs, "_REQUEUE_AFTER", 0.2)
+    monkeypatch.setattr(lifecycle, "_REQUEUE_AFTER", 0.2)
     monkeypatch.setattr(pool, "serving", partial(_hasty, pool.serving))
     async with kind_world(plane, nats, SEED) as made:
         yield made

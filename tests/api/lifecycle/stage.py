@@ -14,6 +14,7 @@ from bus import intents, streams, subjects
 from bus.clusters.clusters import Clusters
 from bus.clusters.registry import Registry
 from bus.messages import Reason, StatusIntent, Wish
+from bus.outcomes import Outcome
 from bus.transport import consumers
 from bus.transport.connection import Bus, connected
 from bus.workqueue.pool import DeliveryHold, Item
@@ -28,11 +29,13 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from windowbox.settings.bussettings import Access
 from workers.core.lifecycle.kinds import Actuator, Run, Status
+from workers.core.lifecycle.lifecycle import LifeCycle
 from workers.core.lifecycle.operations import Flow
 from workers.core.lifecycle.predicates import Scope
-from workers.core.lifecycle.runs import LifeCycle
 from workers.core.lifecycle.world import World
+from workers.core.reconcile import EXTENSION_BACKOFF, Request, reconcile
 from workers.core.recorder_live import LiveRecorder
+from workers.core.reports import Reports
 from workers.dns.record.actuator import KIND
 
 LONG_AGO = "2026-01-01T00:00:00Z"
@@ -124,7 +127,13 @@ class Stage:
         return LiveRecorder(self.bus, self.clusters, item)
 
     async def run(self, ref: ObjectRef, recorder: LiveRecorder | None = None, reason: str = "event") -> str:
-        return (await self.life.run(ref, Wish(reason=reason), recorder or self.recorder(ref))).result
+        """How a run ends."""
+        return (await self.outcome(ref, Wish(reason=reason), recorder)).result
+
+    async def outcome(self, ref: ObjectRef, wish: Wish, recorder: LiveRecorder | None = None) -> Outcome:
+        recorder = recorder or self.recorder(ref)
+        request = Request(ref, wish, recorder, Reports(self.bus, ref, recorder), EXTENSION_BACKOFF)
+        return await reconcile(self.life, request)
 
     async def report(self, ref: ObjectRef, patch: dict[str, Any]) -> None:
         """Leave a report behind as a worker does that dies before it can have it written."""

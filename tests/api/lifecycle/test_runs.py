@@ -20,7 +20,7 @@ from windowbox.clients.kubernetes import kube
 from windowbox.errors import Forbidden, Refused, Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, ObjectRef
-from workers.core.lifecycle import runs
+from workers.core.lifecycle import lifecycle
 from workers.core.lifecycle.world import World
 from workers.core.recorder_live import LiveRecorder
 from workers.dns.record.actuator import KIND
@@ -34,7 +34,7 @@ async def test_while_the_api_is_away_a_run_waits_and_fails_nobody(stage: Stage, 
     kubeconfig.write_text(_somewhere_else(nowhere))
     async with kube.from_file(kubeconfig) as away:
         stage.clusters.runtime = away
-        outcome = await stage.life.run(ref, Wish(reason=Reason.EVENT, attempt=3), stage.recorder(ref))
+        outcome = await stage.outcome(ref, Wish(reason=Reason.EVENT, attempt=3))
     assert outcome.result == "waiting"
     assert outcome.requeue
     assert (outcome.requeue.wish.reason, outcome.requeue.wish.attempt) == ("retry", 4)
@@ -96,14 +96,14 @@ async def test_a_run_that_nobody_asked_for_leaves_a_request_to_the_next(stage: S
     assert await stage.run(ref) == "succeeded"
     await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, {"metadata": {"annotations": asks}})
     await stage.announced(ref)
-    outcome = await stage.life.run(ref, Wish(reason=reason), stage.recorder(ref))
+    outcome = await stage.outcome(ref, Wish(reason=reason))
     # Cut off after it had taken the annotation off, nobody would have known of the request.
     assert (await stage.live(ref)).annotations == asks
     assert outcome.requeue
     again = outcome.requeue.wish
-    assert (again.reason, again.insisting().insist, outcome.requeue.after) == (Reason.EVENT, True, 0)
+    assert (again.reason, again.after_crash().insist, outcome.requeue.after) == (Reason.EVENT, True, 0)
     assert again.verify is Wish(reason=reason).verify
-    assert (await stage.life.run(ref, again, stage.recorder(ref))).result == "succeeded"
+    assert (await stage.outcome(ref, again)).result == "succeeded"
     assert stage.crew.asked == ["reconcile"] * 2
 
 
@@ -115,7 +115,7 @@ async def test_a_repair_leaves_the_last_operation_alone(stage: Stage) -> None:
     first = (await intents.last(stage.bus, subjects.key(ref))).intent
     assert first
     stage.crew.status = {"resources": [{"name": "new"}]}
-    assert await stage.run(ref, reason="drift") == "asserted again"
+    assert await stage.run(ref, reason="drift") == "succeeded"
     second = (await intents.last(stage.bus, subjects.key(ref))).intent
     assert second
     assert first.patch["lastOperation"]["type"] == "Create"
@@ -127,9 +127,7 @@ async def test_an_api_outage_does_not_count_towards_backoff(stage: Stage) -> Non
     delays = []
     for error in (Forbidden("not allowed"), Refused("no")):
         stage.crew.error = error
-        outcome = await stage.life.run(
-            ref, Wish(reason=Reason.EVENT, attempt=8, insist=True), stage.recorder(ref)
-        )
+        outcome = await stage.outcome(ref, Wish(reason=Reason.EVENT, attempt=8).insisting())
         assert outcome.requeue
         delays.append(outcome.requeue.after)
     assert delays[0] < 3
@@ -149,7 +147,7 @@ async def test_a_slow_run_reports_its_end_last(stage: Stage, monkeypatch: pytest
             await asyncio.sleep(0.1)
         return sequence
 
-    monkeypatch.setattr(runs, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(lifecycle, "SLOW_SECONDS", 0)
     monkeypatch.setattr(World, "report", hesitant)
     ref = await stage.record()
     stage.crew.task = announced.wait  # type: ignore[assignment]
@@ -174,7 +172,7 @@ async def test_a_failed_run_whose_progress_could_not_be_told_leaves_no_exception
             raise Unreachable("the bus is away")
         return await report(world, ref, intent, expected)
 
-    monkeypatch.setattr(runs, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(lifecycle, "SLOW_SECONDS", 0)
     monkeypatch.setattr(World, "report", lost)
     ref = await stage.record()
     stage.crew.task = refused.wait  # type: ignore[assignment]

@@ -11,19 +11,20 @@ import pytest
 
 from bus import intents, subjects
 from bus.messages import Wish
-from bus.workqueue.pool import Outcome
+from bus.outcomes import Outcome
 from tests.api.lifecycle.stage import LONG_AGO, Stage, said
 from tests.support.rules import rule
 from windowbox.errors import Malformed, Refused, Unreachable, Waiting, WindowboxError
 from windowbox.models.extensions import OPERATION, TIMESTAMP, spelled
 from windowbox.models.refs import CLUSTERS, ObjectRef
-from workers.core.lifecycle import runs
+from workers.core.lifecycle import lifecycle
 from workers.core.lifecycle.kinds import Need
+from workers.core.lifecycle.shoots import Blocked
 from workers.dns.record.actuator import KIND
 
 
 async def run(stage: Stage, ref: ObjectRef, reason: str = "event") -> Outcome:
-    return await stage.life.run(ref, Wish(reason=reason), stage.recorder(ref))
+    return await stage.outcome(ref, Wish(reason=reason))
 
 
 async def last(stage: Stage, ref: ObjectRef) -> dict[str, Any]:
@@ -127,7 +128,7 @@ async def test_a_slow_run_still_waiting_reports_nothing_new(
     stage.crew.error = Waiting("waiting for the tide")
     await run(stage, ref)
     told = await last(stage, ref)
-    monkeypatch.setattr(runs, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(lifecycle, "SLOW_SECONDS", 0)
     stage.crew.task = lambda: asyncio.sleep(0.05)  # slow: it is longer than SLOW_SECONDS
     assert (await run(stage, ref)).result == "waiting"
     assert (await last(stage, ref))["sequence"] == told["sequence"]
@@ -140,7 +141,7 @@ async def test_a_slow_repeated_failure_does_not_stay_processing(
     ref = await stage.record()
     stage.crew.error = Refused("no")
     await run(stage, ref)
-    monkeypatch.setattr(runs, "SLOW_SECONDS", 0)
+    monkeypatch.setattr(lifecycle, "SLOW_SECONDS", 0)
     stage.crew.task = lambda: asyncio.sleep(0.05)  # slow: it is longer than SLOW_SECONDS
     assert (await run(stage, ref)).result == "error"
     assert (await last(stage, ref))["lastOperation"]["state"] == "Error"
@@ -231,8 +232,8 @@ async def test_drift_during_a_failed_shoot_is_checked_again(stage: Stage) -> Non
         asked, drifted = await run(stage, ref), await run(stage, ref, "drift")
     finally:
         await stage.api.delete(CLUSTERS, "", ref.namespace)
-    assert (asked.result, asked.requeue) == ("held back", None)
-    assert drifted.result == "held back"
+    assert (asked.note, asked.requeue) == (Blocked.FAILED, None)
+    assert drifted.note == Blocked.FAILED
     assert drifted.requeue
     assert (drifted.requeue.wish.reason, drifted.requeue.wish.attempt) == ("drift", 1)
     assert stage.crew.asked == []

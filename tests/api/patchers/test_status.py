@@ -154,9 +154,9 @@ class Passing:
         raise NotImplementedError
 
     async def call(
-        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+        self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
     ) -> Any:
-        return await act()
+        return await act(*args)
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], Any]) -> Any:
         raise NotImplementedError

@@ -59,10 +59,7 @@ FIRING: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"range": "r", "family": "4"},
     ),
     "WindowboxWritesFail": (
-        {
-            f'windowbox_patches_total{{kind="k",result="{one}"}}': "0+40x60"
-            for one in (Result.AGAIN, Result.REFUSED)
-        },
+        {f'windowbox_patches_total{{kind="k",result="{Result.FAILED}"}}': "0+80x60"},
         {},
     ),
     "WindowboxLoopBlocked": (

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bus import intents, subjects
-from bus.messages import Result, StatusIntent
+from bus.messages import StatusIntent
+from bus.outcomes import Done, Outcome
 from bus.transport.connection import Bus
-from bus.workqueue.pool import Item, Outcome
+from bus.workqueue.pool import Item
 from windowbox.errors import Unreachable
 from windowbox.models.refs import ObjectRef
 
@@ -65,7 +66,7 @@ class Telling:
             self._say("left", item)
             raise
         self._say("end", item)
-        return Outcome(Result.SUCCEEDED)
+        return Done()
 
     async def quarantine(self, item: Item) -> None:
         self._say("aside", item)

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from bus import streams, subjects
-from bus.messages import Reason, Result, Wish
+from bus.messages import Reason, Wish
+from bus.outcomes import Done, Outcome, RequeueAfter
 from bus.transport.connection import Bus, connected
-from bus.workqueue.pool import Item, Outcome, Pool, RequeueAfter
+from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
 from tests.servers.bus.handlers import POOL, Story, Telling, key
@@ -70,7 +71,7 @@ async def test_a_run_that_nobody_asked_for_keeps_what_insists(bus: Bus) -> None:
             runs.put_nowait(item)
             if item.wish.drift:
                 await queue.schedule(item.key, failed, 0.5)  # as a run before has left it
-            return Outcome(Result.REPAIRED, None if item.wish.insist else drifting)
+            return Done("checked for drift", None if item.wish.insist else drifting)
 
         async def quarantine(self, item: Item) -> None:
             pass

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from bus import streams, subjects
-from bus.messages import Reason, Result, RunRecord, Wish
+from bus.messages import Reason, RunRecord, Wish
+from bus.outcomes import Failed, Outcome, RequeueAfter, Unfinished
 from bus.transport import consumers
 from bus.transport.connection import Bus, connected
-from bus.workqueue.pool import Item, Outcome, Pool, RequeueAfter
+from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
 from tests.servers.bus.handlers import POOL, Story, Telling, key, overlaps
@@ -178,7 +179,7 @@ async def test_a_request_whose_run_could_not_end_is_not_replaced_by_a_comparison
                 await queue.wish(item.key, Wish(reason=Reason.LATE_REPORT))
             await super().handle(item)
             again = Wish(reason=Reason.RETRY, insist=len(wishes) == 2)
-            return Outcome(Result.WAITING, RequeueAfter(again, 60))
+            return Unfinished("waiting", RequeueAfter(again, 60))
 
     handler = Away(bus, story.add)
     async with running(Pool(bus, POOL, handler, ack_wait=60).run()) as (work,):
@@ -240,7 +241,7 @@ async def test_a_run_that_wants_to_be_repeated_is_repeated(bus: Bus) -> None:
         async def handle(self, item: Item) -> Outcome:
             await super().handle(item)
             again = RequeueAfter(Wish(reason=Reason.RETRY, attempt=1), 0.05)
-            return Outcome(Result.ERROR, None if item.wish.attempt else again)
+            return Failed("", None if item.wish.attempt else again)
 
     queue = Queue(bus, POOL)
     async with running(Pool(bus, POOL, Repeating(bus, story.add)).run(), run_due(bus, queue)):

@@ -13,11 +13,12 @@ import pytest
 from bus import streams
 from bus.leases import presence
 from bus.messages import Reason, Result, Wish
+from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, Unfinished
 from bus.transport import consumers
 from bus.transport.connection import ApiError, Bus, connected
 from bus.transport.consumers import Consumer, Delivery
 from bus.transport.pull import Pull
-from bus.workqueue.pool import Item, Outcome, Pool, RequeueAfter
+from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.ranks import Rank
 from bus.workqueue.routing import run_due
@@ -234,10 +235,11 @@ class Calling:
         self.results = Counter[Result]()
 
     async def handle(self, item: Item) -> Outcome:
-        result = Result.SUCCEEDED if await self._is_answered() else Result.ERROR
-        self.results[result] += 1
-        again = RequeueAfter(Wish(reason=Reason.RETRY), 0.01) if result == Result.ERROR else None
-        return Outcome(result, again)
+        outcome: Outcome = Done()
+        if not await self._is_answered():
+            outcome = Failed("no answer", RequeueAfter(Wish(reason=Reason.RETRY), 0.01))
+        self.results[outcome.result] += 1
+        return outcome
 
     async def _is_answered(self) -> bool:
         with contextlib.suppress(OSError):
@@ -274,19 +276,21 @@ async def test_a_worker_whose_way_is_cut_lets_others_come_first(one_bus: Bus) ->
 
                 await eventually(done)
     # What it had asked for before it stepped aside is given to it.
-    assert 16 <= cut_off.results[Result.ERROR] <= 16 + 64 + 30
+    assert 16 <= cut_off.results[Result.FAILED] <= 16 + 64 + 30
 
 
 async def test_a_worker_steps_aside_until_a_run_succeeds(one_bus: Bus) -> None:
     rank = Rank(one_bus)
     with rank.first():
-        for result in [Result.ERROR] * 15 + [Result.SUCCEEDED] + [Result.WAITING] * 15:
-            rank.note(result)
+        failed, waiting = Failed("no answer"), Unfinished("no answer yet")
+        outcomes: list[Outcome] = [*[failed] * 15, Done(), *[waiting] * 15]
+        for outcome in outcomes:
+            rank.note(outcome)
         assert rank.number == 0
-        rank.note(Result.SKIPPED)  # which tells nothing of what it reaches
-        rank.note(Result.WAITING)
+        rank.note(Ignored())  # nothing was reached, so nothing is known
+        rank.note(waiting)
         assert rank.number == 8
-        rank.note(Result.REPAIRED)
+        rank.note(Done())
         assert rank.number == 0
 
 

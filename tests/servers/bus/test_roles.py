@@ -12,11 +12,12 @@ from bus import intents, streams, subjects
 from bus.clusters.registry import Member, Registry
 from bus.leases import liveness, presence
 from bus.leases.leases import Leases
-from bus.messages import OPERATION, UID, VERSION, Announcement, Reason, Result, StatusIntent, Wish
+from bus.messages import OPERATION, UID, VERSION, Announcement, Reason, StatusIntent, Wish
+from bus.outcomes import Done, Failed, Outcome, RequeueAfter
 from bus.permissions import Role
 from bus.transport import consumers
 from bus.transport.connection import Bus, connected
-from bus.workqueue.pool import Item, Outcome, Pool, RequeueAfter
+from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.ranks import Rank
 from bus.workqueue.routing import PreviousVersion, Router, run_due
@@ -201,7 +202,7 @@ class Reporting:
         before = await intents.last(self._bus, item.key)
         intent = StatusIntent(uid="u-1", patch={"lastOperation": {"state": "Succeeded"}})
         await intents.report(self._bus, item.key, intent, before.sequence)
-        return Outcome(Result.SUCCEEDED)
+        return Done()
 
     async def quarantine(self, item: Item) -> None: ...
 
@@ -220,7 +221,7 @@ class Patching:
         self.outcome = reported.intent.patch
         await intents.forget(self._bus, item.key, reported.intent.uid)
         self.done.set()
-        return Outcome(Result.WRITTEN)
+        return Done("written")
 
     async def quarantine(self, item: Item) -> None: ...
 
@@ -236,7 +237,7 @@ class SecondThoughts:
         self.attempts.append(item.wish.attempt)
         if item.wish.attempt:
             self.twice.set()
-            return Outcome(Result.SUCCEEDED)
-        return Outcome(Result.AGAIN, RequeueAfter(Wish(reason=Reason.RETRY, attempt=1), 0.01))
+            return Done()
+        return Failed("", RequeueAfter(Wish(reason=Reason.RETRY, attempt=1), 0.01))
 
     async def quarantine(self, item: Item) -> None: ...

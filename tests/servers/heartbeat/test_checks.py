@@ -9,9 +9,10 @@ import pytest_asyncio
 
 from bus import streams, subjects
 from bus.intents import PATCH
-from bus.messages import Reason, Result, Wish
+from bus.messages import Reason, Wish
+from bus.outcomes import Ignored, Outcome
 from bus.transport.connection import Bus, connected
-from bus.workqueue.pool import Item, Outcome, Pool
+from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
 from tests.support.roles import RoleServer
 from tests.support.rules import rule
@@ -27,7 +28,7 @@ class Patcher:
     """One who has never anything to write."""
 
     async def handle(self, item: Item) -> Outcome:
-        return Outcome(Result.NOTHING_TO_DO, note=item.key)
+        return Ignored(item.key)
 
     async def quarantine(self, item: Item) -> None:
         raise AssertionError(item.key)

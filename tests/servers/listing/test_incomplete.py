@@ -48,9 +48,9 @@ class Recorder:
         return Object(orjson.loads(stored.data)) if stored else None
 
     async def call(
-        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+        self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
     ) -> Any:
-        return await act()
+        return await act(*args)
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Any], Any]) -> Any:
         raise AssertionError("not asked for here")

@@ -35,16 +35,16 @@ RUN = {
 )
 def test_an_old_wish_means_what_its_reason_meant(reason: str, implied: set[str]) -> None:
     wish = Wish.model_validate_json(orjson.dumps({"reason": reason, "attempt": 2}))
-    flags = {name for name, value in wish.model_dump().items() if value is True}
+    flags = {name for name, value in orjson.loads(wish.encoded()).items() if value is True}
     assert (wish.reason, wish.attempt, flags) == (reason, 2, implied)
     assert wish.reason in Reason
 
 
 def test_an_old_run_record_is_read() -> None:
     run = RunRecord.model_validate_json(orjson.dumps(RUN))
-    assert run.outcome is Result.REPAIRED
+    assert run.outcome is Result.SUCCEEDED
     assert run.wish == Wish(reason=Reason.DRIFT, attempt=2)
-    assert orjson.loads(run.encoded())["outcome"] == "asserted again"
+    assert orjson.loads(run.encoded())["outcome"] == "succeeded"
 
 
 def test_a_newer_versions_reason_is_kept() -> None:
@@ -67,11 +67,15 @@ def test_an_older_version_understands_todays_wish() -> None:
 
 
 def test_a_wish_on_top_of_another_loses_nothing() -> None:
-    both = Wish(reason=Reason.EVENT, attempt=3, insist=True) | Wish(reason=Reason.LATE_REPORT)
-    assert both == Wish(reason=Reason.LATE_REPORT, attempt=3, insist=True, changed=True, verify=True)
+    both = Wish(reason=Reason.EVENT, attempt=3).insisting() | Wish(reason=Reason.LATE_REPORT)
+    assert (both.reason, both.attempt) == (Reason.LATE_REPORT, 3)
+    assert both.also == {Reason.EVENT, Reason.CUT_OFF}
+    assert Wish.decoded(both.encoded()) == both
 
 
 def test_a_change_starts_the_backoff_anew() -> None:
     failed = Wish(reason=Reason.RETRY, attempt=3)
     assert failed | Wish(reason=Reason.EVENT) == Wish(reason=Reason.EVENT)
-    assert failed | Wish(reason=Reason.DRIFT) == Wish(reason=Reason.DRIFT, attempt=3, reported=True)
+    assert failed | Wish(reason=Reason.DRIFT) == Wish(
+        reason=Reason.DRIFT, attempt=3, also=frozenset({Reason.RETRY})
+    )

@@ -56,18 +56,19 @@ GIVEN_UP = "the machine is Failed then, unless its node is healthy before"
 LATER: dict[Reason, tuple[str, str, str]] = {
     # Pools retry the wish that they were given.
     Reason.EVENT: ("ingress", "waiting", "list dnsrecords: the API server is away"),
-    Reason.RETRY: ("dnsrecord", "error", 'spec.values holds "nonsense"'),
+    Reason.RETRY: ("dnsrecord", "failed", 'spec.values holds "nonsense"'),
     Reason.DUE: ("machine", "nothing to do", GIVEN_UP),
     Reason.START: ("loadbalancer", "waiting", "waiting for a turn: runs of lab take long"),
     Reason.SWEEP: ("loadbalancer", "waiting", "waiting for a turn: runs of lab take long"),
     Reason.DRIFT: ("controlplane", "succeeded", "a certificate is renewed then"),
-    Reason.LATE_REPORT: ("infrastructure", "error", "apply networkpolicies: forbidden"),
-    Reason.REPORT: ("patch", "again", "patch status: conflict"),
+    Reason.LATE_REPORT: ("infrastructure", "failed", "apply networkpolicies: forbidden"),
+    Reason.CUT_OFF: ("ingress", "waiting", "stopped, because runs of lab take too long"),
+    Reason.REPORT: ("patch", "failed", "patch status: conflict"),
     Reason.QUARANTINED: ("machine", "failed", "set aside, because its runs ended their process"),
     Reason.ADDRESS: ("loadbalancer", "waiting", "waiting for a turn: runs of lab take long"),
     Reason.EDGE: ("loadbalancer", "waiting", "waiting for a turn: runs of lab take long"),
     Reason.UNREADABLE: ("ingress", "waiting", "list dnsrecords: the API server is away"),
-    Reason.GRACE_OVER: ("loadbalancer", "let go", "its former addresses are kept for it until then"),
+    Reason.GRACE_OVER: ("loadbalancer", "succeeded", "its former addresses are kept for it until then"),
 }
 """For each reason that a wish in LATER may have: its pool, how the run that scheduled it ended, its note."""
 MINE, NEXT = "00-1-1-01", "00-1-2-01"
@@ -164,13 +165,10 @@ def test_a_wish_whose_run_is_forgotten_is_compared_by_time() -> None:
 @pytest.mark.parametrize(
     ("outcome", "waits"),
     [
-        ("waiting for the edge", True),
         ("waiting", True),
-        ("held back", True),
-        ("refused", True),
+        ("failed", True),
         ("succeeded", False),
         ("nothing to do", False),
-        ("not ours", False),
     ],
 )
 def test_an_object_that_waits_for_an_event_is_told_so(outcome: str, waits: bool) -> None:
@@ -193,8 +191,8 @@ def test_a_report_waits_until_it_is_written() -> None:
     [moment] = timeline.unwritten(7, patch, [], NOW)
     assert moment.title == "patch: Succeeded is reported, but not written yet"
     read = Read(stream="INTENTS", subject="intent.k", sequence=7)
-    assert timeline.unwritten(7, patch, [run("patch", "again", reads=[read])], NOW) == [moment]
-    assert timeline.unwritten(7, patch, [run("patch", "written", reads=[read])], NOW) == []
+    assert timeline.unwritten(7, patch, [run("patch", "failed", reads=[read])], NOW) == [moment]
+    assert timeline.unwritten(7, patch, [run("patch", "succeeded", reads=[read])], NOW) == []
 
 
 def test_an_object_that_was_never_reported_waits_for_nothing() -> None:

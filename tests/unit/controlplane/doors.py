@@ -50,7 +50,7 @@ class Doors:
         return None
 
     async def call(
-        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+        self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
     ) -> Any:
         if request == str(ObjectRef(RUNTIME, CLUSTERS.id, "", NAMESPACE)):
             return {"object": self.cluster}

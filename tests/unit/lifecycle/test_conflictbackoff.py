@@ -74,7 +74,7 @@ class Simulated:
         return None
 
     async def call(
-        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+        self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
     ) -> Any:
         if isinstance(self._answer, Exception):
             raise self._answer

@@ -185,23 +185,6 @@ def test_the_time_reported_is_not_before_the_client_asked(asked: str | None, rep
     assert success["lastOperation"]["lastUpdateTime"] == reported
 
 
-def delays(count: int) -> list[float]:
-    return [statuses.retry_delay(attempt) for attempt in range(count)]
-
-
-@rule("B-1", "V-9")
-def test_delays_double_from_five_milliseconds_to_a_thousand_seconds() -> None:
-    assert delays(4) == [0.005, 0.01, 0.02, 0.04]
-    assert delays(20)[16:] == [327.68, 655.36, 1000, 1000]
-
-
-@rule("B-1", "V-9")
-@given(st.integers(0, 10**9), st.floats(0, 1))
-def test_delays_never_end_and_never_shrink_by_jitter(attempt: int, jitter: float) -> None:
-    plain = statuses.retry_delay(attempt)
-    assert plain <= statuses.retry_delay(attempt, jitter) <= plain * 1.1 + 1e-9
-
-
 T0, T1 = "2026-09-01T10:15:31Z", "2026-09-01T10:16:31Z"
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bus.messages import EventIntent
-from bus.workqueue.pool import backoff
 from tests.support.rules import rule
+from windowbox.errors import Refused
+from workers.core.reconcile import BACKOFF
 from workers.loadbalancer.service import eventmessages
 from workers.loadbalancer.spec.refusals import Refusal
 
@@ -126,13 +127,8 @@ def test_a_note_is_never_longer_than_the_api_takes() -> None:
     assert (len(note), note[-1]) == (1024, "…")
 
 
-def test_a_service_that_was_set_aside_is_told() -> None:
-    event = eventmessages.quarantine()
-    assert (event.type, event.reason) == ("Warning", "SetAside")
-
-
 @rule("LB-16-backoff")
 @rule("LB-6-retry")
 def test_failures_are_tried_again_ever_more_seldom() -> None:
-    delays = [backoff(failures, first=5.0, longest=300.0) for failures in range(1, 9)]
+    delays = [BACKOFF.delay(Refused("forbidden"), failures) for failures in range(1, 9)]
     assert delays == [5, 10, 20, 40, 80, 160, 300, 300]

@@ -9,12 +9,15 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from bus.messages import Reason, Wish
+from bus.outcomes import Outcome
 from tests.support.lbobjects import service
 from tests.support.rules import rule
 from windowbox.errors import Forbidden, Missing, Refused, Unreachable, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.core.reconcile import Request, reconcile
+from workers.core.reports import Reports
 from workers.loadbalancer.ipam.results import REBUILDING
 from workers.loadbalancer.service.addresses import Addresses
 from workers.loadbalancer.service.runs import ServiceRuns
@@ -44,7 +47,7 @@ class World:
         return self.found
 
     async def call(
-        self, door: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+        self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
     ) -> Any:
         if door in self.broken:
             raise self.broken[door]
@@ -74,14 +77,18 @@ class World:
 
 @pytest.fixture
 def runs() -> ServiceRuns:
-    world = ServiceWorld(NOWHERE, NOWHERE, NOWHERE)
+    world = ServiceWorld(NOWHERE, NOWHERE)
     return ServiceRuns(world, Addresses(NOWHERE, NOWHERE), LoadBalancerSettings())
+
+
+async def run(runs: ServiceRuns, wish: Wish, world: World) -> Outcome:
+    return await reconcile(runs, Request(WEB, wish, world, Reports(NOWHERE, WEB, world)))
 
 
 @rule("LB-2-failed", "LB-3-syncfailed")
 async def test_what_is_refused_is_told_and_tried_again(runs: ServiceRuns) -> None:
     world = World(LEFT, {"patch": Refused("patch status of default/web: forbidden")})
-    outcome = await runs.run(WEB, Wish(reason=Reason.EVENT), world)
+    outcome = await run(runs, Wish(reason=Reason.EVENT), world)
     assert outcome.requeue is not None
     assert outcome.requeue.after == 5
     assert world.events == [
@@ -92,7 +99,7 @@ async def test_what_is_refused_is_told_and_tried_again(runs: ServiceRuns) -> Non
 @rule("LB-6-retry", "LB-16-backoff")
 async def test_each_failure_in_a_row_doubles_the_wait(runs: ServiceRuns) -> None:
     world = World(LEFT, {"patch": Refused("forbidden")})
-    outcome = await runs.run(WEB, Wish(reason=Reason.RETRY, attempt=2), world)
+    outcome = await run(runs, Wish(reason=Reason.RETRY, attempt=2), world)
     assert outcome.requeue is not None
     assert (outcome.requeue.wish.attempt, outcome.requeue.after) == (3, 20)
 
@@ -102,7 +109,7 @@ async def test_a_restore_of_allocations_is_reported_only_if_it_lasts(
     runs: ServiceRuns, reason: Reason, told: bool
 ) -> None:
     world = World(service(metadata={"finalizers": [FINALIZER], "resourceVersion": "7"}))
-    outcome = await runs.run(WEB, Wish(reason=reason), world)
+    outcome = await run(runs, Wish(reason=reason), world)
     assert outcome.requeue is not None
     assert any("being restored" in event for event in world.events) is told
     assert bool(world.events) is told
@@ -111,7 +118,7 @@ async def test_a_restore_of_allocations_is_reported_only_if_it_lasts(
 @rule("LB-6-delay")
 async def test_an_error_that_names_its_own_delay_is_obeyed(runs: ServiceRuns) -> None:
     world = World(LEFT, {"edge": Unreachable("the bus is away", retry_after=7)})
-    outcome = await runs.run(WEB, Wish(reason=Reason.EVENT, attempt=4), world)
+    outcome = await run(runs, Wish(reason=Reason.EVENT, attempt=4), world)
     assert outcome.requeue is not None
     assert outcome.requeue.after == 7
     assert world.events == []
@@ -120,7 +127,7 @@ async def test_an_error_that_names_its_own_delay_is_obeyed(runs: ServiceRuns) ->
 @rule("LB-6-reset")
 async def test_a_success_leaves_nothing_to_count_on_from(runs: ServiceRuns) -> None:
     deleted = service(metadata={"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"})
-    outcome = await runs.run(WEB, Wish(reason=Reason.RETRY, attempt=3), World(deleted))
+    outcome = await run(runs, Wish(reason=Reason.RETRY, attempt=3), World(deleted))
     assert outcome.requeue is None
 
 
@@ -135,8 +142,8 @@ async def test_what_was_never_made_is_not_said_to_be_deleted_first(
     runs: ServiceRuns, version: str, events: list[str]
 ) -> None:
     world = World(LEFT, version=version)
-    outcome = await runs.run(WEB, Wish(reason=Reason.EVENT), world)
-    assert outcome.result == "let go"
+    outcome = await run(runs, Wish(reason=Reason.EVENT), world)
+    assert outcome.note == "released"
     assert world.said[0] == ("patch", {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}})
     assert world.events == events
 
@@ -144,13 +151,13 @@ async def test_what_was_never_made_is_not_said_to_be_deleted_first(
 @rule("LB-2-lost")
 async def test_that_it_is_gone_already_is_nobodys_error(runs: ServiceRuns) -> None:
     world = World(LEFT, {"patch": Missing("default/web is gone")})
-    outcome = await runs.run(WEB, Wish(reason=Reason.EVENT), world)
+    outcome = await run(runs, Wish(reason=Reason.EVENT), world)
     assert (outcome.requeue, world.events) == (None, [])
 
 
 async def test_what_is_forbidden_by_a_starting_server_is_tried_again_soon(runs: ServiceRuns) -> None:
     """It has not read who may do what yet, while the runs before found it away."""
     world = World(LEFT, {"patch": Forbidden("patch status of default/web: forbidden")})
-    outcome = await runs.run(WEB, Wish(reason=Reason.RETRY, attempt=9), world)
+    outcome = await run(runs, Wish(reason=Reason.RETRY, attempt=9), world)
     assert outcome.requeue is not None
     assert outcome.requeue.after == 20

@@ -14,6 +14,7 @@ from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINES, RUNTIME, ObjectRef
 from workers.core.owned.targets import TargetClusters
+from workers.core.reconcile import Request
 from workers.machines.machine.creation import claim
 from workers.machines.machine.run import MachineRun
 
@@ -55,5 +56,5 @@ async def test_a_machine_that_is_claimed_and_there_is_read_once() -> None:
 async def _claim(api: MachineApi) -> None:
     nothing, clusters = cast(Any, None), cast(Any, api)
     ref = ObjectRef(RUNTIME, MACHINES.id, "shoot--l--d", "a")
-    run = MachineRun(nothing, ref, claimed(), Wish(reason=Reason.RETRY), api, NOW, 0)
+    run = MachineRun(Request(ref, Wish(reason=Reason.RETRY), api, nothing), claimed(), NOW)
     await claim(TargetClusters(clusters, nothing).own_cluster(run.run), run)

@@ -12,19 +12,21 @@ import pytest
 from click.testing import CliRunner
 
 from bus import recordings, subjects
-from bus.messages import BODY, Call, Result, Wish
-from bus.workqueue.pool import Outcome
+from bus.messages import BODY, Call, EventIntent, Result, Wish
+from bus.outcomes import Done, Outcome, Unfinished
 from commands.cli import cli
 from tests.support.samples import BALANCERS, DEMO, FILES, recording, run, seen
 from windowbox.models.gardener.dnsrecord import DNSRecordSpec
+from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import HEARTBEATS, ObjectRef
 from windowbox.settings.bussettings import Deciding
 from workers import replay
 from workers.core import pools, serving
 from workers.core.lifecycle.kinds import Run, Status
-from workers.core.lifecycle.runs import LifeCycle
+from workers.core.lifecycle.lifecycle import LifeCycle
 from workers.core.owned.targets import concurrently
+from workers.core.reconcile import Request
 from workers.core.recorder import Recorder
 from workers.dns.record import records
 from workers.dns.record.actuator import DNSRecordActuator
@@ -46,7 +48,7 @@ def test_the_demo_goes_through_every_operation() -> None:
     notes = {(run.outcome, run.note) for run in recordings.read(DEMO).runs}
     succeeded = {note for outcome, note in notes if outcome == "succeeded"}
     assert succeeded == {"Create", "Reconcile", "Delete", "Migrate", "Restore"}
-    assert "error" in {outcome for outcome, _ in notes}
+    assert "failed" in {outcome for outcome, _ in notes}
 
 
 async def test_another_ttl_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,14 +105,14 @@ async def test_whoever_reaches_past_the_doors_is_noticed() -> None:
 
 def test_the_load_balancers_go_from_their_first_day_to_their_last() -> None:
     outcomes = {run.outcome for run in recordings.read(BALANCERS).runs}
-    assert {"ensured", "drained", "waiting", "let go", "deleted", "gone"} <= outcomes
+    assert {Result.SUCCEEDED, Result.WAITING} <= outcomes
 
 
 class Clinging(ServiceRuns):
     """Never lets go of a Service that is deleted."""
 
     async def _clean_up(self, seen: Seen, recorder: Recorder, ours: Collection[str] | None = None) -> Outcome:
-        return Outcome(Result.WAITING_FOR_RELEASE)
+        return Unfinished("waiting for the edge to release it")
 
 
 class Hasty(ServiceRuns):
@@ -118,15 +120,14 @@ class Hasty(ServiceRuns):
 
     async def _ensure(self, seen: Seen, wish: Wish, recorder: Recorder) -> Outcome:
         await self._ensure_finalizer(seen, recorder)
-        return Outcome(Result.ENSURED)
+        return Done("ensured")
 
 
 @pytest.mark.parametrize(
     ("broken", "door", "outcomes"),
     [
-        pytest.param(Clinging, "patch", {"deleted", "let go"}, id="finalizers-stay"),
-        pytest.param(Hasty, "addresses", {"ensured", "waiting", "waiting for the edge", "drained"},
-                     id="no-addresses"),
+        pytest.param(Clinging, "patch", {"succeeded"}, id="finalizers-stay"),
+        pytest.param(Hasty, "addresses", {"succeeded", "waiting"}, id="no-addresses"),
     ],
 )  # fmt: skip
 async def test_a_broken_run_of_a_service_is_noticed(
@@ -169,10 +170,12 @@ class Maker:
         self._names = names
         self._one_by_one = one_by_one
 
-    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
+    async def reconcile(self, request: Request) -> Outcome:
         for names in ([name] for name in self._names) if self._one_by_one else [self._names]:
-            await concurrently(*(self._make(name, recorder) for name in names))
-        return Outcome(Result.SUCCEEDED)
+            await concurrently(*(self._make(name, request.recorder) for name in names))
+        return Done()
+
+    async def quarantine_patch(self, request: Request, found: Object, event: EventIntent) -> None: ...
 
     async def _make(self, name: str, recorder: Recorder) -> None:
         for door in ("claim", "apply"):
@@ -225,7 +228,7 @@ def test_nothing_is_logged_of_a_recorded_day(tmp_path: Path, caplog: pytest.LogC
             ),
             pool="heartbeat",
             key=LEASE,
-            outcome="held back",
+            outcome="waiting",
         )
     ])  # fmt: skip
     recordings.write(tmp_path / "unwell.wbx", unwell)
@@ -243,7 +246,7 @@ REPORTED = Call(door="reported", request=None, answer={"intent": None, "sequence
 async def test_a_run_that_ends_otherwise_is_noticed_even_without_an_effect() -> None:
     made = recording([run((0,), (REPORTED,), outcome="succeeded")])
     [difference] = (await replay.replayed(made)).differences
-    assert (difference.run.outcome, difference.outcome) == ("succeeded", "gone")
+    assert (difference.run.outcome, difference.outcome) == ("succeeded", "nothing to do")
 
 
 LARGE = seen(4)

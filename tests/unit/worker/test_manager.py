@@ -32,7 +32,7 @@ class _NotMirrored:
         return None
 
     async def call(
-        self, kind: str, request: Any, act: Callable[[], Awaitable[Any]], *, effect: bool = False
+        self, kind: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
     ) -> Any:
         return self._live
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from bus.workqueue.pool import backoff
 from windowbox import errors
 from windowbox.models.extensions import TIMESTAMP, instant, spelled
 from windowbox.models.objects import Object
@@ -129,14 +128,6 @@ def _cut(description: str) -> str:
     if len(description) <= _LONGEST:
         return description
     return f"{description[: _LONGEST - _END]} … {description[-_END:]}"
-
-
-def retry_delay(attempt: int, jitter: float = 0.0) -> float:
-    """Backoff in seconds after failure number `attempt`, counted from 0; `jitter`, 0…1, adds a tenth.
-
-    Exponential, from 5 ms to 1000 s, without a last attempt.
-    """
-    return backoff(attempt + 1) * (1 + jitter / 10)
 
 
 def merge(target: object, patch: object) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import random
 from typing import Any
 
 from bus import intents, subjects
@@ -17,7 +16,6 @@ from windowbox.kinds import RESOURCES
 from windowbox.models.extensions import ROLE
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, NAMESPACES, ObjectRef
-from workers.core import reports
 from workers.core.lifecycle.shoots import Blocked, ShootFacts, blocked, facts
 from workers.core.recorder import Recorder
 
@@ -42,13 +40,6 @@ class World:
         await self.namespaces.complete.wait()
         await self.shoots.complete.wait()
 
-    def jitter(self) -> float:
-        return random.random()
-
-    async def reported(self, ref: ObjectRef, recorder: Recorder) -> tuple[StatusIntent | None, int]:
-        """The last report about the object, and the sequence the next must expect."""
-        return await reports.last(self._bus, ref, recorder)
-
     async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
         return await intents.report(self._bus, subjects.key(ref), intent, expected)
 
@@ -65,10 +56,6 @@ class World:
             return await intents.forget_orphans(self._bus, subjects.key(ref), reported, sequence)
 
         return int(await recorder.call("forget orphans", None, act))
-
-    async def remind(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Have the last report about the object written, should that have been forgotten."""
-        await reports.remind(self._bus, ref, recorder)
 
     async def live(self, ref: ObjectRef, recorder: Recorder) -> Object | None:
         """The object as the API has it now."""

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, assert_never
 
-from bus import intents, subjects
 from bus.clusters.clusters import Clusters
-from bus.messages import EventIntent, Reason, Result, StatusIntent, Wish
-from bus.transport.connection import Bus
-from bus.workqueue.pool import Outcome, RequeueAfter, backoff
-from windowbox.errors import Forbidden, PermanentError, TransientError
+from bus.messages import EventIntent, Reason, Wish
+from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, Unfinished
+from windowbox.errors import PermanentError, TransientError
 from windowbox.kinds import RESOURCES
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, ObjectRef
-from workers.core import clock, reports
+from workers.core import clock
 from workers.core.conflictbackoff import ConflictBackoff
-from workers.core.handler import quarantined
 from workers.core.lifecycle.kinds import Run
 from workers.core.lifecycle.world import World
 from workers.core.owned.manifests import Manifest
 from workers.core.owned.targets import TargetCluster, TargetClusters
+from workers.core.reconcile import Request
 from workers.core.recorder import Recorder
 from workers.dns.ingress import plans, wanted
 from workers.dns.ingress.mapping import is_shoot
@@ -30,63 +28,65 @@ from workers.dns.ingress.views import IngressViews
 
 _REQUEUE_AFTER = 30.0
 """Seconds after which a record that has to go is looked at, should nobody have told that it is gone."""
-_LONGEST = 300.0
 
 
 @dataclass(frozen=True)
 class IngressState:
     """An Ingress as this run sees it. One that is gone has no more than its name."""
 
-    ref: ObjectRef
+    request: Request
     object: Object
     target: TargetCluster
+
+    @property
+    def ref(self) -> ObjectRef:
+        return self.request.ref
 
 
 class IngressRuns:
     """What becomes of Ingresses. Safe to repeat, and to be stopped anywhere."""
 
     def __init__(
-        self, bus: Bus, clusters: Clusters, world: World, targets: TargetClusters, views: IngressViews
+        self, clusters: Clusters, world: World, targets: TargetClusters, views: IngressViews
     ) -> None:
-        self._bus = bus
         self._clusters = clusters
         self._world = world
         self._targets = targets
         self._views = views
         self._conflicts = ConflictBackoff()
 
-    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
-        """Do what the Ingress asks for now, whatever the wish once meant."""
+    async def reconcile(self, request: Request) -> Outcome:
+        ref, recorder = request.ref, request.recorder
         found = await recorder.read(ref)
         gone = Object({"metadata": {"namespace": ref.namespace, "name": ref.name}})
-        state = IngressState(
-            ref, found or gone, self._targets.own_cluster(Run(ref, found or gone, None, recorder))
-        )
+        target = self._targets.own_cluster(Run(ref, found or gone, None, recorder))
+        state = IngressState(request, found or gone, target)
         try:
             if found is None:
                 return await self._clean_up(state, recorder)
-            return await self._ensure(state, wish, recorder)
+            return await self._ensure(state, request.wish, recorder)
         except TransientError as error:
-            return _again(Result.WAITING, wish, error, first=0.1)
+            return Unfinished(str(error), request.retry_same(error))
         except PermanentError as error:
-            await self._report_event(state, failed(str(error)), wish, recorder)
-            # An API server that has just come back may say once that we are not allowed to.
-            first = 0.1 if isinstance(error, Forbidden) else 5.0
-            return _again(Result.FAILED, Wish(reason=Reason.RETRY, attempt=wish.attempt), error, first)
+            await self._report_event(state, failed(str(error)), request.wish, recorder)
+            return Failed(str(error), request.retry(error))
+
+    async def quarantine_patch(self, request: Request, found: Object, event: EventIntent) -> dict[str, Any]:
+        return {}  # the Event says it
 
     async def _clean_up(self, state: IngressState, recorder: Recorder) -> Outcome:
         """Remove the records of an Ingress that is gone, for where there is no garbage collection."""
         records = await self._records(state, (), recorder)
         if not records:
-            return Outcome(Result.GONE)
+            return Ignored("gone")
         if await self._world.live(state.ref, recorder) is not None:
-            return Outcome(Result.NOT_ON_THE_BUS)  # whoever mirrors the cluster will bring it
+            return Unfinished("not on the bus yet")  # whoever mirrors the cluster will bring it
         await self._apply_all(plans.plan(state.object, (), records), state, recorder)
-        return Outcome(Result.REMOVED)
+        return Done("removed")
 
     async def _ensure(self, state: IngressState, wish: Wish, recorder: Recorder) -> Outcome:
         if not await self._in_shoot_namespace(state.ref, recorder):
-            return Outcome(Result.NOT_OURS)
+            return Ignored("not ours")
         ingress = state.object
         records = wanted.records(ingress)
         # Who has no address for a moment will have one again, and clients go on trying until then.
@@ -182,26 +182,14 @@ class IngressRuns:
 
         await recorder.call("patch", {"object": record.name, **patch}, act, effect=True)
 
-    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Tell people that the Ingress is left alone."""
-        found = await recorder.read(ref)
-        if found is not None:
-            state = IngressState(ref, found, self._targets.own_cluster(Run(ref, found, None, recorder)))
-            await self._report_event(state, quarantined(ref), Wish(reason=Reason.QUARANTINED), recorder)
-
     async def _report_event(
         self, state: IngressState, event: EventIntent, wish: Wish, recorder: Recorder
     ) -> None:
         """Tell it whoever looks at the Ingress, but not again with every attempt."""
         if wish.reported or not state.object.uid:
             return
-        _, sequence = await reports.last(self._bus, state.ref, recorder)
-        intent = StatusIntent(uid=state.object.uid, patch={}, events=(event,))
-
-        async def act() -> None:
-            await intents.report(self._bus, subjects.key(state.ref), intent, sequence)
-
-        await recorder.call("report", intent.model_dump(exclude_defaults=True), act, effect=True)
+        await state.request.reports.last()
+        await state.request.reports.send_event(state.object.uid, event)
 
 
 def failed(reason: str) -> EventIntent:
@@ -229,7 +217,7 @@ def _backed_off(backed_off: Mapping[str, float]) -> Outcome:
         f"somebody changes DNSRecord {', '.join(backed_off)} back again and again; "
         "two programs want it to be different"
     )
-    return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DRIFT), min(backed_off.values())), note)
+    return Unfinished(note, RequeueAfter(Wish(reason=Reason.DRIFT), min(backed_off.values())))
 
 
 def _conflict_key(state: IngressState, record: str) -> Hashable:
@@ -240,18 +228,7 @@ def _conflict_key(state: IngressState, record: str) -> Hashable:
 def _outcome(actions: Sequence[Action]) -> Outcome:
     if waiting := [one.name for one in actions if isinstance(one, Await)]:
         again = RequeueAfter(Wish(reason=Reason.RETRY), _REQUEUE_AFTER)
-        return Outcome(
-            Result.WAITING, again, f"waiting for the former DNSRecord {', '.join(waiting)} to be gone"
-        )
+        return Unfinished(f"waiting for the former DNSRecord {', '.join(waiting)} to be gone", again)
     if refused := [one.name for one in actions if isinstance(one, LeaveAlone)]:
-        return Outcome(Result.NAME_TAKEN, note=", ".join(refused))
-    return Outcome(Result.ENSURED if actions else Result.NOTHING_TO_DO)
-
-
-def _again(result: Result, wish: Wish, error: TransientError | PermanentError, first: float) -> Outcome:
-    """The same wish once more, after a while."""
-    attempt = wish.attempt + 1
-    after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=_LONGEST)
-    return Outcome(
-        result, RequeueAfter(wish.model_copy(update={"attempt": attempt, "insist": False}), after), str(error)
-    )
+        return Unfinished(", ".join(refused))
+    return Done("ensured") if actions else Ignored()

@@ -6,7 +6,7 @@ from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import Router
 from windowbox.kinds import Served
-from workers.core.handler import ReconcilingHandler
+from workers.core.reconcile import ReconcileHandler
 from workers.core.serving import Common, Parts
 from workers.kinds.heartbeat import wanted
 from workers.kinds.heartbeat.mapping import HeartbeatMapping, request_first_run
@@ -23,7 +23,7 @@ async def assembled(common: Common, row: Served) -> Parts:
     assert settings.namespace
     bus, lease, queue = common.bus, wanted.ref(settings.namespace), Queue(common.bus, row.pool)
     runs = HeartbeatRuns(bus, common.clusters, common.world, settings)
-    handler = ReconcilingHandler(bus, common.clusters, runs)
+    handler = ReconcileHandler(bus, common.clusters, runs)
     return Parts(
         pool=Pool(bus, row.pool, handler, concurrency=1, ack_wait=common.work.ack_wait),
         router=Router(bus, queue, HeartbeatMapping(lease)),

@@ -8,15 +8,16 @@ from datetime import datetime
 from typing import Any
 
 from bus.clusters.clusters import Clusters
-from bus.messages import Reason, Result, Wish
+from bus.messages import EventIntent, Reason, Wish
+from bus.outcomes import Done, Ignored, Outcome, RequeueAfter, Unfinished
 from bus.transport.connection import Bus
-from bus.workqueue.pool import Outcome, RequeueAfter
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import HEARTBEATS, ObjectRef
 from windowbox.settings.kindsettings import HeartbeatSettings
 from workers.core import clock
 from workers.core.lifecycle.world import World
+from workers.core.reconcile import Request
 from workers.core.recorder import Recorder
 from workers.kinds.heartbeat import checks, wanted
 
@@ -41,25 +42,30 @@ class HeartbeatRuns:
         self._world = world
         self._settings = settings
 
-    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
-        """Renew the Lease if it is time to, and all is well; whatever it was that had it looked at."""
+    async def reconcile(self, request: Request) -> Outcome:
+        """Renew the Lease if it is due and everything works; whatever the wish was made for."""
+        ref, recorder = request.ref, request.recorder
         if self._settings.namespace and ref != wanted.ref(self._settings.namespace):
-            return Outcome(Result.NOT_OURS)  # another namespace was configured before
+            return Ignored("not ours")  # another namespace was configured before
         now, seen = await clock.now(recorder), await recorder.read(ref)
         if seen is not None and (left := wanted.remaining(seen, self._settings, now)):
-            return _outcome(Result.FRESH, left)
+            return Done("fresh", _due(left))
         try:
             live = await self._world.live(ref, recorder)
-            if problem := wanted.stale(seen, live) or await self._problem(recorder):
-                return self._not_renewed(problem)
-            await self._renew(ref, live, now, recorder)
+            problem = wanted.stale(seen, live) or await self._problem(recorder)
+            if not problem:
+                await self._renew(ref, live, now, recorder)
+                return Done("renewed", _due(self._settings.interval))
         except WindowboxError as error:
-            return self._not_renewed(str(error))
-        return _outcome(Result.RENEWED, self._settings.interval)
+            problem = str(error)
+        logger.warning("the heartbeat is not renewed: %s", problem)
+        return Unfinished(problem, _due(min(self._settings.interval, _RETRY_SECONDS), problem))
 
-    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """There is nobody to tell: the Lease that is not renewed says it."""
-        logger.error("%s: not renewed: renewing it has ended this process before", ref)
+    async def quarantine_patch(
+        self, request: Request, found: Object, event: EventIntent
+    ) -> dict[str, Any] | None:
+        logger.error("%s: not renewed: renewing it has ended this process before", request.ref)
+        return None
 
     async def _problem(self, recorder: Recorder) -> str:
         async def act() -> str:
@@ -81,14 +87,9 @@ class HeartbeatRuns:
 
         await recorder.call("renew", {"metadata": version, "spec": spec}, act, effect=True)
 
-    def _not_renewed(self, reason: str) -> Outcome:
-        logger.warning("the heartbeat is not renewed: %s", reason)
-        return _outcome(Result.BLOCKED, min(self._settings.interval, _RETRY_SECONDS), reason)
 
-
-def _outcome(result: Result, after: float, note: str = "") -> Outcome:
-    again = RequeueAfter(Wish(reason=Reason.DUE), after, "" if note else "the Lease is renewed then")
-    return Outcome(result, again, note)
+def _due(after: float, why: str = "the Lease is renewed then") -> RequeueAfter:
+    return RequeueAfter(Wish(reason=Reason.DUE), after, why)
 
 
 def _lease(ref: ObjectRef, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable
 
-from bus.workqueue.pool import backoff
+from bus.outcomes import backoff
 from windowbox.errors import WindowboxError
 
 logger = logging.getLogger(__name__)

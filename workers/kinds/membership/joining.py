@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from bus.clusters.registry import Member, Registry
+from bus.outcomes import backoff
 from bus.transport.connection import Bus
 from bus.views import View
-from bus.workqueue.pool import backoff
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, RUNTIME, ObjectRef

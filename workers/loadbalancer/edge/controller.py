@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from bus import queries
 from bus.clusters.registry import MachinePlace, Registry
+from bus.outcomes import backoff
 from bus.transport.connection import Bus
-from bus.workqueue.pool import backoff
 from bus.workqueue.queue import Queue
 from windowbox.errors import Unreachable, WindowboxError
 from windowbox.settings.lbsettings import LoadBalancerSettings

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from bus.workqueue.pool import backoff
+from bus.outcomes import backoff
 from windowbox.errors import TransientError
 from windowbox.models.refs import ObjectRef
 

@@ -102,14 +102,6 @@ def _notes(refusals: list[Refusal]) -> list[str]:
     return [f"{notes[0]}. So it is with {len(notes) - 1} more{more}"]
 
 
-def quarantine() -> EventIntent:
-    note = (
-        "Every run for this Service ended with its worker: it is left alone for ten minutes, or until it "
-        "changes. See the workers' logs"
-    )
-    return _warning("SetAside", note)
-
-
 def _normal(reason: str, note: str) -> EventIntent:
     return EventIntent(type="Normal", reason=reason, note=note)
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from bus.messages import EventIntent, Reason, Result, StatusIntent, Wish
-from bus.workqueue.pool import Outcome, RequeueAfter, backoff
-from windowbox.errors import Forbidden, Missing, PermanentError, TransientError, WindowboxError
+from bus.messages import EventIntent, Reason, StatusIntent, Wish
+from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, Unfinished
+from windowbox.errors import Missing, PermanentError
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.core import clock
+from workers.core.reconcile import Request
 from workers.core.recorder import Recorder
 from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState
 from workers.loadbalancer.ipam.results import REBUILDING, REFUSED, AddressRequest
@@ -24,7 +25,7 @@ from workers.loadbalancer.service.world import ServiceWorld
 from workers.loadbalancer.spec import demands, fields, listeners, selection
 from workers.loadbalancer.spec.demands import Demand
 
-_RETRY = Wish(reason=Reason.RETRY, insist=True)
+_RETRY = Wish(reason=Reason.RETRY).insisting()
 _REBUILDING = 20.0
 """Seconds after which a report says that allocations are still being rebuilt."""
 _LONGEST = 300.0
@@ -37,11 +38,14 @@ _RECHECK = 60.0
 class Seen:
     """A Service as this run sees it, and the last report about it."""
 
-    ref: ObjectRef
+    request: Request
     object: Object
     reported: StatusIntent | None
-    sequence: int
     now: datetime
+
+    @property
+    def ref(self) -> ObjectRef:
+        return self.request.ref
 
     @property
     def remembered(self) -> Object:
@@ -75,28 +79,16 @@ class ServiceRuns:
         self._addresses = addresses
         self._settings = settings
 
-    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
-        """Reconcile the Service as it is now, whatever the wish was made for."""
-        try:
-            return await self._run(ref, wish, recorder)
-        except TransientError as error:
-            return _again(Result.WAITING, wish, error, first=0.1)
+    async def quarantine_patch(self, request: Request, found: Object, event: EventIntent) -> dict[str, Any]:
+        return {}  # the Event says it
 
-    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Report that the Service is in quarantine, because its runs crashed their process."""
-        found = await recorder.read(ref)
-        if found is None:
-            return
-        _, sequence = await self._world.reported(ref, recorder)
-        intent = StatusIntent(uid=found.uid, patch={}, events=(eventmessages.quarantine(),))
-        await self._world.report(ref, intent, sequence, recorder)
-
-    async def _run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
-        reported, sequence = await self._world.reported(ref, recorder)
+    async def reconcile(self, request: Request) -> Outcome:
+        ref, wish, recorder = request.ref, request.wish, request.recorder
+        reported = await request.reports.last()
         found = None if await self._world.cluster_left(ref, recorder) else await recorder.read(ref)
         if found is None:
-            return await self._forget(ref, reported, recorder)
-        seen = Seen(ref, found, reported, sequence, await clock.now(recorder))
+            return await self._forget(request, reported, recorder)
+        seen = Seen(request, found, reported, await clock.now(recorder))
         try:
             if selection.needs_cleanup(found):
                 return await self._clean_up(seen, recorder)
@@ -106,18 +98,16 @@ class ServiceRuns:
                 # It was a load balancer until now: a run was cut off, or two changes came as one.
                 return await self._clean_up(seen, recorder, left)
         except Missing:
-            return Outcome(Result.GONE)  # its deletion comes over the bus
+            return Ignored("gone")  # its deletion comes over the bus
         except PermanentError as error:
             failed = eventmessages.sync_failed("ensure" if self._is_ours(found) else "delete", str(error))
             await self._report(seen, {}, {**seen.memo, "failed": failed.note}, [failed], recorder)
-            # A starting API server may answer Forbidden for a moment.
-            first, longest = (0.1, 20.0) if isinstance(error, Forbidden) else (5.0, _LONGEST)
-            return _again(Result.FAILED, wish, error, first, longest)
+            return Failed(str(error), request.retry(error, insist=True))
         await self._addresses.release_expired(ref, seen.now, recorder)
         if reported and seen.memo.get("gone") and not wish.changed:
             # Its last status is written, and no event tells when such a Service is deleted.
-            await self._world.forget(ref, reported.uid, recorder)
-        return Outcome(Result.NOT_OURS)
+            await request.reports.forget(reported.uid)
+        return Ignored("not ours")
 
     def _is_ours(self, service: Object) -> bool:
         return selection.is_ours(service, self._settings.classes) and not service.deleting
@@ -150,10 +140,10 @@ class ServiceRuns:
         if answer.note:
             if answer.reason == REBUILDING and (seen.addresses or wish.reason != Reason.RETRY):
                 # The rebuilt store requeues the Service: only a lasting state is reported.
-                return Outcome(Result.WAITING, RequeueAfter(_RETRY, _REBUILDING), answer.note)
-            outcome = await self._report_waiting(seen, demand, answer.note, recorder)
+                return Unfinished(answer.note, RequeueAfter(_RETRY, _REBUILDING))
+            await self._report_waiting(seen, demand, answer.note, recorder)
             recheck = _LONGEST if answer.reason in REFUSED else _RECHECK
-            return Outcome(outcome.result, RequeueAfter(_RETRY, recheck), answer.note)
+            return Unfinished(answer.note, RequeueAfter(_RETRY, recheck))
         state = await self._world.edge(seen.ref, recorder)
         avoid = _unusable(seen, demand, state)
         if not {*avoid}.isdisjoint(answer.addresses.values()):
@@ -174,7 +164,7 @@ class ServiceRuns:
 
     async def _await_edge(self, seen: Seen, demand: Demand, wish: Wish, recorder: Recorder) -> Outcome:
         if not wish.overdue:
-            return Outcome(Result.WAITING_FOR_EDGE)  # which requeues the Service
+            return Unfinished("waiting for the edge")  # which requeues the Service
         note = "no edge has taken this load balancer: see `windowbox status` for workers and their edge"
         return await self._report_waiting(seen, demand, note, recorder)
 
@@ -209,14 +199,15 @@ class ServiceRuns:
         if answer.notice and seen.memo.get("notice") != answer.notice:
             events.append(eventmessages.address_not_shared(answer.notice))
         await self._report(seen, patch, memo, events, recorder)
-        serving = Result.ENSURED if standing.serves else Result.WAITING
         again = None
         if unusable := _unusable(seen, demand, state):
             # No event tells that an address with free ports was released.
             why = f"other processes hold its ports at {', '.join(unusable)}: another address is tried then"
             again = RequeueAfter(_RETRY, _RECHECK, why)
         note = " ".join(state.problems.values())
-        return Outcome(Result.DRAINED if demand.drained else serving, again, note)
+        if demand.drained or standing.serves:
+            return Done(note or ("drained" if demand.drained else "ensured"), again)
+        return Unfinished(note, again)
 
     async def _report_waiting(self, seen: Seen, demand: Demand, note: str, recorder: Recorder) -> Outcome:
         """Report why there is no load balancer yet. The status keeps its addresses."""
@@ -228,14 +219,14 @@ class ServiceRuns:
         if seen.memo.get("waiting") == note:
             events = []
         await self._report(seen, patch, {"waiting": note}, events, recorder)
-        return Outcome(Result.WAITING, note=note)
+        return Unfinished(note)
 
     # Cleanup.
 
     async def _clean_up(self, seen: Seen, recorder: Recorder, ours: Collection[str] | None = None) -> Outcome:
         """Remove finalizer, status and addresses. If `ours` is given, its status may show those of others."""
         if await self._world.edge(seen.ref, recorder) is not None:
-            return Outcome(Result.WAITING_FOR_RELEASE)  # the edge requeues the Service
+            return Unfinished("waiting for the edge to release it")  # the edge requeues the Service
         had = await self._addresses.version(seen.ref, seen.object.uid, recorder)
         await self._world.remove_finalizer(seen.ref, recorder)
         events = [eventmessages.deleting(), eventmessages.deleted()] if had else [eventmessages.deleted()]
@@ -244,7 +235,7 @@ class ServiceRuns:
             # While finalizers of others keep it, it must not show an address that another Service may get.
             patch = statuses.emptied(seen.object) if selection.held_by_others(seen.object) else {}
             await self._report(seen, patch, {"gone": True}, events, recorder)
-            return Outcome(Result.DELETED)
+            return Done("deleted")
         until = seen.now + timedelta(seconds=self._settings.grace)
         await self._addresses.keep(seen.ref, seen.object.uid, until, recorder)
         patch = statuses.emptied(seen.object)
@@ -253,17 +244,18 @@ class ServiceRuns:
         await self._report(seen, patch, {"gone": True}, events, recorder)
         why = "its former addresses are kept for it until then"
         again = RequeueAfter(Wish(reason=Reason.GRACE_OVER), self._settings.grace + 1, why)
-        return Outcome(Result.RELEASED, again)
+        return Done("released", again)
 
-    async def _forget(self, ref: ObjectRef, reported: StatusIntent | None, recorder: Recorder) -> Outcome:
+    async def _forget(self, request: Request, reported: StatusIntent | None, recorder: Recorder) -> Outcome:
+        ref = request.ref
         if not await self._world.gone(ref, recorder):
-            return Outcome(Result.NOT_ON_THE_BUS)  # the mirror announces it
+            return Unfinished("not on the bus yet")  # the mirror announces it
         if await self._world.edge(ref, recorder) is not None:
-            return Outcome(Result.WAITING_FOR_RELEASE)
+            return Unfinished("waiting for the edge to release it")
         await self._addresses.release(ref, recorder)
         if reported and reported.patch:
-            await self._world.forget(ref, reported.uid, recorder)
-        return Outcome(Result.GONE)
+            await request.reports.forget(reported.uid)
+        return Ignored("gone")
 
     async def _report(
         self,
@@ -282,7 +274,7 @@ class ServiceRuns:
             if shown:
                 return
             if before.patch == patch and not before.shown:  # removed by another client, or not yet written
-                await self._world.remind(seen.ref, recorder)
+                await seen.request.reports.remind()
                 return
         intent = StatusIntent(
             uid=seen.object.uid,
@@ -292,7 +284,7 @@ class ServiceRuns:
             shown=shown,
             memo=memo,
         )
-        await self._world.report(seen.ref, intent, seen.sequence, recorder)
+        await seen.request.reports.send(intent)
 
 
 def _unusable(seen: Seen, demand: Demand, state: EdgeState | None) -> tuple[str, ...]:
@@ -350,13 +342,3 @@ def _obstacles(demand: Demand, state: EdgeState) -> list[EventIntent]:
         eventmessages.sync_failed("ensure", f"{', '.join(p)}: {reason}") for reason, p in by_reason.items()
     ]
     return new_events
-
-
-def _again(
-    result: Result, wish: Wish, error: WindowboxError, first: float, longest: float = _LONGEST
-) -> Outcome:
-    attempt = wish.attempt + 1
-    after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=longest)
-    return Outcome(
-        result, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt, insist=True), after), str(error)
-    )

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from bus import subjects
 from bus.messages import Reason, Wish
+from bus.outcomes import backoff
 from bus.views import View
-from bus.workqueue.pool import backoff
 from bus.workqueue.queue import Queue
 from windowbox.errors import WindowboxError
 from windowbox.models.loadbalancers import Family, family

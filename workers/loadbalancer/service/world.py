@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bus import intents, subjects
 from bus.clusters.clusters import Clusters
-from bus.messages import StatusIntent
-from bus.transport.connection import Bus
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.core import reports
 from workers.core.recorder import Recorder
 from workers.loadbalancer.edgestate import EdgeState, States
 from workers.loadbalancer.spec.selection import FINALIZER
@@ -18,31 +14,9 @@ from workers.loadbalancer.spec.selection import FINALIZER
 class ServiceWorld:
     """The bus and the clusters, as runs of Services see them."""
 
-    def __init__(self, bus: Bus, clusters: Clusters, states: States) -> None:
-        self._bus = bus
+    def __init__(self, clusters: Clusters, states: States) -> None:
         self._clusters = clusters
         self._states = states
-
-    async def reported(self, ref: ObjectRef, recorder: Recorder) -> tuple[StatusIntent | None, int]:
-        """The last report about the Service, and the sequence the next must expect."""
-        return await reports.last(self._bus, ref, recorder)
-
-    async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int, recorder: Recorder) -> None:
-        async def act() -> None:
-            await intents.report(self._bus, subjects.key(ref), intent, expected)
-
-        request = intent.model_dump(mode="json", exclude={"version", "shown"}, exclude_defaults=True)
-        await recorder.call("report", request, act, effect=True)
-
-    async def remind(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Have the last report written again."""
-        await reports.remind(self._bus, ref, recorder)
-
-    async def forget(self, ref: ObjectRef, uid: str, recorder: Recorder) -> None:
-        async def act() -> None:
-            await intents.forget(self._bus, subjects.key(ref), uid)
-
-        await recorder.call("forget", uid, act)
 
     async def edge(self, ref: ObjectRef, recorder: Recorder) -> EdgeState | None:
         """The state that the edge reports of this Service; None if the edge does not serve it."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from bus.workqueue.clustershares import ClusterShares
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import Router
 from windowbox.kinds import Served
 from windowbox.models.refs import ObjectRef
-from workers.core.handler import ReconcilingHandler
+from workers.core.reconcile import ReconcileHandler
 from workers.core.serving import Common, Parts
 from workers.machines.deployment.mapping import MachineDeploymentMapping
 from workers.machines.deployment.runs import MachineDeploymentRuns
@@ -22,12 +21,18 @@ def enabled(common: Common) -> bool:
 
 async def assembled(common: Common, row: Served) -> Parts:
     bus, work, views = common.bus, common.work, MachineViews(common.bus)
-    runs = MachineDeploymentRuns(bus, common.clusters, views)
-    reconciling = ReconcilingHandler(bus, common.clusters, runs, views.complete)
-    # Nodes of one slow Shoot, whose API server its tenant may hold up, must not take all slots.
-    handler = ClusterShares(reconciling, work.concurrency, _control_plane)
+    runs = MachineDeploymentRuns(common.clusters, views)
+    handler = ReconcileHandler(bus, common.clusters, runs, views.complete)
     return Parts(
-        pool=Pool(bus, row.pool, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
+        pool=Pool(
+            bus,
+            row.pool,
+            handler,
+            concurrency=work.concurrency,
+            ack_wait=work.ack_wait,
+            # A tenant may hold up the API server of its Shoot: that Shoot must not take all slots.
+            sharing=_control_plane,
+        ),
         router=Router(bus, Queue(bus, row.pool), MachineDeploymentMapping(views)),
         tasks=views.tasks,
     )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from bus.clusters.clusters import Clusters
-from bus.messages import Reason, Result, Wish
-from bus.transport.connection import Bus
-from bus.workqueue.pool import Outcome, RequeueAfter, backoff
-from windowbox.errors import Malformed, PermanentError, TransientError
+from bus.messages import EventIntent, Reason, Wish
+from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, Unfinished, backoff
+from windowbox.errors import Malformed
 from windowbox.models import machinekeys as keys
-from windowbox.models.objects import mapping
-from windowbox.models.refs import MACHINE_LEASES, MACHINE_SETS, ObjectRef
+from windowbox.models.objects import Object, mapping
+from windowbox.models.refs import MACHINE_LEASES, MACHINE_SETS
 from workers.core import clock
-from workers.core.recorder import Recorder
+from workers.core.reconcile import Request
 from workers.machines import deployments, facts, fence
 from workers.machines.deployment import autoscaling, rollback, rollout, status, strategies
 from workers.machines.deployment.rollout import DeploymentRun
@@ -23,7 +23,6 @@ from workers.machines.facts import MachineFacts
 from workers.machines.fence import RENEWAL, Held
 from workers.machines.nodes import Nodes
 from workers.machines.objects import MachineObjects, with_finalizer, without_finalizer
-from workers.machines.outcomes import report_quarantine, retried
 from workers.machines.reporting import StatusReport
 from workers.machines.sets import MachineSet, oldest_first
 from workers.machines.views import MachineViews
@@ -34,47 +33,41 @@ _LONGEST = 300.0
 class MachineDeploymentRuns:
     """What becomes of MachineDeployments. Safe to repeat, and to be stopped anywhere."""
 
-    def __init__(self, bus: Bus, clusters: Clusters, views: MachineViews) -> None:
-        self._bus = bus
+    def __init__(self, clusters: Clusters, views: MachineViews) -> None:
         self._clusters = clusters
         self._views = views
 
-    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
-        """Do the next step, whatever the wish once meant."""
+    async def reconcile(self, request: Request) -> Outcome:
+        ref, recorder, wish = request.ref, request.recorder, request.wish
         found = await recorder.read(ref)
         if found is None:
-            return Outcome(Result.GONE)
-        report = StatusReport(self._bus, ref, found, recorder)
+            return Ignored("gone")
+        report = StatusReport(found, request.reports)
+        await report.begin()
+        lease = await fence.claim(self._clusters, ref, recorder)
+        if isinstance(lease, Held):
+            if not wish.reported:
+                report.event("Warning", "NamespaceServedByOthers", str(lease))
+                await report.end({})
+            return Unfinished(str(lease), RequeueAfter(Wish(reason=Reason.RETRY), max(1.0, lease.remaining)))
         try:
-            await report.begin()
-            lease = await fence.claim(self._clusters, ref, recorder)
-            if isinstance(lease, Held):
-                if not wish.reported:
-                    report.event("Warning", "NamespaceServedByOthers", str(lease))
-                    await report.end({})
-                again = RequeueAfter(Wish(reason=Reason.RETRY), max(1.0, lease.remaining))
-                return Outcome(Result.BLOCKED, again, str(lease))
-            objects = MachineObjects(self._clusters, ref, recorder, lease)
             spec = deployments.lenient(found) if found.deleting else deployments.checked(found)
-            state = State(found, spec)
-            nodes = Nodes(self._clusters, ref, recorder, lease)
-            run = DeploymentRun(state, objects, nodes, report, recorder, await clock.now(recorder))
-            return await self._reconcile(run, wish)
         except Malformed as error:
             if not wish.reported:
                 report.event("Warning", "InvalidSpec", str(error))
                 await report.end({})
-            return Outcome(Result.REFUSED, note=str(error))
-        except (TransientError, PermanentError) as error:
-            return retried(error, wish)
+            return Failed(str(error))
+        objects = MachineObjects(self._clusters, ref, recorder, lease)
+        nodes = Nodes(self._clusters, ref, recorder, lease)
+        run = DeploymentRun(State(found, spec), objects, nodes, report, recorder, await clock.now(recorder))
+        return await self._reconcile(run, wish)
 
-    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Report that the MachineDeployment is left alone."""
-        await report_quarantine(self._bus, ref, recorder)
+    async def quarantine_patch(self, request: Request, found: Object, event: EventIntent) -> dict[str, Any]:
+        return {}  # the Event says it
 
     async def _reconcile(self, run: DeploymentRun, wish: Wish) -> Outcome:
         if run.object.deleting and keys.FINALIZER not in run.object.finalizers:
-            return Outcome(Result.NOTHING_TO_DO)
+            return Ignored()
         if not run.object.deleting:
             await rollout.write(run, with_finalizer(run.object.metadata, keys.FINALIZER))
         if not run.state.spec.selector and not run.object.deleting:
@@ -92,7 +85,7 @@ class MachineDeploymentRuns:
         if back:
             await rollout.roll_back(run, back)
             await run.report.end({})
-            return Outcome(Result.ENSURED, note=back.note)
+            return Done(back.note)
         await strategies.advance(run)
         return await self._finish(run, wish)
 
@@ -133,19 +126,19 @@ class MachineDeploymentRuns:
             sets = [one for one in live if one.owner == run.object.uid]
         if not sets:
             await rollout.write(run, without_finalizer(run.object, keys.FINALIZER))
-            return Outcome(Result.REMOVED)
+            return Done("removed")
         for one in sets:
             if not one.object.deleting:
                 await run.objects.delete(MACHINE_SETS, one.name, one.uid)
         await run.report.end(status.counts(run.state))
-        return Outcome(Result.WAITING, note="waiting for its MachineSets to be gone")
+        return Unfinished("waiting for its MachineSets to be gone")
 
     async def _selecting_all(self, run: DeploymentRun) -> Outcome:
         note = "This deployment is selecting all machines. A non-empty selector is required."
         if facts.number(run.report.shown.get("observedGeneration")) < run.object.generation:
             run.report.event("Warning", "SelectingAll", note)
         await run.report.end({"observedGeneration": run.object.generation})
-        return Outcome(Result.REFUSED, note=note)
+        return Failed(note)
 
     async def _finish(self, run: DeploymentRun, wish: Wish) -> Outcome:
         state, shown = run.state, run.report.shown
@@ -174,4 +167,4 @@ class MachineDeploymentRuns:
             if pause <= after:
                 retry = Wish(reason=Reason.RETRY, attempt=wish.attempt + 1)
                 again = RequeueAfter(retry, pause, str(run.node_error))
-        return Outcome(Result.ENSURED if changed else Result.NOTHING_TO_DO, again)
+        return Done("ensured", again) if changed else Ignored(requeue=again)

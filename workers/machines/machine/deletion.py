@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from bus.messages import EventIntent, Reason, Result, Wish
-from bus.workqueue.pool import Outcome, RequeueAfter, backoff
+from bus.messages import EventIntent, Reason, Wish
+from bus.outcomes import Done, Ignored, Outcome, RequeueAfter, Unfinished, backoff
 from windowbox.errors import Malformed, NotJoined, PermanentError, TransientError, WindowboxError
 from windowbox.models import machinekeys
 from windowbox.models.machines import OperationState, OperationType, Phase
@@ -42,7 +42,7 @@ class Deletion:
 
     async def run(self, run: MachineRun) -> Outcome:
         if machinekeys.FINALIZER not in run.machine.finalizers:
-            return Outcome(Result.NOT_OURS)  # nothing was made for it, or it is no longer held
+            return Ignored("not ours")  # nothing was made for it, or it is no longer held
         try:
             namespace, credentials = await self.creation.place(run)
         except Malformed:
@@ -50,7 +50,7 @@ class Deletion:
                 raise
             # It never had a class that says where; should a Pod be left, it is an orphan then.
             await let_go(run, self.targets.own_cluster(run.run))
-            return Outcome(Result.DELETED)
+            return Done("deleted")
         shoot = await self._shoot(run)
         async with self.targets.provider(run.run, *credentials) as provider:
             pod = await provider.live(PODS, namespace, names.pod(run.ref.name))
@@ -70,7 +70,7 @@ class Deletion:
                 await self._say(run, statuses.DELETING)
         if not gone:
             again = RequeueAfter(Wish(reason=Reason.RETRY), _POD_SAFETY)
-            return Outcome(Result.WAITING, again, f"waiting for Pod {names.pod(run.ref.name)} to be gone")
+            return Unfinished(f"waiting for Pod {names.pod(run.ref.name)} to be gone", again)
         return await self._finish(run, shoot)
 
     async def _shoot(self, run: MachineRun) -> TargetCluster | None:
@@ -125,7 +125,7 @@ class Deletion:
                 if not self._forced(run, None).machine_too:
                     raise
         await let_go(run, self.targets.own_cluster(run.run))
-        return Outcome(Result.DELETED)
+        return Done("deleted")
 
     async def _remove_node(self, run: MachineRun, shoot: TargetCluster) -> None:
         if not (name := await _node_name(run, shoot)):
@@ -186,4 +186,4 @@ def _drain_text(left: list[str]) -> str:
 def _again(run: MachineRun, note: str) -> Outcome:
     attempt = run.wish.attempt + 1
     pause = backoff(attempt, first=0.25, longest=_LONGEST_PAUSE)
-    return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), pause), note)
+    return Unfinished(note, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), pause))

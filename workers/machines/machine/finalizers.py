@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bus.messages import Reason, Result, Wish
-from bus.workqueue.pool import Outcome, RequeueAfter, backoff
+from bus.messages import Reason, Wish
+from bus.outcomes import Done, Ignored, Outcome, RequeueAfter, Unfinished, backoff
 from windowbox.errors import Conflict, Missing
 from windowbox.models import machinekeys
 from windowbox.models.objects import Object
@@ -29,7 +29,7 @@ class Finalizers:
         """A class is held while Machines are of it."""
         found = await recorder.read(ref)
         if found is None:
-            return Outcome(Result.GONE)
+            return Ignored("gone")
         held = machinekeys.FINALIZER in found.finalizers
 
         async def act() -> bool:
@@ -37,7 +37,7 @@ class Finalizers:
 
         wanted = bool(await recorder.call("machines", None, act))
         if wanted == held or (wanted and found.deleting):
-            return Outcome(Result.NOTHING_TO_DO)
+            return Ignored()
         own = self._own(ref, found, recorder)
         if held:
             await require_listed(self.views, ref.cluster, recorder)
@@ -55,7 +55,7 @@ class Finalizers:
             await own.merge(MACHINE_CLASSES, ref.namespace, ref.name, {"metadata": head})
         except Conflict as error:
             return _again(wish, str(error))
-        return Outcome(Result.ENSURED)
+        return Done("ensured")
 
     async def of_secret(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
         """A Secret is held while classes of its namespace refer to it."""
@@ -68,9 +68,9 @@ class Finalizers:
         held = await _secret_held(own, ref)
         if held is None:
             # Nobody tells when a Secret appears.
-            return _again(wish, "the Secret does not exist", first=1.0) if wanted else Outcome(Result.GONE)
+            return _again(wish, "the Secret does not exist", first=1.0) if wanted else Ignored("gone")
         if held == wanted:
-            return Outcome(Result.NOTHING_TO_DO)
+            return Ignored()
         if held:
             await require_listed(self.views, ref.cluster, recorder)
             if await _any(own, MACHINE_CLASSES, ref.namespace, lambda one: ref.name in specs.secrets(one)):
@@ -78,7 +78,7 @@ class Finalizers:
         key = "finalizers" if wanted else "$deleteFromPrimitiveList/finalizers"
         patch = {"metadata": {key: [machinekeys.SECRET_FINALIZER]}}
         await own.strategic_merge(SECRETS, ref.namespace, ref.name, patch)
-        return Outcome(Result.ENSURED)
+        return Done("ensured")
 
     def _own(self, ref: ObjectRef, found: Object, recorder: Recorder) -> TargetCluster:
         return self.targets.own_cluster(Run(ref, found, None, recorder))
@@ -122,4 +122,4 @@ async def _any(
 def _again(wish: Wish, note: str, first: float = 0.1) -> Outcome:
     attempt = wish.attempt + 1
     after = backoff(attempt, first=first, longest=_LONGEST)
-    return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), after), note)
+    return Unfinished(note, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), after))

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bus.messages import Reason, Wish
-from bus.workqueue.pool import RequeueAfter, backoff
+from bus.outcomes import RequeueAfter, backoff
 from windowbox.errors import PermanentError, TransientError
 from windowbox.models import machinekeys as keys
 from windowbox.models.extensions import instant, spelled

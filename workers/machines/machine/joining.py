@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from bus.messages import EventIntent, Reason, Result, Wish
-from bus.workqueue.pool import Outcome, RequeueAfter
+from bus.messages import EventIntent, Reason, Wish
+from bus.outcomes import Done, Ignored, Outcome, RequeueAfter, Unfinished
 from windowbox.errors import PermanentError, TransientError
 from windowbox.models import machinekeys
 from windowbox.models.extensions import instant, spelled
@@ -50,7 +50,7 @@ class Joining:
         if node is not None and node.deleting:
             # Somebody wants the node to go, and its machine with it.
             await self.targets.own_cluster(run.run).remove(MACHINES, run.ref.namespace, run.ref.name)
-            return Outcome(Result.DELETED, note=f"node {node.name} is being deleted")
+            return Done(f"node {node.name} is being deleted")
         timeouts, state = specs.timeouts(run.machine, self.settings), statuses.state(run.machine)
         asks = phases.may_have_lost_its_pod(state, node, timeouts)
         loss = await self.pods.loss(run) if asks else None
@@ -61,7 +61,7 @@ class Joining:
         if found.needs_permit and not await self._is_permitted(run, shoot):
             wish = Wish(reason=Reason.DUE)
             note = "another Machine of its MachineDeployment is being replaced"
-            return Outcome(Result.WAITING, RequeueAfter(wish, _PERMIT_RETRY), note)
+            return Unfinished(note, RequeueAfter(wish, _PERMIT_RETRY))
         before = run.phase
         if found.change:
             await self._tell(run, found.change, node)
@@ -76,7 +76,7 @@ class Joining:
         again = await Preserving(self.targets, self.settings).run(run, shoot, node)
         updating = node is not None and run.phase != Phase.FAILED
         if updating and node and (update := await InPlace(self.settings).run(run, shoot, node)):
-            return Outcome(Result.WAITING, update, "the node is emptied for its update in place")
+            return Unfinished("the node is emptied for its update in place", update)
         looks = [again] if again else []
         looks += [(found.deadline, found.then)] if found.deadline else []
         deadline, why = min(looks, default=(None, ""))
@@ -256,7 +256,7 @@ def _request(found: Object) -> dict[str, Any]:
 def _until(deadline: datetime | None, now: datetime, note: str = "", why: str = "") -> Outcome:
     """Look again at the deadline; everything before that is told by events."""
     if deadline is None:
-        return Outcome(Result.NOTHING_TO_DO, note=note)
+        return Ignored(note)
     after = max(0.0, (deadline - now).total_seconds()) + 0.05
     again = RequeueAfter(Wish(reason=Reason.DUE), after, why)
-    return Outcome(Result.WAITING if note else Result.NOTHING_TO_DO, again, note)
+    return Unfinished(note, again) if note else Ignored(requeue=again)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from bus.messages import Reason, Result, Wish
-from bus.workqueue.pool import Outcome, RequeueAfter
+from bus.messages import Reason, Wish
+from bus.outcomes import Done, Ignored, Outcome, RequeueAfter, Unfinished
 from windowbox.models import machinekeys
 from windowbox.models.extensions import OPERATION, instant
 from windowbox.models.objects import Object
@@ -53,26 +53,26 @@ class Orphans:
         pod = await recorder.read(ref)
         machine = machine_of(pod) if pod is not None and not pod.deleting else None
         if pod is None or machine is None:
-            return Outcome(Result.NOT_OURS if pod is not None else Result.GONE)
+            return Ignored("not ours") if pod is not None else Ignored("gone")
         own = self.targets.own_cluster(Run(machine, Object({}), None, recorder))
         if await own.cached(MACHINES, machine.namespace, machine.name):
-            return Outcome(Result.NOTHING_TO_DO)
+            return Ignored()
         if await own.cached(NAMESPACES, "", machine.namespace) is None:
-            return Outcome(Result.NOT_OURS, note="its control plane is in another cluster, or gone")
+            return Ignored("its control plane is in another cluster, or gone")
         await require_listed(self.views, machine.cluster, recorder)
         owners = await _owners(own, machine.namespace)
         if moving := await _moving_shoot(own, machine.namespace, owners):
             return moving
         if why := await _reason_to_keep(own, machine, owners):
-            return Outcome(Result.BLOCKED, note=why)
+            return Unfinished(why)
         for secret in sorted({tuple(one["secret"]) for one in owners if one["secret"]}):
             run = Run(machine, Object({}), None, recorder)
             async with self.targets.provider(run, *secret) as target:
                 if target.cluster == ref.cluster:
                     await target.remove(PODS, ref.namespace, ref.name, grace=0)
                     note = f"there is no Machine {machine.namespace}/{machine.name}"
-                    return Outcome(Result.REMOVED, note=note)
-        return Outcome(Result.BLOCKED, note=f"no Secret in {machine.namespace} leads to {ref.cluster}")
+                    return Done(note)
+        return Unfinished(f"no Secret in {machine.namespace} leads to {ref.cluster}")
 
     async def of_node(self, ref: ObjectRef, recorder: Recorder) -> Outcome:
         """Remove a node whose machine is gone, and release one that never had a machine.
@@ -82,7 +82,7 @@ class Orphans:
         """
         node = await recorder.read(ref)
         if node is None or (node.deleting and machinekeys.NODE_FINALIZER not in node.finalizers):
-            return Outcome(Result.NOTHING_TO_DO)
+            return Ignored()
         now = await clock.now(recorder)
         joins = self.settings.creation_timeout - _age(node, now)
         # Machines of our own cluster's nodes are most often another cluster's business.
@@ -94,9 +94,9 @@ class Orphans:
         own = self.targets.own_cluster(Run(machine, Object({}), None, recorder))
         await require_listed(self.views, machine.cluster, recorder)
         if await own.live(MACHINES, machine.namespace, machine.name) is not None:
-            return Outcome(Result.NOTHING_TO_DO)
+            return Ignored()
         if await self._is_claimed(node, machine.namespace, recorder):
-            return Outcome(Result.NOTHING_TO_DO)
+            return Ignored()
         if had_machine and not node.deleting:
             if outcome := await self._removed(ref, node, machine, own, now):
                 return outcome
@@ -107,7 +107,7 @@ class Orphans:
         if not node.deleting:
             patch["metadata"]["annotations"] = {machinekeys.NOT_MANAGED: "1"}
         await self.targets.member(ref.cluster, recorder).strategic_merge(NODES, "", ref.name, patch)
-        return Outcome(Result.RELEASED)
+        return Done("released")
 
     async def _removed(
         self, ref: ObjectRef, node: Object, machine: ObjectRef, own: TargetCluster, now: datetime
@@ -120,7 +120,7 @@ class Orphans:
             return None
         if await pods_of(self.views, machine, own.recorder):
             # When it ends, the node stops being Ready: the event brings us back.
-            return Outcome(Result.BLOCKED, note=f"Pod {names.pod(machine.name)} has not ended")
+            return Unfinished(f"Pod {names.pod(machine.name)} has not ended")
         shoot = self.targets.member(ref.cluster, own.recorder)
         evictions = Evictions(shoot, node, now)
         await evictions.step(drain.Mode(forced=True, machine_too=True), evicting=False)
@@ -128,7 +128,7 @@ class Orphans:
         head = {"uid": node.uid, "$deleteFromPrimitiveList/finalizers": [machinekeys.NODE_FINALIZER]}
         await shoot.strategic_merge(NODES, "", node.name, {"metadata": head})
         await shoot.remove(NODES, "", node.name, uid=node.uid)
-        return Outcome(Result.REMOVED, note=f"there is no Machine {machine.namespace}/{machine.name}")
+        return Done(f"there is no Machine {machine.namespace}/{machine.name}")
 
     async def _is_claimed(self, node: Object, home: str, recorder: Recorder) -> bool:
         async def act() -> bool:
@@ -149,7 +149,7 @@ def _had_machine(node: Object) -> bool:
 
 def _just_joined(joins: float) -> Outcome:
     """Its machine may still claim it, for so many seconds."""
-    return Outcome(Result.WAITING, RequeueAfter(Wish(reason=Reason.DUE), joins + 1), "it has just come")
+    return Unfinished("it has just come", RequeueAfter(Wish(reason=Reason.DUE), joins + 1))
 
 
 def home_of(cluster: str) -> str:
@@ -217,7 +217,7 @@ async def _moving_shoot(
     if not any(_moving(one) for one in owners) and not await _shoot_is_leaving(own, namespace):
         return None
     again = RequeueAfter(Wish(reason=Reason.DUE), _RETRY)
-    return Outcome(Result.BLOCKED, again, "the Shoot is being moved to another seed, or from one")
+    return Unfinished("the Shoot is being moved to another seed, or from one", again)
 
 
 async def are_leaving(own: TargetCluster, namespace: str) -> bool:

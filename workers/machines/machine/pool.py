@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from bus.workqueue.clustershares import ClusterShares
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import Router
 from windowbox.kinds import Served
 from windowbox.models.refs import ObjectRef
-from workers.core.handler import ReconcilingHandler
+from workers.core.reconcile import ReconcileHandler
 from workers.core.serving import Common, Parts
 from workers.machines.machine.mapping import MachineMapping
 from workers.machines.machine.providerclusters import ProviderClusters
@@ -25,14 +24,20 @@ async def assembled(common: Common, row: Served) -> Parts:
     bus, work, views = common.bus, common.work, MachineViews(common.bus)
     shoots = Shoots(common.registry, common.targets, views)
     providers = ProviderClusters(common.targets)
-    runs = MachineRuns(bus, common.targets, shoots, views, common.kinds.machines, providers)
-    reconciling = ReconcilingHandler(bus, common.clusters, runs, views.complete)
-    # Machines of one slow Shoot, whose API server its tenant may hold up, must not take all slots.
-    handler = ClusterShares(reconciling, work.concurrency, _control_plane)
+    runs = MachineRuns(common.targets, shoots, views, common.kinds.machines, providers)
+    handler = ReconcileHandler(bus, common.clusters, runs, views.complete)
     queue = Queue(bus, row.pool)
     joins = JoinWatch(common.registry, views, queue)
     return Parts(
-        pool=Pool(bus, row.pool, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
+        pool=Pool(
+            bus,
+            row.pool,
+            handler,
+            concurrency=work.concurrency,
+            ack_wait=work.ack_wait,
+            # A tenant may hold up the API server of its Shoot: that Shoot must not take all slots.
+            sharing=_control_plane,
+        ),
         router=Router(bus, queue, MachineMapping(views)),
         tasks={**views.tasks, "shoots that join": joins.run},
     )

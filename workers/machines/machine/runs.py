@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bus.messages import EventIntent, Reason, Result, Wish
-from bus.transport.connection import Bus
-from bus.workqueue.pool import Outcome, RequeueAfter, backoff
+from bus.messages import EventIntent
+from bus.outcomes import Done, Failed, Ignored, Outcome, Unfinished
 from windowbox.errors import Conflict, NotJoined, PermanentError, TransientError, Waiting, WindowboxError
 from windowbox.models import machinekeys
 from windowbox.models.extensions import spelled
@@ -14,8 +13,9 @@ from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, ObjectRef
 from windowbox.settings.machinesettings import MachineSettings
-from workers.core.handler import quarantined
+from workers.core import clock
 from workers.core.owned.targets import TargetClusters
+from workers.core.reconcile import Request
 from workers.core.recorder import Recorder
 from workers.machines.machine import deletion, errors, names, reasons, specs, statuses
 from workers.machines.machine.creation import Creation
@@ -28,51 +28,44 @@ from workers.machines.machine.pods import MachinePods
 from workers.machines.machine.providerclusters import ProviderClusters
 from workers.machines.machine.run import MachineRun, begun
 from workers.machines.machine.shoots import Shoots
+from workers.machines.machine.statuses import Patch
 from workers.machines.machine.views import MachineViews
 
 _TO_BE_MADE = (Phase.NEW, Phase.CRASH_LOOP_BACK_OFF)
 _UNSEEN = 10.0
 """Seconds after which a Pod that the bus does not know is created once more."""
-_LONGEST = 180.0
 
 
 @dataclass(frozen=True)
 class MachineRuns:
     """Reconciles Machines. Idempotent; may be cancelled at any point."""
 
-    bus: Bus
     targets: TargetClusters
     shoots: Shoots
     views: MachineViews
     settings: MachineSettings
     providers: ProviderClusters
 
-    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
-        try:
-            match ref.kind:
-                case MACHINE_CLASSES.id:
-                    return await self._finalizers.of_class(ref, wish, recorder)
-                case SECRETS.id:
-                    return await self._finalizers.of_secret(ref, wish, recorder)
-                case PODS.id:
-                    return await Orphans(self.targets, self.views, self.settings).run(ref, recorder)
-                case NODES.id:
-                    return await Orphans(self.targets, self.views, self.settings).of_node(ref, recorder)
-                case _:
-                    return await self._machine(ref, wish, recorder)
-        except (TransientError, PermanentError, Waiting) as error:
-            return _again(wish, error, Result.WAITING)
+    async def reconcile(self, request: Request) -> Outcome:
+        ref, recorder = request.ref, request.recorder
+        match ref.kind:
+            case MACHINE_CLASSES.id:
+                return await self._finalizers.of_class(ref, request.wish, recorder)
+            case SECRETS.id:
+                return await self._finalizers.of_secret(ref, request.wish, recorder)
+            case PODS.id:
+                return await Orphans(self.targets, self.views, self.settings).run(ref, recorder)
+            case NODES.id:
+                return await Orphans(self.targets, self.views, self.settings).of_node(ref, recorder)
+            case _:
+                return await self._machine(request)
 
-    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Report that the Machine is in quarantine."""
-        found = await recorder.read(ref) if ref.kind == MACHINES.id else None
-        if found is None:
-            return
-        run = await begun(self.bus, ref, found, Wish(reason=Reason.QUARANTINED), recorder)
-        event = quarantined(ref)
-        last = dict(run.machine.last_operation) | {"description": event.note, "state": OperationState.FAILED}
-        last["lastUpdateTime"] = spelled(run.now)
-        await run.report({"lastOperation": last}, event)
+    async def quarantine_patch(self, request: Request, found: Object, event: EventIntent) -> Patch | None:
+        if request.ref.kind != MACHINES.id:
+            return None
+        at = spelled(await clock.now(request.recorder))
+        words = {"description": event.note, "state": OperationState.FAILED, "lastUpdateTime": at}
+        return {"lastOperation": {**found.last_operation, **words}}
 
     @property
     def _finalizers(self) -> Finalizers:
@@ -86,33 +79,34 @@ class MachineRuns:
     def _pods(self) -> MachinePods:
         return MachinePods(self.targets, self.views, self._creation, self.providers)
 
-    async def _machine(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
+    async def _machine(self, request: Request) -> Outcome:
+        ref, recorder = request.ref, request.recorder
         found = await recorder.read(ref)
         if found is None:
             return await self._gone(ref, recorder)
-        run = await begun(self.bus, ref, found, wish, recorder)
+        run = await begun(request, found)
         if found.deleting:
             own = self.targets.own_cluster(run.run)
             held = machinekeys.FINALIZER in found.finalizers
             if held and run.phase != Phase.TERMINATING and await are_leaving(own, ref.namespace):
                 # Control plane migration: the object is deleted, its Pod stays for another seed.
                 await deletion.let_go(run, own)
-                return Outcome(Result.RELEASED, note="its Worker is being migrated: the machine stays")
+                return Done("its Worker is being migrated: the machine stays")
             return await self._end(run)
         try:
             return await self._make(run)
+        except (Conflict, Waiting):
+            raise
         except NotJoined as error:
             if run.phase in _TO_BE_MADE:
                 await tell_reason(run, reasons.Reason("ShootNotJoined", str(error)))
-            return _again(wish, error, Result.WAITING)
-        except (Conflict, Waiting) as error:
-            return _again(wish, error, Result.WAITING)
+            raise
         except (TransientError, PermanentError) as error:
             return await self._failed(run, error)
 
     async def _gone(self, ref: ObjectRef, recorder: Recorder) -> Outcome:
         """Remove the Pods of a deleted Machine: there are some only if a person removed its finalizer."""
-        left = Outcome(Result.GONE)
+        left: Outcome = Ignored("gone")
         for pod, _ in await pods_of(self.views, ref, recorder):
             outcome = await Orphans(self.targets, self.views, self.settings).run(pod, recorder)
             left = outcome if left.requeue is None else left
@@ -137,7 +131,7 @@ class MachineRuns:
             plan = await self._creation.plan(run)
             async with self.targets.provider(run.run, *plan.credentials) as target:
                 await target.remove(PODS, pod.namespace, pod.name, grace=0, uid=pod.uid)
-            return _again(run.wish, Waiting("waiting for the Pod that has ended to be gone"), Result.WAITING)
+            raise Waiting("waiting for the Pod that has ended to be gone")
         if pod is not None and not pod.deleting:
             return None
         for_seconds = (run.now - statuses.state(run.machine).since).total_seconds()
@@ -147,29 +141,29 @@ class MachineRuns:
         deadline = specs.timeouts(run.machine, self.settings).creation
         if (run.now - statuses.created(run.machine)).total_seconds() > deadline:
             return None  # the creation timeout is over
-        return _again(run.wish, waiting, Result.WAITING)
+        raise waiting
 
     async def _available(self, run: MachineRun, pod: Object | None) -> Outcome:
         """A machine that joins no Shoot is Available when its Pod runs."""
         if run.phase != Phase.PENDING or pod is None:
-            return Outcome(Result.NOTHING_TO_DO)
+            return Ignored()
         if pod.status.get("phase") != "Running":
             await tell_reason(run, reasons.reason(reasons.Facts(pod)))
-            return Outcome(Result.WAITING, note="waiting for the Pod to run")
+            return Unfinished("waiting for the Pod to run")
         change = Change(Phase.AVAILABLE, OperationType.CREATE, OperationState.SUCCESSFUL, statuses.CREATED)
         addresses = statuses.addresses(pod, names.pod(run.ref.name))
         await run.report(statuses.changed(change, run.now) | {"addresses": addresses})
-        return Outcome(Result.SUCCEEDED)
+        return Done()
 
     async def _end(self, run: MachineRun) -> Outcome:
         try:
             return await Deletion(self.targets, self.shoots, self._creation, self.settings).run(run)
-        except (Conflict, Waiting) as error:
-            return _again(run.wish, error, Result.WAITING)
+        except (Conflict, Waiting):
+            raise
         except (TransientError, PermanentError) as error:
             if run.wish.attempt > 0 or isinstance(error, PermanentError):
                 await deletion.tell_failure(run, error, _deletion_text(error))
-            return _again(run.wish, error, Result.FAILED)
+            return Failed(str(error), run.request.retry(error))
 
     async def _failed(self, run: MachineRun, error: TransientError | PermanentError) -> Outcome:
         """Report why the machine cannot be created. An existing one keeps its phase."""
@@ -186,16 +180,8 @@ class MachineRuns:
             patch["lastOperation"]["errorCode"] = errors.code(error)
             event = EventIntent(type="Warning", reason="CreationFailed", note=str(error)[:900])
             await run.report(patch, event)
-        return _again(run.wish, error, Result.FAILED)
+        return Failed(str(error), run.request.retry(error))
 
 
 def _deletion_text(error: WindowboxError) -> str:
     return f"VM deletion failed due to - {errors.text(error)}. However, will re-try. {statuses.DELETING}"
-
-
-def _again(wish: Wish, error: WindowboxError, result: Result) -> Outcome:
-    """Requeue with backoff: soon after a conflict, late after an error that a person has to correct."""
-    attempt = wish.attempt + 1
-    first = 0.05 if isinstance(error, Conflict) else 5.0 if isinstance(error, PermanentError) else 0.5
-    after = getattr(error, "retry_after", None) or backoff(attempt, first=first, longest=_LONGEST)
-    return Outcome(result, RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), after), str(error))

@@ -6,7 +6,7 @@ from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import Router
 from windowbox.kinds import Served
-from workers.core.handler import ReconcilingHandler
+from workers.core.reconcile import ReconcileHandler
 from workers.core.serving import Common, Parts
 from workers.machines.set.mapping import MachineSetMapping
 from workers.machines.set.runs import MachineSetRuns
@@ -20,8 +20,8 @@ def enabled(common: Common) -> bool:
 
 async def assembled(common: Common, row: Served) -> Parts:
     bus, work, views = common.bus, common.work, MachineViews(common.bus)
-    runs = MachineSetRuns(bus, common.clusters, views, common.kinds.machines)
-    handler = ReconcilingHandler(bus, common.clusters, runs, views.complete)
+    runs = MachineSetRuns(common.clusters, views, common.kinds.machines)
+    handler = ReconcileHandler(bus, common.clusters, runs, views.complete)
     return Parts(
         pool=Pool(bus, row.pool, handler, concurrency=work.concurrency, ack_wait=work.ack_wait),
         router=Router(bus, Queue(bus, row.pool), MachineSetMapping(views)),

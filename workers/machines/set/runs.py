@@ -7,24 +7,24 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from bus.clusters.clusters import Clusters
-from bus.messages import Reason, Result, Wish
-from bus.transport.connection import Bus
-from bus.workqueue.pool import Outcome, RequeueAfter
+from bus.messages import EventIntent, Reason, Wish
+from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, Unfinished
 from windowbox.errors import Conflict, LeaseLost, Missing, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ObjectRef
 from windowbox.settings.machinesettings import MachineSettings
 from workers.core import clock
+from workers.core.reconcile import Request
 from workers.core.recorder import Recorder, at_once
 from workers.machines import deployments, facts, fence, preservation, templates
 from workers.machines.facts import MachineFacts
 from workers.machines.fence import Held
 from workers.machines.nodes import Nodes
 from workers.machines.objects import MachineObjects, with_finalizer, without_finalizer
-from workers.machines.outcomes import report_quarantine, retried
 from workers.machines.reporting import StatusReport
 from workers.machines.set import freezing, machines, replicas, status
 from workers.machines.set.claims import claims
@@ -60,40 +60,34 @@ class _Run:
 class MachineSetRuns:
     """Reconciles MachineSets. Idempotent; may be cancelled at any point."""
 
-    def __init__(self, bus: Bus, clusters: Clusters, views: MachineViews, settings: MachineSettings) -> None:
-        self._bus = bus
+    def __init__(self, clusters: Clusters, views: MachineViews, settings: MachineSettings) -> None:
         self._clusters = clusters
         self._views = views
         self._settings = settings
 
-    async def run(self, ref: ObjectRef, wish: Wish, recorder: Recorder) -> Outcome:
-        """Reconcile the MachineSet as it is now, whatever the wish was made for."""
+    async def reconcile(self, request: Request) -> Outcome:
+        ref, recorder = request.ref, request.recorder
         found = await recorder.read(ref)
         if found is None:
-            return Outcome(Result.GONE)
+            return Ignored("gone")
         owner = MachineSet(found)
         if not found.deleting and (reason := machines.valid(owner)):
-            return Outcome(Result.REFUSED, note=reason)
-        try:
-            lease = await fence.claim(self._clusters, ref, recorder)
-            if isinstance(lease, Held):
-                again = RequeueAfter(Wish(reason=Reason.RETRY), max(1.0, lease.remaining))
-                return Outcome(Result.BLOCKED, again, str(lease))
-            report = StatusReport(self._bus, ref, found, recorder)
-            await report.begin()
-            objects = MachineObjects(self._clusters, ref, recorder, lease)
-            run = _Run(owner, objects, report, recorder, await clock.now(recorder))
-            return await self._reconcile(run, wish)
-        except (TransientError, PermanentError) as error:
-            return retried(error, wish)
+            return Failed(reason)
+        lease = await fence.claim(self._clusters, ref, recorder)
+        if isinstance(lease, Held):
+            return Unfinished(str(lease), RequeueAfter(Wish(reason=Reason.RETRY), max(1.0, lease.remaining)))
+        report = StatusReport(found, request.reports)
+        await report.begin()
+        objects = MachineObjects(self._clusters, ref, recorder, lease)
+        run = _Run(owner, objects, report, recorder, await clock.now(recorder))
+        return await self._reconcile(run, request)
 
-    async def quarantine(self, ref: ObjectRef, recorder: Recorder) -> None:
-        """Report that the MachineSet is in quarantine."""
-        await report_quarantine(self._bus, ref, recorder)
+    async def quarantine_patch(self, request: Request, found: Object, event: EventIntent) -> dict[str, Any]:
+        return {}  # the Event says it
 
-    async def _reconcile(self, run: _Run, wish: Wish) -> Outcome:
+    async def _reconcile(self, run: _Run, request: Request) -> Outcome:
         if run.object.deleting and keys.FINALIZER not in run.object.finalizers:
-            return Outcome(Result.NOTHING_TO_DO)
+            return Ignored()
         claimed = claims(run.object, await self._views.machines(run.objects.ref, run.recorder))
         if claimed.adopted or claimed.released:
             await self._claim(run, claimed.adopted, claimed.released)
@@ -118,7 +112,7 @@ class MachineSetRuns:
         shown = status.status(run.set, owned, run.conditions, run.report.shown, run.now)
         changed = await run.report.end(shown, {_CREATED: created} if created else None)
         if run.error:
-            return retried(run.error, wish)
+            raise run.error
         return _outcome(run, owned, plan, changed)
 
     async def _require_current(self, run: _Run) -> None:
@@ -289,12 +283,12 @@ class MachineSetRuns:
         if run.object.deleting:
             return await self._release(run)
         again = RequeueAfter(Wish(reason=Reason.RETRY), _MIGRATION)
-        return Outcome(Result.BLOCKED, again, "its Worker is being migrated: its machines stay as they are")
+        return Unfinished("its Worker is being migrated: its machines stay as they are", again)
 
     async def _release(self, run: _Run) -> Outcome:
         patch = {"metadata": without_finalizer(run.object, keys.FINALIZER)}
         await run.objects.patch(MACHINE_SETS, run.object.name, patch, run.object.resource_version)
-        return Outcome(Result.REMOVED)
+        return Done("removed")
 
 
 def _outcome(run: _Run, owned: Sequence[MachineFacts], plan: Plan, changed: bool) -> Outcome:
@@ -305,8 +299,9 @@ def _outcome(run: _Run, owned: Sequence[MachineFacts], plan: Plan, changed: bool
         expiry, name = min(expiries)
         after = max(1.0, (expiry - run.now).total_seconds())
         again = RequeueAfter(Wish(reason=Reason.DUE), after, f"the preservation of Machine {name} ends then")
-    result = Result.ENSURED if plan.acts or changed else Result.NOTHING_TO_DO
-    return Outcome(Result.BLOCKED if plan.held else result, again, plan.held)
+    if plan.held:
+        return Unfinished(plan.held, again)
+    return Done("ensured", again) if plan.acts or changed else Ignored(requeue=again)
 
 
 def _names(found: Sequence[MachineFacts]) -> str:

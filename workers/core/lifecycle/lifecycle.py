@@ -1,0 +1,383 @@
+"""The life cycle of extension objects: one reconcile of any extension kind.
+
+Read the object and the last report → decide on a flow → set the finalizer → call the actuator → report →
+remove the finalizer. What an actuator does is the kind's own; everything else is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from bus.messages import EventIntent, Reason, Wish
+from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, Unfinished
+from windowbox.errors import (
+    Conflict,
+    Missing,
+    PermanentError,
+    Refused,
+    Superseded,
+    TransientError,
+    Waiting,
+    WindowboxError,
+)
+from windowbox.models.extensions import instant, spelled
+from windowbox.models.objects import Object
+from workers.core import clock
+from workers.core.conflictbackoff import ConflictBackoff
+from workers.core.lifecycle import operations, predicates, statuses
+from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run, Status
+from workers.core.lifecycle.operations import Flow, Operation, Patch
+from workers.core.lifecycle.orphans import OrphanCleanup
+from workers.core.lifecycle.reporting import Reporter, adds_status, same_failure, with_report
+from workers.core.lifecycle.shoots import Blocked
+from workers.core.lifecycle.world import World
+from workers.core.reconcile import Request
+from workers.core.recorder import ChangeTracker
+
+logger = logging.getLogger(__name__)
+
+SLOW_SECONDS = 1.0
+"""A run that takes longer reports Processing; a shorter one reports only its end."""
+
+_CONFLICTS = 4
+_REQUEUE_AFTER = 30.0
+"""Seconds until a waiting object is reconciled again, if no event requeues it."""
+_UNWRITTEN_AFTER = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The step of a run that acts: what it does, and how its report speaks of it."""
+
+    run: Run
+    flow: Flow
+    operation: Operation
+    texts: statuses.OperationTexts
+    request: Request
+    reporter: Reporter
+
+
+class LifeCycle:
+    """Reconciles the objects of one extension kind."""
+
+    def __init__(self, kind: Kind, actuator: Actuator, scope: predicates.Scope, world: World) -> None:
+        self.kind = kind
+        self._actuator = actuator
+        self._scope = scope
+        self._world = world
+        self._conflicts = ConflictBackoff()
+        self._orphans = OrphanCleanup(kind, actuator, scope, world)
+
+    async def reconcile(self, request: Request) -> Outcome:
+        """Decide on the version on the bus; after a conflict, on the API server's."""
+        ref, recorder = request.ref, request.recorder
+        reported = await request.reports.last()
+        sequence = request.reports.sequence
+        if reported and reported.orphans:
+            sequence = await self._orphans.run(ref, request.wish, recorder, reported, sequence)
+        found = await recorder.read(ref)
+        if found is None:
+            return Ignored("gone")
+        object = with_report(found, reported)
+        reporter = Reporter(self._world, ref, recorder, object, sequence, reported)
+        run = Run(ref, object, None, recorder, memo=reporter.memo, remember=reporter.remember)
+        for attempt in range(_CONFLICTS):
+            try:
+                outcome = await self._decide(run, request, reporter, live=attempt > 0)
+                break
+            except Conflict:
+                newest = await self._world.live(ref, recorder)
+                if newest is None:
+                    return Ignored("gone")
+                run = dataclasses.replace(run, object=with_report(newest, reported))
+                reporter.take(run.object)
+        else:
+            raise TransientError(f"{ref}: changed by others again and again")
+        if reported and not reporter.has_reported and object.status != found.status:
+            # A status is overdue: the worker may have crashed before it enqueued the patch.
+            reported_at = instant(reported.patch.get("lastOperation", {}).get("lastUpdateTime"))
+            if reported_at and await clock.now(recorder) - reported_at > _UNWRITTEN_AFTER:
+                await request.reports.remind()
+        return outcome
+
+    async def quarantine_patch(self, request: Request, found: Object, event: EventIntent) -> Patch:
+        operation = operations.operation(found)
+        flow = operations.flow(found, self.kind.finalizer, migrates=self.kind.migrates)
+        now, texts = await clock.now(request.recorder), self.kind.descriptions.of(flow)
+        return statuses.failed(operation, texts, TransientError(event.note), found.generation, now)
+
+    async def _decide(self, run: Run, request: Request, reporter: Reporter, *, live: bool) -> Outcome:
+        """Choose what to do with this version of the object, and do it."""
+        wish, object = request.wish, self.kind.without_unknown_operation(run.object)
+        if not predicates.responsible(object, self._scope):
+            return Ignored("not ours")
+        flow = operations.flow(object, self.kind.finalizer, migrates=self.kind.migrates)
+        if flow is Flow.WAIT:
+            return Unfinished("waiting for the state that a client restores")
+        if self.kind.shoot is not Need.NEVER:
+            required = self.kind.shoot is Need.REQUIRED
+            shoot, blocked = await self._world.shoot(run.ref, run.recorder, required=required)
+            run = dataclasses.replace(run, shoot=shoot)
+            if blocked is Blocked.FAILED and self.kind.stops_on_failed_shoot:
+                # The owner's retry repeats requests of clients, but not checks for drift.
+                again = request.retry_same(PermanentError(blocked)) if wish.drift else None
+                return Unfinished(blocked, again)
+            if blocked is Blocked.UNKNOWN and not (flow is Flow.DELETE and self.kind.deletes_without_shoot):
+                again = request.retry(TransientError(blocked))
+                return Unfinished(blocked, again)
+        run = dataclasses.replace(run, object=object)
+        has_finalizer = self.kind.finalizer in object.finalizers
+        if flow is Flow.MIGRATE and self.kind.migrates_only_with_finalizer and not has_finalizer:
+            return Ignored("an object without our finalizer is not migrated")
+        asked = predicates.asked(object)
+        unasked = wish.drift and not (wish.insist or wish.changed or object.deleting or asked)
+        if unasked and (seconds := await self._conflicts.noted(run.ref, run.recorder)):
+            note = "backed off: another program reverts the repairs again and again"
+            return Unfinished(note, RequeueAfter(Wish(reason=Reason.DRIFT), seconds))
+        if predicates.only_annotated(object) and not wish.asked:
+            # Requeued as a client's request, which is repeated if it is cut off: the annotation is removed
+            # first, and a crash must not lose it.
+            again = RequeueAfter(wish | Wish(reason=Reason.EVENT), 0)
+            return Unfinished("a client asks for a run", again)
+        if not self._needs_run(object, wish):
+            if wish.verify and flow is Flow.RECONCILE:
+                _require_live(live, run)
+                return await self._repair(run, request, reporter)
+            return Ignored()
+        reporter.asked = asked
+        begun = await self._begin(run, flow, live)
+        if begun is None:
+            return Ignored("gone")
+        if flow is Flow.SKIP:
+            return Ignored("nothing is ours to delete, or the object was migrated")
+        reporter.object = begun.object
+        outcome = await self._act(begun, flow, request, reporter)
+        if not has_finalizer and self.kind.finalizer in begun.object.finalizers:
+            found = await run.recorder.read(run.ref)
+            if found is None or found.uid != begun.object.uid:
+                # Deleted although this run has added the finalizer. If the deletion comes to the bus only
+                # later, the mapping finds our report.
+                await self._world.keep_orphan(run.ref, begun.object)
+                why = "it was deleted during the run: its owned objects are removed"
+                again = RequeueAfter(Wish(reason=Reason.RETRY).insisting(), 0, why)
+                return Done(outcome.note, again)
+        return outcome
+
+    def _needs_run(self, object: Object, wish: Wish) -> bool:
+        if wish.insist or predicates.wants_run(object) or predicates.overdue(object):
+            return True
+        if not self._scope.ignore_operation_annotation:
+            return False
+        # Then an event is a new generation, or a change of the Shoot.
+        return wish.changed or object.status.get("observedGeneration") != object.generation
+
+    async def _begin(self, run: Run, flow: Flow, live: bool) -> Run | None:
+        """Add the finalizer and remove the operation annotation. None if the object is gone."""
+        patch = operations.begin_patch(run.object, self.kind.finalizer, flow)
+        if patch is None:
+            if flow is not Flow.SKIP:
+                _require_live(live, run)
+            return run
+        try:
+            metadata = await self._world.patch(run.ref, patch, run.recorder)
+        except Missing:
+            return None
+        held = self.kind.without_unknown_operation(Object({**run.object.raw, "metadata": metadata}))
+        return dataclasses.replace(run, object=held)
+
+    async def _act(self, run: Run, flow: Flow, request: Request, reporter: Reporter) -> Outcome:
+        """Call the actuator, report how it ended, and remove the finalizer if nothing is left."""
+        operation = Operation.DELETE if flow is Flow.DELETE else operations.operation(run.object)
+        step = _Step(run, flow, operation, self.kind.descriptions.of(flow), request, reporter)
+        tracker = ChangeTracker(run.recorder)
+        actuated = dataclasses.replace(run, recorder=tracker)
+        try:
+            async with (
+                self._reporting_progress(step),
+                self._deadline(),
+                self._counting_repairs(step, tracker),
+            ):
+                extra: Status = {}
+                match flow:
+                    case Flow.DELETE if self._actuator.forced(actuated):
+                        await self._actuator.force_delete(actuated)
+                    case Flow.DELETE:
+                        await self._actuator.delete(actuated)
+                    case Flow.MIGRATE:
+                        await self._actuator.migrate(actuated)
+                    case Flow.RESTORE:
+                        extra = await self._actuator.restore(actuated)
+                    case _:
+                        extra = await self._actuator.reconcile(actuated)
+        except Superseded:
+            raise
+        except Waiting as waiting:
+            return await self._wait(step, waiting)
+        except WindowboxError as error:
+            return await self._fail(step, error)
+        if flow is not Flow.DELETE or len(run.object.finalizers) > 1:
+            now = statuses.report_time(run.object, await clock.now(run.recorder))
+            patch = {**statuses.succeeded(operation, step.texts, run.object.generation, now), **extra}
+            await reporter.report(patch | self._conditions(step, True, now))
+        await self._finish(run, flow)
+        return Done(str(operation), self._resync(run, flow))
+
+    @contextlib.asynccontextmanager
+    async def _deadline(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self.kind.deadline):
+                yield
+        except TimeoutError as error:
+            raise TransientError(f"not finished within {self.kind.deadline:.0f} s") from error
+
+    @contextlib.asynccontextmanager
+    async def _counting_repairs(self, step: _Step, tracker: ChangeTracker) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            if tracker.changed and step.request.wish.drift:
+                self._conflicts.repaired(step.run.ref)
+
+    @contextlib.asynccontextmanager
+    async def _reporting_progress(self, step: _Step) -> AsyncIterator[None]:
+        """Report Processing if the step takes a while, and the status does not say it."""
+        object, reporter = step.run.object, step.reporter
+        last = object.last_operation
+        if (last.get("type"), last.get("state")) == (str(step.operation), "Processing"):
+            yield
+            return
+        announcing: list[asyncio.Task[None]] = []
+
+        def announce() -> None:
+            patch = statuses.processing(step.operation, step.texts, datetime.now(UTC))
+            report = reporter.report(patch, effect=False)
+            announcing.append(asyncio.create_task(report, name=f"announce {object.name}"))
+
+        timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, announce)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            error = None
+            if announcing:
+                # Never cancelled: after half a report, nobody knows which sequence the next has to expect.
+                await asyncio.wait(announcing)
+                # Retrieved whatever became of the run: asyncio logs an exception that is never retrieved.
+                error = None if announcing[0].cancelled() else announcing[0].exception()
+        if isinstance(error, Superseded):
+            raise error
+
+    async def _wait(self, step: _Step, waiting: Waiting) -> Outcome:
+        """Report once what is waited for. An event requeues the object, or else a timer."""
+        run, reporter = step.run, step.reporter
+        now = await clock.now(run.recorder)
+        patch = statuses.waiting(step.operation, step.texts, str(waiting), now)
+        last, new = run.object.last_operation, patch["lastOperation"]
+        unchanged = all(last.get(name) == new[name] for name in ("type", "state", "description"))
+        since = instant(last.get("lastUpdateTime")) if unchanged else None
+        text = f"{waiting}, for more than {self.kind.deadline:.0f} s"
+        error = TransientError(text, retry_after=_REQUEUE_AFTER, codes=waiting.codes)
+        error.status = waiting.status
+        failed = statuses.failed(step.operation, step.texts, error, run.object.generation, now)
+        # An error stays one until its text changes, or a client requests a run.
+        stays = same_failure(run.object, failed) and not reporter.asked
+        if stays or (since and now - since > timedelta(seconds=self.kind.deadline)):
+            return await self._fail(step, error)
+        if reporter.asked or not unchanged or adds_status(waiting, run.object):
+            if since and not reporter.asked:  # a changed condition alone is no progress
+                new["lastUpdateTime"] = spelled(since)
+            await reporter.report({**patch, **waiting.status})
+        again = Wish(reason=Reason.DRIFT if step.request.wish.drift else Reason.RETRY)
+        return Unfinished(str(waiting), RequeueAfter(again, waiting.retry_after or _REQUEUE_AFTER))
+
+    async def _fail(self, step: _Step, error: WindowboxError) -> Outcome:
+        """Report the error, unless the status says it already."""
+        run, reporter = step.run, step.reporter
+        now = statuses.report_time(run.object, await clock.now(run.recorder))
+        patch = statuses.failed(step.operation, step.texts, error, run.object.generation, now)
+        patch |= {**self._conditions(step, False, now), **error.status}
+        news = not same_failure(run.object, patch) or adds_status(error, run.object)
+        if reporter.has_reported or reporter.asked or news:
+            note = patch["lastError"]["description"]
+            event = EventIntent(type="Warning", reason=f"{step.flow.name.capitalize()}Error", note=note)
+            await reporter.report(patch, event)
+        logger.info("%s: %s", run.ref, patch["lastError"]["description"])
+        return Failed(str(error), step.request.retry(error))
+
+    async def _finish(self, run: Run, flow: Flow) -> None:
+        """Remove the finalizer, and the annotation of a migration or restore, after the report."""
+        object = run.object
+        for _ in range(_CONFLICTS):
+            patch = operations.finish_patch(
+                object, self.kind.finalizer, flow, strips_all_finalizers=self.kind.strips_all_finalizers
+            )
+            if patch is None:
+                return
+            try:
+                await self._world.patch(run.ref, patch, run.recorder)
+                return
+            except Missing:
+                return
+            except (Conflict, Refused) as error:
+                live = await self._world.live(run.ref, run.recorder)
+                if live is None or live.uid != object.uid:
+                    return  # another object has the name now
+                if isinstance(error, Refused):
+                    raise
+                object = live
+        raise TransientError(f"{run.ref}: changed by others again and again")
+
+    async def _repair(self, run: Run, request: Request, reporter: Reporter) -> Outcome:
+        """Repair drift. Only changes of the object's status are reported."""
+        if request.wish.drift and run.object.status.get("observedGeneration") != run.object.generation:
+            return Ignored("a client has to request a run for the new spec first")
+        tracker = ChangeTracker(run.recorder)
+        repairing = dataclasses.replace(run, recorder=tracker, drift=True)
+        step = _Step(
+            repairing,
+            Flow.RECONCILE,
+            Operation.RECONCILE,
+            self.kind.descriptions.of(Flow.RECONCILE),
+            request,
+            reporter,
+        )
+        try:
+            async with self._deadline(), self._counting_repairs(step, tracker):
+                extra = await self._actuator.reconcile(repairing)
+        except Waiting as waiting:
+            again = RequeueAfter(Wish(reason=Reason.DRIFT), waiting.retry_after or _REQUEUE_AFTER)
+            return Unfinished(str(waiting), again)
+        except (TransientError, PermanentError) as error:
+            logger.info("%s: drift could not be repaired: %s", run.ref, error)
+            return Failed(str(error), request.retry_same(error))
+        if statuses.merge(run.object.status, extra) != run.object.status or reporter.memo_changed:
+            # No client has asked, so the last operation stays; so does what is reported and not written yet.
+            reported = reporter.last.patch if reporter.last else {}
+            kept = {name: run.object.status.get(name) for name in ("lastOperation", "lastError", *reported)}
+            await reporter.report({**kept, "observedGeneration": run.object.generation, **extra})
+        return Done("checked for drift", self._resync(run, Flow.RECONCILE))
+
+    def _resync(self, run: Run, flow: Flow) -> RequeueAfter | None:
+        """The requeue after a success: the kind's resync, or the actuator's `dues`."""
+        if self.kind.resync and flow is Flow.RECONCILE:
+            run.dues.append((self.kind.resync, "no failure: it is reconciled periodically"))
+        return RequeueAfter(Wish(reason=Reason.DRIFT), *min(run.dues)) if run.dues else None
+
+    def _conditions(self, step: _Step, succeeded: bool, now: datetime) -> Patch:
+        conditions = self._actuator.conditions(step.run.object, step.flow, succeeded, now)
+        return {} if conditions is None else {"conditions": conditions}
+
+
+def _require_live(live: bool, run: Run) -> None:
+    """Raise Conflict unless the object was read from the API server.
+
+    Without a patch that carries the version that was read, a bus that was rolled back would apply old specs.
+    """
+    if not live:
+        raise Conflict(f"{run.ref}: has to be read from the API server first")
