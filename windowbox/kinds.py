@@ -74,7 +74,7 @@ class Served:
     type: str = ""
     """Of an extension kind: the `spec.type` that is served. Empty for kinds that are no extensions."""
     package: str = ""
-    """In `workers`, with the module `pool`. Empty: in `workers.kinds`, called like the pool."""
+    """In `workers`; `machines.set` has the module `setpool`. Empty: in `workers.kinds`, named as the pool."""
     which: str = ""
     """Which objects of a kind that is no extension are served."""
     aliases: tuple[str, ...] = ()
@@ -96,7 +96,8 @@ class Served:
 
     @property
     def module(self) -> str:
-        return f"workers.{self.package or f'kinds.{self.pool}'}.pool"
+        package = self.package or f"kinds.{self.pool}"
+        return f"workers.{package}.{package.rpartition('.')[2]}pool"
 
     @property
     def title(self) -> str:

@@ -17,7 +17,7 @@ from workers.core.owned.targets import TargetClusters
 from workers.core.serving import CONCURRENCY, Common
 from workers.kinds.membership.joining import Joining
 from workers.kinds.membership.providers import ProviderMembership
-from workers.loadbalancer.pool import BalancerParts
+from workers.loadbalancer.loadbalancerpool import BalancerParts
 
 
 async def work(made: Process, names: Iterable[str]) -> None:

@@ -44,11 +44,11 @@ from windowbox.settings.settings import WorkSettings
 from workers.core.lifecycle.world import World
 from workers.core.owned.targets import TargetClusters
 from workers.core.serving import Common
-from workers.loadbalancer import pool as loadbalancer
+from workers.loadbalancer import loadbalancerpool as loadbalancer
 from workers.loadbalancer.edge.controller import EdgeParts, EdgeTerms
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.process import Processes
-from workers.loadbalancer.pool import BalancerParts
+from workers.loadbalancer.loadbalancerpool import BalancerParts
 
 EVENTS = Resource("", "v1", "events", "Event")
 KINDS = (NAMESPACES.id, SERVICES.id, NODES.id, CLUSTERS.id)

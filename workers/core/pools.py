@@ -1,6 +1,6 @@
 """What a process runs for each pool of the table of kinds.
 
-The module `workers.<package>.pool` of a row has one of two functions:
+The module of a row, such as `workers.machines.set.setpool`, has one of two functions:
 
 * `serving(common, row)` for kinds with the life cycle of extensions,
 * `assembled(common, row)` for others;
@@ -21,7 +21,7 @@ EXTENSIONS = tuple(row.pool for row in KINDS if row.type)
 
 
 class PoolModule(Protocol):
-    """The module `pool` of a package."""
+    """The module of a pool."""
 
     def serving(self, common: Common, row: Served) -> Serving: ...
     async def assembled(self, common: Common, row: Served) -> Parts: ...

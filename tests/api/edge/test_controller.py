@@ -26,7 +26,7 @@ from windowbox.settings.bussettings import Access
 from workers.loadbalancer.edge import wanted
 from workers.loadbalancer.edgestate import EdgeState
 from workers.loadbalancer.envoy.docker import choice
-from workers.loadbalancer.pool import BalancerParts
+from workers.loadbalancer.loadbalancerpool import BalancerParts
 
 PLACE = f"127.67.{os.getpid() % 250}"
 

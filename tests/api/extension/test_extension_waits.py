@@ -26,7 +26,7 @@ from windowbox.models.refs import EXTENSIONS, RUNTIME, ObjectRef
 from windowbox.settings.bussettings import Access
 from workers.core.lifecycle import lifecycle
 from workers.core.serving import Common, Serving
-from workers.kinds.extension import pool
+from workers.kinds.extension import extensionpool
 
 SEED = "local-ext-seed"
 
@@ -37,7 +37,7 @@ async def world(
 ) -> AsyncIterator[KindWorld]:
     """One in which nobody is patient."""
     monkeypatch.setattr(lifecycle, "_REQUEUE_AFTER", 0.2)
-    monkeypatch.setattr(pool, "serving", partial(_hasty, pool.serving))
+    monkeypatch.setattr(extensionpool, "serving", partial(_hasty, extensionpool.serving))
     async with kind_world(plane, nats, SEED) as made:
         yield made
 

@@ -21,7 +21,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import SERVICES
-from workers.loadbalancer.pool import BalancerParts
+from workers.loadbalancer.loadbalancerpool import BalancerParts
 
 PLACE = f"127.67.{os.getpid() % 250}"
 NODE, NODE_PORT = f"{PLACE}.1", 31067

@@ -16,7 +16,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from windowbox.models.refs import SERVICES
-from workers.loadbalancer.pool import BalancerParts
+from workers.loadbalancer.loadbalancerpool import BalancerParts
 
 COUNT, SIZE = (100 if os.environ.get("LONG") else 30), 5
 PATIENCE = 120.0

@@ -22,7 +22,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import SERVICES, ObjectRef
 from workers.loadbalancer.ipam import allocator
 from workers.loadbalancer.ipam.results import AddressRequest
-from workers.loadbalancer.pool import BalancerParts
+from workers.loadbalancer.loadbalancerpool import BalancerParts
 from workers.loadbalancer.spec.selection import FINALIZER
 
 PLACE = f"127.79.{os.getpid() % 250}"

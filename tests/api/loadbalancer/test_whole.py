@@ -35,7 +35,7 @@ from windowbox.settings.bussettings import Access
 from workers.loadbalancer.envoy.process import Processes
 from workers.loadbalancer.ipam import allocator
 from workers.loadbalancer.ipam.results import AddressRequest
-from workers.loadbalancer.pool import BalancerParts
+from workers.loadbalancer.loadbalancerpool import BalancerParts
 from workers.loadbalancer.spec.selection import FINALIZER
 
 PLACE = f"127.66.{os.getpid() % 250}"
