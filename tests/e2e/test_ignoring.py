@@ -15,6 +15,7 @@ from tests.e2e.test_shoots import FAILED, FORCED
 from tests.e2e.witness import Witness
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane, NameServer
+from workers.core.lifecycle.shoots import Blocked
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +85,6 @@ def test_what_a_failed_shoot_held_back_goes_on_when_it_recovers(
     place = client.space(control_plane.api, witness, eager.named.zone, shoot=True)
     place.cluster(**FAILED)
     record = place.record(place.name(), ["10.0.0.1"], class_="garden")
-    eager.runs(record, until=lambda runs: any(run.outcome == "held back" for run in runs))
+    eager.runs(record, until=lambda runs: any(run.note == Blocked.FAILED for run in runs))
     place.cluster()
     record.until_ready()

@@ -9,6 +9,7 @@ from tests.e2e.client import FINALIZER, OPERATION, TIMESTAMP, Record, Space, fai
 from tests.e2e.smallworld import SmallWorld
 from tests.support.rules import rule
 from windowbox.models.objects import Object
+from workers.core.lifecycle.shoots import Blocked
 
 SELF_HOSTED = {"spec": {"provider": {"workers": [{"name": "control-plane", "controlPlane": {}}]}}}
 FAILED = {"status": {"lastOperation": {"state": "Failed"}}}
@@ -137,7 +138,7 @@ def test_a_failed_shoot_waits_for_its_owner(world: SmallWorld, shoot_space: Spac
     name = shoot_space.name()
     shoot_space.cluster(**FAILED)
     record = shoot_space.record(name, ["10.0.0.1"], annotations={OPERATION: "reconcile"})
-    world.runs(record, until=lambda runs: any(run.outcome == "held back" for run in runs))
+    world.runs(record, until=lambda runs: any(run.note == Blocked.FAILED for run in runs))
     assert record.read().status == {}
     shoot_space.cluster()
     record.until_ready(record.ask("reconcile"))

@@ -50,12 +50,12 @@ async def kept(stage: Stage, ref: ObjectRef) -> Reported:
 async def test_a_run_whose_object_vanishes_cleans_up(stage: Stage) -> None:
     ref = await stage.record()
     stage.crew.task = lambda: vanish(stage, ref)
-    assert await stage.run(ref) == "gone"
+    assert await stage.run(ref) == "waiting"
     stage.crew.task = None
-    assert await stage.run(ref, reason="retry") == "gone"
+    assert await stage.run(ref, reason="retry") == "nothing to do"
     assert stage.crew.asked == ["reconcile", "delete"]
     assert await kept(stage, ref) == (None, 0)
-    assert await stage.run(ref) == "gone"
+    assert await stage.run(ref) == "nothing to do"
     assert stage.crew.asked == ["reconcile", "delete"]
 
 
@@ -66,7 +66,7 @@ async def test_what_cannot_be_cleaned_up_is_tried_again(stage: Stage) -> None:
     stage.crew.task, stage.crew.error = None, Unreachable("away")
     assert await stage.run(ref) == "waiting"
     stage.crew.error = None
-    assert await stage.run(ref, reason="retry") == "gone"
+    assert await stage.run(ref, reason="retry") == "nothing to do"
     assert stage.crew.asked == ["reconcile", "delete", "delete"]
 
 

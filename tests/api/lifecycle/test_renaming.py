@@ -103,7 +103,7 @@ async def test_no_former_name_stays_whichever_run_is_cut_off(
             await stage.api.delete(DNSRECORDS, ref.namespace, ref.name)
             if last == "gone":
                 await intents.keep_orphan(stage.bus, subjects.key(ref), orphan)
-                assert await stage.run(ref) == "gone"
+                assert await stage.run(ref) == "nothing to do"
             else:
                 await stage.announced(ref)
                 assert await stage.run(ref) == "succeeded"
@@ -144,7 +144,7 @@ async def test_a_name_that_cannot_be_written_leaves_the_former_one(
     await ask(stage, ref, name=name, values=["10.0.0.1"])
     assert await stage.run(ref) == "succeeded"
     await ask(stage, ref, name=f"kept.{named.zone}.not")
-    assert await stage.run(ref) == "error"
+    assert await stage.run(ref) == "failed"
     assert zones.answers(named, name) == ["10.0.0.1"]
     await stage.api.delete(DNSRECORDS, ref.namespace, ref.name)
     await stage.announced(ref)

@@ -65,7 +65,7 @@ async def test_a_failure_that_nobody_was_asked_to_write_is_remembered(stage: Sta
     error = {"description": "Error reconciling DNSRecord: no", "lastUpdateTime": LONG_AGO}
     await stage.report(ref, said("Create", "Error") | {"lastError": error})
     stage.crew.error = Refused("no")
-    assert await stage.run(ref) == "error"
+    assert await stage.run(ref) == "failed"
     assert await stage.to_be_written(ref)
 
 
@@ -73,7 +73,7 @@ async def test_a_failure_that_nobody_was_asked_to_write_is_remembered(stage: Sta
 async def test_who_asks_again_gets_the_same_failure_reported_again(stage: Stage) -> None:
     ref = await stage.record()
     stage.crew.error = Refused("no")
-    assert await stage.run(ref) == "error"
+    assert await stage.run(ref) == "failed"
     first = await intents.last(stage.bus, subjects.key(ref))
     assert first.intent
     # The report is written, then somebody overwrites a part of it: the last report on the bus does not tell.
@@ -81,7 +81,7 @@ async def test_who_asks_again_gets_the_same_failure_reported_again(stage: Stage)
     await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, {"status": changed}, part="status")
     asks = {"metadata": {"annotations": {"gardener.cloud/operation": "reconcile"}}}
     await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, asks)
-    assert await stage.run(ref) == "error"
+    assert await stage.run(ref) == "failed"
     again = await intents.last(stage.bus, subjects.key(ref))
     assert again.intent
     assert again.sequence > first.sequence
@@ -178,7 +178,7 @@ async def test_a_failed_run_whose_progress_could_not_be_told_leaves_no_exception
     stage.crew.task = refused.wait  # type: ignore[assignment]
     stage.crew.error = Refused("not like this")
     try:
-        assert await stage.run(ref) == "error"
+        assert await stage.run(ref) == "failed"
         gc.collect()
     finally:
         loop.set_exception_handler(None)
@@ -277,7 +277,7 @@ async def test_a_run_that_takes_too_long_is_ended_and_says_so(stage: Stage) -> N
     healthy = {"type": "EveryNodeReady", "status": "True", "lastUpdateTime": LONG_AGO}
     ref = await stage.record()
     await stage.report(ref, {"conditions": [healthy]})
-    assert await stage.run(ref) == "error"
+    assert await stage.run(ref) == "failed"
     reported = (await intents.last(stage.bus, subjects.key(ref))).intent
     assert reported
     assert "not finished within" in reported.patch["lastError"]["description"]

@@ -75,14 +75,14 @@ async def test_waiting_for_too_long_is_an_error_and_stays_one(stage: Stage) -> N
     await stage.report(ref, waited(DESCRIPTION))
     stage.crew.error = Waiting("waiting for the tide")
     outcome = await run(stage, ref)
-    assert outcome.result == "error"
+    assert outcome.result == "failed"
     assert outcome.requeue
     assert outcome.requeue.after == 30
     failed = await last(stage, ref)
     text = "Error reconciling DNSRecord: waiting for the tide, for more than 180 s"
     assert failed["lastError"]["description"] == text
     assert failed["lastOperation"]["state"] == "Error"
-    assert (await run(stage, ref, "retry")).result == "error"
+    assert (await run(stage, ref, "retry")).result == "failed"
     assert (await last(stage, ref))["sequence"] == failed["sequence"]
 
 
@@ -143,7 +143,7 @@ async def test_a_slow_repeated_failure_does_not_stay_processing(
     await run(stage, ref)
     monkeypatch.setattr(lifecycle, "SLOW_SECONDS", 0)
     stage.crew.task = lambda: asyncio.sleep(0.05)  # slow: it is longer than SLOW_SECONDS
-    assert (await run(stage, ref)).result == "error"
+    assert (await run(stage, ref)).result == "failed"
     assert (await last(stage, ref))["lastOperation"]["state"] == "Error"
 
 
@@ -158,7 +158,7 @@ async def test_a_failed_repair_is_retried_without_status_change(stage: Stage, er
     before = await last(stage, ref)
     stage.crew.error = error
     outcome = await run(stage, ref, "drift")
-    assert outcome.result == "error"
+    assert outcome.result == "failed"
     assert outcome.requeue
     assert (outcome.requeue.wish.reason, outcome.requeue.wish.attempt) == ("drift", 1)
     assert not outcome.requeue.wish.insist

@@ -116,13 +116,14 @@ class Desk:
         raise AssertionError(f"{about.name} ended as {seen}")
 
     async def outcome(self, about: Object, word: str) -> RunRecord:
-        """The first run of the pool `patch` that ends with `word`."""
+        """The first run of the pool `patch` that ends so, or says so in its note."""
         subject = subjects.run(intents.PATCH, self.key(about))
         async with asyncio.timeout(60):
             following = consumers.follow(self.bus, streams.JOURNAL, [subject], history=True)
             async with contextlib.aclosing(following):  # type: ignore[type-var]
                 async for stored in following:
-                    if stored and (run := RunRecord.model_validate_json(stored.data)).outcome == word:
+                    run = stored and RunRecord.model_validate_json(stored.data)
+                    if run and word in (run.outcome, run.note):
                         return run
         raise AssertionError("the journal ended")
 

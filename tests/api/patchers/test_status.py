@@ -65,7 +65,7 @@ async def test_an_old_report_does_not_come_after_a_new_one(desk: Desk) -> None:
     await desk.wire.unplug()
     async with desk.open():
         await desk.report(record, lastOperation=last("Processing"))
-        await desk.outcome(record, "again")
+        await desk.outcome(record, "failed")
         await desk.report(record, lastOperation=last("Succeeded"))
         await desk.wire.plug()
         seen = states(await desk.versions(record, reached("Succeeded")))
@@ -106,7 +106,7 @@ async def test_a_report_is_written_when_the_api_is_back(desk: Desk) -> None:
     await desk.wire.unplug()
     async with desk.open():
         await desk.report(record, lastOperation=last("Succeeded"))
-        await desk.outcome(record, "again")
+        await desk.outcome(record, "failed")
         await desk.wire.plug()
         await desk.versions(record, reached("Succeeded"))
 
@@ -118,7 +118,7 @@ async def test_a_stale_report_spares_the_recreated_object(desk: Desk) -> None:
     record = await desk.record(former.name)
     async with desk.open():
         await desk.report(former, lastOperation=last("Succeeded"))
-        await desk.outcome(former, "replaced")
+        await desk.outcome(former, "its name belongs to another object now")
         assert (await desk.api.get(DNSRECORDS, "default", record.name)).status == {}
         await desk.report(record, lastOperation=last("Processing"))
         await desk.versions(record, reached("Processing"))
@@ -132,7 +132,7 @@ async def test_a_bus_that_went_back_in_time_takes_no_status_back(desk: Desk) -> 
         await desk.report(record, lastOperation=new)
         await desk.versions(record, reached("Succeeded"))
         await desk.report(record, lastOperation=old)
-        await desk.outcome(record, "overtaken")
+        await desk.outcome(record, "a newer status has been written")
     assert (await desk.api.get(DNSRECORDS, "default", record.name)).last_operation == new
 
 
@@ -144,7 +144,7 @@ async def test_a_report_about_an_older_generation_takes_no_status_back(desk: Des
         await desk.report(record, observedGeneration=2, lastOperation=new)
         await desk.versions(record, reached("Succeeded"))
         await desk.report(record, observedGeneration=1, lastOperation=old)
-        await desk.outcome(record, "overtaken")
+        await desk.outcome(record, "a newer status has been written")
 
 
 class Passing:
@@ -198,7 +198,7 @@ async def test_a_report_that_the_api_refuses_makes_way_for_the_next(desk: Desk) 
     record = await desk.record()
     async with desk.open():
         await desk.report(record, observedGeneration="many")
-        refused = await desk.outcome(record, "refused")
+        refused = await desk.outcome(record, "failed")
         assert "observedGeneration" in refused.note
         await desk.report(record, lastOperation=last("Succeeded"))
         await desk.versions(record, reached("Succeeded"))
@@ -248,7 +248,7 @@ async def test_a_status_that_is_shown_already_is_not_written_again(desk: Desk) -
     news = EventIntent(type="Normal", reason="Updated", note="other nodes")
     async with desk.open():
         await desk.report(record, event=news, shown=True, observedGeneration=7)
-        await desk.outcome(record, "told")
+        await desk.outcome(record, "Events written")
         assert await _told(desk, record, 1) == 1
         found = await desk.api.get(DNSRECORDS, "default", record.name)
     assert found.resource_version == record.resource_version

@@ -12,7 +12,7 @@ import pytest
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
 from windowbox.settings.kindsettings import BackupSettings, KindSettings
-from workers.kinds.backups import credentials, names, pool, sharing
+from workers.kinds.backups import backupspool, credentials, names, sharing
 from workers.kinds.backups.credentials import Content
 from workers.kinds.backups.names import Entry, SecretName
 from workers.kinds.backups.sharing import Share
@@ -246,7 +246,7 @@ def test_the_last_takes_the_finalizer_off(others: list[Object], share: Share) ->
 )
 def test_workers_keep_backups_where_the_disk_is(settings: dict[str, Any], here: bool) -> None:
     common = SimpleNamespace(kinds=KindSettings(backup=BackupSettings(**settings)))
-    assert pool.enabled(cast(Any, common)) is here
+    assert backupspool.enabled(cast(Any, common)) is here
 
 
 def test_a_secret_is_named_with_its_namespace() -> None:

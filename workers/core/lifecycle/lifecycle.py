@@ -164,9 +164,8 @@ class LifeCycle:
                 # Deleted although this run has added the finalizer. If the deletion comes to the bus only
                 # later, the mapping finds our report.
                 await self._world.keep_orphan(run.ref, begun.object)
-                why = "it was deleted during the run: its owned objects are removed"
-                again = RequeueAfter(Wish(reason=Reason.RETRY).insisting(), 0, why)
-                return Done(outcome.note, again)
+                again = RequeueAfter(Wish(reason=Reason.RETRY).insisting(), 0)
+                return Unfinished("deleted during the run: its owned objects are removed next", again)
         return outcome
 
     def _needs_run(self, object: Object, wish: Wish) -> bool:
