@@ -2,8 +2,8 @@
 
     python -m pytest -p tools.walks tests/api/machine/test_machine.py
 
-It prints for each pool, as median and maximum over all its runs: the distinct functions in `workers/` that one run
-entered (stays), their files (rooms), and the frames from the pool to the first function of the kind's own room.
+For each pool it prints, as median and maximum of its runs: the distinct functions in `workers/` that a run
+entered (stays), their files (rooms), and the frames from the pool to the first function of the kind itself.
 """
 
 from __future__ import annotations
