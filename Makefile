@@ -16,6 +16,8 @@ JOBS ?= 4
 # make test LONG=1: also the tests whose subject others show more cheaply.
 LONG ?=
 export LONG
+# make coverage-of-contract RULES=LB-7: print the tests of the rules whose id begins so.
+RULES ?=
 # Tests start dozens of API servers: collecting garbage less often saves each a quarter of its CPU.
 PYTEST = GOGC=400 $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
@@ -75,8 +77,8 @@ generate: $(STAMP) ## Write the generated files anew
 	$(BIN)/python -m commands.kinds_page
 	$(BIN)/python -m tools.chart
 
-coverage-of-contract: $(STAMP) ## Write docs/contract-coverage.md anew
-	$(BIN)/python -m tests.support.coverage_page
+coverage-of-contract: $(STAMP) ## Update docs/contract-coverage.md (RULES=LB-7: print the tests of these rules)
+	@$(BIN)/python -m tests.support.coverage_page $(RULES)
 
 # Tests that lack a program are skipped, and say which; so a lack is no reason to run none.
 programs: $(STAMP)

@@ -28,6 +28,22 @@ def test_every_rule_has_a_test_or_a_reason(tests: list[str]) -> None:
     assert coverage_page.open_rules(coverage_page.coverage(tests)) == []
 
 
+def test_the_page_shows_each_rule_without_a_test() -> None:
+    text = coverage_page.page({"S-1": {"tests/a.py::test_b": 1}})
+    rows = {
+        line.split("|")[1].strip()
+        for line in text.split("## Rules without")[1].splitlines()
+        if line[:2] == "| "
+    }
+    assert rows == {"Rule", *coverage_page.RULES} - {"S-1"}
+
+
+def test_the_tests_of_a_rule_are_listed() -> None:
+    text = coverage_page.listing({"DN-5": {"tests/a.py::test_b": 2}}, "DN-5")
+    assert "    tests/a.py::test_b  (2 cases)" in text.splitlines()
+    assert "LB-" not in text
+
+
 def test_no_rule_is_excused_that_a_test_shows(tests: list[str]) -> None:
     assert REASONS.keys() & coverage_page.coverage(tests).keys() == set()
 
