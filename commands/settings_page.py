@@ -17,18 +17,20 @@ PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 
 _HEAD = """# Settings
 
-Every process takes its settings from a YAML file (`--settings FILE`), from the environment and from
-flags; the later wins. In the file, a name like `nats.url` is `nats: {url: …}`; in the environment it is
-`WINDOWBOX_NATS__URL`. Lists and mappings are given as JSON there. Unknown settings in a file are refused.
+Which settings are there, and what are their defaults? For operators; `make generate` writes this page.
 
-This page is written by `make generate`.
+Every process reads a YAML file (`--settings FILE`), then the environment, then flags; later values win.
+The setting `nats.url` is `nats: {url: …}` in the file and `WINDOWBOX_NATS__URL` in the environment, where
+lists and mappings are JSON. An unknown setting in a file is an error.
 
 | setting | default | meaning |
 |---|---|---|
 """
 
 _EXAMPLE = """
-An example, as the sandbox writes it for a worker:
+## An example
+
+The sandbox writes this for a worker:
 
 ```yaml
 nats: {url: "nats://127.0.0.1:4222", user: worker, password: "…"}
@@ -43,8 +45,28 @@ dns:
 """
 
 
+_LONGEST = 120
+"""Characters of a default that still fits into a cell of the table."""
+
+
 def page() -> str:
-    return _HEAD + "\n".join(_rows(Settings, "")) + "\n" + _EXAMPLE
+    """The whole page."""
+    long = [
+        f"`{place}`: {', '.join(map(str, default))}\n"
+        for place, default in _lists(Settings, "")
+        if len(_shown(default)) > _LONGEST
+    ]
+    defaults = "\n## Long defaults\n\n" + "\n".join(long) if long else ""
+    return _HEAD + "\n".join(_rows(Settings, "")) + "\n" + defaults + _EXAMPLE
+
+
+def _lists(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """The settings whose default is a list."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.default, tuple):
+            yield f"{prefix}{name}[]", field.default
+        elif isinstance(field.default, BaseModel):
+            yield from _lists(type(field.default), f"{prefix}{name}.")
 
 
 def _rows(model: type[BaseModel], prefix: str, made: BaseModel | None = None) -> Iterator[str]:
@@ -82,8 +104,13 @@ def _default(field: FieldInfo, name: str, made: BaseModel | None) -> str:
     if default is None or isinstance(default, BaseModel):
         return ""
     if isinstance(default, tuple):
-        return f"`[{', '.join(map(str, default))}]`"
-    return f"`{default}`"
+        shown = _shown(default)
+        return shown if len(shown) <= _LONGEST else "[see below](#long-defaults)"
+    return f"`{default}`" if default != "" else ""
+
+
+def _shown(default: tuple[object, ...]) -> str:
+    return f"`[{', '.join(map(str, default))}]`"
 
 
 def _description(field: FieldInfo, section: type[BaseModel]) -> str:

@@ -42,7 +42,7 @@ FEATURES = (
     Feature(
         "SelfHostedShootExposures",
         Stage.BETA,
-        "SelfHostedShootExposures, which Gardener has in alpha",
+        "SelfHostedShootExposures, alpha in Gardener",
         frozenset({"exposure"}),
     ),
 )

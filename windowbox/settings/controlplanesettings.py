@@ -8,17 +8,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ControlPlaneSettings(BaseModel):
-    """What Shoots get from us."""
+    """What Shoots get."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     ccm: Literal["none", "deployment"] = Field(
         "none",
-        description="none: Shoots join, and the pool `loadbalancer` serves their Services; deployment: each "
-        "Shoot gets a Deployment of Gardener's cloud-controller-manager-local.",
+        description="`none`: Shoots join, and windowbox serves their Services. `deployment`: each Shoot gets "
+        "Gardener's cloud-controller-manager-local.",
     )
     webhooks: bool = Field(
         False,
-        description="Whether Shoots get the configurations of the webhooks that `windowbox admit` serves, "
-        "with the same settings, webhooks.namespace among them.",
+        description="Give Shoots the configurations of the webhooks that `windowbox admit` serves. Requires "
+        "the same `webhooks` settings as `admit`.",
     )

@@ -67,29 +67,29 @@ class KeySettings(_Settings):
     """A TSIG key, as `tsig-keygen` prints it."""
 
     name: Annotated[str, AfterValidator(_zone_name)]
-    """As the server's configuration spells it."""
+    """Name of the key in the server's configuration."""
     algorithm: Algorithm = "hmac-sha256"
-    """A part of the key's identity: another one is another key."""
+    """Algorithm; it is part of the key's identity."""
     secret: Annotated[SecretStr, AfterValidator(_secret)]
-    """The base64 text between the quotes."""
+    """Secret in base64, as `tsig-keygen` prints it between quotes."""
 
 
 class ZoneSettings(_Settings):
-    """One zone that is changed through dynamic updates."""
+    """A zone that accepts dynamic updates."""
 
     name: Annotated[str, AfterValidator(_zone_name)]
-    """Its apex."""
+    """Apex of the zone."""
     servers: Annotated[list[Annotated[str, AfterValidator(_server)]], Field(min_length=1)]
     """Primaries of the same data, the preferred one first: `host`, `host:port` or `[v6]:port`."""
     key: KeySettings | None = None
     key_from_record: bool = False
-    """The key is in the Secret that each record's `spec.secretRef` names."""
+    """Take the key from the Secret in each record's `spec.secretRef`."""
     ownership: str | None = Field(None, pattern=r"^[A-Za-z0-9._/-]{1,63}$")
-    """The id under which records are claimed, of this installation alone; None leaves records unmarked."""
+    """Id in the marks of records, unique per installation. Unset: records have no marks."""
     max_rrsets: int = Field(200, ge=1, le=500)
-    """Changes in one message at most; more pay off where the server's disk is slow."""
+    """Maximum of changes in one message. More help if the server's disk is slow."""
     max_octets: int = Field(16_384, ge=512, le=16_384)
-    """Octets of one message at most."""
+    """Maximum size of a message in octets."""
 
     @model_validator(mode="after")
     def _one_source_of_keys(self) -> ZoneSettings:
@@ -99,19 +99,19 @@ class ZoneSettings(_Settings):
 
 
 class DnsSettings(_Settings):
-    """All zones, and how patient to be with their servers."""
+    """All zones, and the timeouts of their servers."""
 
     zones: list[ZoneSettings]
     resolver_check: bool = False
-    """Note for each record (`windowbox trace` shows it) whether this host's own resolver answers it."""
+    """Check whether this host's resolver answers each record; `windowbox trace` shows it."""
     drift_interval: float = Field(600, gt=0)
-    """Seconds between two comparisons of everything wanted with what the servers answer."""
+    """Seconds between two drift checks of all records."""
     message_timeout: float = Field(5, gt=0)
-    """Seconds for one answer; a slow disk under the server may need more."""
+    """Seconds to wait for an answer; a server with a slow disk may need more."""
     patience: float = Field(30, gt=0)
-    """Seconds that a change waits for a server that is away before it is given back."""
+    """Seconds for which a change waits for an unreachable server before its run fails."""
     probe_interval: float = Field(30, gt=0)
-    """Seconds between two looks at a zone that refuses everything; grows to ten minutes."""
+    """Seconds between two probes of a zone that refuses every update; grows to ten minutes."""
 
     @model_validator(mode="after")
     def _each_zone_once(self) -> DnsSettings:

@@ -10,14 +10,13 @@ Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
 class EgressSettings(BaseModel):
-    """Addresses that are connected to, or not, because a Secret says so."""
+    """Addresses to which kubeconfigs in Secrets may lead."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     denied: Networks = Field(
         (),
-        description="Networks where no provider cluster may be: those of the nodes, Pods and Services of the "
-        "cluster windowbox serves, and others of your own. Loopback, link-local and cloud metadata addresses "
-        "are always denied, to clusters that join by a Secret as well.",
+        description="Networks closed to provider clusters: those of the runtime cluster's nodes, Pods and "
+        "Services, and your own. Loopback, link-local and metadata addresses are always closed.",
     )
-    allowed: Networks = Field((), description="Exceptions from what is denied, by default or by the setting.")
+    allowed: Networks = Field((), description="Exceptions from denied networks, including the default ones.")

@@ -10,20 +10,19 @@ _VERSION = r"^(v?\d+\.\d+\.\d+([-+].*)?)?$"
 
 
 class GardenSettings(BaseModel):
-    """Gardener's own cluster, and as what windowbox is known there."""
+    """Gardener's own cluster, and the Seed or Shoot that windowbox serves."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kubeconfig: Path | None = Field(
         None,
-        description="Kubeconfig file of the garden; unset: the one that the environment variable "
-        "GARDEN_KUBECONFIG names, if any. With it, a worker shows that the access works: it annotates its "
-        "Seed or Shoot.",
+        description="Kubeconfig file of the garden, where workers annotate their Seed or Shoot. Unset: the "
+        "file that the environment variable GARDEN_KUBECONFIG names, if any.",
     )
-    seed: str = Field("", description="The Seed that windowbox serves; by default SEED_NAME.")
-    shoot: str = Field("", description="The self-hosted Shoot that it serves; by default SHOOT_NAME.")
-    shoot_namespace: str = Field("", description="The namespace of that Shoot; by default SHOOT_NAMESPACE.")
-    version: str = Field("", pattern=_VERSION, description="Gardener's version, as --gardener-version.")
+    seed: str = Field("", description="Seed that windowbox serves. Empty: SEED_NAME.")
+    shoot: str = Field("", description="Self-hosted Shoot that windowbox serves. Empty: SHOOT_NAME.")
+    shoot_namespace: str = Field("", description="Namespace of that Shoot. Empty: SHOOT_NAMESPACE.")
+    version: str = Field("", pattern=_VERSION, description="Gardener's version, as in `--gardener-version`.")
 
     @model_validator(mode="after")
     def _complete(self) -> GardenSettings:

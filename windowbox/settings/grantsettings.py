@@ -1,4 +1,4 @@
-"""In which namespaces windowbox may work with Secrets."""
+"""Namespaces in which windowbox has rights on Secrets."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class GrantSettings(BaseModel):
 
     namespaces: tuple[str, ...] = Field(
         ("garden", "shoot--*"),
-        description="Namespaces, by name or pattern (`shoot--*`), with whose Secrets `windowbox grant` lets "
-        "the roles work.",
+        description="Namespaces (names or patterns) in which `windowbox grant` gives the roles rights on "
+        "Secrets.",
     )
     name: str = Field(
         "windowbox",
         pattern=r"^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$",
-        description="What the ClusterRoles and RoleBindings of this installation are called: "
-        "`system:NAME:ROLE:secrets` and `NAME-ROLE-secrets`.",
+        description="NAME in this installation's ClusterRoles `system:NAME:ROLE:secrets` and RoleBindings "
+        "`NAME-ROLE-secrets`.",
     )
     service_accounts: dict[str, str] = Field(
         {},
-        description="The ServiceAccounts of `watcher`, `worker` and `patcher`, as namespace/name; "
-        "those that are absent are the users `system:windowbox:ROLE`.",
+        description="ServiceAccounts of `watcher`, `worker` and `patcher`, as namespace/name. Roles without "
+        "an entry are the users `system:windowbox:ROLE`.",
     )
 
     @field_validator("service_accounts")

@@ -13,7 +13,7 @@ class JoinSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    enabled: bool = Field(True, description="Whether marked Namespaces make clusters join and leave.")
-    secret: str = Field(
-        "kubeconfig", description="The Secret with the kubeconfig, where the Namespace names none."
+    enabled: bool = Field(
+        True, description="Let clusters join and leave by an annotation or label of their Namespace."
     )
+    secret: str = Field("kubeconfig", description="Secret with the kubeconfig, if the Namespace names none.")

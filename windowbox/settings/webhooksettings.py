@@ -30,52 +30,51 @@ class WebhookSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    address: str = Field("0.0.0.0:10250", description="host:port of the webhooks; port 0 = any.")
+    address: str = Field("0.0.0.0:10250", description="host:port of the webhooks. Port 0: any free port.")
     mode: Mode = Field(
         "service",
-        description="How API servers reach us: by the Service, by a URL, or by the Service's name in a URL.",
+        description="How API servers call webhooks: by Service, by URL, or by the Service's name in a URL.",
     )
-    url: str = Field("", description="host or host:port of the URLs, in mode url.")
+    url: str = Field("", description="host or host:port of the URLs, in mode `url`.")
     service_port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        0, description="Port of the Service; 0 for the port of the server."
+        0, description="Port of the Service. 0: the port of the server."
     )
     namespace: str = Field(
         "",
-        description="Namespace of the Service and of the certificates' Secrets. Without it, certificates "
-        "are generated at each start, and only one process may run.",
+        description="Namespace of the Service and of the Secrets with certificates. Empty: certificates are "
+        "generated at each start, and only one process may run.",
     )
     owner_namespace: str = Field(
-        "", description="Namespace with which the configurations are deleted; by default `namespace`."
+        "", description="Namespace that owns the configurations. Empty: `namespace`."
     )
-    runtime: bool = Field(False, description="Serve the garden's runtime cluster: other names are used.")
+    runtime: bool = Field(False, description="Serve the garden's runtime cluster, under other names.")
     self_hosted: bool = Field(
-        False, description="The cluster is a self-hosted Shoot: its own webhooks are configured there, too."
+        False, description="The cluster is a self-hosted Shoot: configure the Shoot's webhooks there, too."
     )
     dnsconfig: bool = Field(False, description="Serve `dnsconfig`, for Gardener before v1.138.")
     empty_secrets: bool = Field(
-        False, description="Secrets of Shoots have to be empty, for Gardener before v1.148."
+        False, description="Require empty Secrets of Shoots, for Gardener before v1.148."
     )
-    disabled: tuple[Webhook, ...] = Field((), description="Webhooks that are not served; `*` for all.")
+    disabled: tuple[Webhook, ...] = Field((), description="Webhooks to switch off; `*` for all.")
     second_calls: bool = Field(
         False,
-        description="API servers call mutating webhooks of policy Fail again after a failed call: with two "
-        "processes, one that dies fails no request. Gardener's extension has no such second entries.",
+        description="API servers repeat failed calls of mutating webhooks with policy Fail, so that the end "
+        "of one of two processes fails no request. Gardener's extension lacks this.",
     )
     spread: float = Field(
         120.0,
         ge=0,
-        description="Seconds for which API servers trust a new authority before it signs our certificate.",
+        description="Seconds between publishing a new authority and using its certificates.",
     )
     garden_kubeconfig: Path | None = Field(
         None,
-        description="For `admit --garden`: the garden, whose API server calls us. Unset: that of "
-        "`garden.kubeconfig`; without it the cluster of `cluster.kubeconfig`, where the Secrets are.",
+        description="For `admit --garden`: kubeconfig file of the garden. Unset: `garden.kubeconfig`, else "
+        "`cluster.kubeconfig`, where the Secrets are.",
     )
     garden_lease: str = Field(
         "",
-        description="For `admit --garden`: a Lease of the API in `namespace`, whose holder writes "
-        "certificates and configurations. No bus is used then, and decisions are in no journal. Unset: a "
-        "lease on the bus.",
+        description="For `admit --garden`: Lease in `namespace` whose holder writes certificates and "
+        "configurations, without bus and journal. Empty: a lease on the bus.",
     )
     prometheus: PrometheusSettings = PrometheusSettings()
 
