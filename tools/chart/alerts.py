@@ -66,7 +66,7 @@ ALERTS = (
         "max(windowbox_objects_bytes) / max(windowbox_objects_limit_bytes) > 0.8",
         "15m",
         "OBJECTS holds four fifths of what it may",
-        "Raise `settings.objects.size`, after the volume ([how](upgrade.md), row `nats.storage.size`); "
+        "Enlarge the volume ([how](upgrade.md#volumes-of-nats)), then raise `settings.objects.size`; "
         "or lower `settings.objects.versions`",
     ),
     Alert(
@@ -74,7 +74,7 @@ ALERTS = (
         "max by (pool) (windowbox_queue_oldest_seconds) > 300",
         "5m",
         "The oldest wish of pool {{ $labels.pool }} has waited for more than five minutes",
-        "`windowbox top` shows whether workers are busy or absent, `windowbox trace` why one waits",
+        "`windowbox top` shows whether workers are busy or missing, `windowbox trace` why a wish waits",
     ),
     Alert(
         "WindowboxItemsQuarantined",
@@ -89,7 +89,7 @@ ALERTS = (
         "5m",
         "No name server of zone {{ $labels.zone }} is reached",
         "`kubectl exec --namespace windowbox-system deploy/windowbox-work-all -- windowbox doctor "
-        "--settings /etc/windowbox/settings/settings.yaml` asks each; look at its process, its port, and "
+        "--settings /etc/windowbox/settings/settings.yaml` asks each; check its process, its port, and "
         "NetworkPolicies",
         "critical",
     ),
@@ -98,7 +98,7 @@ ALERTS = (
         "max by (zone) (windowbox_dns_breaker_open) == 1",
         "5m",
         "Zone {{ $labels.zone }} refuses every update",
-        "The key's name, algorithm or secret are not the server's, or the zone takes no updates",
+        "The key's name, algorithm or secret differ from the server's, or the zone accepts no updates",
         "critical",
     ),
     Alert(
@@ -121,7 +121,7 @@ ALERTS = (
         "histogram_quantile(0.99, sum by (le) (rate(windowbox_loop_lag_seconds_bucket[5m]))) > 1",
         "10m",
         "An event loop comes a second late",
-        "The log names the object and the code; more CPU, or fewer objects for each process",
+        "The log names the object and the code. Add CPU, or processes",
     ),
 )
 
@@ -129,9 +129,10 @@ ALERTS = (
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 _HEAD = """# Alerts
 
-Those of the chart's PrometheusRule. Written by `make generate` from tools/chart/alerts.py.
+An alert of the chart's PrometheusRule fires: what does it mean, and what should I do? For operators;
+`make generate` writes this page.
 
-`windowbox top`, `trace` and `record` run in the Pod of `operator: {enabled: true}`:
+The chart's value `operator: {enabled: true}` adds a Pod for `windowbox top`, `trace` and `record`:
 `kubectl exec --namespace windowbox-system --tty --stdin deploy/windowbox-operator -- windowbox top`.
 
 """
