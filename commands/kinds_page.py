@@ -14,7 +14,7 @@ _BEGIN, _END = "<!-- {}: written by `make generate` -->", "<!-- end of {} -->"
 
 
 def page(text: str) -> str:
-    """The page with its tables written anew."""
+    """The page with updated tables."""
     for name, lines in {"served": _served(), "settings": _settings(), "not served": _unserved()}.items():
         before, begin, rest = text.partition(_BEGIN.format(name))
         _, end, after = rest.partition(_END.format(name))
@@ -24,7 +24,7 @@ def page(text: str) -> str:
 
 
 def _served() -> Iterator[str]:
-    yield "| kind | type | pool | what becomes of it |"
+    yield "| kind | type | pool | becomes |"
     yield "|---|---|---|---|"
     for row in KINDS:
         which = f" {row.which}" if row.which else ""

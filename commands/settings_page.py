@@ -70,7 +70,7 @@ def _lists(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, tuple[obj
 
 
 def _rows(model: type[BaseModel], prefix: str, made: BaseModel | None = None) -> Iterator[str]:
-    """`made` is the section as it is where the file does not name it."""
+    """Rows of the table. `made` is the default of the section."""
     for name, field in model.model_fields.items():
         inner, many = _section(field.annotation)
         place = f"{prefix}{name}" + ("[]" if many else "")
@@ -84,7 +84,7 @@ def _rows(model: type[BaseModel], prefix: str, made: BaseModel | None = None) ->
 
 
 def _section(annotation: object) -> tuple[type[BaseModel] | None, bool]:
-    """The section of settings that an annotation names, and whether there may be several."""
+    """The section of settings that an annotation names, and whether it is a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, False
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)

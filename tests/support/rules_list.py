@@ -29,8 +29,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Admission": {
         "A-1": "deletion needs a confirmation",
-        "A-2": "so does deletion of many",
-        "A-3": "what is being deleted does not change",
+        "A-2": "deletion of a collection needs a confirmation, too",
+        "A-3": "objects under deletion do not change",
         "A-4": "fields that never change",
         "A-5": "valid DNSRecords",
         "A-6": "valid OperatingSystemConfigs",
@@ -51,7 +51,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "What a run does": {
         "O-1": "waiting for state: nothing",
         "O-2": "`reconcile` comes off before, `migrate` and `restore` after",
-        "O-3": "of all kinds",
+        "O-3": "order of operations, for all kinds",
         "O-4": "how a run is called",
         "O-5": "what was migrated away is left alone",
         "O-6": "migrate before delete before restore before reconcile",
@@ -70,7 +70,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "U-3": "a kind's own status, in the same report",
         "U-4": "one type throughout a run",
     },
-    "Trying again": {
+    "Retries": {
         "B-1": "5 ms, doubling up to 1000 s, without end",
         "B-2": "errors that name their own delay",
         "B-3": "waiting shows as Processing and Error in turn",
@@ -100,7 +100,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "W-3": "no operation annotation",
         "W-4": "Succeeded",
         "W-5": "reported not before the client asked",
-        "W-6": "how long clients bear errors",
+        "W-6": "how long clients tolerate errors",
         "W-7": "every run reports a new time",
         "W-8": "every run reports the generation",
     },
@@ -140,7 +140,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "K-2": "no kubeconfig means this cluster",
         "K-3": "which Secret it is in",
         "K-4": "to which cluster it points",
-        "K-5": "which of these Secrets are admitted",
+        "K-5": "admitted Secrets",
     },
     "DNSRecord": {
         "N-10": "one RFC 2136 update per change",
@@ -156,7 +156,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "2.19-static-records": "records that are there from the start",
         "2.19-updates": "updates come in over the network and survive a restart",
         "2.19-host-resolvers": "hosts send questions about the zone there",
-        "2.19-recursion": "the server resolves other names too",
+        "2.19-recursion": "the server resolves other names, too",
         "2.19-network": "addresses of the kind network and on the loopback",
         "2.19-registries": "registry, caches and containerd's configuration",
     },

@@ -114,7 +114,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "B.25": "changes of Clusters that have no effect",
         "B.26": "missed events",
         "B.27": "two controllers for one object",
-        "B.28": "retries of clients and of ours",
+        "B.28": "retries of clients and of windowbox",
         "B.29": "health checks",
         "B.30": "a heartbeat that proves little",
         "B.31": "machines in the control plane's namespace",

@@ -42,7 +42,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "LB-3-syncfailed": "SyncLoadBalancerFailed, with the failed step",
         "LB-3-deleting": "DeletingLoadBalancer, only if there is something to delete",
         "LB-3-deleted": "DeletedLoadBalancer",
-        "LB-3-deletefailed": "DeleteLoadBalancerFailed, for what is gone already",
+        "LB-3-deletefailed": "DeleteLoadBalancerFailed, for a Service that is gone",
         "LB-3-healthy": "a healthy Service shows Ensuring, Ensured and nothing else",
     },
     "Load balancers: when a change counts": {

@@ -51,7 +51,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "WF-48": "patches are compared by applying them",
         "WF-49": "bugs",
         "WF-50": "plain TLS",
-        "WF-51": "features of the framework that are not used",
+        "WF-51": "unused features of the framework",
     },
     "Certificates of webhooks": {
         "WF-60": "when certificates are renewed",
