@@ -16,7 +16,7 @@ from windowbox.clients.kubernetes.egress import Egress
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Malformed, Missing, TransientError
 from windowbox.models.refs import RUNTIME, SECRETS, SecretKey
-from windowbox.settings.egresssettings import EgressSettings
+from windowbox.settings.clustersettings import EgressSettings
 
 
 class _Opened(NamedTuple):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import TransientError, WindowboxError
 from windowbox.models.refs import SEEDS, SHOOTS, Resource
-from windowbox.settings.gardensettings import GardenSettings
+from windowbox.settings.clustersettings import GardenSettings
 from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from windowbox.secretsmanager import certificatehead
+from windowbox.secretsmanager import generation
 
 _YEARS = datetime.timedelta(days=3650)
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
@@ -45,7 +45,7 @@ def authority(folder: Path) -> Pair:
     pair = Pair(folder / "ca.crt", folder / "ca.key")
     if not pair.exists():
         key = ec.generate_private_key(ec.SECP256R1())
-        name = certificatehead.name("windowbox-sandbox")
+        name = generation.x509_name("windowbox-sandbox")
         builder = (
             _builder(name, name, key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -60,7 +60,7 @@ def client(ca: Pair, folder: Path, user: str, *, groups: Sequence[str] = ()) -> 
     """A client certificate for `user` as a member of `groups`."""
     pair = Pair(folder / f"{_file_name(user)}.crt", folder / f"{_file_name(user)}.key")
     if not pair.exists():
-        _issue(ca, pair, certificatehead.name(user, groups), [ExtendedKeyUsageOID.CLIENT_AUTH], ())
+        _issue(ca, pair, generation.x509_name(user, groups), [ExtendedKeyUsageOID.CLIENT_AUTH], ())
     return pair
 
 
@@ -69,7 +69,7 @@ def server(ca: Pair, folder: Path, name: str, hosts: Sequence[str], *, peers: bo
     pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if peers else [])]
     if not pair.exists():
-        _issue(ca, pair, certificatehead.name(name), usages, [_host(host) for host in hosts])
+        _issue(ca, pair, generation.x509_name(name), usages, [_host(host) for host in hosts])
     return pair
 
 
@@ -118,7 +118,7 @@ def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
-    return certificatehead.head(subject, issuer, key.public_key(), now - _CLOCK_SKEW, now + _YEARS)
+    return generation.head(subject, issuer, key.public_key(), now - _CLOCK_SKEW, now + _YEARS)
 
 
 def _host(host: str) -> x509.GeneralName:

@@ -20,8 +20,7 @@ from tests.support.servers import ControlPlane
 from tests.support.workerexample import pool
 from windowbox.errors import Conflict
 from windowbox.models.refs import HEARTBEATS, MACHINE_DEPLOYMENTS, MANAGED_RESOURCES, NAMESPACES, WORKERS
-from windowbox.settings.kindsettings import HeartbeatSettings, KindSettings
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import HeartbeatSettings, KindSettings, MachineSettings
 
 GARDEN = "garden"
 NODES, COMPONENTS, PLANE = "EveryNodeReady", "SystemComponentsHealthy", "ControlPlaneHealthy"

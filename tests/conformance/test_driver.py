@@ -18,8 +18,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINES, PODS
-from windowbox.settings.kindsettings import KindSettings
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import KindSettings, MachineSettings
 
 _PATIENCE = 90.0
 _SETS = ("machinedeployment", "machineset")

@@ -22,8 +22,7 @@ from tests.support.servers import ControlPlane
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINES, NODES, PODS
-from windowbox.settings.kindsettings import KindSettings
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import KindSettings, MachineSettings
 
 _PATIENCE = 120.0
 _SETS = ("machinedeployment", "machineset")

@@ -18,8 +18,7 @@ from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import LEASES, MACHINE_DEPLOYMENTS, MACHINES, PODS
-from windowbox.settings.kindsettings import KindSettings
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import KindSettings, MachineSettings
 
 _NAME = "machine-controller-manager"
 _PATIENCE = 90.0

@@ -48,8 +48,12 @@ from windowbox.models.refs import (
     WORKERS,
     Resource,
 )
-from windowbox.settings.controlplanesettings import ControlPlaneSettings
-from windowbox.settings.kindsettings import BackupSettings, HeartbeatSettings, KindSettings
+from windowbox.settings.kindsettings import (
+    BackupSettings,
+    ControlPlaneSettings,
+    HeartbeatSettings,
+    KindSettings,
+)
 from windowbox.settings.settings import WorkSettings
 
 SERVED = (

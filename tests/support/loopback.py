@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 from windowbox.clients.kubernetes.egress import Egress
-from windowbox.settings.egresssettings import EgressSettings
+from windowbox.settings.clustersettings import EgressSettings
 
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 

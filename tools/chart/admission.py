@@ -41,5 +41,5 @@ def garden_rights() -> str:
 
 
 def _text(found: list[Object]) -> str:
-    head = "# Written by `make generate` from windowbox/rights/admitrights.py.\n"
+    head = "# Written by `make generate` from windowbox/rights/rbac.py.\n"
     return head + yaml.safe_dump({"rules": found})

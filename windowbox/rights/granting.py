@@ -13,7 +13,7 @@ from windowbox.errors import PermanentError, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, Resource
 from windowbox.rights import rbac
-from windowbox.settings.grantsettings import GrantSettings
+from windowbox.settings.clustersettings import GrantSettings
 
 logger = logging.getLogger(__name__)
 

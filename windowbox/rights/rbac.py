@@ -7,10 +7,55 @@ from typing import Any
 import yaml
 
 from windowbox.kinds import APPLY, KINDS, MAKE, PROVIDER_KINDS, READ, RESOURCES, WATCH, WATCHED
-from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS, Resource
-from windowbox.rights import admitrights
+from windowbox.models.refs import (
+    CLOUD_PROFILES,
+    CLUSTERS,
+    CONTROL_PLANES,
+    LEASES,
+    NAMESPACES,
+    SECRETS,
+    SERVICES,
+    Resource,
+)
+from windowbox.rights import webhookconfigurations as configurations
 from windowbox.rights.rights import EVENTS, Rights, listed, rules
-from windowbox.settings.grantsettings import GrantSettings
+from windowbox.settings.clustersettings import GrantSettings
+from windowbox.settings.webhooksettings import WebhookSettings
+
+
+def admit() -> Rights:
+    """Write the configurations, and read what webhooks need."""
+    names = [configurations.names(WebhookSettings(runtime=runtime)) for runtime in (False, True)]
+    yield from _configurations(*names)
+    yield CLUSTERS, "", READ
+    yield CONTROL_PLANES, "", ("list",)  # they hand configurations over to Shoots
+    yield SERVICES, "", READ  # that of the name server, for `dnsconfig`
+
+
+def admission() -> Rights:
+    """The same in a garden."""
+    yield from _configurations(configurations.names(WebhookSettings(), garden=True))
+    yield CLOUD_PROFILES, "", READ
+
+
+def secrets() -> Rights:
+    """Keep certificates, in the namespace of the webhooks."""
+    yield SECRETS, "", (*READ, *WATCH, "create", "patch", "delete")
+
+
+def leases() -> Rights:
+    """Elect who writes the configurations, where there is no bus. RBAC cannot limit `create` to names."""
+    yield LEASES._replace(named=configurations.GARDEN.prefixed), "", ("get", "create", "patch")
+
+
+def _configurations(*names: configurations.Names) -> Rights:
+    """The configurations of these names alone. RBAC cannot limit `create` to names."""
+    for resource in configurations.RESOURCES.values():
+        yield resource, "", ("create",)
+        for name in names:
+            yield resource._replace(named=name.prefixed), "", (*READ, *WATCH, "patch")
+    yield NAMESPACES, "", READ
+
 
 _GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_GROUP}/v1"
@@ -70,8 +115,8 @@ RULES: dict[str, list[dict[str, Any]]] = {
     "patcher": rules(_secrets(_patcher(), are=False)),
     "provider": rules(_provider()),
     "target": rules(_secrets(listed("target"), are=False)),
-    "admit": rules(admitrights.admit()),
-    "admission": rules(admitrights.admission()),
+    "admit": rules(admit()),
+    "admission": rules(admission()),
 }
 """The least rights of each role in the whole cluster; `provider` is the user of a Shoot's kubeconfig for the
 cluster that its machines run in, `target` the user in the Shoot itself, where machines become nodes."""
@@ -90,8 +135,8 @@ TARGET_SECRET_RULES = rules(_secrets(listed("target"), are=True))
 """Rights of `target` in kube-system alone, where bootstrap tokens are."""
 
 OWN_SECRET_RULES = {
-    "admit": rules(admitrights.secrets()),
-    "admission": rules([*admitrights.secrets(), *admitrights.leases()]),
+    "admit": rules(secrets()),
+    "admission": rules([*secrets(), *leases()]),
 }
 """Rights in the namespace of the webhooks."""
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ipaddress
 import secrets as random
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 import bcrypt
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from windowbox.secretsmanager import certificatehead, contents
+from windowbox.secretsmanager import contents
 from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Usage
 
 _BITS = 3072
@@ -28,7 +29,7 @@ _ALPHABET = string.ascii_letters + string.digits
 def authority(config: Authority, secret_name: str, now: datetime) -> dict[str, bytes]:
     """The data of a Secret with a new CA."""
     key = _key()
-    name = certificatehead.name(secret_name)
+    name = x509_name(secret_name)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     builder = (
         _builder(name, name, key, now, config.validity)
@@ -47,7 +48,7 @@ def certificate(config: Certificate, signer: Mapping[str, bytes], now: datetime)
     if not isinstance(issuer_key, rsa.RSAPrivateKey):
         raise ValueError("the CA's key is no RSA key")
     key = _key()
-    subject = certificatehead.name(config.common_name, config.organizations)
+    subject = x509_name(config.common_name, config.organizations)
     purpose = {Usage.SERVER: ExtendedKeyUsageOID.SERVER_AUTH, Usage.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
     builder = (
         _builder(subject, issuer.subject, key, now, config.validity)
@@ -99,7 +100,7 @@ def _key() -> rsa.RSAPrivateKey:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: rsa.RSAPrivateKey, now: datetime, validity: timedelta
 ) -> x509.CertificateBuilder:
-    return certificatehead.head(subject, issuer, key.public_key(), now - BEFORE, now + validity)
+    return head(subject, issuer, key.public_key(), now - BEFORE, now + validity)
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
@@ -123,4 +124,28 @@ def _pem(key: rsa.RSAPrivateKey) -> bytes:
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
+    )
+
+
+def x509_name(common_name: str, organizations: Iterable[str] = ()) -> x509.Name:
+    """Of a subject; Kubernetes reads organizations as groups."""
+    return x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in organizations),
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+        ]
+    )
+
+
+def head(
+    subject: x509.Name, issuer: x509.Name, key: CertificatePublicKeyTypes, begins: datetime, ends: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(ends)
     )

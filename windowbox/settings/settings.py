@@ -25,22 +25,19 @@ from windowbox.features import FEATURES
 from windowbox.kinds import RESOURCES, WATCHED
 from windowbox.settings import goflags, imagevector
 from windowbox.settings.bussettings import Access, Balancing, Deciding, Retention, Zone
-from windowbox.settings.controlplanesettings import ControlPlaneSettings
+from windowbox.settings.clustersettings import EgressSettings, GardenSettings, GrantSettings, JoinSettings
 from windowbox.settings.dnssettings import DnsSettings
-from windowbox.settings.egresssettings import EgressSettings
-from windowbox.settings.gardensettings import GardenSettings
-from windowbox.settings.grantsettings import GrantSettings
-from windowbox.settings.joinsettings import JoinSettings
 from windowbox.settings.kindsettings import (
     BackupSettings,
+    ControlPlaneSettings,
     HealthSettings,
     HeartbeatSettings,
     ImageSettings,
     InfrastructureSettings,
     KindSettings,
+    MachineSettings,
 )
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from windowbox.settings.machinesettings import MachineSettings
 from windowbox.settings.webhooksettings import WebhookSettings
 from windowbox.telemetry.logs import LogFormat
 

@@ -6,13 +6,16 @@ environment (`OTEL_EXPORTER_OTLP_ENDPOINT`); without it the ids still tie logs, 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import contextvars
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from windowbox.errors import PermanentError
 
 _current: contextvars.ContextVar[str] = contextvars.ContextVar("traceparent", default="")
 _random = random.Random()  # seeded by the system; ids need to be unique, not secret
@@ -52,9 +55,8 @@ def export(service: str) -> bool:
     global _exporter
     if not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         return False
-    from windowbox.telemetry import otel
 
-    _exporter = otel.exporter(service)
+    _exporter = exporter(service)
     return True
 
 
@@ -62,3 +64,45 @@ def _child(parent: str) -> str:
     if not trace_id(parent):
         return fresh()
     return f"{parent[:36]}{_random.getrandbits(64):016x}-01"
+
+
+Export = Callable[[str, str, str, int, int, Mapping[str, str]], None]
+
+
+def exporter(service: str) -> Export:
+    """A function that hands finished spans to the collector named in the environment."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import ReadableSpan
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.trace import SpanContext, TraceFlags
+    except ImportError as error:
+        raise PermanentError(
+            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed: "
+            "pip install 'windowbox[otel]'"
+        ) from error
+    resource = Resource.create({"service.name": service})
+    processor = BatchSpanProcessor(OTLPSpanExporter())
+    atexit.register(processor.shutdown)  # which sends what is left
+
+    def context(traceparent: str) -> Any:
+        _, trace, span, _ = traceparent.split("-")
+        return SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=TraceFlags(1))
+
+    def export(
+        name: str, parent: str, mine: str, started: int, ended: int, attributes: Mapping[str, str]
+    ) -> None:
+        processor.on_end(
+            ReadableSpan(
+                name=name,
+                context=context(mine),
+                parent=context(parent) if parent.count("-") == 3 else None,
+                resource=resource,
+                attributes=dict(attributes),
+                start_time=started,
+                end_time=ended,
+            )
+        )
+
+    return export

@@ -34,8 +34,7 @@ from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox.models.gardener.images import BUILT_IN, ImageSource
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
-from windowbox.settings.controlplanesettings import ControlPlaneSettings
-from windowbox.settings.kindsettings import KindSettings
+from windowbox.settings.kindsettings import ControlPlaneSettings, KindSettings
 
 FORCED = {"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}}
 GENERIC = {

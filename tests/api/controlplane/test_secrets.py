@@ -33,8 +33,7 @@ from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, RUNTIME, SECRETS, ObjectRef
 from windowbox.settings.bussettings import Access
-from windowbox.settings.controlplanesettings import ControlPlaneSettings
-from windowbox.settings.kindsettings import KindSettings
+from windowbox.settings.kindsettings import ControlPlaneSettings, KindSettings
 from workers import replay
 
 AUTHORITY = "ca-provider-local-controlplane"

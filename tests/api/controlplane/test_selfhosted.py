@@ -29,8 +29,7 @@ from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, ENDPOINT_SLICES, EXPOSURES, NAMESPACES, SERVICES
-from windowbox.settings.controlplanesettings import ControlPlaneSettings
-from windowbox.settings.kindsettings import KindSettings
+from windowbox.settings.kindsettings import ControlPlaneSettings, KindSettings
 
 ID = "shoot--t--hosts-itself"
 CCM = "cloud-controller-manager"

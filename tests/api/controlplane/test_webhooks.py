@@ -26,8 +26,7 @@ from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, MANAGED_RESOURCES, NAMESPACES, SECRETS
-from windowbox.settings.controlplanesettings import ControlPlaneSettings
-from windowbox.settings.kindsettings import HealthSettings, KindSettings
+from windowbox.settings.kindsettings import ControlPlaneSettings, HealthSettings, KindSettings
 from windowbox.settings.webhooksettings import WebhookSettings
 
 WEBHOOKS = "extension-controlplane-shoot-webhooks"

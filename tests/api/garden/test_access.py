@@ -24,7 +24,7 @@ from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Forbidden, Missing
 from windowbox.models.refs import SEEDS, SHOOTS, Resource
-from windowbox.settings.gardensettings import GardenSettings
+from windowbox.settings.clustersettings import GardenSettings
 
 REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 ANNOTATION = "provider-local-e2e-test-garden-access"

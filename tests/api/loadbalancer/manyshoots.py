@@ -30,7 +30,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, NODES, SECRETS, SERVICES
 from windowbox.rights import rbac
 from windowbox.settings.bussettings import Access
-from windowbox.settings.joinsettings import JoinSettings
+from windowbox.settings.clustersettings import JoinSettings
 from workers.kinds.membership.joining import Joining
 
 RUNTIME = "runtime"

@@ -20,7 +20,7 @@ from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import MACHINES, NAMESPACES, NODES
-from windowbox.settings.joinsettings import JoinSettings
+from windowbox.settings.clustersettings import JoinSettings
 from workers.kinds.membership.joining import Joining
 
 

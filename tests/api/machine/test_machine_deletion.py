@@ -26,8 +26,7 @@ from windowbox.models.refs import (
     WORKERS,
     Resource,
 )
-from windowbox.settings.kindsettings import KindSettings
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import KindSettings, MachineSettings
 from workers import replay
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")

@@ -24,7 +24,7 @@ from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Malformed, PermanentError, TransientError, Unreachable
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, SECRETS
-from windowbox.settings.egresssettings import EgressSettings
+from windowbox.settings.clustersettings import EgressSettings
 
 Origin = Literal["person", "namespace", "settings", "provider"]
 WHICH = f"shoot--a/{DNSRECORDS.id}"

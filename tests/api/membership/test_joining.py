@@ -28,7 +28,7 @@ from watchers.watching import Watching
 from windowbox.errors import Missing
 from windowbox.models.refs import NAMESPACES, NODES, SERVICES, ObjectRef
 from windowbox.settings.bussettings import Access
-from windowbox.settings.joinsettings import JoinSettings
+from windowbox.settings.clustersettings import JoinSettings
 from workers.kinds.membership.joining import Joining
 
 KUBECONFIG = "cluster.windowbox/kubeconfig"

@@ -25,7 +25,7 @@ from windowbox.errors import Forbidden
 from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, SECRETS, Resource
 from windowbox.rights import rbac
 from windowbox.rights.granting import Granting
-from windowbox.settings.grantsettings import GrantSettings
+from windowbox.settings.clustersettings import GrantSettings
 
 ROLES = ("watcher", "worker", "patcher", "granter")
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")

@@ -26,7 +26,7 @@ from tests.support.running import eventually, running, soon
 from tests.support.servers import ControlPlane
 from watchers.limits import Shared
 from watchers.mirror import Mirror
-from windowbox.clients.kubernetes import apireading, kube
+from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import TooLarge, Unreachable
 from windowbox.models.refs import DNSRECORDS
@@ -67,8 +67,8 @@ def listing(*items: dict[str, Any], more: str = "") -> bytes:
 
 def allow(monkeypatch: pytest.MonkeyPatch, **listing: Any) -> None:
     """Smaller limits for a listing."""
-    smaller = apireading.TENANT.listing._replace(**listing)
-    monkeypatch.setattr(apireading, "TENANT", apireading.TENANT._replace(listing=smaller))
+    smaller = kube.TENANT.listing._replace(**listing)
+    monkeypatch.setattr(kube, "TENANT", kube.TENANT._replace(listing=smaller))
 
 
 @contextlib.contextmanager

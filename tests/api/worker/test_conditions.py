@@ -18,8 +18,7 @@ from tests.support.workerexample import pool
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import DEPLOYMENTS, MACHINE_DEPLOYMENTS, MANAGED_RESOURCES, WORKERS
-from windowbox.settings.kindsettings import HealthSettings, KindSettings
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import HealthSettings, KindSettings, MachineSettings
 
 BUNDLE = "extension-worker-mcm-shoot"
 MANAGER = "machine-controller-manager"

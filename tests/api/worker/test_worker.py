@@ -29,8 +29,7 @@ from windowbox.models.refs import (
     SECRETS,
     WORKERS,
 )
-from windowbox.settings.kindsettings import KindSettings
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import KindSettings, MachineSettings
 
 CLASS_SECRETS = {"gardener.cloud/purpose": "machineclass"}
 

@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY
 
 from commands.roles import gardenaccess
 from windowbox.errors import Forbidden
-from windowbox.settings.gardensettings import GardenSettings
+from windowbox.settings.clustersettings import GardenSettings
 
 
 @contextlib.asynccontextmanager

@@ -341,7 +341,7 @@ async def test_a_bug_in_reading_does_not_end_the_rotation(
 
 async def test_changes_are_found_without_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windowbox.clients.kubernetes.rotation._LOOK", 0.05)
-    monkeypatch.setattr("windowbox.clients.kubernetes.filewatch._opened", lambda folders: None)
+    monkeypatch.setattr("windowbox.clients.kubernetes.rotation._opened", lambda folders: None)
     file = tmp_path / "kubeconfig"
     async with served("a") as (one,):
         write(file, {"one": one.host}, "one")

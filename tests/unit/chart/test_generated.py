@@ -16,7 +16,7 @@ from commands import secrets
 from tools.chart import alerts, dashboards, generated, rights
 from tools.chart.values import Values
 from windowbox.rights import rbac
-from windowbox.settings.grantsettings import GrantSettings
+from windowbox.settings.clustersettings import GrantSettings
 from windowbox.telemetry import metrics  # noqa: F401 -- declares all metrics
 
 

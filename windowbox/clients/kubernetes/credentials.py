@@ -10,17 +10,83 @@ import contextlib
 import hashlib
 import ssl
 import tempfile
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import yaml
 
-from windowbox.clients.kubernetes import apisessions, kubeconfigs
+from windowbox.clients.kubernetes import kubeconfigs
+from windowbox.clients.kubernetes.egress import Egress
 from windowbox.clients.kubernetes.kubelibrary import Configuration, kube_config, load_incluster_config
 from windowbox.errors import Malformed
+
+_CONNECTIONS = 32
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    host: str, proxy: str | None, tls: ssl.SSLContext, egress: Egress | None
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """A session with keep-alive; with `egress`, to permitted addresses only.
+
+    When it is closed, whoever reads a response of it gets an error.
+    """
+    ours = None if proxy else _proxy(host)
+    responses = _Responses()
+    connector = aiohttp.TCPConnector(
+        limit=_CONNECTIONS,
+        ssl=tls,
+        # A proxy that our own environment names has rules of its own about where it leads.
+        socket_factory=egress.socket if egress and not ours else None,
+    )
+    async with aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        proxy=proxy or ours,
+        read_bufsize=1 << 18,
+        auto_decompress=False,
+        trace_configs=[responses.trace()],
+    ) as session:
+        try:
+            yield session
+        finally:
+            responses.close()
+
+
+class _Responses:
+    """The responses of a session. aiohttp closes their connections, but tells none who reads from them."""
+
+    def __init__(self) -> None:
+        self._begun: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()
+        self._closed = False
+
+    def trace(self) -> aiohttp.TraceConfig:
+        config = aiohttp.TraceConfig()
+        config.on_request_end.append(self._add)
+        return config
+
+    async def _add(self, session: object, context: object, ended: aiohttp.TraceRequestEndParams) -> None:
+        self._begun.add(ended.response)
+        if self._closed:  # after its headers had arrived
+            ended.response.close()
+
+    def close(self) -> None:
+        self._closed = True
+        for response in list(self._begun):
+            response.close()
+
+
+def _proxy(host: str) -> str | None:
+    """The proxy that the environment asks for."""
+    parts = urlsplit(host)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+
 
 _OF_THE_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REFERRED = ("tokenFile", "client-certificate", "client-key", "certificate-authority")
@@ -43,7 +109,7 @@ class Credentials:
     """The name of the context, so that another current context does not lead to another cluster later."""
 
     def session(self) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
-        return apisessions.opened(self.configuration.host or "", self.configuration.proxy, self.tls, None)
+        return opened(self.configuration.host or "", self.configuration.proxy, self.tls, None)
 
 
 async def read(kubeconfig: Path | None, context: str | None) -> Credentials:

@@ -15,8 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import aiohttp
 import orjson
 
-from windowbox.clients.kubernetes import apireading, apiresponses, apisessions, credentials, kubeconfigs
-from windowbox.clients.kubernetes.apireading import Limit
+from windowbox.clients.kubernetes import apiresponses, credentials, kubeconfigs
 from windowbox.clients.kubernetes.egress import Egress
 from windowbox.clients.kubernetes.kubelibrary import Configuration, kube_config
 from windowbox.clients.kubernetes.rotation import Rotation
@@ -72,7 +71,7 @@ class Kube:
         tenant: bool = False,
     ) -> None:
         self._tenant = tenant
-        self.limits = apireading.TENANT if tenant else apireading.OWN
+        self.limits = TENANT if tenant else OWN
         self._session = session
         self.use(configuration, trust)
 
@@ -229,11 +228,11 @@ class Kube:
                 timeout=aiohttp.ClientTimeout(total=None, connect=TIMEOUT, sock_read=_SILENCE),
             ) as response:
                 if response.status >= 300:
-                    refusal = await apireading.body(what, response, self.limits.object)
+                    refusal = await read_body(what, response, self.limits.object)
                     raise apiresponses.refusal(what, response.status, refusal)
                 # Silence is no error: an API server sends no bookmarks of kinds that have never changed.
                 with contextlib.suppress(aiohttp.SocketTimeoutError):
-                    async for lines in apireading.lines(what, response, self.limits.object):
+                    async for lines in read_lines(what, response, self.limits.object):
                         for first in range(0, len(lines), _BATCH):
                             batch = lines[first : first + _BATCH]
                             yield [await _event(what, line, resource) for line in batch]
@@ -361,7 +360,7 @@ class Kube:
                 allow_redirects=False,
                 timeout=_LIMIT,
             ) as response:
-                answer = await apireading.body(what, response, limit or self.limits.object)
+                answer = await read_body(what, response, limit or self.limits.object)
             if response.status >= 300:
                 raise apiresponses.refusal(what, response.status, answer)
             return await _apart(decode, what, answer, size=len(answer))
@@ -433,7 +432,7 @@ async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterat
         if not str(configuration.api_key.get("BearerToken", "")).isprintable():
             raise Malformed(f"{what}: the kubeconfig's token holds a line break or other control characters")
         kubeconfigs.check_addresses(configuration.host, configuration.proxy, egress, what)
-        async with apisessions.opened(configuration.host or "", configuration.proxy, tls, egress) as session:
+        async with credentials.opened(configuration.host or "", configuration.proxy, tls, egress) as session:
             yield Kube(configuration, session, trust, tenant=True)
 
 
@@ -469,3 +468,89 @@ def _translated(what: str, *, tenant: bool) -> Iterator[None]:
             logger.info("%s: %s", what, text)
             text = "no usable connection to the API server that the kubeconfig names"
         raise Unreachable(f"{what}: {text}") from error
+
+
+_REFUSAL = 1 << 16
+"""Bytes of an error's body: a Kubernetes API says what is wrong in a few hundred."""
+
+
+class Limit(NamedTuple):
+    """The limits of a response: its bytes, and its number of lists and mappings."""
+
+    size: int
+    parts: int
+    """Three bytes make a mapping that takes seventy in memory."""
+
+
+class Listing(NamedTuple):
+    """The limits of all pages of a listing together."""
+
+    objects: int
+    """Also how many objects of one kind are watched."""
+    size: int
+    seconds: float
+    """A continue token is valid for some five minutes, because etcd is compacted then."""
+
+
+class Limits(NamedTuple):
+    """The limits for each kind of response of an API server."""
+
+    object: Limit
+    """One object, which is also what one line of a watch may bring."""
+    page: Limit
+    """A page of a listing with several objects."""
+    listing: Listing
+
+
+# etcd takes 1.5 MiB for one object by default; as JSON a built-in kind takes up to three times as much.
+OWN = Limits(Limit(16 << 20, 4_000_000), Limit(16 << 20, 200_000), Listing(10_000_000, 1 << 37, 600.0))
+"""Of a cluster whose kubeconfig is in a file of this machine."""
+TENANT = Limits(Limit(4 << 20, 200_000), Limit(8 << 20, 200_000), Listing(100_000, 1 << 30, 300.0))
+"""Of a cluster whose kubeconfig is in a Secret: its API server may be anything."""
+
+
+async def read_body(what: str, response: aiohttp.ClientResponse, limit: Limit) -> bytes:
+    """The whole body. TooLarge as soon as it is known to be longer than the limit."""
+    _check_encoding(what, response)
+    most = limit.size if response.status < 300 else _REFUSAL
+    if (response.content_length or 0) > most:
+        raise _too_long(what, most)
+    chunks, size = [], 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > most:
+            raise _too_long(what, most)
+        chunks.append(chunk)
+    return _checked(what, b"".join(chunks), limit)
+
+
+async def read_lines(what: str, response: aiohttp.ClientResponse, limit: Limit) -> AsyncIterator[list[bytes]]:
+    """Whole lines, in batches as they arrive. TooLarge if one exceeds the limit."""
+    _check_encoding(what, response)
+    begun: list[bytes] = []
+    size = 0
+    async for chunk in response.content.iter_any():
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        size += len(first)
+        if size > limit.size:
+            raise _too_long(what, limit.size)
+        if others:
+            yield [_checked(what, line, limit) for line in (b"".join(begun), *others[:-1])]
+            begun, size = [others[-1]], len(others[-1])
+
+
+def _checked(what: str, text: bytes, limit: Limit) -> bytes:
+    if len(text) > 2 * limit.parts and text.count(b"[") + text.count(b"{") > limit.parts:
+        raise TooLarge(f"{what}: the answer has more than {limit.parts:,} lists and mappings")
+    return text
+
+
+def _check_encoding(what: str, response: aiohttp.ClientResponse) -> None:
+    # A kilobyte of gzip can expand to a megabyte, so compressed responses are neither requested nor read.
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise Unreachable(f"{what}: the answer is compressed, which was not asked for")
+
+
+def _too_long(what: str, most: int) -> TooLarge:
+    return TooLarge(f"{what}: the answer has more than {most:,} bytes")

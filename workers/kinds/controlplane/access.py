@@ -17,7 +17,7 @@ from windowbox.clients.kubernetes import kubeconfigs
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object, mapping, mappings
 from windowbox.models.refs import SECRETS
-from windowbox.settings.joinsettings import ACCESS_SECRET
+from windowbox.settings.clustersettings import ACCESS_SECRET
 from workers.core.owned import manifests
 from workers.core.owned.manifests import Manifest
 from workers.core.owned.targets import MANAGER, TargetCluster

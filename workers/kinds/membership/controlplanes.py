@@ -19,7 +19,7 @@ from windowbox.models.refs import (
     ObjectRef,
     SecretKey,
 )
-from windowbox.settings.joinsettings import ACCESS_SECRET
+from windowbox.settings.clustersettings import ACCESS_SECRET
 from workers.core.lifecycle import shoots
 from workers.core.lifecycle.shoots import ShootFacts
 

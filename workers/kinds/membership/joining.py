@@ -14,7 +14,7 @@ from bus.views import View
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, RUNTIME, ObjectRef
-from windowbox.settings.joinsettings import JoinSettings
+from windowbox.settings.clustersettings import JoinSettings
 from windowbox.settings.lbsettings import matches
 from workers.core import joinannotations
 from workers.core.joinannotations import Unusable

@@ -15,7 +15,7 @@ from windowbox.models import machinekeys
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINES, NODES, PODS, SECRETS
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core.owned.targets import TargetCluster, TargetClusters
 from workers.machines.machine import drain, names, reasons, specs, statuses
 from workers.machines.machine.creation import Creation

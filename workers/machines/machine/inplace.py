@@ -20,7 +20,7 @@ from windowbox.models.extensions import instant, spelled
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core.owned.targets import TargetCluster
 from workers.machines.machine import drain, nodes, specs, statuses
 from workers.machines.machine.drain import Mode

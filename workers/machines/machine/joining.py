@@ -15,7 +15,7 @@ from windowbox.models.extensions import instant, spelled
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.objects import Object
 from windowbox.models.refs import CERTIFICATE_REQUESTS, MACHINE_CLASSES, MACHINES, NODES, SECRETS, ObjectRef
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core.owned.targets import TargetCluster, TargetClusters
 from workers.machines.machine import names, nodes, nodesync, phases, reasons, specs, statuses
 from workers.machines.machine.inplace import InPlace

@@ -27,7 +27,7 @@ from windowbox.models.refs import (
     WORKERS,
     ObjectRef,
 )
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock
 from workers.core.lifecycle.kinds import Run
 from workers.core.owned.ownerindex import INFRASTRUCTURE

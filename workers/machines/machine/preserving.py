@@ -12,7 +12,7 @@ from windowbox.models.extensions import instant, spelled
 from windowbox.models.machines import Phase
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINES, NODES
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core.owned.targets import TargetCluster, TargetClusters
 from workers.machines import facts, preservation
 from workers.machines.facts import node_taints

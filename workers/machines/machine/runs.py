@@ -12,7 +12,7 @@ from windowbox.models.extensions import spelled
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, ObjectRef
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock
 from workers.core.owned.targets import TargetClusters
 from workers.core.reconcile import Request

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from windowbox.errors import Malformed
 from windowbox.models import durations
 from windowbox.models.objects import Object
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 
 PROVIDER = "local"
 CLASS = "MachineClass"

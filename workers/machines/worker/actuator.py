@@ -19,7 +19,7 @@ from windowbox.models.refs import (
     WORKERS,
     ObjectRef,
 )
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock
 from workers.core.health import checks, conditions
 from workers.core.health.checks import Result
