@@ -86,7 +86,7 @@ def _unit(unit: Json) -> Json | None:
 
 def _kubelet(file: Json) -> Json | None:
     try:
-        return _recoded(file, componentconfig.for_machine)
+        return _recoded(file, componentconfig.allow_swap)
     except componentconfig.Unreadable as error:
         raise Denied(f"file {_KUBELET} is not a KubeletConfiguration: {error}") from error
 

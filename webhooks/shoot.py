@@ -17,7 +17,7 @@ def act(review: Review, context: Context) -> Json | None:
     if not name(review).startswith("kube-proxy-config") or _KEY not in data:
         return None
     try:
-        config = componentconfig.for_containers(text(data, _KEY))
+        config = componentconfig.keep_conntrack(text(data, _KEY))
     except componentconfig.Unreadable as error:
         raise Denied(f"{_KEY} is not a KubeProxyConfiguration: {error}") from error
     return put(review.object, config, "data", _KEY)

@@ -149,6 +149,6 @@ SECTIONS: dict[str, dict[str, str]] = {
         "WA-27": "a Node without capacity",
         "WA-28": "a kind that is not served",
         "WA-29": "a Pod's update, old versions",
-        "WA-30": "plain encoding and unknown fields",
+        "WA-30": "plain encoding; unknown fields, which are kept here",
     },
 }

@@ -27,7 +27,6 @@ UNITS = (
 SIZE = 4000
 BOUNDED = {
     "windowbox.models.durations._PART": "after 99 characters nothing is read",
-    "webhooks.configs.durations._PART": "after 100 characters nothing is read",
 }
 """Patterns that are searched for in short texts only."""
 

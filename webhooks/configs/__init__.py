@@ -1,1 +1,1 @@
-"""Configuration files of Kubernetes' programs, read and written as those programs do."""
+"""Edits texts that programs on nodes read: component configurations in YAML, and unit files of systemd."""

@@ -36,9 +36,9 @@ GOOD = {
     [
         pytest.param(
             "kubelet",
-            config(file(KUBELET_FILE, "maxPods: many")),
-            f"file {KUBELET_FILE} is not a KubeletConfiguration: maxPods is 'many': it has to be a whole "
-            f"number between -2147483648 and 2147483647{TAKE_OUT.format('files')}",
+            config(file(KUBELET_FILE, "failSwapOn: many")),
+            f"file {KUBELET_FILE} is not a KubeletConfiguration: failSwapOn is 'many': it has to be true or "
+            f"false{TAKE_OUT.format('files')}",
             id="kubelet",
         ),
         pytest.param(

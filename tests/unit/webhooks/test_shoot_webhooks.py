@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.admitted import admitted, refusal
 from tests.support.rules import rule
-from webhooks.configs.componentconfig import KUBE_PROXY
 
 MUCH = {"cpu": "100", "memory": "100Gi"}
 
@@ -71,19 +71,22 @@ def test_other_config_maps_stay_as_they_are(given: dict[str, Any]) -> None:
 def test_kube_proxy_leaves_connection_tracking_alone() -> None:
     text = "mode: nftables\nclusterCIDR: 10.3.0.0/16\nconntrack: {maxPerCore: 7}\n"
     found = admitted("shoot", config_map({"config.yaml": text, "other": "x"}, immutable=True))
-    read = KUBE_PROXY.read(found["data"]["config.yaml"])
-    assert (read["conntrack"]["maxPerCore"], read["mode"], read["clusterCIDR"]) == (
-        0,
-        "nftables",
-        "10.3.0.0/16",
-    )
+    assert yaml.safe_load(found["data"]["config.yaml"]) == {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "clusterCIDR": "10.3.0.0/16",
+        "conntrack": {"maxPerCore": 0},
+    }
     assert found["data"]["other"] == "x"
     assert found["metadata"]["name"] == "kube-proxy-config-1a2b3c4d"
     assert admitted("shoot", found) == found
 
 
 @rule("WW-91", "WW-94")
-@pytest.mark.parametrize("text", ["a: [", "kind: Pod", "conntrack: 5", "- a"])
+@pytest.mark.parametrize(
+    "text", ["a: [", "kind: Pod", "conntrack: 5", "conntrack: {maxPerCore: many}", "- a"]
+)
 def test_a_configuration_that_cannot_be_read_is_denied(text: str) -> None:
     message = refusal("shoot", config_map({"config.yaml": text}))
     assert message.startswith("config.yaml is not a KubeProxyConfiguration: ")
