@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from bus import subjects
-from webhooks import replay as reviews
+from webhooks import journal as reviews
 from webhooks.server import outcome
 from windowbox.telemetry import tracing
 from workers.replay import Difference, Effect, Replay

@@ -97,7 +97,7 @@ def replay(ctx: click.Context, recording: Path, onto: str | None, speed: float, 
 
 def _compare(recording: Recording, output: str) -> int:
     from commands import differences
-    from webhooks import replay as asking
+    from webhooks import journal as asking
     from workers import replay as playing
 
     logging.disable()  # what workers would log is about the day that was recorded

@@ -11,8 +11,7 @@ from typing import Any
 import orjson
 
 from webhooks import jsonpatch
-from webhooks.review import Context, Denied, Review, Undecodable
-from webhooks.webhook import Webhook
+from webhooks.review import Context, Denied, Review, Undecodable, Webhook
 from windowbox.models.objects import mapping
 
 logger = logging.getLogger(__name__)

@@ -1,31 +1,34 @@
-"""A request of an API server, and what else a webhook needs to answer it."""
+"""What a webhook is, what it is given, and how it denies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from windowbox.models.objects import Json, mapping
 from windowbox.models.refs import Resource
+from windowbox.models.webhooks import Registration
 from windowbox.settings.webhooksettings import WebhookSettings
+
+OLD_OBJECT = "the stored object (oldObject)"
+
+WITH_YAML = 16 << 10
+"""`Webhook.big` for webhooks that parse YAML, which takes long."""
 
 
 class Denied(Exception):
-    """The request is denied; the message is what the user reads."""
+    """The request is denied; users read the message."""
 
 
 class Undecodable(Exception):
-    """The object is not what its kind says: answered with code 400."""
-
-
-OLD_OBJECT = "the stored object (oldObject)"
+    """The object does not have the form of its kind: answered with code 400."""
 
 
 @contextmanager
 def about(what: str) -> Iterator[None]:
-    """Name in denials the object that they are about, if it is another one than that under review."""
+    """Prefix denials with the object that they are about, where it is not the object under review."""
     try:
         yield
     except (Denied, Undecodable) as error:
@@ -34,7 +37,7 @@ def about(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Review:
-    """A request to create or update an object. Nobody may change the objects: make new ones."""
+    """A request to create or update an object. Webhooks must not change the objects in place."""
 
     uid: str
     group: str
@@ -64,7 +67,7 @@ class Lookup(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a lookup has found, or why nothing."""
+    """The object that a lookup found, or the reason why there is none."""
 
     object: Json | None
     failure: str = ""
@@ -77,21 +80,36 @@ class Context:
 
     settings: WebhookSettings = field(default_factory=WebhookSettings)
     found: Mapping[str, Any] | None = None
-    """The object that it looks up."""
+    """The looked-up object."""
     failure: str = ""
-    """Why there is no such object, in the words of the API server."""
+    """Why there is no looked-up object, in the words of the API server."""
 
     images: Mapping[str, str] = field(default_factory=dict)
     """Container images by their name in the image vector."""
 
     def image(self, name: str) -> str:
-        """The image of that name. Without one the request is denied."""
+        """The image of that name. Denied without one."""
         if name not in self.images:
             raise Denied(f"could not find image {name}: add it to the image vector")
         return self.images[name]
 
     def looked_up(self, prefix: str = "") -> Mapping[str, Any]:
-        """The object that was looked up. Without it the request is denied, with this before the reason."""
+        """The looked-up object. Denied without one, with the prefix before the reason."""
         if self.found is None:
             raise Denied(f"{prefix}{self.failure}")
         return self.found
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """The decision that belongs to a registration."""
+
+    registration: Registration
+    act: Callable[[Review, Context], Json | None]
+    """The changed object, None to allow it unchanged, or Denied. It does not change its arguments."""
+    lookup: Callable[[Review], Lookup | None] = lambda _: None
+    """The other object that `act` needs in its context for this review."""
+    skip_deleting: bool = True
+    """Objects under deletion are allowed unchanged, without a call of `act`."""
+    big: int = 128 << 10
+    """Requests of this many bytes or more run in a thread, so that they do not block others."""

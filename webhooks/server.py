@@ -19,8 +19,7 @@ from aiohttp import web
 from webhooks import answering
 from webhooks.answering import BODY_LIMIT, Answer, Asked
 from webhooks.connections import Bodies, BrokenOff, Connections, Crowded
-from webhooks.review import Context, Found, Lookup, Review
-from webhooks.webhook import Webhook
+from webhooks.review import Context, Found, Lookup, Review, Webhook
 from windowbox.errors import Malformed
 from windowbox.models.webhooks import Target
 from windowbox.telemetry import metrics

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from webhooks import (
-    calico,
-    controlplane,
-    dnsconfig,
-    networkpolicy,
-    node,
-    prometheus,
-    rollout_speedup,
-    shoot,
-)
-from webhooks.admission import mutator, secrets, validator
-from webhooks.webhook import Webhook
+from webhooks.admission import mutator, validator
+from webhooks.mutators import controlplane, seedobjects, shootobjects
+from webhooks.review import Webhook
 
-_MODULES = (
-    calico,
-    controlplane,
-    dnsconfig,
-    mutator,
-    networkpolicy,
-    node,
-    prometheus,
-    rollout_speedup,
-    secrets,
-    shoot,
-    validator,
+_ALL = (
+    controlplane.CONTROL_PLANE,
+    mutator.MUTATOR,
+    seedobjects.DNS_CONFIG,
+    seedobjects.NETWORK_POLICY,
+    seedobjects.PROMETHEUS,
+    seedobjects.ROLLOUT_SPEEDUP,
+    shootobjects.CALICO,
+    shootobjects.KUBE_PROXY,
+    shootobjects.NODE,
+    validator.SECRETS,
+    validator.VALIDATOR,
 )
 
-WEBHOOKS: dict[str, Webhook] = {module.WEBHOOK.registration.name: module.WEBHOOK for module in _MODULES}
+WEBHOOKS: dict[str, Webhook] = {webhook.registration.name: webhook for webhook in _ALL}
 """By name."""

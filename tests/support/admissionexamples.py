@@ -11,9 +11,8 @@ from typing import Any
 import yaml
 
 from tests.support.reviews import admission_review
-from webhooks.review import Context
+from webhooks.review import Context, Webhook
 from webhooks.table import WEBHOOKS
-from webhooks.webhook import Webhook
 from windowbox.models.objects import Json
 from windowbox.settings.webhooksettings import WebhookSettings
 

@@ -1,46 +1,39 @@
-"""Shoots get a mark, and NamespacedCloudProfiles in their status the images of both profiles."""
+"""The webhook `mutator`: annotates Shoots, and merges images in the status of NamespacedCloudProfiles."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from webhooks.admission import namespacedprofiles
-from webhooks.review import Context, Review
+from webhooks.admission import profiles
+from webhooks.review import Context, Review, Webhook
 from webhooks.shapes import part, put
-from webhooks.webhook import Webhook
+from windowbox.models import webhooks as registrations
 from windowbox.models.objects import Json
-from windowbox.models.webhooks import MUTATOR
 
 _MARK = "extensions.gardener.cloud/processed-by"
 _IN_STATUS = ("status", "cloudProfileSpec", "providerConfig")
 
 
-def act(review: Review, context: Context) -> Json | None:
+def _act(review: Review, _: Context) -> Json | None:
     match review.kind:
         case "Shoot":
-            return _marked(review.object)
+            # Gardener's tests see by the annotation that the webhook is active.
+            if _MARK in part(review.object, "metadata", "annotations"):
+                return None
+            return put(review.object, "admission-webhook-local-provider", "metadata", "annotations", _MARK)
         case "NamespacedCloudProfile":
-            return _merged(review.object)
+            return _merge_images(review.object)
         case _:
             return None
 
 
-def _marked(shoot: Json) -> Json | None:
-    """Tests of Gardener learn by the annotation that the webhook is active."""
-    if _MARK in part(shoot, "metadata", "annotations"):
-        return None
-    return put(shoot, "admission-webhook-local-provider", "metadata", "annotations", _MARK)
-
-
-def _merged(profile: Json) -> Json | None:
+def _merge_images(profile: Json) -> Json | None:
+    """The profile with both providerConfigs merged in its status, once Gardener has copied its parent."""
     metadata, spec, status = (part(profile, field) for field in ("metadata", "spec", "status"))
     in_status = part(status, "cloudProfileSpec").get("providerConfig")
     if metadata.get("generation") != status.get("observedGeneration"):
         return None
     if spec.get("providerConfig") is None or in_status is None:
         return None
-    config: dict[str, Any] = namespacedprofiles.merged(profile)
-    return put(profile, config, *_IN_STATUS)
+    return put(profile, profiles.merged(profile), *_IN_STATUS)
 
 
-WEBHOOK = Webhook(MUTATOR, act)
+MUTATOR = Webhook(registrations.MUTATOR, _act)

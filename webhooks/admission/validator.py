@@ -1,43 +1,98 @@
-"""CloudProfiles, NamespacedCloudProfiles, Shoots and WorkloadIdentities of this provider."""
+"""The webhooks `validator` (profiles, Shoots, WorkloadIdentities) and `secrets.validator`."""
 
 from __future__ import annotations
 
-from webhooks.admission import cloudprofiles, namespacedprofiles, shoots
-from webhooks.review import Context, Denied, Lookup, Review
+from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network
+
+from webhooks import clusters
+from webhooks.admission import profiles
+from webhooks.review import OLD_OBJECT, Context, Denied, Lookup, Review, Undecodable, Webhook, about
 from webhooks.shapes import part
-from webhooks.webhook import Webhook
-from windowbox.models import fielderrors
-from windowbox.models.objects import Object
-from windowbox.models.webhooks import VALIDATOR
+from windowbox.models import addresses, fielderrors
+from windowbox.models import webhooks as registrations
+from windowbox.models.addresses import Network
+from windowbox.models.objects import Json, Object, from_base64
+
+_NODES = "spec.networking.nodes"
+_OF_MACHINES: dict[int, Network] = {4: IPv4Network("10.0.0.0/16"), 6: IPv6Network("fd00:10:1:100::/56")}
+_OF_HOST: dict[int, Network] = {4: IPv4Network("172.18.0.0/24"), 6: IPv6Network("fd00:10::/64")}
+"""Where Gardener does not create machines, nodes are containers in the host's network."""
 
 
-def lookup(review: Review) -> Lookup | None:
+def _parent(review: Review) -> Lookup | None:
     """The parent of a NamespacedCloudProfile."""
     if review.kind != "NamespacedCloudProfile" or review.deleting:
         return None
-    return namespacedprofiles.parent(Object(review.object))
+    return profiles.parent(Object(review.object))
 
 
-def act(review: Review, context: Context) -> None:
-    # An invalid CloudProfile is refused even while it is being deleted.
+def _validate(review: Review, context: Context) -> None:
+    # CloudProfiles are checked even under deletion, as Gardener does.
     match review.kind:
         case "CloudProfile":
-            errors = cloudprofiles.errors(review.object)
+            errors = profiles.cloud_profile_errors(review.object)
         case "NamespacedCloudProfile" if not review.deleting:
-            errors = namespacedprofiles.errors(review.object, context)
+            errors = profiles.namespaced_profile_errors(review.object, context)
         case "Shoot" if not review.deleting:
-            errors = shoots.errors(review.object, review.old_object)
+            errors = _shoot_errors(review.object, review.old_object)
         case "WorkloadIdentity":
-            errors = _of_identity(review)
+            given = part(review.object, "spec", "targetSystem").get("providerConfig")
+            errors = [] if given is None else ["target system provider config must be empty"]
         case _:
             errors = []
     if errors:
         raise Denied(fielderrors.joined(errors))
 
 
-def _of_identity(review: Review) -> list[str]:
-    given = part(review.object, "spec", "targetSystem").get("providerConfig")
-    return [] if given is None else ["target system provider config must be empty"]
+def _shoot_errors(shoot: Json, old: Json | None) -> list[str]:
+    """What is wrong with a new or changed range of nodes."""
+    nodes = part(shoot, "spec", "networking").get("nodes")
+    if not clusters.workers(shoot):
+        return []
+    if old is not None:
+        with about(OLD_OBJECT):
+            stored = part(old, "spec", "networking").get("nodes")
+        if stored == nodes:
+            return []
+    if nodes is None:
+        return [fielderrors.required(_NODES, "nodes CIDR must not be empty")]
+    network = addresses.prefix(nodes) if isinstance(nodes, str) else None
+    if network is None:
+        return [fielderrors.invalid(_NODES, nodes, "nodes CIDR must be a valid CIDR")]
+    unmanaged = clusters.self_hosted(shoot) and not clusters.managed_infrastructure(shoot)
+    allowed = (_OF_HOST if unmanaged else _OF_MACHINES)[network.version]
+    if network.prefixlen >= allowed.prefixlen and network.network_address in allowed:
+        return []
+    return [fielderrors.invalid(_NODES, nodes, f"nodes CIDR must be a subnet of {allowed}")]
 
 
-WEBHOOK = Webhook(VALIDATOR, act, lookup, skip_deleting=False)
+def _validate_secret(review: Review, context: Context) -> None:
+    data = _secret_data(review.object)
+    if review.old_object is not None:
+        with about(OLD_OBJECT):
+            stored = _secret_data(review.old_object)
+        if stored == data:
+            return
+    if context.settings.empty_secrets:
+        if data:
+            raise Denied("secret data should be empty")
+    elif not data.get("kubeconfig"):
+        raise Denied("kubeconfig is missing")
+
+
+def _secret_data(secret: Json) -> Mapping[str, bytes]:
+    """The decoded values. No message may show them."""
+    data = {}
+    for name, value in part(secret, "data").items():
+        try:
+            if not isinstance(value, str | None):
+                raise ValueError
+            data[name] = from_base64(value or "")
+        except ValueError:
+            raise Undecodable(f"data.{name:.253} is not base64 of anything") from None
+    return data
+
+
+VALIDATOR = Webhook(registrations.VALIDATOR, _validate, _parent, skip_deleting=False)
+SECRETS = Webhook(registrations.SECRETS_VALIDATOR, _validate_secret, skip_deleting=False)

@@ -11,8 +11,7 @@ import pytest
 from tests.support.reviews import UID, admission_review, mutated
 from tests.support.rules import rule
 from webhooks import answering
-from webhooks.review import Context, Denied, Review, Undecodable
-from webhooks.webhook import Webhook
+from webhooks.review import Context, Denied, Review, Undecodable, Webhook
 from windowbox.models.objects import Json
 from windowbox.models.webhooks import NODE
 

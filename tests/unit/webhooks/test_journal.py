@@ -12,7 +12,7 @@ import pytest
 from bus.transport.connection import Bus
 from tests.support.reviews import admission_review
 from tests.support.running import running
-from webhooks import answering, journal, replay
+from webhooks import answering, journal
 from webhooks.answering import Asked
 from webhooks.review import Context
 from webhooks.server import Decision
@@ -140,7 +140,7 @@ def test_credentials_of_remote_writes_are_not_noted() -> None:
         "http://write.example/api?hidden",
     )
     assert not any(secret in noted.encoded() for secret in (b"p@ss", b"p%40ss"))
-    assert replay.replayed([noted]).differences == []
+    assert journal.replayed([noted]).differences == []
 
 
 @pytest.mark.timeout(20)
@@ -153,6 +153,6 @@ def test_a_replay_finds_what_is_decided_otherwise_today() -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}}
     same = journal.record(decision(node, "node", "nodes"), "here")
     other = same.model_copy(update={"outcome": "denied", "message": "no"})
-    found = replay.replayed([same, other, same.model_copy(update={"request": ""})])
+    found = journal.replayed([same, other, same.model_copy(update={"request": ""})])
     assert (found.replayed, found.left_out) == (2, 1)
     assert [one.review for one in found.differences] == [other]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from webhooks.configs import componentconfig, units
+from webhooks.mutators import componentconfig, units
 
 _LINES = (Path(__file__).parent / "vectors.jsonl").read_text().splitlines()
 VECTORS: list[dict[str, Any]] = [json.loads(line) for line in _LINES]

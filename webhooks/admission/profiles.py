@@ -1,15 +1,18 @@
-"""NamespacedCloudProfiles: what their providerConfig adds to that of their parent."""
+"""CloudProfiles and NamespacedCloudProfiles: each machine image has a container image."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from webhooks.admission.cloudprofiles import decoded, parsed
-from webhooks.review import Context, Lookup, about
+from pydantic import BaseModel, ValidationError
+
+from webhooks.review import Context, Denied, Lookup, Undecodable, about
 from webhooks.shapes import part
+from windowbox.errors import Malformed
 from windowbox.models.extensions import Part
 from windowbox.models.fielderrors import forbidden, invalid, required
+from windowbox.models.gardener import cloudprofile, cloudprofilechecks
 from windowbox.models.gardener.cloudprofile import (
     CloudProfileConfig,
     CloudProfileSpec,
@@ -21,6 +24,10 @@ from windowbox.models.gardener.cloudprofilechecks import Versions
 from windowbox.models.objects import Json, Object, mapping
 from windowbox.models.refs import CLOUD_PROFILES
 
+_T = TypeVar("_T", bound=BaseModel)
+
+_LARGEST = 100_000
+"""Values in the spec of a profile."""
 _KIND = CLOUD_PROFILES.kind
 _CONFIG = "spec.providerConfig"
 _IMAGES = f"{_CONFIG}.machineImages"
@@ -34,8 +41,17 @@ class _Spec(Part):
     machine_images: list[MachineImage] | None = None
 
 
+def cloud_profile_errors(profile: Json) -> list[str]:
+    """What is wrong with the providerConfig of a CloudProfile."""
+    spec = _parsed(CloudProfileSpec, part(profile, "spec"), "spec")
+    if spec.provider_config is None:
+        detail = "providerConfig must be set for cloud profiles of provider local"
+        return [required(cloudprofilechecks.CONFIG, detail)]
+    return cloudprofilechecks.errors(_decoded(spec.provider_config, cloudprofilechecks.CONFIG), spec)
+
+
 def parent(profile: Object) -> Lookup | None:
-    """The CloudProfile that this one extends, if it names one."""
+    """The CloudProfile that a NamespacedCloudProfile extends, if it names one."""
     reference = mapping(profile.spec.get("parent"))
     name = reference.get("name")
     if reference.get("kind") != _KIND or not isinstance(name, str):
@@ -43,45 +59,22 @@ def parent(profile: Object) -> Lookup | None:
     return Lookup(CLOUD_PROFILES, "", name)
 
 
-def errors(profile: Json, context: Context) -> list[str]:
-    """What is wrong with the images that the profile adds to its parent's."""
+def namespaced_profile_errors(profile: Json, context: Context) -> list[str]:
+    """What is wrong with the images that a NamespacedCloudProfile adds to those of its parent."""
     spec = part(profile, "spec")
     given = spec.get("providerConfig")
-    config = decoded(_HEAD if given is None else given, _CONFIG)
+    config = _decoded(_HEAD if given is None else given, _CONFIG)
     kind = part(spec, "parent").get("kind")
     if kind != _KIND:
         return [f"parent reference must be of kind CloudProfile (unsupported kind: {kind})"]
     found = context.looked_up()
     with about("the parent CloudProfile"):
-        inherited = Versions(parsed(CloudProfileSpec, part(found, "spec"), "spec").machine_images)
-    added = Versions(parsed(_Spec, spec, "spec").machine_images)
+        inherited = Versions(_parsed(CloudProfileSpec, part(found, "spec"), "spec").machine_images)
+    added = Versions(_parsed(_Spec, spec, "spec").machine_images)
     return [
         *_unmapped(added, inherited, Versions(config.machine_images)),
         *_misplaced(config, added, inherited),
     ]
-
-
-def merged(profile: Json) -> dict[str, Any]:
-    """The providerConfig for the status: the parent's, with what the profile adds or replaces."""
-    spec = part(profile, "status", "cloudProfileSpec")
-    inherited = decoded(spec.get("providerConfig"), _IN_STATUS)
-    own = decoded(part(profile, "spec").get("providerConfig"), _CONFIG)
-    with_capabilities = bool(spec.get("machineCapabilities"))
-    images = {image.name: image.versions for image in inherited.machine_images}
-    for name, added in {image.name: image.versions for image in own.machine_images}.items():
-        images[name] = [
-            *(images.get(name) or []),
-            *(_converted(one, with_capabilities) for one in added or []),
-        ]
-    return {
-        **_HEAD,
-        "machineImages": [
-            {"name": name, "versions": None if versions is None else _spelled(versions)}
-            for name, versions in images.items()
-        ],
-        # Gardener writes fields even where they are empty, but for the image of a version.
-        "loadBalancer": {"image": (inherited.load_balancer and inherited.load_balancer.image) or ""},
-    }
 
 
 def _unmapped(added: Versions, inherited: Versions, mapped: Versions) -> Iterator[str]:
@@ -97,14 +90,12 @@ def _unmapped(added: Versions, inherited: Versions, mapped: Versions) -> Iterato
 
 
 def _misplaced(config: CloudProfileConfig, added: Versions, inherited: Versions) -> Iterator[str]:
-    """Container images for what the parent has, or for what the profile does not."""
+    """Container images for versions that the parent has, or that the profile does not add."""
     for i, image in enumerate(config.machine_images):
         known = added.of.get(image.name)
         if known is None:
-            detail = (
-                f"machine image {image.name} is not defined in the NamespacedCloudProfile .spec.machineImages"
-            )
-            yield required(f"{_IMAGES}[{i}]", detail)
+            where = "is not defined in the NamespacedCloudProfile .spec.machineImages"
+            yield required(f"{_IMAGES}[{i}]", f"machine image {image.name} {where}")
         for k, version in enumerate(image.versions or []):
             path, what = f"{_IMAGES}[{i}].versions[{k}]", f"{image.name}@{version.version}"
             if version.version in inherited.of.get(image.name, set()):
@@ -113,6 +104,27 @@ def _misplaced(config: CloudProfileConfig, added: Versions, inherited: Versions)
             if known is not None and version.version not in known:
                 detail = "machine image version is not defined in the NamespacedCloudProfile"
                 yield invalid(path, what, detail + added.remedy(image.name, version.version))
+
+
+def merged(profile: Json) -> dict[str, Any]:
+    """The providerConfig for the status: the parent's, with the images that the profile adds or replaces."""
+    spec = part(profile, "status", "cloudProfileSpec")
+    inherited = _decoded(spec.get("providerConfig"), _IN_STATUS)
+    own = _decoded(part(profile, "spec").get("providerConfig"), _CONFIG)
+    with_capabilities = bool(spec.get("machineCapabilities"))
+    images = {image.name: image.versions for image in inherited.machine_images}
+    for name, added in {image.name: image.versions for image in own.machine_images}.items():
+        converted = (_converted(one, with_capabilities) for one in added or [])
+        images[name] = [*(images.get(name) or []), *converted]
+    return {
+        **_HEAD,
+        "machineImages": [
+            {"name": name, "versions": None if versions is None else _spelled(versions)}
+            for name, versions in images.items()
+        ],
+        # Gardener writes fields even where they are empty, but for the image of a version.
+        "loadBalancer": {"image": (inherited.load_balancer and inherited.load_balancer.image) or ""},
+    }
 
 
 def _converted(version: Version, with_capabilities: bool) -> Version:
@@ -134,11 +146,29 @@ def _spelled(versions: list[Version]) -> list[dict[str, Any]]:
             "version": name,
             **({"image": one.image} if one.image else {}),
             "capabilityFlavors": one.capability_flavors
-            and [_flavor(each) for each in one.capability_flavors],
+            and [
+                {"image": each.image} | ({"capabilities": each.capabilities} if each.capabilities else {})
+                for each in one.capability_flavors
+            ],
         }
         for name, one in by_version.items()
     ]
 
 
-def _flavor(flavor: Flavor) -> dict[str, Any]:
-    return {"image": flavor.image} | ({"capabilities": flavor.capabilities} if flavor.capabilities else {})
+def _decoded(content: object, path: str) -> CloudProfileConfig:
+    """A providerConfig. Unknown fields deny the request."""
+    try:
+        return cloudprofile.decoded(content, f"could not decode {path}")
+    except Malformed as error:
+        raise Denied(str(error)) from error
+
+
+def _parsed(model: type[_T], content: object, what: str) -> _T:
+    """A part of an object as a model; Undecodable if it has other types."""
+    try:
+        cloudprofile.require_small(content, what, _LARGEST)
+        return model.model_validate(content)
+    except Malformed as error:
+        raise Undecodable(str(error)) from error
+    except ValidationError as error:
+        raise Undecodable(f"{what}: {cloudprofile.listed(error)}") from error

@@ -1,4 +1,4 @@
-"""Kubelets in machines: they start although the host swaps."""
+"""OperatingSystemConfigs of nodes: the kubelet starts although the host swaps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from webhooks import clusters
-from webhooks.configs import componentconfig, units
+from webhooks.mutators import componentconfig, units
 from webhooks.review import OLD_OBJECT, Context, Denied, Review, about
 from webhooks.shapes import namespace, objects, part, put, text
 from windowbox.models.objects import Json, from_base64
@@ -25,15 +25,16 @@ _SEMVER = re.compile(
 )
 
 Edit = Callable[[Json], Json | None]
-"""A unit or file with its text edited; None if it has no text of its own."""
+"""Returns a unit or file with its text edited; None if it has no inline text."""
 
 
 def for_machines(review: Review, context: Context) -> Json:
-    """The OperatingSystemConfig with its kubelet settings for this provider. The first error denies."""
+    """The OperatingSystemConfig with the kubelet's settings of this provider. The first error denies."""
     missing = f"could not get cluster for namespace '{namespace(review)}': "
     shoot = clusters.shoot(context.looked_up(missing), namespace(review))
     pool = part(review.object, "metadata", "labels").get(_POOL)
     with about(clusters.shoot_in(namespace(review))):
+        # The versions have no effect on the result, but Gardener denies those that it cannot parse.
         _check_versions(shoot, pool)
     config = review.object
     for field, key, name, edit in _EDITS:
@@ -46,20 +47,8 @@ def for_machines(review: Review, context: Context) -> Json:
     return config
 
 
-def _check_stored(review: Review, field: str, key: str, name: str, edit: Edit) -> None:
-    """Deny if the entry that is replaced cannot be read, as Gardener does."""
-    with about(OLD_OBJECT):
-        stored = objects(part(review.old_object or {}, "spec"), field)
-        try:
-            if found := next((one for one in stored if one.get(key) == name), None):
-                edit(found)
-        except Denied as error:
-            remedy = f"to repair it, take the entry out of spec.{field} in one update, and add it in another"
-            raise Denied(f"{error}; {remedy}") from error
-
-
 def _check_versions(shoot: Json, pool: object) -> None:
-    """Deny if the Shoot's Kubernetes version, or that of the pool, cannot be read."""
+    """Deny a Kubernetes version of the Shoot, or of the worker pool, that is not semantic."""
     _check_version("spec.kubernetes.version", text(part(shoot, "spec", "kubernetes"), "version"))
     for at, worker in enumerate(clusters.workers(shoot)):
         if pool is not None and worker.get("name") == pool:
@@ -75,7 +64,19 @@ def _check_version(where: str, version: str) -> None:
         raise Denied(f"{where} is {version!r:.50}: make it a semantic version such as 1.36.3")
 
 
-def _unit(unit: Json) -> Json | None:
+def _check_stored(review: Review, field: str, key: str, name: str, edit: Edit) -> None:
+    """Deny if the stored entry that is replaced cannot be edited, as Gardener does."""
+    with about(OLD_OBJECT):
+        stored = objects(part(review.old_object or {}, "spec"), field)
+        try:
+            if found := next((one for one in stored if one.get(key) == name), None):
+                edit(found)
+        except Denied as error:
+            remedy = f"to repair it, take the entry out of spec.{field} in one update, and add it in another"
+            raise Denied(f"{error}; {remedy}") from error
+
+
+def _edit_unit(unit: Json) -> Json | None:
     if unit.get("content") is None:
         return None
     try:
@@ -84,19 +85,20 @@ def _unit(unit: Json) -> Json | None:
         raise Denied(f"unit {_UNIT} cannot be read: {error}") from error
 
 
-def _kubelet(file: Json) -> Json | None:
+def _edit_kubelet(file: Json) -> Json | None:
     try:
-        return _recoded(file, componentconfig.allow_swap)
+        return _edit_inline(file, componentconfig.allow_swap)
     except componentconfig.Unreadable as error:
         raise Denied(f"file {_KUBELET} is not a KubeletConfiguration: {error}") from error
 
 
-def _sysctl(file: Json) -> Json | None:
-    return _recoded(file, str)
+def _recode(file: Json) -> Json | None:
+    """The file as it is, in the canonical spelling of its encoding."""
+    return _edit_inline(file, str)
 
 
-def _recoded(file: Json, edit: Callable[[str], str]) -> Json | None:
-    """The file with its inline text edited, in the encoding that it had."""
+def _edit_inline(file: Json, edit: Callable[[str], str]) -> Json | None:
+    """The file with its inline text edited, in the same encoding."""
     if part(file, "content").get("inline") is None:
         return None
     inline = part(file, "content", "inline")
@@ -105,7 +107,13 @@ def _recoded(file: Json, edit: Callable[[str], str]) -> Json | None:
         case "":
             edited = edit(data)
         case "b64":
-            edited = base64.b64encode(edit(_decoded(file, data)).encode()).decode()
+            try:
+                decoded = from_base64(data).decode()
+            except ValueError as error:
+                raise Denied(
+                    f"file {text(file, 'path')}: its data is not base64 of a text: {error}"
+                ) from error
+            edited = base64.b64encode(edit(decoded).encode()).decode()
         case _:
             raise Denied(
                 f"file {text(file, 'path')}: encoding {encoding!r:.50} is unknown: make it b64 or empty"
@@ -113,16 +121,9 @@ def _recoded(file: Json, edit: Callable[[str], str]) -> Json | None:
     return put(file, edited, "content", "inline", "data")
 
 
-def _decoded(file: Json, data: str) -> str:
-    try:
-        return from_base64(data).decode()
-    except ValueError as error:
-        raise Denied(f"file {text(file, 'path')}: its data is not base64 of a text: {error}") from error
-
-
 _EDITS: tuple[tuple[str, str, str, Edit], ...] = (
-    ("units", "name", _UNIT, _unit),
-    ("files", "path", _KUBELET, _kubelet),
-    ("files", "path", _SYSCTL, _sysctl),
+    ("units", "name", _UNIT, _edit_unit),
+    ("files", "path", _KUBELET, _edit_kubelet),
+    ("files", "path", _SYSCTL, _recode),
 )
-"""In which field of the spec, by which key, and what is done to the first entry of that name."""
+"""Field of the spec, key and name of an entry, and the edit of the first entry of that name."""

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhooks.configs import componentconfig, units
+from webhooks.mutators import componentconfig, units
 
 _BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     f"{next_}: &{next_} [{', '.join([f'*{last}'] * 10)}]\n"

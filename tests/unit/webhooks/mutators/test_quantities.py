@@ -11,7 +11,7 @@ from tests.support.admitted import admitted, answered
 from tests.support.rules import rule
 from tests.unit.webhooks.test_controlplane import cluster, containers, deployment
 from tests.unit.webhooks.test_shoot_webhooks import node
-from webhooks import quantities
+from webhooks.mutators import quantities
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,73 @@
+"""Objects in Shoots: Nodes, the configuration of kube-proxy, and Calico."""
+
+from __future__ import annotations
+
+from webhooks import clusters
+from webhooks.mutators import componentconfig, quantities
+from webhooks.review import WITH_YAML, Context, Denied, Lookup, Review, Webhook, about
+from webhooks.shapes import name, named, objects, part, put, text
+from windowbox.models import webhooks as registrations
+from windowbox.models.objects import Json
+from windowbox.models.refs import CLUSTERS
+
+_CAPACITY = {"cpu": "100", "memory": "100Gi"}
+
+_PROXY_CONFIG = "config.yaml"
+
+_CLUSTER = "kube-system"
+_POOL = {
+    "name": "CALICO_IPV4POOL_CIDR",
+    # The first half of the Shoot's range for Pods, 10.0.0.0/15, is that of machines.
+    "value": "10.1.0.0/16",
+}
+
+
+def _enlarge_node(review: Review, _: Context) -> Json:
+    """The Node with more capacity than its machine has, and with a provider ID."""
+    changed = review.object
+    if not text(part(changed, "spec"), "providerID"):
+        # machine-controller-manager acts on a node group only once its nodes have a provider ID.
+        changed = put(changed, name(review), "spec", "providerID")
+    for field in ("allocatable", "capacity"):
+        found = part(changed, "status", field)
+        changed = put(changed, {**found, **quantities.spelled(found, _CAPACITY)}, "status", field)
+    return changed
+
+
+def _configure_proxy(review: Review, _: Context) -> Json | None:
+    """The ConfigMap with a kube-proxy that leaves the host's connection tracking alone."""
+    data = part(review.object, "data")
+    if not name(review).startswith("kube-proxy-config") or _PROXY_CONFIG not in data:
+        return None
+    try:
+        config = componentconfig.keep_conntrack(text(data, _PROXY_CONFIG))
+    except componentconfig.Unreadable as error:
+        raise Denied(f"{_PROXY_CONFIG} is not a KubeProxyConfiguration: {error}") from error
+    return put(review.object, config, "data", _PROXY_CONFIG)
+
+
+def _shrink_pool(review: Review, context: Context) -> Json | None:
+    """Calico with a range for Pods that leaves out machines which Gardener does not create."""
+    cluster = context.looked_up("failed reading Cluster resource: ")
+    with about(clusters.shoot_in(_CLUSTER)):
+        managed = clusters.managed_infrastructure(part(cluster, "spec", "shoot"))
+    if managed:
+        return None
+    pod = part(review.object, "spec", "template", "spec")
+    for field in ("containers", "initContainers"):
+        containers = [
+            put(one, named(objects(one, "env"), _POOL, "name"), "env")
+            if one.get("name") == "calico-node"
+            else one
+            for one in objects(pod, field)
+        ]
+        if containers:
+            pod = put(pod, containers, field)
+    return put(review.object, pod, "spec", "template", "spec") if pod else None
+
+
+NODE = Webhook(registrations.NODE, _enlarge_node, skip_deleting=False)
+KUBE_PROXY = Webhook(registrations.SHOOT, _configure_proxy, big=WITH_YAML)
+CALICO = Webhook(
+    registrations.CALICO_SELF_HOSTED_SHOOT, _shrink_pool, lambda _: Lookup(CLUSTERS, "", _CLUSTER)
+)
