@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from bus import subjects
 from webhooks import journal as reviews
-from webhooks.server import outcome
 from windowbox.telemetry import tracing
 from workers.replay import Difference, Effect, Replay
 
@@ -71,7 +70,7 @@ def described_review(difference: reviews.Difference) -> Iterator[Line]:
     yield Line(f"{subjects.ref(review.key)}  {review.decided:%Y-%m-%d %H:%M:%S}", "yellow")
     yield Line(f"  webhook {review.webhook}, {review.operation}")
     yield Line(f"  - {review.outcome}: {_cut(review.message or _json(review.patch))}", "red")
-    yield Line(f"  + {outcome(now)}: {_cut(now.message or now.patch.decode())}", "green")
+    yield Line(f"  + {now.outcome}: {_cut(now.message or now.patch.decode())}", "green")
 
 
 def review_summary(result: reviews.Replay) -> Iterator[str]:
@@ -91,7 +90,7 @@ def reviews_as_json(result: reviews.Replay) -> dict[str, Any]:
                 "object": str(subjects.ref(one.review.key)),
                 "webhook": one.review.webhook,
                 "recorded": {"outcome": one.review.outcome, "patch": one.review.patch},
-                "now": {"outcome": outcome(one.now), "patch": json.loads(one.now.patch or b"[]")},
+                "now": {"outcome": one.now.outcome, "patch": json.loads(one.now.patch or b"[]")},
             }
             for one in result.differences
         ],

@@ -1,11 +1,13 @@
-"""Decodes the body of a request, calls the webhook, and encodes the AdmissionReview."""
+"""Decodes an AdmissionReview, calls the webhook, and encodes the answer."""
 
 from __future__ import annotations
 
 import base64
 import logging
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -21,7 +23,7 @@ _GROUP = "admission.k8s.io"
 _VERSIONS = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
 _LONGEST_MESSAGE = 4096
 _LONGEST_NAME = 253
-"""Of objects and namespaces, as the API takes them. Subjects of the journal are made of them."""
+"""The API's limit for names of objects and namespaces, which the journal's subjects contain."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,13 @@ class Answer:
     message: str = ""
     patch: bytes = b""
     """A JSON patch, if the object is to be changed."""
+
+    @property
+    def outcome(self) -> str:
+        """In one word: allowed, patched, denied or failed."""
+        if self.allowed:
+            return "patched" if self.patch else "allowed"
+        return "denied" if self.code == 403 else "failed"
 
     def encoded(self, uid: str = "", version: str = _VERSIONS[0]) -> bytes:
         """The AdmissionReview."""
@@ -50,21 +59,21 @@ class Answer:
 
 
 def refused(code: int, message: str) -> Answer:
-    """What is not allowed. The message is bounded, since the journal keeps it, too."""
+    """An answer that does not allow the request. Its message is cut, since the journal keeps it too."""
     return Answer(False, code, message[:_LONGEST_MESSAGE])
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that could be read."""
+    """A decoded AdmissionReview."""
 
     version: str
-    """The AdmissionReview's own."""
+    """The API version of the AdmissionReview, which the answer repeats."""
     review: Review
 
 
 def read(webhook: Webhook, body: bytes) -> Asked | tuple[Answer, str, str]:
-    """The review in the body of a request; or why there is none, with the uid and version to answer with."""
+    """The review in the body of a request; else the answer, with the uid and version to encode it with."""
     uid, version = "", _VERSIONS[0]
     try:
         found = _object(orjson.loads(body) if body else None, "the AdmissionReview")
@@ -139,7 +148,7 @@ def _require_short(value: object, what: str) -> None:
 
 
 def decide(webhook: Webhook, review: Review, context: Context) -> Answer:
-    """What the webhook decides. Whatever goes wrong in it is an answer, too."""
+    """The webhook's decision. Errors in it, even bugs, become answers."""
     if review.deleting and webhook.skip_deleting:
         return Answer(True)
     try:
@@ -153,18 +162,11 @@ def decide(webhook: Webhook, review: Review, context: Context) -> Answer:
     except (RecursionError, orjson.JSONEncodeError):
         return refused(400, "the object is nested too deep")
     except Exception as error:
-        # The object may hold what nobody may read in a log or an answer.
-        what = type(error).__name__
-        name = webhook.registration.name
-        logger.error("webhook %s: bug at %s/%s: %s", name, review.namespace, review.name, _places(error))
+        # The error's text may quote the object, which may hold secrets: neither log nor answer contains it.
+        name, what = webhook.registration.name, type(error).__name__
+        places = " > ".join(
+            f"{Path(frame.f_code.co_filename).name}:{line} {frame.f_code.co_name}"
+            for frame, line in traceback.walk_tb(error.__traceback__)
+        )
+        logger.error("webhook %s: bug at %s/%s: %s in %s", name, review.namespace, review.name, what, places)
         return refused(500, f"panic: {what} [recovered]")
-
-
-def _places(error: BaseException) -> str:
-    """The error's type and where it comes from, without its text."""
-    places, at = [], error.__traceback__
-    while at is not None:
-        code = at.tb_frame.f_code
-        places.append(f"{code.co_filename.rpartition('/')[2]}:{at.tb_lineno} {code.co_name}")
-        at = at.tb_next
-    return f"{type(error).__name__} in {' > '.join(places)}"

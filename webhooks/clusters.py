@@ -1,4 +1,4 @@
-"""What webhooks read in Clusters."""
+"""Reads the Shoot in a Cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windowbox.models.objects import Json
 
 
 def shoot(cluster: Json, name: str) -> Json:
-    """The Shoot in the Cluster. Without one the request is denied."""
+    """The Shoot in the Cluster. Denied without one."""
     with about(f"Cluster {name}"):
         found = part(cluster, "spec", "shoot")
     if not found:
@@ -19,7 +19,7 @@ def shoot(cluster: Json, name: str) -> Json:
 
 
 def shoot_in(name: str) -> str:
-    """What denials call the Shoot in the Cluster of that name."""
+    """The words for the Shoot in the Cluster of that name, in denials."""
     return f"the Shoot in Cluster {name}"
 
 

@@ -1,4 +1,4 @@
-"""Limits of the webhook server: connections, and memory for bodies of requests."""
+"""Limits of the webhook server: open connections, and memory for bodies of requests."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from aiohttp.web_protocol import RequestHandler
 _MOST = 2048
 """Connections at once, if the process may have twice as many files open."""
 _HELD = 128 << 20
-"""Bytes of bodies at once, beyond the first of each."""
+"""Bytes of all bodies at once, beyond the free part of each."""
 _FREE = 64 << 10
-"""Bytes of a body that everybody may send: small reviews are read while large ones wait."""
+"""Bytes of each body that do not count, so that small reviews are read while large ones wait."""
 
 
 class Crowded(Exception):
@@ -23,13 +23,13 @@ class Crowded(Exception):
 
 
 class BrokenOff(Exception):
-    """The caller has gone before the end of its body."""
+    """The caller disconnected before the end of its body."""
 
 
 class Connections:
     """Makes a protocol for each connection.
 
-    The oldest idle connection makes room for a new one; if none is idle the new one is refused.
+    At the limit, the oldest idle connection is closed for a new one; if none is idle, the new one is refused.
     """
 
     def __init__(self, server: web.Server) -> None:
@@ -40,25 +40,22 @@ class Connections:
 
     def __call__(self) -> asyncio.Protocol:
         connections = self._server.connections
-        if len(connections) >= self._most and not self._closed_idle(connections):
-            return _Refusal()
-        return self._server()
+        if len(connections) < self._most:
+            return self._server()
+        for one in connections:  # the oldest first
+            if one not in self._busy and one.transport and not one.transport.is_closing():
+                one.transport.abort()  # a close would wait for the client
+                return self._server()
+        return _Refusal()
 
     @contextlib.contextmanager
     def busy(self, request: web.Request) -> Iterator[None]:
-        """Keep the connection of this request."""
+        """Do not count the connection of this request as idle."""
         self._busy.add(request.protocol)
         try:
             yield
         finally:
             self._busy.discard(request.protocol)
-
-    def _closed_idle(self, connections: list[RequestHandler]) -> bool:
-        for one in connections:  # the oldest first
-            if one not in self._busy and one.transport and not one.transport.is_closing():
-                one.transport.abort()  # a close would wait for the client
-                return True
-        return False
 
 
 class _Refusal(asyncio.Protocol):
@@ -76,27 +73,22 @@ class Bodies:
 
     @contextlib.asynccontextmanager
     async def read(self, request: web.Request) -> AsyncIterator[bytes | None]:
-        """The body; None if it is beyond the limit. Crowded if too many are held already."""
+        """The body; None if it exceeds the limit. Crowded if other bodies hold the memory."""
         parts, size, counted = [], 0, 0
         try:
-            while part := await _more(request):
-                parts.append(part)
-                size += len(part)
-                more = max(size - _FREE, 0) - counted
-                counted += more
-                self._held += more
-                if size > self._limit:
-                    break
-                if more and self._held > _HELD:
-                    raise Crowded
+            try:
+                while part := await request.content.readany():
+                    parts.append(part)
+                    size += len(part)
+                    more = max(size - _FREE, 0) - counted
+                    counted += more
+                    self._held += more
+                    if size > self._limit:
+                        break
+                    if more and self._held > _HELD:
+                        raise Crowded
+            except ConnectionError as error:
+                raise BrokenOff from error
             yield None if size > self._limit else b"".join(parts)
         finally:
             self._held -= counted
-
-
-async def _more(request: web.Request) -> bytes:
-    """The next bytes of the body; none at its end."""
-    try:
-        return await request.content.readany()
-    except ConnectionError as error:
-        raise BrokenOff from error

@@ -11,9 +11,9 @@ Operation = dict[str, Any]
 def between(old: Any, new: Any) -> list[Operation]:
     """The patch from `old` to `new`; empty if they mean the same.
 
-    Missing, null and empty fields mean the same. Parts that both share are not compared.
+    Missing, null and empty fields mean the same. Parts that both share by identity are not compared.
     """
-    operations = list(_value("", old, new))
+    operations = list(_operations("", old, new))
     return operations if operations and not alike(old, new) else []
 
 
@@ -28,31 +28,26 @@ def alike(one: Any, other: Any) -> bool:
     return _equal(one, other)
 
 
-def _value(path: str, old: Any, new: Any) -> Iterator[Operation]:
+def _operations(path: str, old: Any, new: Any) -> Iterator[Operation]:
     if old is new:
         return
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        yield from _mapping(path, old, new)
+        for name, value in old.items():
+            if name in new:
+                yield from _operations(f"{path}/{_escaped(name)}", value, new[name])
+            else:
+                yield {"op": "remove", "path": f"{path}/{_escaped(name)}"}
+        for name, value in new.items():
+            if name not in old:
+                yield {"op": "add", "path": f"{path}/{_escaped(name)}", "value": value}
     elif isinstance(old, list) and isinstance(new, list):
-        yield from _list(path, old, new)
+        yield from _list_operations(path, old, new)
     elif not _equal(old, new):
         yield {"op": "replace", "path": path, "value": new}
 
 
-def _mapping(path: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Operation]:
-    for name, value in old.items():
-        below = f"{path}/{_escaped(name)}"
-        if name in new:
-            yield from _value(below, value, new[name])
-        else:
-            yield {"op": "remove", "path": below}
-    for name, value in new.items():
-        if name not in old:
-            yield {"op": "add", "path": f"{path}/{_escaped(name)}", "value": value}
-
-
-def _list(path: str, old: list[Any], new: list[Any]) -> Iterator[Operation]:
-    """Entries that are equal at the beginning and the end stay; those between are changed in their order."""
+def _list_operations(path: str, old: list[Any], new: list[Any]) -> Iterator[Operation]:
+    """Equal entries at the beginning and the end stay; those between are changed in their order."""
     shorter = min(len(old), len(new))
     first = 0
     while first < shorter and _equal(old[first], new[first]):
@@ -63,7 +58,8 @@ def _list(path: str, old: list[Any], new: list[Any]) -> Iterator[Operation]:
     old_end, new_end = len(old) - rest, len(new) - rest
     both = min(old_end, new_end)
     for index in range(first, both):
-        yield from _value(f"{path}/{index}", old[index], new[index])
+        yield from _operations(f"{path}/{index}", old[index], new[index])
+    # From the end, since each removal moves the entries behind it.
     for index in range(old_end - 1, both - 1, -1):
         yield {"op": "remove", "path": f"{path}/{index}"}
     for index in range(both, new_end):

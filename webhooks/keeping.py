@@ -1,7 +1,7 @@
 """Keeps certificates and configurations up to date, so that API servers trust the webhook server.
 
-Certificates are in Secrets that all processes of a deployment read; one of them, the holder of a lease,
-writes them and the configurations. API servers trust a new authority before it signs our certificate.
+All processes of a deployment read the certificates from Secrets. The holder of a lease writes these Secrets
+and the configurations. API servers trust a new authority before it signs our certificate.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,9 +23,9 @@ from windowbox.models.refs import NAMESPACES, SECRETS, Resource
 from windowbox.rights import webhookconfigurations as configurations
 from windowbox.rights.webhookconfigurations import Manifest
 from windowbox.secretsmanager import contents, generation, secrets
-from windowbox.secretsmanager.configs import Authority, Certificate, Usage
+from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Usage
 from windowbox.secretsmanager.decisions import WEBHOOKS
-from windowbox.secretsmanager.manager import Ensured, SecretsManager
+from windowbox.secretsmanager.manager import SecretsManager
 from windowbox.settings.webhooksettings import WebhookSettings
 
 logger = logging.getLogger(__name__)
@@ -34,18 +34,18 @@ _AUTHORITY_VALIDITY = timedelta(days=30)
 _UNMANAGED_VALIDITY = timedelta(days=3650)
 _PAUSE = 1.0
 _QUIET = 3600.0
-"""Seconds after which all is compared again, even if nothing seems to have changed."""
+"""Seconds after which everything is compared again, though no watch has reported a change."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """Whose webhooks a process serves, and where what belongs to them is."""
+    """The webhooks that a process serves, and the clusters that they belong to."""
 
     settings: WebhookSettings
     own: Kube
     """The cluster with the Secrets."""
     called: Kube
-    """The cluster whose API server is to call us."""
+    """The cluster whose API server calls us."""
     garden: bool = False
 
     @property
@@ -63,7 +63,7 @@ class Keeping:
     def __init__(
         self, served: Served, certificates: Certificates, trusted: Callable[[], Awaitable[None]]
     ) -> None:
-        """`trusted` is called when the authorities that API servers are to trust have changed."""
+        """`trusted` is called when API servers are to trust other authorities."""
         self._served = served
         self._certificates = certificates
         self._trusted = trusted
@@ -71,104 +71,102 @@ class Keeping:
         self._authority = Authority(names.authority, _AUTHORITY_VALIDITY)
         self._certificate = server_certificate(names, configurations.hosts(served.settings, names))
         self._manager = SecretsManager(served.own, served.settings.namespace, names.identity)
+        selector = f"{secrets.IDENTITY}={names.identity}"
+        self._secrets = SECRETS._replace(selector=selector, within=served.settings.namespace)
         self._bundle = b""
-        self._told = 0.0
-        """When API servers were told of another bundle."""
+        self._announced = 0.0
+        """When the present bundle was written to the configurations."""
         self.configured = asyncio.Event()
-        """Set once API servers have been told to ask us."""
+        """Set once the configurations are written, so that API servers call us."""
         self.shown = ""
         """The name of the Secret whose certificate is shown."""
         self.renewal: datetime | None = None
-        """When something is to be renewed next."""
+        """When the next certificate is due for renewal."""
 
     async def begin(self) -> None:
-        """Have a certificate: the newest there is; a new one if there is none."""
-        if not self._served.settings.namespace:
-            self._bundle = await asyncio.to_thread(self._generate)
+        """Show the newest certificate; generate one if there is none."""
+        now = datetime.now(UTC)
+        if self._served.settings.namespace:
+            if not await self._load():
+                await self._manager.ensure([self._authority, self._certificate], WEBHOOKS, now)
+                await self._load()
             return
-        if not await self._load():
-            await self._manager.ensure([self._authority, self._certificate], WEBHOOKS, datetime.now(UTC))
-            await self._load()
+        # Without Secrets, the certificate is valid for as long as this process runs.
+        authority = replace(self._authority, validity=_UNMANAGED_VALIDITY)
+        signer = await asyncio.to_thread(generation.authority, authority, authority.name, now)
+        made = await asyncio.to_thread(generation.certificate, self._certificate, signer, now)
+        self._certificates.use(made[contents.CERTIFICATE], made[contents.KEY])
+        self.shown = "generated at start"
+        self._bundle = signer[contents.CA_CERTIFICATE]
 
     async def follow(self) -> None:
-        """Serve the newest certificate; never returns."""
-        if not self._served.settings.namespace:
-            return
-        await self._changes(self._served.own, self._secrets(), self._load)
+        """Show the newest certificate whenever the Secrets change; never returns if they are managed."""
+        if self._served.settings.namespace:
+            await _follow(self._served.own, self._secrets, self._load)
 
     async def keep(self) -> None:
-        """Renew certificates in time or when they have changed, and write configurations; never returns."""
-        again = asyncio.Event()
+        """Renew certificates when due, and write configurations when they differ; never returns."""
+        woken = asyncio.Event()
 
-        async def changed() -> None:
-            again.set()
+        async def wake() -> None:
+            woken.set()
 
         async with asyncio.TaskGroup() as group:
-            for kind in {one["kind"] for one in self._wanted(b"", None)}:
+            for kind in {one["kind"] for one in self._served.configurations(b"", None)}:
                 named = configurations.RESOURCES[kind]._replace(named=self._served.names.prefixed)
-                group.create_task(self._changes(self._served.called, named, changed))
+                group.create_task(_follow(self._served.called, named, wake))
             if self._served.settings.namespace:
-                group.create_task(self._changes(self._served.own, self._secrets(), changed))
+                group.create_task(_follow(self._served.own, self._secrets, wake))
             while True:
-                again.clear()
-                pause = await self._once()
+                woken.clear()
+                try:
+                    if self._served.settings.namespace:
+                        pause = await self._renew()
+                    else:
+                        await self._write(self._bundle)
+                        pause = _QUIET
+                except TransientError as error:
+                    pause = _PAUSE
+                    logger.warning("webhooks: %s; again in %.0f s", error, pause)
+                except WindowboxError as error:
+                    pause = _PAUSE
+                    logger.error("webhooks: %s", error)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
-                        await again.wait()
-
-    async def _once(self) -> float:
-        """One pass; returns the seconds until the next is due."""
-        try:
-            if not self._served.settings.namespace:
-                await self._write(self._bundle)
-                return _QUIET
-            return await self._renew()
-        except TransientError as error:
-            logger.warning("webhooks: %s; again in %.0f s", error, _PAUSE)
-        except WindowboxError as error:
-            logger.error("webhooks: %s", error)
-        return _PAUSE
+                        await woken.wait()
 
     async def _renew(self) -> float:
+        """Renew and write everything that is due; returns the seconds until the next pass."""
         now = datetime.now(UTC)
+        both: list[Authority | Certificate | BasicAuth] = [self._authority, self._certificate]
         ensured = await self._manager.ensure([self._authority], WEBHOOKS, now)
         bundle = ensured.bundles[self._authority.name].encode()
-        fits = await self._shown_fits(bundle)
-        if not fits:  # there is nothing to spread: who trusts the bundle does not trust us
-            await self._manager.ensure([self._authority, self._certificate], WEBHOOKS, now)
+        found = await self._manager.read(self._certificate.name)
+        fits = found is not None and contents.is_trusted(self._certificate, found[1], bundle)
+        if not fits:
+            # No API server with this bundle trusts our certificate, so a new one need not wait for them.
+            await self._manager.ensure(both, WEBHOOKS, now)
             await self._load()
-        changed = await self._write(bundle)
-        if changed or bundle != self._bundle:
-            self._told = time.time()
+        if await self._write(bundle) or bundle != self._bundle:
+            self._announced = time.time()
             await self._trusted()
         self._bundle = bundle
-        waits = await self._spread(now) if fits else 0.0
+        waits = 0.0
+        if fits and (authority := await self._manager.read(self._authority.name)):
+            # The newest authority must not sign before all API servers trust it. A process that has just
+            # started knows only when it was generated; `_announced` is exact.
+            lifetime = contents.lifetime(authority[1])
+            assert lifetime
+            since = max(lifetime[0] + generation.BEFORE.total_seconds(), self._announced)
+            waits = max(0.0, since + self._served.settings.spread - now.timestamp())
         if not waits:
-            ensured = await self._manager.ensure([self._authority, self._certificate], WEBHOOKS, now)
+            ensured = await self._manager.ensure(both, WEBHOOKS, now)
             await self._manager.clean_up(ensured)
-        return self._pause(ensured, waits)
-
-    async def _shown_fits(self, bundle: bytes) -> bool:
-        """Whether API servers with this bundle trust the newest certificate, at the host they call."""
-        found = await self._manager.read(self._certificate.name)
-        return found is not None and contents.is_trusted(self._certificate, found[1], bundle)
-
-    async def _spread(self, now: datetime) -> float:
-        """Seconds until the newest authority may sign our certificate: not all may trust it yet."""
-        authority = await self._manager.read(self._authority.name)
-        if not authority:
-            return 0.0
-        lifetime = contents.lifetime(authority[1])
-        assert lifetime
-        # By the former, a process that has just started knows; the latter is exact.
-        told = max(lifetime[0] + generation.BEFORE.total_seconds(), self._told)
-        return max(0.0, told + self._served.settings.spread - now.timestamp())
-
-    def _pause(self, ensured: Ensured, waits: float) -> float:
+        pause = waits or _QUIET
         if ensured.due is None:
-            return waits or _QUIET
+            return pause
         self.renewal = datetime.fromtimestamp(ensured.due, UTC)
-        return min(waits or _QUIET, max(ensured.due - time.time(), 0.0) + _PAUSE)
+        return min(pause, max(ensured.due - time.time(), 0.0) + _PAUSE)
 
     async def _load(self) -> bool:
         """Show the certificate of the newest Secret. False if there is none."""
@@ -182,55 +180,23 @@ class Keeping:
             self.shown = name
         return True
 
-    def _generate(self) -> bytes:
-        """A certificate for as long as we run; returns its authority."""
-        now = datetime.now(UTC)
-        authority = replace(self._authority, validity=_UNMANAGED_VALIDITY)
-        signer = generation.authority(authority, authority.name, now)
-        made = generation.certificate(self._certificate, signer, now)
-        self._certificates.use(made[contents.CERTIFICATE], made[contents.KEY])
-        self.shown = "generated at start"
-        return signer[contents.CA_CERTIFICATE]
-
     async def _write(self, bundle: bytes) -> bool:
-        """Create or update the configurations. Whether one had to be."""
+        """Create or update the configurations. False if all were up to date."""
+        settings, kube = self._served.settings, self._served.called
+        namespace = settings.owner_namespace or settings.namespace
+        owner = await kube.find(NAMESPACES, "", namespace) if namespace else None
+        wanted = self._served.configurations(bundle, dict(owner.raw) if owner else None)
         written = False
-        wanted = self._wanted(bundle, await self._owner())
         for one in wanted:
-            written |= await _written(self._served.called, one)
+            written |= await _ensure(kube, one)
         for kind in configurations.RESOURCES.keys() - {one["kind"] for one in wanted}:
-            await _emptied(self._served.called, kind, self._served.names.prefixed)
+            await _clear(kube, kind, self._served.names.prefixed)
         self.configured.set()
         return written
 
-    def _wanted(self, bundle: bytes, owner: Manifest | None) -> list[Manifest]:
-        return self._served.configurations(bundle, owner)
-
-    async def _owner(self) -> Manifest | None:
-        settings = self._served.settings
-        name = settings.owner_namespace or settings.namespace
-        found = await self._served.called.find(NAMESPACES, "", name) if name else None
-        return dict(found.raw) if found else None
-
-    def _secrets(self) -> Resource:
-        selector = f"{secrets.IDENTITY}={self._served.names.identity}"
-        return SECRETS._replace(selector=selector, within=self._served.settings.namespace)
-
-    async def _changes(self, kube: Kube, resource: Resource, act: Callable[[], Awaitable[object]]) -> None:
-        """Call `act` whenever such an object has changed, and after each gap; never returns."""
-        while True:
-            try:
-                version = (await kube.page(resource, metadata_only=True)).resource_version
-                await act()
-                async for _ in kube.watch(resource, version, metadata_only=True):
-                    await act()
-            except WindowboxError as error:
-                logger.info("watch of %s: %s; again in %.0f s", resource.id, error, _PAUSE)
-                await asyncio.sleep(_PAUSE)
-
 
 def server_certificate(names: configurations.Names, hosts: Collection[str]) -> Certificate:
-    """What the server shows to those who call it by these hosts."""
+    """The server's certificate for callers that use these hosts."""
     return Certificate(
         names.server,
         common_name=names.component,
@@ -241,8 +207,21 @@ def server_certificate(names: configurations.Names, hosts: Collection[str]) -> C
     )
 
 
-async def _written(kube: Kube, wanted: Manifest) -> bool:
-    """Create the configuration, or make it what it is to be. False if it was."""
+async def _follow(kube: Kube, resource: Resource, act: Callable[[], Awaitable[object]]) -> None:
+    """Call `act` when such an object changes, and after each gap of the watch; never returns."""
+    while True:
+        try:
+            version = (await kube.page(resource, metadata_only=True)).resource_version
+            await act()
+            async for _ in kube.watch(resource, version, metadata_only=True):
+                await act()
+        except WindowboxError as error:
+            logger.info("watch of %s: %s; again in %.0f s", resource.id, error, _PAUSE)
+            await asyncio.sleep(_PAUSE)
+
+
+async def _ensure(kube: Kube, wanted: Manifest) -> bool:
+    """Create or update the configuration. False if it is up to date."""
     resource, name = configurations.RESOURCES[wanted["kind"]], wanted["metadata"]["name"]
     found = await kube.find(resource, "", name)
     if found is None:
@@ -252,34 +231,34 @@ async def _written(kube: Kube, wanted: Manifest) -> bool:
     patch = _difference(wanted, found)
     if not patch:
         return False
-    try:
-        version = {"resourceVersion": found.resource_version}
-        metadata = {**mapping(patch.get("metadata")), **version}
-        await kube.merge(resource, "", name, {**patch, "metadata": metadata})
-    except Conflict as error:
-        raise TransientError(str(error)) from error
+    await _merge(kube, resource, found, patch)
     logger.info("%s %s: written", resource.kind, name)
     return True
 
 
-async def _emptied(kube: Kube, kind: str, name: str) -> None:
-    """Remove the webhooks of a former configuration: no process serves them now."""
+async def _clear(kube: Kube, kind: str, name: str) -> None:
+    """Remove the webhooks of a configuration with our name and labels: no process serves them now."""
     resource = configurations.RESOURCES[kind]
     found = await kube.find(resource, "", name)
     if found is None or not found.raw.get("webhooks"):
         return
     if any(found.labels.get(label) != value for label, value in configurations.LABELS.items()):
         return
-    try:
-        version = {"resourceVersion": found.resource_version}
-        await kube.merge(resource, "", name, {"metadata": version, "webhooks": []})
-    except Conflict as error:
-        raise TransientError(str(error)) from error
+    await _merge(kube, resource, found, {"webhooks": []})
     logger.info("%s %s: emptied, as all its webhooks are disabled", kind, name)
 
 
+async def _merge(kube: Kube, resource: Resource, found: Object, patch: Mapping[str, Any]) -> None:
+    """Apply the merge patch with optimistic concurrency."""
+    metadata = {**mapping(patch.get("metadata")), "resourceVersion": found.resource_version}
+    try:
+        await kube.merge(resource, "", found.name, {**patch, "metadata": metadata})
+    except Conflict as error:
+        raise TransientError(str(error)) from error
+
+
 def _difference(wanted: Manifest, found: Object) -> dict[str, Any]:
-    """A merge patch that makes the configuration what it is to be; empty if it is."""
+    """The merge patch from the found configuration to the wanted one; empty if it is up to date."""
     patch: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
     if missing := {k: v for k, v in wanted["metadata"]["labels"].items() if found.labels.get(k) != v}:

@@ -29,27 +29,27 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _PATIENCE = 10.0
-"""Seconds for an answer where the caller does not say: what API servers wait at most by default."""
+"""Seconds for an answer to requests without `timeout`: the default of API servers."""
 _MARGIN = 0.2
-"""Seconds before the caller gives up that it is answered at the latest."""
+"""Seconds between our answer and the caller's timeout."""
 _AT_ONCE = 64
-"""Big requests of one target that its thread has at once; others wait, within their patience."""
+"""Big requests of one target in its thread; others wait, within their patience."""
 _HANDSHAKE = 5.0
 _KEPT = 150.0
-"""Seconds for which idle connections are kept: longer than API servers do, which keep them for 90.
+"""Seconds for which idle connections are kept: longer than API servers keep theirs, which is 90 s.
 
-An API server does not repeat a review whose connection ends in the moment in which it is sent.
+An API server does not retry a review whose connection is closed just as it is sent.
 """
 _GRACE = 1.0
-"""Seconds in which callers are asked to connect elsewhere; and as many for the last answers."""
+"""Seconds at the end in which callers are asked to reconnect; and as many for the last answers."""
 
 Look = Callable[[Lookup, float], Awaitable[Found]]
-"""Look an object up within these seconds."""
+"""Look an object up within so many seconds."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What was answered to a review, and why."""
+    """An answer, and everything that led to it."""
 
     webhook: Webhook
     review: Review
@@ -61,10 +61,10 @@ class Decision:
 
 
 class Journal(Protocol):
-    """Where decisions are noted."""
+    """Records decisions."""
 
     def note(self, decision: Decision) -> None:
-        """Note a decision. Neither waits nor fails."""
+        """Record a decision. Neither waits nor fails."""
 
 
 class Certificates:
@@ -76,19 +76,21 @@ class Certificates:
         self.context.set_alpn_protocols(["http/1.1"])
 
     def use(self, certificate: bytes, key: bytes) -> None:
-        """Show this certificate in handshakes from now on. Malformed if the two do not fit together."""
-        with tempfile.TemporaryDirectory(prefix="windowbox-") as folder:  # for our user alone
+        """Show this certificate in new handshakes. Malformed if it does not match the key."""
+        # OpenSSL reads files only; the directory is readable by our user alone.
+        with tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
             path = Path(folder) / "tls.pem"
             path.write_bytes(key + b"\n" + certificate)
             try:
+                # Try it first: a failure would leave half of the pair in our context.
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
                 self.context.load_cert_chain(path)
             except (ssl.SSLError, ValueError) as error:
                 raise Malformed("the webhooks' certificate and key cannot be used") from error
 
 
-class _Side:
-    """What requests of one target share, so that they do not keep up those of another."""
+class _Bulkhead:
+    """The thread for big requests of one target, which do not delay those of other targets."""
 
     def __init__(self, target: Target) -> None:
         self.room = asyncio.Semaphore(_AT_ONCE)
@@ -102,7 +104,7 @@ class Server:
         self._given = given
         self._look = look
         self._journal = journal
-        self._sides = {target: _Side(target) for target in Target}
+        self._bulkheads = {target: _Bulkhead(target) for target in Target}
         self._bodies = Bodies(BODY_LIMIT)
         self._connections: Connections
         self._closing = False
@@ -116,7 +118,12 @@ class Server:
     def _handler(
         self, webhook: Webhook, *, last: bool = False
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """With `last` the connection is closed after the answer: a kept one may lead to a dead process."""
+        """With `last`, the connection is closed after the answer: a kept one may lead to a dead process."""
+
+        def failed(status: int, why: str) -> web.Response:
+            # Not a decision but a failed call, to which API servers apply the failure policy.
+            metrics.reviews.labels(webhook.registration.name, "late").inc()
+            return web.Response(status=status, text=why)
 
         async def handle(request: web.Request) -> web.Response:
             started = time.perf_counter()
@@ -126,11 +133,11 @@ class Server:
                         answered = await self._answered(webhook, request, body, started)
                 response = web.Response(body=answered, content_type="application/json")
             except TimeoutError:
-                response = _failed(webhook, 504, "the webhook could not answer in time")
+                response = failed(504, "the webhook could not answer in time")
             except BrokenOff:
-                response = _failed(webhook, 400, "the request ends before its body")  # nobody reads it
+                response = failed(400, "the request ends before its body")  # nobody reads it
             except Crowded:
-                response = _failed(webhook, 429, "the webhook has too many large requests")
+                response = failed(429, "the webhook has too many large requests")
                 response.headers["Retry-After"] = "1"  # API servers retry until their timeout
             if self._closing or last:
                 response.force_close()
@@ -141,12 +148,19 @@ class Server:
     async def _answered(
         self, webhook: Webhook, request: web.Request, body: bytes | None, started: float
     ) -> bytes:
-        if body is None or request.content_type != "application/json":
-            metrics.reviews.labels(webhook.registration.name, "unreadable").inc()
-            return _refusal(request).encoded()
+        """The encoded answer; `started` is when the request began, in seconds of `perf_counter`."""
+        name = webhook.registration.name
+        if request.content_type != "application/json":
+            metrics.reviews.labels(name, "unreadable").inc()
+            shown = request.content_type[:100]
+            return answering.refused(400, f"contentType={shown}, expected application/json").encoded()
+        if body is None:
+            metrics.reviews.labels(name, "unreadable").inc()
+            too_large = f"request entity is too large: limit is {BODY_LIMIT} bytes"
+            return answering.refused(413, too_large).encoded()
         asked, wanted, answer = await self._apart(webhook, len(body), _begun, webhook, body, self._given)
         if not isinstance(asked, Asked):
-            metrics.reviews.labels(webhook.registration.name, "unreadable").inc()
+            metrics.reviews.labels(name, "unreadable").inc()
             refused, uid, version = asked
             return refused.encoded(uid, version)
         review, context = asked.review, self._given
@@ -158,17 +172,17 @@ class Server:
             answer = await self._apart(webhook, len(body), answering.decide, webhook, review, context)
         seconds = time.perf_counter() - started
         self._journal.note(Decision(webhook, review, context, answer, seconds, len(body)))
-        metrics.reviews.labels(webhook.registration.name, outcome(answer)).inc()
-        metrics.review_seconds.labels(webhook.registration.name).observe(seconds)
+        metrics.reviews.labels(name, answer.outcome).inc()
+        metrics.review_seconds.labels(name).observe(seconds)
         return answer.encoded(review.uid, asked.version)
 
     async def _apart(self, webhook: Webhook, size: int, act: Callable[..., T], *arguments: Any) -> T:
         """Call `act` here, or in the target's thread if the request is big."""
         if size < webhook.big:
             return act(*arguments)
-        side = self._sides[webhook.registration.target]
-        async with side.room:
-            return await asyncio.get_running_loop().run_in_executor(side.thread, act, *arguments)
+        bulkhead = self._bulkheads[webhook.registration.target]
+        async with bulkhead.room:
+            return await asyncio.get_running_loop().run_in_executor(bulkhead.thread, act, *arguments)
 
     @contextlib.asynccontextmanager
     async def listening(self, certificates: Certificates) -> AsyncIterator[str]:
@@ -214,22 +228,17 @@ class Server:
                 await asyncio.sleep(_GRACE)
             server.close()
             await runner.cleanup()
-            for side in self._sides.values():
-                side.thread.shutdown(wait=False, cancel_futures=True)
-
-
-def _refusal(request: web.Request) -> Answer:
-    """The answer to an unreadable request."""
-    if request.content_type != "application/json":
-        shown = request.content_type[:100]
-        return answering.refused(400, f"contentType={shown}, expected application/json")
-    return answering.refused(413, f"request entity is too large: limit is {BODY_LIMIT} bytes")
+            for bulkhead in self._bulkheads.values():
+                bulkhead.thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _begun(
     webhook: Webhook, body: bytes, given: Context
 ) -> tuple[Asked | tuple[Answer, str, str], Lookup | None, Answer | None]:
-    """The parsed review, the object to look up first, and the decision if there is none."""
+    """The decoded review, and the object to look up first or, if there is none, the decision.
+
+    Both steps run in one call, so that a big request without a lookup enters the thread once.
+    """
     asked = answering.read(webhook, body)
     if not isinstance(asked, Asked):
         return asked, None, None
@@ -239,21 +248,8 @@ def _begun(
     return asked, None, answering.decide(webhook, asked.review, given)
 
 
-def _failed(webhook: Webhook, status: int, why: str) -> web.Response:
-    """No decision: a failed call, to which API servers apply the failure policy."""
-    metrics.reviews.labels(webhook.registration.name, "late").inc()
-    return web.Response(status=status, text=why)
-
-
 def _patience(request: web.Request) -> float:
     """The caller's timeout in seconds, less a margin: API servers pass it in the URL."""
     asked = request.query.get("timeout", "")
     seconds = int(asked[:-1]) if asked.endswith("s") and asked[:-1].isdecimal() and len(asked) < 4 else 0
     return (min(seconds, 30) or _PATIENCE) - _MARGIN
-
-
-def outcome(answer: Answer) -> str:
-    """In one word: allowed, patched, denied or failed."""
-    if answer.allowed:
-        return "patched" if answer.patch else "allowed"
-    return "denied" if answer.code == 403 else "failed"

@@ -1,4 +1,4 @@
-"""Parts of objects under review, and objects with other parts. What has a wrong type cannot be decoded."""
+"""Reads fields of objects under review, and copies objects with changed ones. Wrong types are Undecodable."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def text(parent: Json, key: str) -> str:
 
 
 def given(parent: Json, key: str, kind: type, wanted: str) -> bool:
-    """Whether a field is there, even if it is empty; `wanted` is what it has to be."""
+    """Whether the field is present, even if empty; `wanted` names its kind in the error."""
     found = parent.get(key)
     if found is not None and not isinstance(found, kind):
         raise _wrong(key, wanted, found)
@@ -50,7 +50,7 @@ def given(parent: Json, key: str, kind: type, wanted: str) -> bool:
 
 
 def name(review: Review) -> str:
-    """The object's; the request's is empty where the API server makes up a name."""
+    """The object's name; the request has none where the API server generates it."""
     return Object(review.object).name or review.name
 
 
@@ -59,7 +59,7 @@ def namespace(review: Review) -> str:
 
 
 def put(object: Json, value: object, *path: str) -> dict[str, Any]:
-    """The object with a value at a path; None takes the last field away."""
+    """A copy of the object with the value at a path; None removes the field."""
     first, *rest = path
     if rest:
         return {**object, first: put(part(object, first), value, *rest)}
@@ -68,7 +68,7 @@ def put(object: Json, value: object, *path: str) -> dict[str, Any]:
 
 
 def named(found: list[Json], entry: Json, key: str) -> list[Json]:
-    """The list with the entry instead of the one that has the same name, or at its end."""
+    """The list with the entry in the place of the one with the same name, or at its end."""
     for at, one in enumerate(found):
         if one.get(key) == entry[key]:
             return [*found[:at], entry, *found[at + 1 :]]

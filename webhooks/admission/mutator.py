@@ -12,7 +12,7 @@ _MARK = "extensions.gardener.cloud/processed-by"
 _IN_STATUS = ("status", "cloudProfileSpec", "providerConfig")
 
 
-def _act(review: Review, _: Context) -> Json | None:
+def change_garden_object(review: Review, _: Context) -> Json | None:
     match review.kind:
         case "Shoot":
             # Gardener's tests see by the annotation that the webhook is active.
@@ -20,20 +20,16 @@ def _act(review: Review, _: Context) -> Json | None:
                 return None
             return put(review.object, "admission-webhook-local-provider", "metadata", "annotations", _MARK)
         case "NamespacedCloudProfile":
-            return _merge_images(review.object)
+            metadata, spec, status = (part(review.object, field) for field in ("metadata", "spec", "status"))
+            in_status = part(status, "cloudProfileSpec").get("providerConfig")
+            # Gardener first copies the parent into the status, and updates the generation with it.
+            if metadata.get("generation") != status.get("observedGeneration"):
+                return None
+            if spec.get("providerConfig") is None or in_status is None:
+                return None
+            return put(review.object, profiles.merged(review.object), *_IN_STATUS)
         case _:
             return None
 
 
-def _merge_images(profile: Json) -> Json | None:
-    """The profile with both providerConfigs merged in its status, once Gardener has copied its parent."""
-    metadata, spec, status = (part(profile, field) for field in ("metadata", "spec", "status"))
-    in_status = part(status, "cloudProfileSpec").get("providerConfig")
-    if metadata.get("generation") != status.get("observedGeneration"):
-        return None
-    if spec.get("providerConfig") is None or in_status is None:
-        return None
-    return put(profile, profiles.merged(profile), *_IN_STATUS)
-
-
-MUTATOR = Webhook(registrations.MUTATOR, _act)
+MUTATOR = Webhook(registrations.MUTATOR, change_garden_object)

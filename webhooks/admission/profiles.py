@@ -71,15 +71,12 @@ def namespaced_profile_errors(profile: Json, context: Context) -> list[str]:
     with about("the parent CloudProfile"):
         inherited = Versions(_parsed(CloudProfileSpec, part(found, "spec"), "spec").machine_images)
     added = Versions(_parsed(_Spec, spec, "spec").machine_images)
-    return [
-        *_unmapped(added, inherited, Versions(config.machine_images)),
-        *_misplaced(config, added, inherited),
-    ]
+    return list(_image_errors(config, added, inherited))
 
 
-def _unmapped(added: Versions, inherited: Versions, mapped: Versions) -> Iterator[str]:
-    """Images of the profile without a container image."""
+def _image_errors(config: CloudProfileConfig, added: Versions, inherited: Versions) -> Iterator[str]:
     where = "is not defined in the NamespacedCloudProfile providerConfig"
+    mapped = Versions(config.machine_images)
     for name, versions in added.of.items():
         if name not in inherited.of and name not in mapped.of:
             yield required(_IMAGES, f"machine image {name} {where}")
@@ -87,23 +84,21 @@ def _unmapped(added: Versions, inherited: Versions, mapped: Versions) -> Iterato
         for version in sorted(versions - inherited.of.get(name, set()) - mapped.of.get(name, set())):
             detail = f"machine image version {name}@{version} {where}"
             yield required(_IMAGES, detail + mapped.remedy(name, version))
-
-
-def _misplaced(config: CloudProfileConfig, added: Versions, inherited: Versions) -> Iterator[str]:
-    """Container images for versions that the parent has, or that the profile does not add."""
+    # The other way round: container images that the profile has no use for.
     for i, image in enumerate(config.machine_images):
         known = added.of.get(image.name)
         if known is None:
             where = "is not defined in the NamespacedCloudProfile .spec.machineImages"
             yield required(f"{_IMAGES}[{i}]", f"machine image {image.name} {where}")
-        for k, version in enumerate(image.versions or []):
-            path, what = f"{_IMAGES}[{i}].versions[{k}]", f"{image.name}@{version.version}"
-            if version.version in inherited.of.get(image.name, set()):
+        for k, mapping_ in enumerate(image.versions or []):
+            version = mapping_.version
+            path, what = f"{_IMAGES}[{i}].versions[{k}]", f"{image.name}@{version}"
+            if version in inherited.of.get(image.name, set()):
                 detail = f"machine image version {what} is already defined in the parent CloudProfile"
                 yield forbidden(path, detail)
-            if known is not None and version.version not in known:
+            if known is not None and version not in known:
                 detail = "machine image version is not defined in the NamespacedCloudProfile"
-                yield invalid(path, what, detail + added.remedy(image.name, version.version))
+                yield invalid(path, what, detail + added.remedy(image.name, version))
 
 
 def merged(profile: Json) -> dict[str, Any]:

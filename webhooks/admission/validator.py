@@ -20,14 +20,14 @@ _OF_HOST: dict[int, Network] = {4: IPv4Network("172.18.0.0/24"), 6: IPv6Network(
 """Where Gardener does not create machines, nodes are containers in the host's network."""
 
 
-def _parent(review: Review) -> Lookup | None:
+def parent_of(review: Review) -> Lookup | None:
     """The parent of a NamespacedCloudProfile."""
     if review.kind != "NamespacedCloudProfile" or review.deleting:
         return None
     return profiles.parent(Object(review.object))
 
 
-def _validate(review: Review, context: Context) -> None:
+def validate(review: Review, context: Context) -> None:
     # CloudProfiles are checked even under deletion, as Gardener does.
     match review.kind:
         case "CloudProfile":
@@ -35,7 +35,7 @@ def _validate(review: Review, context: Context) -> None:
         case "NamespacedCloudProfile" if not review.deleting:
             errors = profiles.namespaced_profile_errors(review.object, context)
         case "Shoot" if not review.deleting:
-            errors = _shoot_errors(review.object, review.old_object)
+            errors = shoot_errors(review.object, review.old_object)
         case "WorkloadIdentity":
             given = part(review.object, "spec", "targetSystem").get("providerConfig")
             errors = [] if given is None else ["target system provider config must be empty"]
@@ -45,7 +45,7 @@ def _validate(review: Review, context: Context) -> None:
         raise Denied(fielderrors.joined(errors))
 
 
-def _shoot_errors(shoot: Json, old: Json | None) -> list[str]:
+def shoot_errors(shoot: Json, old: Json | None) -> list[str]:
     """What is wrong with a new or changed range of nodes."""
     nodes = part(shoot, "spec", "networking").get("nodes")
     if not clusters.workers(shoot):
@@ -67,7 +67,7 @@ def _shoot_errors(shoot: Json, old: Json | None) -> list[str]:
     return [fielderrors.invalid(_NODES, nodes, f"nodes CIDR must be a subnet of {allowed}")]
 
 
-def _validate_secret(review: Review, context: Context) -> None:
+def validate_secret(review: Review, context: Context) -> None:
     data = _secret_data(review.object)
     if review.old_object is not None:
         with about(OLD_OBJECT):
@@ -94,5 +94,5 @@ def _secret_data(secret: Json) -> Mapping[str, bytes]:
     return data
 
 
-VALIDATOR = Webhook(registrations.VALIDATOR, _validate, _parent, skip_deleting=False)
-SECRETS = Webhook(registrations.SECRETS_VALIDATOR, _validate_secret, skip_deleting=False)
+VALIDATOR = Webhook(registrations.VALIDATOR, validate, parent_of, skip_deleting=False)
+SECRETS = Webhook(registrations.SECRETS_VALIDATOR, validate_secret, skip_deleting=False)

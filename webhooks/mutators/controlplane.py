@@ -19,7 +19,7 @@ _PORT = 10259
 _REQUESTS = {"cpu": "10m", "memory": "20Mi"}
 
 
-def _cluster(review: Review) -> Lookup | None:
+def cluster_of(review: Review) -> Lookup | None:
     """The Cluster, for the objects that depend on the Shoot."""
     match review.kind, name(review):
         case "Deployment", "machine-controller-manager":
@@ -31,7 +31,7 @@ def _cluster(review: Review) -> Lookup | None:
     return Lookup(CLUSTERS, "", namespace(review))
 
 
-def _act(review: Review, context: Context) -> Json | None:
+def change_control_plane(review: Review, context: Context) -> Json | None:
     match review.kind, name(review):
         case "Deployment", "machine-controller-manager":
             return _add_driver(review, context)
@@ -110,4 +110,4 @@ def _driver(image: str, namespace: str, hosted: bool) -> dict[str, Any]:
     return container
 
 
-CONTROL_PLANE = Webhook(registrations.CONTROL_PLANE, _act, _cluster, big=WITH_YAML)
+CONTROL_PLANE = Webhook(registrations.CONTROL_PLANE, change_control_plane, cluster_of, big=WITH_YAML)

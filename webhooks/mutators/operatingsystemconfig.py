@@ -92,11 +92,6 @@ def _edit_kubelet(file: Json) -> Json | None:
         raise Denied(f"file {_KUBELET} is not a KubeletConfiguration: {error}") from error
 
 
-def _recode(file: Json) -> Json | None:
-    """The file as it is, in the canonical spelling of its encoding."""
-    return _edit_inline(file, str)
-
-
 def _edit_inline(file: Json, edit: Callable[[str], str]) -> Json | None:
     """The file with its inline text edited, in the same encoding."""
     if part(file, "content").get("inline") is None:
@@ -124,6 +119,7 @@ def _edit_inline(file: Json, edit: Callable[[str], str]) -> Json | None:
 _EDITS: tuple[tuple[str, str, str, Edit], ...] = (
     ("units", "name", _UNIT, _edit_unit),
     ("files", "path", _KUBELET, _edit_kubelet),
-    ("files", "path", _SYSCTL, _recode),
+    # Only its base64 text changes, to the usual form.
+    ("files", "path", _SYSCTL, lambda file: _edit_inline(file, str)),
 )
 """Field of the spec, key and name of an entry, and the edit of the first entry of that name."""

@@ -1,4 +1,4 @@
-"""Quantities of Kubernetes, compared by value: `1000m` is `1`."""
+"""Compares quantities of Kubernetes by value: `1000m` equals `1`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15,
 
 
 def spelled(found: Json, wanted: Mapping[str, str]) -> dict[str, Any]:
-    """The wanted quantities, each spelled as it is found where that has the same value."""
+    """The wanted quantities, in the spelling of the found ones where both have the same value."""
     return {
         name: found[name] if name in found and value(found[name]) == value(one) else one
         for name, one in wanted.items()
@@ -26,7 +26,7 @@ def spelled(found: Json, wanted: Mapping[str, str]) -> dict[str, Any]:
 
 
 def value(quantity: object) -> Decimal | None:
-    """The number that a quantity stands for; None if it is none."""
+    """The number that a quantity stands for; None if it is not a quantity."""
     text = str(quantity)
     if isinstance(quantity, bool) or len(text) > _LONGEST or not (found := _PATTERN.fullmatch(text)):
         return None

@@ -33,15 +33,15 @@ _DNS_LABELS = dict.fromkeys(
 )
 
 
-def _seed_cluster(review: Review) -> Lookup | None:
+def seed_cluster(review: Review) -> Lookup | None:
     if name(review) != _POLICY:
         return None
     return Lookup(CLUSTERS, "", namespace(review).removeprefix("infra-"))
 
 
-def _open_nodes(review: Review, context: Context) -> Json | None:
+def open_nodes(review: Review, context: Context) -> Json | None:
     """The policy without the exception for the seed's range of nodes, so that Pods reach nodes."""
-    wanted = _seed_cluster(review)
+    wanted = seed_cluster(review)
     if wanted is None:
         return None
     cluster = context.looked_up()
@@ -64,7 +64,7 @@ def _open_nodes(review: Review, context: Context) -> Json | None:
     return put(review.object, rules, "spec", "egress")
 
 
-def _prometheus(review: Review, context: Context) -> Json | None:
+def configure_prometheus(review: Review, context: Context) -> Json | None:
     """Prometheus with a short grace period; that of the seed also with remote write."""
     if name(review) not in _PROMETHEUSES:
         return None
@@ -80,7 +80,7 @@ def _prometheus(review: Review, context: Context) -> Json | None:
     return put(changed, writes or None, "spec", "remoteWrite")
 
 
-def _roll_out_soon(review: Review, _: Context) -> Json:
+def roll_out_soon(review: Review, _: Context) -> Json:
     """Gardener's API server with Pods that are ready, and end, within seconds."""
     changed = review.object
     min_ready = part(changed, "spec").get("minReadySeconds") or 0
@@ -100,7 +100,7 @@ def _roll_out_soon(review: Review, _: Context) -> Json:
     return put(changed, pod, "spec", "template", "spec")
 
 
-def _dns_server(review: Review) -> Lookup | None:
+def dns_server(review: Review) -> Lookup | None:
     if review.kind == "Pod":
         # A Pod's spec is immutable, and the prober's Pods get theirs from their Deployment.
         labels = Object(review.object).labels
@@ -109,9 +109,9 @@ def _dns_server(review: Review) -> Lookup | None:
     return Lookup(SERVICES, _DNS_SERVER, "coredns")
 
 
-def _resolve_shoots(review: Review, context: Context) -> Json | None:
+def resolve_shoots(review: Review, context: Context) -> Json | None:
     """Pods that resolve names of Shoots through our DNS server: for Gardener before v1.138."""
-    if _dns_server(review) is None:
+    if dns_server(review) is None:
         return None
     service = context.looked_up()
     with about(f"Service {_DNS_SERVER}/coredns"):
@@ -132,7 +132,7 @@ def _resolve_shoots(review: Review, context: Context) -> Json | None:
     return put(changed, labels, *path, "metadata", "labels")
 
 
-NETWORK_POLICY = Webhook(registrations.NETWORK_POLICY, _open_nodes, _seed_cluster, skip_deleting=False)
-PROMETHEUS = Webhook(registrations.PROMETHEUS, _prometheus)
-ROLLOUT_SPEEDUP = Webhook(registrations.ROLLOUT_SPEEDUP, _roll_out_soon)
-DNS_CONFIG = Webhook(registrations.DNS_CONFIG, _resolve_shoots, _dns_server)
+NETWORK_POLICY = Webhook(registrations.NETWORK_POLICY, open_nodes, seed_cluster, skip_deleting=False)
+PROMETHEUS = Webhook(registrations.PROMETHEUS, configure_prometheus)
+ROLLOUT_SPEEDUP = Webhook(registrations.ROLLOUT_SPEEDUP, roll_out_soon)
+DNS_CONFIG = Webhook(registrations.DNS_CONFIG, resolve_shoots, dns_server)

@@ -22,7 +22,7 @@ _POOL = {
 }
 
 
-def _enlarge_node(review: Review, _: Context) -> Json:
+def enlarge_node(review: Review, _: Context) -> Json:
     """The Node with more capacity than its machine has, and with a provider ID."""
     changed = review.object
     if not text(part(changed, "spec"), "providerID"):
@@ -34,7 +34,7 @@ def _enlarge_node(review: Review, _: Context) -> Json:
     return changed
 
 
-def _configure_proxy(review: Review, _: Context) -> Json | None:
+def configure_proxy(review: Review, _: Context) -> Json | None:
     """The ConfigMap with a kube-proxy that leaves the host's connection tracking alone."""
     data = part(review.object, "data")
     if not name(review).startswith("kube-proxy-config") or _PROXY_CONFIG not in data:
@@ -46,7 +46,7 @@ def _configure_proxy(review: Review, _: Context) -> Json | None:
     return put(review.object, config, "data", _PROXY_CONFIG)
 
 
-def _shrink_pool(review: Review, context: Context) -> Json | None:
+def shrink_pool(review: Review, context: Context) -> Json | None:
     """Calico with a range for Pods that leaves out machines which Gardener does not create."""
     cluster = context.looked_up("failed reading Cluster resource: ")
     with about(clusters.shoot_in(_CLUSTER)):
@@ -66,8 +66,8 @@ def _shrink_pool(review: Review, context: Context) -> Json | None:
     return put(review.object, pod, "spec", "template", "spec") if pod else None
 
 
-NODE = Webhook(registrations.NODE, _enlarge_node, skip_deleting=False)
-KUBE_PROXY = Webhook(registrations.SHOOT, _configure_proxy, big=WITH_YAML)
+NODE = Webhook(registrations.NODE, enlarge_node, skip_deleting=False)
+KUBE_PROXY = Webhook(registrations.SHOOT, configure_proxy, big=WITH_YAML)
 CALICO = Webhook(
-    registrations.CALICO_SELF_HOSTED_SHOOT, _shrink_pool, lambda _: Lookup(CLUSTERS, "", _CLUSTER)
+    registrations.CALICO_SELF_HOSTED_SHOOT, shrink_pool, lambda _: Lookup(CLUSTERS, "", _CLUSTER)
 )

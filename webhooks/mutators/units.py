@@ -41,7 +41,12 @@ class _Lexer:
                 while self._at < len(self._text) and self._line().removesuffix(" ").endswith("\\"):
                     pass  # a comment that ends in a backslash goes on
             elif section is not None and char not in _SPACE:
-                yield (section, self._name(), self._value())
+                line = self._text[self._at : self._line_end()]
+                name, equals, _ = line.partition("=")
+                if not equals or "\r" in name:
+                    raise BadUnit(f"the line {line.strip(_SPACE)!r:.50} has no =")
+                self._at += len(name) + 1
+                yield (section, name.strip(_SPACE), self._value())
             else:
                 self._at += 1
 
@@ -54,14 +59,6 @@ class _Lexer:
         if garbage := self._line().strip(_SPACE):
             raise BadUnit(f"after the name of section {name!r:.50} stands {garbage!r:.50}")
         return name
-
-    def _name(self) -> str:
-        line = self._text[self._at : self._line_end()]
-        name, equals, _ = line.partition("=")
-        if not equals or "\r" in name:
-            raise BadUnit(f"the line {line.strip(_SPACE)!r:.50} has no =")
-        self._at += len(name) + 1
-        return name.strip(_SPACE)
 
     def _value(self) -> str:
         """The value with its continued lines, as they are written."""

@@ -78,7 +78,7 @@ async def test_what_nobody_waits_for_takes_no_place(tmp_path: Path, monkeypatch:
             one.cancel()
         await asyncio.wait(waiting)
         assert (await looked.look(_OTHER, 60)).object is not None
-        assert looked._asking == {}
+        assert looked._requests == {}
 
 
 @contextlib.asynccontextmanager

@@ -249,7 +249,7 @@ async def test_a_flood_of_one_target_does_not_starve_another(caller: Caller) -> 
     }
     asked = orjson.dumps(admission_review(big, "configmaps"))
     flood = [asyncio.create_task(caller.ask("/shoot", asked, seconds=30)) for _ in range(80)]
-    room = caller.server._sides[Target.SHOOT].room
+    room = caller.server._bulkheads[Target.SHOOT].room
     while not room.locked():  # noqa: ASYNC110
         # Nothing tells when the last place is taken.
         await asyncio.sleep(0.01)
