@@ -127,7 +127,7 @@ class Keeping:
                         pause = _QUIET
                 except TransientError as error:
                     pause = _PAUSE
-                    logger.warning("webhooks: %s; again in %.0f s", error, pause)
+                    logger.warning("webhooks: %s; retrying in %.0f s", error, pause)
                 except WindowboxError as error:
                     pause = _PAUSE
                     logger.error("webhooks: %s", error)
@@ -216,7 +216,7 @@ async def _follow(kube: Kube, resource: Resource, act: Callable[[], Awaitable[ob
             async for _ in kube.watch(resource, version, metadata_only=True):
                 await act()
         except WindowboxError as error:
-            logger.info("watch of %s: %s; again in %.0f s", resource.id, error, _PAUSE)
+            logger.info("watch of %s: %s; retrying in %.0f s", resource.id, error, _PAUSE)
             await asyncio.sleep(_PAUSE)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from webhooks.admission import mutator, validator
+from webhooks.admission import gardenobjects
 from webhooks.mutators import controlplane, seedobjects, shootobjects
 from webhooks.review import Webhook
 
 _ALL = (
     controlplane.CONTROL_PLANE,
-    mutator.MUTATOR,
+    gardenobjects.MUTATOR,
+    gardenobjects.SECRETS,
+    gardenobjects.VALIDATOR,
     seedobjects.DNS_CONFIG,
     seedobjects.NETWORK_POLICY,
     seedobjects.PROMETHEUS,
@@ -16,8 +18,6 @@ _ALL = (
     shootobjects.CALICO,
     shootobjects.KUBE_PROXY,
     shootobjects.NODE,
-    validator.SECRETS,
-    validator.VALIDATOR,
 )
 
 WEBHOOKS: dict[str, Webhook] = {webhook.registration.name: webhook for webhook in _ALL}

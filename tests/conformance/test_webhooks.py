@@ -131,7 +131,7 @@ def _edited(object: Any) -> Any:
         if found["kind"] in ("KubeletConfiguration", "KubeProxyConfiguration"):
             conntrack = found.get("conntrack", {}).get("maxPerCore")
             return found["apiVersion"], found["kind"], found.get("failSwapOn"), conntrack
-    except (ValueError, TypeError, KeyError, yaml.YAMLError):
+    except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
         pass
     return object
 

@@ -93,8 +93,7 @@ def _document(text: str) -> yaml.MappingNode:
         root = yaml.MappingNode("tag:yaml.org,2002:map", [])
     if not isinstance(root, yaml.MappingNode):
         raise Unreadable("it has to be a mapping with the fields of the configuration")
-    root.flow_style = False
-    return root
+    return yaml.MappingNode(root.tag, root.value, flow_style=False)
 
 
 def _check_events(text: str) -> None:

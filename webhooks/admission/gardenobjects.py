@@ -1,4 +1,4 @@
-"""The webhooks `validator` (profiles, Shoots, WorkloadIdentities) and `secrets.validator`."""
+"""Objects of the garden: profiles, Shoots, their Secrets, and WorkloadIdentities."""
 
 from __future__ import annotations
 
@@ -8,16 +8,40 @@ from ipaddress import IPv4Network, IPv6Network
 from webhooks import clusters
 from webhooks.admission import profiles
 from webhooks.review import OLD_OBJECT, Context, Denied, Lookup, Review, Undecodable, Webhook, about
-from webhooks.shapes import part
+from webhooks.shapes import part, put
 from windowbox.models import addresses, fielderrors
 from windowbox.models import webhooks as registrations
 from windowbox.models.addresses import Network
 from windowbox.models.objects import Json, Object, from_base64
 
+_MARK = "extensions.gardener.cloud/processed-by"
 _NODES = "spec.networking.nodes"
 _OF_MACHINES: dict[int, Network] = {4: IPv4Network("10.0.0.0/16"), 6: IPv6Network("fd00:10:1:100::/56")}
 _OF_HOST: dict[int, Network] = {4: IPv4Network("172.18.0.0/24"), 6: IPv6Network("fd00:10::/64")}
 """Where Gardener does not create machines, nodes are containers in the host's network."""
+
+
+def mark_or_merge(review: Review, _: Context) -> Json | None:
+    """The Shoot with an annotation, or the NamespacedCloudProfile with merged images in its status."""
+    match review.kind:
+        case "Shoot":
+            # Gardener's tests see by the annotation that the webhook is active.
+            if _MARK in part(review.object, "metadata", "annotations"):
+                return None
+            return put(review.object, "admission-webhook-local-provider", "metadata", "annotations", _MARK)
+        case "NamespacedCloudProfile":
+            metadata, spec, status = (part(review.object, field) for field in ("metadata", "spec", "status"))
+            in_status = part(status, "cloudProfileSpec").get("providerConfig")
+            # Until both are equal, the status still belongs to an older spec.
+            if metadata.get("generation") != status.get("observedGeneration"):
+                return None
+            if spec.get("providerConfig") is None or in_status is None:
+                return None
+            return put(
+                review.object, profiles.merged(review.object), "status", "cloudProfileSpec", "providerConfig"
+            )
+        case _:
+            return None
 
 
 def parent_of(review: Review) -> Lookup | None:
@@ -28,6 +52,7 @@ def parent_of(review: Review) -> Lookup | None:
 
 
 def validate(review: Review, context: Context) -> None:
+    """Deny with all errors of the object at once."""
     # CloudProfiles are checked even under deletion, as Gardener does.
     match review.kind:
         case "CloudProfile":
@@ -68,6 +93,7 @@ def shoot_errors(shoot: Json, old: Json | None) -> list[str]:
 
 
 def validate_secret(review: Review, context: Context) -> None:
+    """Deny new or changed credentials of a Shoot without a kubeconfig."""
     data = _secret_data(review.object)
     if review.old_object is not None:
         with about(OLD_OBJECT):
@@ -94,5 +120,6 @@ def _secret_data(secret: Json) -> Mapping[str, bytes]:
     return data
 
 
+MUTATOR = Webhook(registrations.MUTATOR, mark_or_merge)
 VALIDATOR = Webhook(registrations.VALIDATOR, validate, parent_of, skip_deleting=False)
 SECRETS = Webhook(registrations.SECRETS_VALIDATOR, validate_secret, skip_deleting=False)
