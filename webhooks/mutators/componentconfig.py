@@ -45,7 +45,10 @@ class _Dumper(_Untyped, yaml.CSafeDumper): ...
 
 @lru_cache(maxsize=_REMEMBERED)
 def allow_swap(text: str) -> str:
-    """The kubelet's configuration with `failSwapOn: false`, so that it starts although the host swaps."""
+    """The kubelet's configuration with `failSwapOn: false`, so that it starts although the host swaps.
+
+    The Shoot's own setting is overruled: its machines cannot turn off the swap of the host.
+    """
     root = _document(text)
     changed = _identify(root, "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration")
     found = _field(root, "failSwapOn")

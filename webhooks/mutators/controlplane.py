@@ -42,6 +42,7 @@ def change_control_plane(review: Review, context: Context) -> Json | None:
         case "VerticalPodAutoscaler", "machine-controller-manager-vpa":
             policy = {"containerName": _DRIVER, "controlledValues": "RequestsOnly"}
             found = objects(part(review.object, "spec", "resourcePolicy"), "containerPolicies")
+            # Its place is irrelevant: a policy for a name takes precedence over gardenlet's for `*`.
             policies = named(found, policy, "containerName")
             return put(review.object, policies, "spec", "resourcePolicy", "containerPolicies")
         case "OperatingSystemConfig", _ if _is_for_nodes(review):
@@ -64,6 +65,7 @@ def _add_driver(review: Review, context: Context) -> Json:
     found = objects(part(review.object, "spec", "template", "spec"), "containers")
     former = next((one for one in found if one.get("name") == _DRIVER), {})
     requests = quantities.spelled(part(former, "resources", "requests"), _REQUESTS)
+    # An older container is replaced as a whole. The API server restores the defaults that this drops.
     containers = named(found, {**container, "resources": {"requests": requests}}, "name")
     return put(review.object, containers, "spec", "template", "spec", "containers")
 

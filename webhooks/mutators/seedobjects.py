@@ -40,7 +40,7 @@ def seed_cluster(review: Review) -> Lookup | None:
 
 
 def open_nodes(review: Review, context: Context) -> Json | None:
-    """The policy without the exception for the seed's range of nodes, so that Pods reach nodes."""
+    """The policy without the exception for the seed's nodes, which control planes need to reach."""
     wanted = seed_cluster(review)
     if wanted is None:
         return None
@@ -72,6 +72,7 @@ def configure_prometheus(review: Review, context: Context) -> Json | None:
     if name(review) != "seed":
         return changed
     settings = context.settings.prometheus
+    # Our labels win over Gardener's, and our remote write replaces any other.
     if settings.external_labels:
         labels = {**part(changed, "spec", "externalLabels"), **settings.external_labels}
         changed = put(changed, labels, "spec", "externalLabels")
@@ -91,6 +92,7 @@ def roll_out_soon(review: Review, _: Context) -> Json:
     pod = put(part(changed, "spec", "template", "spec"), 3, "terminationGracePeriodSeconds")
     containers = []
     for container in objects(pod, "containers"):
+        # Containers without a probe are ready at once.
         if container.get("readinessProbe") is not None:
             probe = {**part(container, "readinessProbe"), "initialDelaySeconds": 3, "periodSeconds": 5}
             container = put(container, probe, "readinessProbe")

@@ -27,7 +27,9 @@ def enlarge_node(review: Review, _: Context) -> Json:
     changed = review.object
     if not text(part(changed, "spec"), "providerID"):
         # machine-controller-manager acts on a node group only once its nodes have a provider ID.
+        # API servers ignore it in updates of the status.
         changed = put(changed, name(review), "spec", "providerID")
+    # Each report of the kubelet restores its own values, and is reviewed in turn.
     for field in ("allocatable", "capacity"):
         found = part(changed, "status", field)
         changed = put(changed, {**found, **quantities.spelled(found, _CAPACITY)}, "status", field)
@@ -37,6 +39,7 @@ def enlarge_node(review: Review, _: Context) -> Json:
 def configure_proxy(review: Review, _: Context) -> Json | None:
     """The ConfigMap with a kube-proxy that leaves the host's connection tracking alone."""
     data = part(review.object, "data")
+    # These ConfigMaps are immutable, and their names end in a hash of the data that gardenlet wrote.
     if not name(review).startswith("kube-proxy-config") or _PROXY_CONFIG not in data:
         return None
     try:
@@ -47,9 +50,10 @@ def configure_proxy(review: Review, _: Context) -> Json | None:
 
 
 def shrink_pool(review: Review, context: Context) -> Json | None:
-    """Calico with a range for Pods that leaves out machines which Gardener does not create."""
+    """Calico's DaemonSet with a smaller range for Pods, unless Gardener manages the infrastructure."""
     cluster = context.looked_up("failed reading Cluster resource: ")
     with about(clusters.shoot_in(_CLUSTER)):
+        # A Cluster without a Shoot counts as unmanaged, as for Gardener.
         managed = clusters.managed_infrastructure(part(cluster, "spec", "shoot"))
     if managed:
         return None

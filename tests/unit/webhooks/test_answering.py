@@ -59,10 +59,10 @@ def never(review: Review, context: Context) -> Json:
 def test_a_change_is_answered_with_a_patch(version: str) -> None:
     found = answered(renamed, json.dumps({**json.loads(body()), "apiVersion": version}).encode())
     assert (found["apiVersion"], found["kind"]) == (version, "AdmissionReview")
-    told = found["response"]
-    assert (told["uid"], told["allowed"], told["patchType"]) == (UID, True, "JSONPatch")
-    assert told["status"] == {"metadata": {}, "code": 200}
-    assert mutated(OBJECT, told)["spec"] == {"taints": [{"key": "a"}], "providerID": "x"}
+    answer = found["response"]
+    assert (answer["uid"], answer["allowed"], answer["patchType"]) == (UID, True, "JSONPatch")
+    assert answer["status"] == {"metadata": {}, "code": 200}
+    assert mutated(OBJECT, answer)["spec"] == {"taints": [{"key": "a"}], "providerID": "x"}
 
 
 @rule("WF-46")
@@ -74,22 +74,22 @@ def test_a_change_is_answered_with_a_patch(version: str) -> None:
     ],
 )
 def test_no_change_is_answered_without_a_patch(act: Any) -> None:
-    told = answered(act, body())["response"]
-    assert told == {"uid": UID, "allowed": True, "status": {"metadata": {}, "code": 200}}
+    found = answered(act, body())["response"]
+    assert found == {"uid": UID, "allowed": True, "status": {"metadata": {}, "code": 200}}
 
 
 @rule("WF-45")
 def test_a_denial_has_code_403_and_the_reason() -> None:
-    told = answered(denies, body())["response"]
+    found = answered(denies, body())["response"]
     status = {"metadata": {}, "message": "spec.x: Required value: no", "reason": "Forbidden", "code": 403}
-    assert told == {"uid": UID, "allowed": False, "status": status}
+    assert found == {"uid": UID, "allowed": False, "status": status}
 
 
 @rule("WF-49")
 def test_a_bug_is_answered_without_what_the_object_holds(caplog: pytest.LogCaptureFixture) -> None:
-    told = answered(fails, body())["response"]
-    assert not told["allowed"]
-    assert told["status"] == {"metadata": {}, "message": "panic: KeyError [recovered]", "code": 500}
+    found = answered(fails, body())["response"]
+    assert not found["allowed"]
+    assert found["status"] == {"metadata": {}, "message": "panic: KeyError [recovered]", "code": 500}
     assert "KeyError in" in caplog.text
     assert "secret" not in caplog.text
 
@@ -99,14 +99,14 @@ def test_a_bug_is_answered_without_what_the_object_holds(caplog: pytest.LogCaptu
 def test_objects_under_deletion(skip: bool, allowed: bool) -> None:
     metadata = {"name": "one", "deletionTimestamp": "2026-01-01T00:00:00Z"}
     asked = body(object={**OBJECT, "metadata": metadata})
-    told = answered(denies, asked, skip_deleting=skip)["response"]
-    assert told["allowed"] is allowed
+    found = answered(denies, asked, skip_deleting=skip)["response"]
+    assert found["allowed"] is allowed
 
 
 @rule("WF-42")
 def test_a_kind_that_is_not_served() -> None:
-    told = answered(never, body(kind={"group": "", "version": "v1", "kind": "Pod"}))["response"]
-    assert told == {
+    found = answered(never, body(kind={"group": "", "version": "v1", "kind": "Pod"}))["response"]
+    assert found == {
         "uid": UID,
         "allowed": False,
         "status": {"metadata": {}, "message": "unexpected request kind /v1, Kind=Pod", "code": 400},
@@ -141,9 +141,9 @@ def test_a_kind_that_is_not_served() -> None:
     ],
 )
 def test_what_cannot_be_read_is_answered_with_code_400(asked: bytes) -> None:
-    told = answered(never, asked)["response"]
-    assert (told["allowed"], told["status"]["code"]) == (False, 400)
-    assert told["status"]["message"]
+    found = answered(never, asked)["response"]
+    assert (found["allowed"], found["status"]["code"]) == (False, 400)
+    assert found["status"]["message"]
 
 
 def test_an_object_that_is_nested_too_deep_is_refused() -> None:
@@ -156,16 +156,16 @@ def test_an_object_that_is_nested_too_deep_is_refused() -> None:
         return {**review.object, "spec": {"deep": orjson.loads(b"[" * 900 + b"2" + b"]" * 900)}}
 
     asked["request"]["object"]["spec"] = {"deep": deep}
-    told = answered(wraps, json.dumps(asked).encode())["response"]
-    assert (told["allowed"], told["status"]["code"]) == (False, 400)
+    found = answered(wraps, json.dumps(asked).encode())["response"]
+    assert (found["allowed"], found["status"]["code"]) == (False, 400)
 
 
 def test_a_webhook_that_cannot_decode_the_object_refuses_with_code_400() -> None:
     def undecodable(review: Review, _: Context) -> Json:
         raise Undecodable("spec.replicas is not a number")
 
-    told = answered(undecodable, body())["response"]
-    assert told["status"] == {"metadata": {}, "message": "spec.replicas is not a number", "code": 400}
+    found = answered(undecodable, body())["response"]
+    assert found["status"] == {"metadata": {}, "message": "spec.replicas is not a number", "code": 400}
 
 
 def test_a_long_message_is_cut_before_it_is_noted() -> None:

@@ -290,7 +290,7 @@ def test_an_object_under_deletion_stays_as_it_is() -> None:
 
 
 @rule("WW-12")
-def test_two_times_is_as_good_as_once() -> None:
+def test_the_mutator_of_control_planes_is_idempotent() -> None:
     manager = deployment("machine-controller-manager")
     once = admitted("controlplane", manager, found=cluster())
     assert admitted("controlplane", copy.deepcopy(once), found=cluster()) == once

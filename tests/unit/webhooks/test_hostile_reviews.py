@@ -94,7 +94,7 @@ def test_no_object_is_a_bug(data: st.DataObject) -> None:
 
 @rule("WW-12")
 @given(st.data())
-def test_twice_is_as_good_as_once(data: st.DataObject) -> None:
+def test_webhooks_are_idempotent(data: st.DataObject) -> None:
     example = data.draw(st.sampled_from(EXAMPLES))
     path = data.draw(st.sampled_from(list(paths(example.object))))
     body = example.review()
