@@ -83,8 +83,22 @@ def _document(text: str) -> yaml.MappingNode:
     """The first document of the text; an empty mapping if there is none."""
     if len(text) > _LONGEST:
         raise Unreadable(f"it is longer than {_LONGEST // 1024} KiB")
+    depth = 0
     try:
-        _check_events(text)
+        # Check aliases and depth before nodes are composed: libyaml's composer recurses without a limit.
+        for event in yaml.parse(text, Loader=_Loader):
+            match event:
+                case yaml.AliasEvent():
+                    # The kubelet would expand them: a few lines can stand for more than fits in memory.
+                    raise Unreadable("aliases are not supported")
+                case yaml.CollectionStartEvent():
+                    depth += 1
+                    if depth > _DEEPEST:
+                        raise Unreadable(f"nested deeper than {_DEEPEST} levels")
+                case yaml.CollectionEndEvent():
+                    depth -= 1
+                case yaml.DocumentEndEvent():
+                    break
         root = next(yaml.compose_all(text, Loader=_Loader), None)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -97,24 +111,6 @@ def _document(text: str) -> yaml.MappingNode:
     if not isinstance(root, yaml.MappingNode):
         raise Unreadable("it has to be a mapping with the fields of the configuration")
     return yaml.MappingNode(root.tag, root.value, flow_style=False)
-
-
-def _check_events(text: str) -> None:
-    """Refuse aliases and deep nesting before nodes are made: libyaml's composer recurses without a limit."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        match event:
-            case yaml.AliasEvent():
-                # The kubelet would expand them: a few lines can stand for more than fits in memory.
-                raise Unreadable("aliases are not supported")
-            case yaml.CollectionStartEvent():
-                depth += 1
-                if depth > _DEEPEST:
-                    raise Unreadable(f"nested deeper than {_DEEPEST} levels")
-            case yaml.CollectionEndEvent():
-                depth -= 1
-            case yaml.DocumentEndEvent():
-                return
 
 
 def _identify(root: yaml.MappingNode, api_version: str, kind: str) -> bool:

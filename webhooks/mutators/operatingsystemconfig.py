@@ -35,7 +35,14 @@ def for_machines(review: Review, context: Context) -> Json:
     pool = part(review.object, "metadata", "labels").get(_POOL)
     with about(clusters.shoot_in(namespace(review))):
         # The versions have no effect on the result, but Gardener denies those that it cannot parse.
-        _check_versions(shoot, pool)
+        _check_version("spec.kubernetes.version", text(part(shoot, "spec", "kubernetes"), "version"))
+        for index, worker in enumerate(clusters.workers(shoot)):
+            if pool is not None and worker.get("name") == pool:
+                kubernetes = part(worker, "kubernetes")
+                if kubernetes.get("version") is not None:
+                    where = f"spec.provider.workers[{index}].kubernetes.version of worker pool {pool!r:.70}"
+                    _check_version(where, text(kubernetes, "version"))
+                break
     config = review.object
     for field, key, name, edit in _EDITS:
         entries = objects(part(config, "spec"), field)
@@ -45,18 +52,6 @@ def for_machines(review: Review, context: Context) -> Json:
         _check_stored(review, field, key, name, edit)
         config = put(config, [*entries[:at], edited, *entries[at + 1 :]], "spec", field)
     return config
-
-
-def _check_versions(shoot: Json, pool: object) -> None:
-    """Deny a Kubernetes version of the Shoot, or of the worker pool, that is not semantic."""
-    _check_version("spec.kubernetes.version", text(part(shoot, "spec", "kubernetes"), "version"))
-    for at, worker in enumerate(clusters.workers(shoot)):
-        if pool is not None and worker.get("name") == pool:
-            kubernetes = part(worker, "kubernetes")
-            if kubernetes.get("version") is not None:
-                where = f"spec.provider.workers[{at}].kubernetes.version of worker pool {pool!r:.70}"
-                _check_version(where, text(kubernetes, "version"))
-            return
 
 
 def _check_version(where: str, version: str) -> None:

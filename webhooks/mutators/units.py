@@ -36,7 +36,13 @@ class _Lexer:
         while self._at < len(self._text):
             char = self._text[self._at]
             if char == "[":
-                section = self._section()
+                end = self._text.find("]", self._at)
+                if end < 0:
+                    raise BadUnit("a section's name has no end")
+                section = self._text[self._at + 1 : end]
+                self._at = end + 1
+                if garbage := self._line().strip(_SPACE):
+                    raise BadUnit(f"after the name of section {section!r:.50} stands {garbage!r:.50}")
             elif char in "#;":
                 while self._at < len(self._text) and self._line().removesuffix(" ").endswith("\\"):
                     pass  # a comment that ends in a backslash goes on
@@ -49,16 +55,6 @@ class _Lexer:
                 yield (section, name.strip(_SPACE), self._value())
             else:
                 self._at += 1
-
-    def _section(self) -> str:
-        end = self._text.find("]", self._at)
-        if end < 0:
-            raise BadUnit("a section's name has no end")
-        name = self._text[self._at + 1 : end]
-        self._at = end + 1
-        if garbage := self._line().strip(_SPACE):
-            raise BadUnit(f"after the name of section {name!r:.50} stands {garbage!r:.50}")
-        return name
 
     def _value(self) -> str:
         """The value with its continued lines, as they are written."""
