@@ -46,7 +46,7 @@ async def test_reviews_are_answered_while_processes_end(
         pytest.skip(reason)
     monkeypatch.setenv("WINDOWBOX_HOME", str(tmp_path))
     path, body = f"{DEPLOYMENTS.path(admission.SHOOT)}?dryRun=All", orjson.dumps(admission.deployment())
-    asked = requests.Asked()
+    asked = requests.Answers()
     async with world("kills", Options(workers=0, patchers=0, admits=2)) as here:
         await admission.prepare(here)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.kindworld import Client, KindWorld
+from tests.support.machinedriver import SimulatedDriver, set_phase
 from tests.support.running import PATIENCE, running
-from tools.bench.machinedriver import SimulatedDriver, set_phase
 from windowbox.models import machinekeys as keys
 from windowbox.models.machines import OperationState, Phase
 from windowbox.models.objects import Object

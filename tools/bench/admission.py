@@ -1,4 +1,4 @@
-"""Webhooks that a real API server asks, beside requests about which it asks nobody."""
+"""Webhooks: the latency of requests for which the API server calls them, beside the same requests without."""
 
 from __future__ import annotations
 
@@ -8,121 +8,123 @@ import contextlib
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import aiohttp
 import orjson
 
+from bus.leases import presence
+from sandbox import processes
 from sandbox.options import Options
-from tools.bench import admission_rotation, admission_servers, precedence, webhookcalls
-from tools.bench.client import translated
-from tools.bench.requests import Latency, at_rate, latency
-from tools.bench.usage import machine
+from sandbox.processes import ProcessId
+from sandbox.programs import binaries
+from sandbox.servers import controlplane
+from sandbox.servers.apiserver import ApiServer
+from sandbox.servers.manifests import SYSTEM_NAMESPACE
+from tools.bench.client import Client, opened, translated
+from tools.bench.report import Report, say, table
+from tools.bench.requests import Answers, Latency, WebhookCalls, at_rate
+from tools.bench.usage import Meter, running_first
 from tools.bench.world import World, world
-from windowbox.errors import Refused
-from windowbox.models.refs import CLUSTERS, DEPLOYMENTS, NAMESPACES, OPERATING_SYSTEM_CONFIGS, Resource
+from windowbox.errors import Refused, Unreachable
+from windowbox.models.refs import CLUSTERS, DEPLOYMENTS, NAMESPACES, NODES, OPERATING_SYSTEM_CONFIGS, SECRETS
+from windowbox.rights import webhookconfigurations as configurations
+from windowbox.settings.webhooksettings import WebhookSettings
 
 SHOOT, PLAIN = "shoot--bench--asked", "bench-plain"
+"""Namespaces: the API server calls webhooks for objects of the first only."""
 _LABELS = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
 _MUTATED = {"provider.extensions.gardener.cloud/mutated-by-controlplane-webhook": "true"}
 _KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailSwapOn: true\n"
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 _WARM_UP = 20
 _SPREAD = 5.0
+_CLIENTS = 10
+_AFTER = 5.0
+"""Seconds for which requests continue after a rotation: new connections come with time."""
+_STARTING = 180.0
+"""Seconds until an API server is ready, on a machine where several start."""
+_SIZES = {"cpu": "2", "memory": "1Gi"}
+_NODE = {"metadata": {"name": "one"}, "status": {"capacity": _SIZES, "allocatable": _SIZES}}
+_STATUS = f"{NODES.path(name='one')}/status?dryRun=All"
+_FIRST = ("kube-apiserver", "etcd", "admit-1", "nats-server")
+
+Act = Callable[[int], Awaitable[None]]
 
 
-_MEASURED = ("kube-apiserver", "etcd", "admit-1", "nats-server")
+async def measure(rate: float, seconds: float, servers: int, *, first: bool) -> Report:
+    """Dry runs of creations at `rate` a second; then calls of the webhook `node` by clients and API servers.
 
-
-async def run(
-    rate: float, seconds: float, servers: int, first: bool, say: Callable[[str], None]
-) -> list[Latency]:
-    """Dry runs of creations, so many a second; then the webhook `node`, asked by clients and API servers.
-
-    With `first`, what is measured runs before other processes of the machine, apart from the many servers.
+    With `first`, measured processes run before other processes of the machine, apart from the many servers.
     """
-    say("starting a sandbox")
     async with world("admit", Options(admits=1, webhook_spread=_SPREAD)) as here:
         await prepare(here)
         await here.quiet()
-        found = []
-        for what, resource, namespace, body, share in _sorts():
-            say(f"{what}, {rate * share:g} a second")
-            path = f"{resource.path(namespace)}?dryRun=All"
+        found = list[Latency]()
 
-            async def create(number: int, path: str = path, body: bytes = body) -> None:
-                await here.client.request("POST", path, body)
+        def precedence() -> contextlib.AbstractContextManager[None]:
+            pids = here.pids()
+            return (
+                running_first([os.getpid(), *(pids[name] for name in _FIRST)])
+                if first
+                else contextlib.nullcontext()
+            )
 
-            with _precedence(here) if first else contextlib.nullcontext():
-                found.append(await _measured(here, what, create, rate * share, seconds))
-            if (what, namespace) == ("Deployment, asked", SHOOT):
-                say("the same during a rotation of certificates")
-                found.append(await admission_rotation.rotated(here, rate, create))
-        say("ten clients of the webhook `node`")
-        async with _clients(here, 10) as ask:
-            with _precedence(here) if first else contextlib.nullcontext():
-                found.append(await _measured(here, "node, asked directly by 10 clients", ask, rate, seconds))
-        async with admission_servers.asking(here, servers, say) as report:
-            what = f"status of a node, {servers} API servers"
-            found.append(await _measured(here, what, report, rate, seconds))
-        return found
-
-
-def _precedence(here: World) -> contextlib.AbstractContextManager[None]:
-    children = here.sandbox.state.children
-    return precedence.given([os.getpid(), *(children[name].pid or 0 for name in _MEASURED)])
-
-
-def _sorts() -> list[tuple[str, Resource, str, bytes, float]]:
-    """What is created, where, and how often: of large objects, an API server takes few.
-
-    In one namespace webhooks are asked, in the other nobody is.
-    """
-    small, large = _config(1), _config(300)
-    return [
-        (
-            f"{what}, {'asked' if namespace == SHOOT else 'plain'}",
-            resource,
-            namespace,
-            orjson.dumps(body),
-            share,
-        )
         for what, resource, body, share in (
             ("Deployment", DEPLOYMENTS, deployment(), 1.0),
-            ("OperatingSystemConfig of 1 kB", OPERATING_SYSTEM_CONFIGS, small, 1.0),
-            ("OperatingSystemConfig of 300 kB", OPERATING_SYSTEM_CONFIGS, large, 0.05),
-        )
-        for namespace in (PLAIN, SHOOT)
-    ]
+            ("OperatingSystemConfig of 1 kB", OPERATING_SYSTEM_CONFIGS, _config(1), 1.0),
+            # The API server takes few large objects a second.
+            ("OperatingSystemConfig of 300 kB", OPERATING_SYSTEM_CONFIGS, _config(300), 0.05),
+        ):
+            for namespace, suffix in ((PLAIN, "plain"), (SHOOT, "asked")):
+                title, path, data = (
+                    f"{what}, {suffix}",
+                    f"{resource.path(namespace)}?dryRun=All",
+                    orjson.dumps(body),
+                )
 
+                async def create(number: int, path: str = path, data: bytes = data) -> None:
+                    await here.client.request("POST", path, data)
 
-async def _measured(
-    here: World, what: str, act: Callable[[int], Awaitable[None]], rate: float, seconds: float
-) -> Latency:
-    await at_rate(act, rate, _WARM_UP)
-    called = await asyncio.to_thread(webhookcalls.of, here.sandbox.api)
-    before, others, started = here.usage(), machine(), time.perf_counter()
-    asked = await at_rate(act, rate, int(rate * seconds))
-    took, used = time.perf_counter() - started, here.usage()
-    calls = (await asyncio.to_thread(webhookcalls.of, here.sandbox.api)).since(called)
-    cpu = {name: used[name].cpu - before[name].cpu for name in used}
-    own = sum(cpu.values())
-    found = latency(what, asked, took)
-    count = found.count + found.failed
-    return replace(
+                say(f"{title}, {rate * share:g} a second")
+                with precedence():
+                    found.append(await _measured(here, title, create, rate * share, seconds))
+                if title == "Deployment, asked":
+                    say("the same during a rotation of certificates")
+                    found.append(await _during_rotation(here, rate, create))
+        say(f"{_CLIENTS} clients of the webhook `node`")
+        async with _clients(here) as ask:
+            with precedence():
+                title = f"node, asked directly by {_CLIENTS} clients"
+                found.append(await _measured(here, title, ask, rate, seconds))
+        async with _reporting(here, servers) as report:
+            title = f"status of a node, {servers} API servers"
+            found.append(await _measured(here, title, report, rate, seconds))
+    shown = table(
+        "Webhooks",
         found,
-        cpu_ms=round(1000 * cpu["admit-1"] / count, 2),
-        server_cpu_ms=round(1000 * cpu["kube-apiserver"] / count, 2),
-        called_ms=round(calls.average_ms, 2),
-        called_short_percent=round(calls.short_percent, 1),
-        elsewhere_percent=round(100 * (machine() - others - own) / took / (os.cpu_count() or 1), 1),
+        {
+            "requests": lambda one: one.what,
+            "count": lambda one: str(one.count),
+            "each second": lambda one: f"{one.rate:.0f}",
+            "p50 ms": lambda one: f"{one.p50:.2f}",
+            "p99 ms": lambda one: f"{one.p99:.2f}",
+            "max ms": lambda one: f"{one.max:.1f}",
+            "failed": lambda one: str(one.failed),
+            "CPU of the webhook process, ms/request": lambda one: f"{one.cpu_ms:.2f}",
+            "CPU of the API server, ms/request": lambda one: f"{one.server_cpu_ms:.2f}",
+            "a webhook's answer, ms": lambda one: f"{one.called_ms:.2f}",
+            "within 5 ms, %": lambda one: f"{one.called_short_percent:.0f}",
+            "used by others, %": lambda one: f"{one.elsewhere_percent:.0f}",
+        },
     )
+    return Report(found, [shown])
 
 
 async def prepare(here: World) -> None:
-    """The namespaces and the Cluster; then wait until the API server asks."""
+    """Create the namespaces and the Cluster, and wait until the API server calls webhooks."""
     for name, labels in ((SHOOT, _LABELS), (PLAIN, {})):
         await here.client.request("POST", NAMESPACES.path(), {"metadata": {"name": name, "labels": labels}})
     shoot = {"spec": {"kubernetes": {"version": "1.33.2"}, "provider": {"type": "local", "workers": []}}}
@@ -133,46 +135,187 @@ async def prepare(here: World) -> None:
         "spec": {"cloudProfile": {}, "seed": {}, "shoot": shoot},
     }
     await here.client.request("POST", CLUSTERS.path(), cluster)
+    path = f"{DEPLOYMENTS.path(SHOOT)}?dryRun=All"
     async with asyncio.timeout(_PATIENCE):
-        # The API server does not tell when it has read its configurations.
-        while not await _asked(here):  # noqa: ASYNC110
+        # No event says when the API server has read its webhook configurations.
+        while True:
+            with contextlib.suppress(Refused):
+                made = await here.client.request("POST", path, deployment())
+                if "injected-by" in made["spec"]["template"]["metadata"]["labels"]:
+                    return
             await asyncio.sleep(0.1)
 
 
-async def _asked(here: World) -> bool:
-    path = f"{DEPLOYMENTS.path(SHOOT)}?dryRun=All"
-    with contextlib.suppress(Refused):
-        made = await here.client.request("POST", path, deployment())
-        return "injected-by" in made["spec"]["template"]["metadata"]["labels"]
-    return False
+async def _measured(here: World, what: str, act: Act, rate: float, seconds: float) -> Latency:
+    await at_rate(act, rate, _WARM_UP)
+    before = await asyncio.to_thread(WebhookCalls.of, here.sandbox.api)
+    meter = Meter(here.usage())
+    answers = await at_rate(act, rate, int(rate * seconds))
+    used = meter.read(here.usage())
+    calls = (await asyncio.to_thread(WebhookCalls.of, here.sandbox.api)).since(before)
+    found = answers.latency(what, used.seconds)
+    count = found.count + found.failed
+    return replace(
+        found,
+        cpu_ms=round(1000 * used.cpu["admit-1"] / count, 2),
+        server_cpu_ms=round(1000 * used.cpu["kube-apiserver"] / count, 2),
+        called_ms=round(calls.average_ms, 2),
+        called_short_percent=round(calls.short_percent, 1),
+        elsewhere_percent=used.elsewhere_percent,
+    )
+
+
+async def _during_rotation(here: World, rate: float, act: Act) -> Latency:
+    """Have the webhooks' authority and certificate renewed while `act` is called."""
+
+    async def shown() -> set[str]:
+        """The Secrets of the certificates that processes show."""
+        found = await presence.processes(here.bus)
+        return {str(process["certificate"]) for process in found if "certificate" in process}
+
+    answers, before, began = Answers(), await shown(), time.perf_counter()
+    asking = asyncio.create_task(at_rate(act, rate, int(rate * _PATIENCE * 2), answers))
+    try:
+        # An authority that is 29 days old, and valid for one more day, is due for renewal.
+        path, now = SECRETS.path(SYSTEM_NAMESPACE), int(time.time())
+        labels = {"issued-at-time": str(now - 29 * 86400), "valid-until-time": str(now + 86400)}
+        found = await here.client.request("GET", f"{path}?labelSelector=name%3Dca-provider-local-webhook")
+        for secret in found["items"]:
+            path = SECRETS.path(SYSTEM_NAMESPACE, secret["metadata"]["name"])
+            await here.client.request("PATCH", path, {"metadata": {"labels": labels}})
+        async with asyncio.timeout(_PATIENCE):
+            # Processes send no event when they show another certificate.
+            while not (after := await shown()) or before & after:  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+        seconds = time.perf_counter() - began
+        await asyncio.sleep(_AFTER)
+    finally:
+        asking.cancel()
+        await asyncio.wait([asking])
+    return answers.latency(
+        f"Deployment, asked, during a rotation of {seconds:.0f} s", time.perf_counter() - began
+    )
 
 
 @contextlib.asynccontextmanager
-async def _clients(here: World, count: int) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
-    """So many clients of the webhook server, each with connections of its own, as API servers of Shoots."""
+async def _clients(here: World) -> AsyncIterator[Act]:
+    """Clients of the webhook server in turn, each with connections of its own, like API servers of Shoots."""
     url = f"https://127.0.0.1:{here.sandbox.state.ports['webhooks']}/node?timeout=5s"
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    body, headers = orjson.dumps(_node_review()), {"Content-Type": "application/json"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "one"},
+        "spec": {},
+        "status": {"capacity": _SIZES, "allocatable": _SIZES},
+    }
+    review = {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "bench",
+            "kind": {"group": "", "version": "v1", "kind": "Node"},
+            "resource": {"group": "", "version": "v1", "resource": "nodes"},
+            "name": "one",
+            "operation": "UPDATE",
+            "object": node,
+        },
+    }
+    body, headers = orjson.dumps(review), {"Content-Type": "application/json"}
     async with contextlib.AsyncExitStack() as stack:
-        sessions = [
-            await stack.enter_async_context(
-                aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=0))
-            )
-            for _ in range(count)
-        ]
+        sessions = list[aiohttp.ClientSession]()
+        for _ in range(_CLIENTS):
+            connector = aiohttp.TCPConnector(ssl=context, limit=0)
+            sessions.append(await stack.enter_async_context(aiohttp.ClientSession(connector=connector)))
 
         async def ask(number: int) -> None:
             with translated("node"):
-                async with sessions[number % count].post(url, data=body, headers=headers) as answer:
-                    told = orjson.loads(await answer.read())
-            if not told["response"].get("patch"):
+                async with sessions[number % _CLIENTS].post(url, data=body, headers=headers) as answer:
+                    review = orjson.loads(await answer.read())
+            if not review["response"].get("patch"):
                 raise Refused("the webhook has not changed the node")
 
         yield ask
 
 
+@contextlib.asynccontextmanager
+async def _reporting(here: World, count: int) -> AsyncIterator[Act]:
+    """A function that reports the status of a node as its kubelet does, to `count` API servers in turn."""
+    # The configuration that a ControlPlane writes for a Shoot, with the authorities of the sandbox's own one.
+    resource = configurations.RESOURCES["MutatingWebhookConfiguration"]
+    name = configurations.names(WebhookSettings()).prefixed
+    found = await here.client.request("GET", resource.path(name=name))
+    url = f"127.0.0.1:{here.sandbox.state.ports['webhooks']}"
+    (configuration,) = configurations.for_shoot(WebhookSettings(mode="url", url=url), b"")
+    for entry in configuration["webhooks"]:
+        entry["clientConfig"]["caBundle"] = str(found["webhooks"][0]["clientConfig"]["caBundle"])
+    async with contextlib.AsyncExitStack() as stack:
+        servers = list[Client]()
+        for number in range(count):
+            say(f"API server {number + 1} of {count}")
+            api = stack.enter_context(_started(here, number))
+            servers.append(await stack.enter_async_context(opened(api)))
+            async with asyncio.timeout(_STARTING):
+                while not await asyncio.to_thread(api.ready):  # noqa: ASYNC110
+                    await asyncio.sleep(0.2)
+                await _create(servers[-1], NODES.path(), _NODE)
+                await _create(servers[-1], resource.path(), configuration)
+                # No event says when the API server has read its webhook configurations.
+                while not await _calls_webhook(servers[-1]):  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+
+        async def report(number: int) -> None:
+            if not await _changed_by_webhook(servers[number % count]):
+                raise Refused("the webhook has not changed the node")
+
+        yield report
+
+
+@contextlib.contextmanager
+def _started(here: World, number: int) -> Iterator[ApiServer]:
+    """An API server with a prefix of its own in the sandbox's etcd."""
+    folder = here.sandbox.folder
+    identity, port = controlplane.identities(folder / "pki"), processes.free_port()
+    child = controlplane.apiserver(
+        binaries.find("kube-apiserver"),
+        identity,
+        port,
+        here.sandbox.state.ports["etcd"],
+        [f"--etcd-prefix=/shoot-{number}"],
+    )
+    log = folder / "logs" / f"shoot-{number}.log"
+    process = processes.start(child.argv, log, env=dict(child.env))
+    try:
+        yield controlplane.api(identity, port)
+    finally:
+        processes.end(ProcessId(process.pid, processes.started(process.pid) or ""))
+
+
+async def _create(server: Client, path: str, manifest: dict[str, Any]) -> None:
+    """Retry: servers that start together on few CPUs refuse requests, or answer late, for a while."""
+    while True:
+        try:
+            await server.request("POST", path, manifest, accepted=(201, 409))
+        except (Refused, Unreachable):
+            await asyncio.sleep(0.5)
+        else:
+            return
+
+
+async def _changed_by_webhook(server: Client) -> bool:
+    made = await server.request("PATCH", _STATUS, {"status": {"capacity": {"cpu": "2"}}})
+    return bool(made["status"]["capacity"]["cpu"] == "100")
+
+
+async def _calls_webhook(server: Client) -> bool:
+    with contextlib.suppress(Refused, Unreachable):
+        return await _changed_by_webhook(server)
+    return False
+
+
 def deployment() -> dict[str, Any]:
+    """A Deployment that a webhook changes."""
     labels = {"app": "kubernetes", "role": "scheduler"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "one", "image": "none"}]}}
     return {
@@ -185,42 +328,17 @@ def deployment() -> dict[str, Any]:
 
 def _config(kilobytes: int) -> dict[str, Any]:
     """An OperatingSystemConfig of about that size."""
-    files = [_file("/var/lib/kubelet/config/kubelet", _KUBELET.encode())]
-    files += [_file(f"/opt/file-{number}", b"x" * 7300) for number in range(kilobytes // 10)]
+
+    def file(path: str, content: bytes) -> dict[str, Any]:
+        data = base64.b64encode(content).decode()
+        return {"path": path, "content": {"inline": {"encoding": "b64", "data": data}}}
+
+    files = [file("/var/lib/kubelet/config/kubelet", _KUBELET.encode())]
+    files += [file(f"/opt/file-{number}", b"x" * 7300) for number in range(kilobytes // 10)]
     unit = {"name": "kubelet.service", "content": "[Unit]\nDescription=kubelet\n[Service]\nRestart=always"}
     return {
         "apiVersion": "extensions.gardener.cloud/v1alpha1",
         "kind": "OperatingSystemConfig",
         "metadata": {"name": "one", "labels": _MUTATED},
         "spec": {"type": "elsewhere", "purpose": "reconcile", "units": [unit], "files": files},
-    }
-
-
-def _file(path: str, content: bytes) -> dict[str, Any]:
-    return {
-        "path": path,
-        "content": {"inline": {"encoding": "b64", "data": base64.b64encode(content).decode()}},
-    }
-
-
-def _node_review() -> dict[str, Any]:
-    node = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": "one"},
-        "spec": {},
-        "status": {"capacity": {"cpu": "2", "memory": "1Gi"}, "allocatable": {"cpu": "2", "memory": "1Gi"}},
-    }
-    kind, resource = {"group": "", "version": "v1"}, {"group": "", "version": "v1", "resource": "nodes"}
-    return {
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "bench",
-            "kind": {**kind, "kind": "Node"},
-            "resource": resource,
-            "name": "one",
-            "operation": "UPDATE",
-            "object": node,
-        },
     }

@@ -27,29 +27,24 @@ class AuditLog:
             *lines, unfinished = log.read().split(b"\n")
             self._read = log.tell() - len(unfinished)
         counted: Counter[str] = Counter()
-        for line in lines:
-            if name := _request(orjson.loads(line)):
-                counted[name] += 1
+        for event in map(orjson.loads, lines):
+            about = event.get("objectRef") or {}
+            ours = str(event["user"].get("username")).startswith(_OURS)
+            # A watch also logs its beginning: a request counts once, at its end.
+            if not ours or not about or event["stage"] != "ResponseComplete":
+                continue
+            # The number of heartbeats does not depend on the load.
+            if about.get("name") != HEARTBEATS.named:
+                part = f"/{about['subresource']}" if "subresource" in about else ""
+                counted[f"{event['verb']} {about['resource']}{part}"] += 1
         return counted
 
 
 def writes(requests: Counter[str]) -> int:
+    """How many of these requests write."""
     return sum(count for name, count in requests.items() if name.split()[0] in WRITES)
 
 
 def without_events(requests: Counter[str]) -> Counter[str]:
-    """Only writes other than Events."""
+    """These requests without those that create Events."""
     return Counter({name: count for name, count in requests.items() if name.split()[1] != "events"})
-
-
-def _request(event: dict[str, object]) -> str | None:
-    user, about = event["user"], event.get("objectRef")
-    if not isinstance(user, dict) or not str(user.get("username")).startswith(_OURS):
-        return None
-    # A watch has a second stage, when it begins; counted is the end of each request.
-    if event["stage"] != "ResponseComplete" or not isinstance(about, dict):
-        return None
-    if about.get("name") == HEARTBEATS.named:
-        return None  # it does not depend on the load
-    part = f"/{about['subresource']}" if "subresource" in about else ""
-    return f"{event['verb']} {about['resource']}{part}"

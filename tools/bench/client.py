@@ -1,4 +1,4 @@
-"""The load generator: creates, changes and deletes DNSRecords, and watches their status."""
+"""The load generator: requests to the API server, and when watches show their effects."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import orjson
@@ -21,8 +21,35 @@ from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, Resource
 
+_Item = TypeVar("_Item")
+
 NAMESPACE = "bench"
 WRITERS = 32
+"""Concurrent requests of `each`."""
+
+
+async def each(items: Iterable[_Item], act: Callable[[_Item], Awaitable[None]]) -> dict[_Item, float]:
+    """Call `act` for all items, with `WRITERS` at a time. Returns the start time of each."""
+    left, begun = iter(items), dict[_Item, float]()
+
+    async def write() -> None:
+        for item in left:
+            begun[item] = time.perf_counter()
+            await act(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(WRITERS):
+            group.create_task(write())
+    return begun
+
+
+@contextlib.asynccontextmanager
+async def background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Run `work` beside the block; its failure ends the block."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work, name=name)
+        yield
+        task.cancel()
 
 
 class Client:
@@ -32,14 +59,28 @@ class Client:
         self._session = session
 
     async def prepare(self) -> None:
+        """Create the namespace of the records."""
         namespace = {"metadata": {"name": NAMESPACE}}
         await self.request("POST", NAMESPACES.path(), namespace, accepted=(201, 409))
 
     async def create(self, number: int) -> None:
-        await self.request("POST", DNSRECORDS.path(NAMESPACE), manifest(number))
+        """Create a DNSRecord."""
+        record = {
+            "apiVersion": "extensions.gardener.cloud/v1alpha1",
+            "kind": "DNSRecord",
+            "metadata": {"name": name(number), "namespace": NAMESPACE},
+            "spec": {
+                "type": "local",
+                "name": f"{name(number)}.bench.{ZONE}",
+                "recordType": "A",
+                "values": [_address(number, 10)],
+                "secretRef": {"name": "dns", "namespace": "garden"},
+            },
+        }
+        await self.request("POST", DNSRECORDS.path(NAMESPACE), record)
 
     async def change(self, number: int) -> None:
-        """Change the record's address, and set the operation annotation."""
+        """Change the address of a DNSRecord, and request a reconcile."""
         patch = {
             "metadata": {"annotations": {OPERATION: "reconcile"}},
             "spec": {"values": [_address(number, 11)]},
@@ -47,11 +88,13 @@ class Client:
         await self.request("PATCH", DNSRECORDS.path(NAMESPACE, name(number)), patch)
 
     async def delete(self, number: int) -> None:
+        """Delete a DNSRecord."""
         await self.request("DELETE", DNSRECORDS.path(NAMESPACE, name(number)))
 
     async def request(
         self, method: str, path: str, body: object = None, accepted: tuple[int, ...] = (200, 201)
     ) -> Any:
+        """The answer, decoded; Refused if its status is not among the accepted ones."""
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         data = body if isinstance(body, bytes) else orjson.dumps(body) if body is not None else None
         headers = {"Content-Type": kind}
@@ -62,57 +105,41 @@ class Client:
             raise Refused(f"{method} {path}: {content.get('message')}")
         return content
 
-    async def each(
-        self,
-        numbers: Iterable[int],
-        act: Callable[[int], Awaitable[None]],
-        named: Callable[[int], str] | None = None,
-    ) -> dict[str, float]:
-        """`act` on all of them with all writers concurrently. Returns the start time of each."""
-        left, begun, named = iter(numbers), dict[str, float](), named or name
-
-        async def writer() -> None:
-            for number in left:
-                begun[named(number)] = time.perf_counter()
-                await act(number)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(WRITERS):
-                group.create_task(writer())
-        return begun
-
-    async def version(self, resource: Resource = DNSRECORDS, namespace: str = NAMESPACE) -> str:
+    async def version(self, resource: Resource, namespace: str) -> str:
         """The current resource version, from which a watch can start."""
         listing = await self.request("GET", resource.path(namespace) + "?limit=1")
         return str(listing["metadata"]["resourceVersion"])
 
-    async def events(
-        self, version: str, resource: Resource = DNSRECORDS, namespace: str = NAMESPACE
-    ) -> AsyncIterator[list[bytes]]:
-        """Watch events of one kind, as raw lines."""
-        path = resource.path(namespace)
-        query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "7200"}
-        async with self._session.get(path, params=query) as answer:
-            rest = b""
-            async for chunk in answer.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                yield lines
+    async def changes(
+        self, version: str, resource: Resource, namespace: str, only: Callable[[bytes], bool] = bool
+    ) -> AsyncIterator[tuple[float, str, Object]]:
+        """Watch one kind for ever: the time, type and object of each event whose line is `only`."""
+        query = {"watch": "1", "timeoutSeconds": "7200"}
+        # The API server ends a watch that is read too slowly: continue from the last version seen.
+        while True:
+            params = query | {"resourceVersion": version}
+            async with self._session.get(resource.path(namespace), params=params) as answer:
+                rest = b""
+                async for chunk in answer.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    now = time.perf_counter()
+                    for event in map(orjson.loads, filter(only, lines)):
+                        if event["type"] == "ERROR":
+                            raise Refused(f"watch: {event['object'].get('message')}")
+                        found = Object(event["object"])
+                        version = found.resource_version
+                        yield now, event["type"], found
 
 
 class Observer:
     """Records when each object is done, or deleted."""
 
-    def __init__(
-        self,
-        resource: Resource,
-        namespace: str,
-        holds: Callable[[Object], bool],
-        only: Callable[[bytes], bool],
-        seconds_each: float = 0.1,
-    ) -> None:
-        self._resource, self._namespace, self._holds, self._only = resource, namespace, holds, only
-        self._seconds_each = seconds_each
-        self._seen: dict[str, float] = {}
+    def __init__(self, resource: Resource, holds: Callable[[Object], bool], seconds_each: float) -> None:
+        self._resource, self._holds, self._seconds_each = resource, holds, seconds_each
+        self.seen: dict[str, float] = {}
+        """When each object was done, or gone."""
+        self.objects: dict[str, Object] = {}
+        """These objects, as they were then."""
         self._missing: set[str] = set()
         self._complete = asyncio.Event()
         self._gone = False
@@ -128,30 +155,23 @@ class Observer:
         only: Callable[[bytes], bool] = bool,
         seconds_each: float = 0.1,
     ) -> AsyncIterator[Observer]:
-        """Watch one kind, by default until objects are done. Lines that are not among `only` are not read.
+        """Watch one kind; by default objects are recorded when they are done.
 
-        After a minute, and `seconds_each` for each object, that counts as too late.
+        Only events whose lines are `only` are read. `all_of` waits for a minute, plus `seconds_each`.
         """
-        observer = cls(resource, namespace, holds or done, only, seconds_each)
-        version = await client.version(resource, namespace)
-        async with asyncio.TaskGroup() as group:
-            watching = group.create_task(observer._watch(client, version), name="observer")
+        observer = cls(resource, holds or done, seconds_each)
+        changes = client.changes(await client.version(resource, namespace), resource, namespace, only)
+        async with background(observer._follow(changes), "observer"):
             yield observer
-            watching.cancel()
-
-    @property
-    def seen(self) -> dict[str, float]:
-        """When each object was done, or gone."""
-        return self._seen
 
     def expect(self, *, gone: bool = False) -> None:
         """Reset; from now on record objects that are done or, with `gone`, deleted."""
-        self._seen, self._gone = {}, gone
+        self.seen, self.objects, self._gone = {}, {}, gone
 
     async def all_of(self, names: Iterable[str]) -> dict[str, float]:
-        """Wait for all of these objects; returns the time of each."""
+        """Wait for all of these objects. Returns the time of each object seen."""
         self._complete.clear()
-        self._missing = set(names) - self._seen.keys()
+        self._missing = set(names) - self.seen.keys()
         patience = 60 + self._seconds_each * len(self._missing)
         try:
             async with asyncio.timeout(patience):
@@ -162,26 +182,16 @@ class Observer:
             raise Unreachable(
                 f"{len(self._missing)} {self._resource.plural} are not done after {patience:.0f} s: {few} …"
             ) from None
-        return self._seen
+        return self.seen
 
-    async def _watch(self, client: Client, version: str) -> None:
-        # The server ends a watch that is read too slowly; it goes on from the last version seen.
-        while True:
-            async for lines in client.events(version, self._resource, self._namespace):
-                now = time.perf_counter()
-                for event in map(orjson.loads, filter(self._only, lines)):
-                    if event["type"] == "ERROR":
-                        raise Refused(f"watch: {event['object'].get('message')}")
-                    version = event["object"]["metadata"]["resourceVersion"]
-                    self._note(event, now)
-
-    def _note(self, event: dict[str, Any], now: float) -> None:
-        found = Object(event["object"])
-        if (event["type"] == "DELETED") if self._gone else self._holds(found):
-            self._seen.setdefault(found.name, now)
-            self._missing.discard(found.name)
-            if not self._missing:
-                self._complete.set()
+    async def _follow(self, changes: AsyncIterator[tuple[float, str, Object]]) -> None:
+        async for now, type_, found in changes:
+            if (type_ == "DELETED") if self._gone else self._holds(found):
+                if found.name not in self.seen:
+                    self.seen[found.name], self.objects[found.name] = now, found
+                self._missing.discard(found.name)
+                if not self._missing:
+                    self._complete.set()
 
 
 def done(found: Object) -> bool:
@@ -195,14 +205,14 @@ def done(found: Object) -> bool:
 
 
 def reconcile_request() -> dict[str, Any]:
-    """A patch that requests a reconcile, and tells when: reports of before do not count."""
+    """A patch that requests a reconcile; by its timestamp, earlier reports do not count as its result."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return {"metadata": {"annotations": {OPERATION: "reconcile", TIMESTAMP: now}}}
 
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """A server that does not answer is a failed request, and no end of the benchmark."""
+    """Raise Unreachable where aiohttp fails: such a request counts as failed, and the benchmark goes on."""
     try:
         yield
     except (aiohttp.ClientError, TimeoutError) as error:
@@ -210,22 +220,8 @@ def translated(what: str) -> Iterator[None]:
 
 
 def name(number: int) -> str:
+    """The name of a DNSRecord."""
     return f"record-{number:05}"
-
-
-def manifest(number: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "extensions.gardener.cloud/v1alpha1",
-        "kind": "DNSRecord",
-        "metadata": {"name": name(number), "namespace": NAMESPACE},
-        "spec": {
-            "type": "local",
-            "name": f"{name(number)}.bench.{ZONE}",
-            "recordType": "A",
-            "values": [_address(number, 10)],
-            "secretRef": {"name": "dns", "namespace": "garden"},
-        },
-    }
 
 
 def _address(number: int, first: int) -> str:

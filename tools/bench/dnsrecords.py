@@ -2,46 +2,123 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count as numbers
+from itertools import islice
 
+import orjson
+from rich.console import RenderableType
+from rich.text import Text
+
+from bus import streams, subjects
+from bus.transport import consumers
 from sandbox.options import Options
-from tools.bench import restarts
-from tools.bench.figures import Figures
-from tools.bench.world import World, world
+from tools.bench.report import (
+    MachineFacts,
+    Phase,
+    Report,
+    Restart,
+    percents,
+    phases_table,
+    processes_table,
+    requests_table,
+    say,
+    table,
+)
+from tools.bench.world import world
 
 _WARM_UP = 50
 _SINGLES = 20
+_POOL = "dnsrecord"
 
 
-async def run(
-    count: int, idle_seconds: float, options: Options, say: Callable[[str], None], *, first: bool = False
-) -> Figures:
-    """Measure with `count` records, and with the processes of these options; with `first`, before others."""
-    say("starting a sandbox")
+@dataclass(frozen=True)
+class RecordFigures(MachineFacts):
+    """The result of `bench dnsrecords`."""
+
+    phases: Sequence[Phase]
+    restart: Restart
+    idle_percent: Mapping[str, float]
+    """CPU of each idle process, in percent of one core."""
+    peak_mib: Mapping[str, float]
+    """The most memory that each process had."""
+
+
+@dataclass(frozen=True)
+class WorkersFigures:
+    """The result of `bench scale` for one number of worker processes."""
+
+    workers: int
+    count: int
+    rate: float
+    """Records each second."""
+    our_cpu_ms: float
+    """CPU of windowbox's own processes together, in milliseconds for each record."""
+    shares: Sequence[float]
+    """The share of each worker process in the runs."""
+
+
+async def records(count: int, idle_seconds: float, options: Options, *, first: bool) -> Report:
+    """Measure `count` records in a sandbox with these options."""
     async with world("dnsrecords", options, first=first) as here:
-        client = here.client
-        singles = range(count, count + _SINGLES)
-        warm_up = range(count + _SINGLES, count + _SINGLES + _WARM_UP)
-        await here.measured("warm up", warm_up, client.create)
+        client, everything = here.client, count + _SINGLES + _WARM_UP
+        await here.measured("warm up", range(count + _SINGLES, everything), client.create)
         say(f"{_SINGLES} single records")
+        singles = range(count, count + _SINGLES)
         isolated = await here.measured("isolated", singles, client.create, one_by_one=True)
         say(f"{count} records: create, change")
         created = await here.measured("create", range(count), client.create)
         changed = await here.measured("update", range(count), client.change)
-        say("restart")
-        restart = await restarts.measured(here, count + _SINGLES + _WARM_UP)
-        say(f"idle for {idle_seconds:.0f} s")
-        idle = await _idle(here, idle_seconds)
+        restart = await here.restarted(everything)
+        idle = (await here.idle(idle_seconds)).percent
         peak = {name: round(used.peak, 1) for name, used in here.usage().items()}
         say("delete")
         deleted = await here.measured("delete", range(count), client.delete, gone=True)
-    return Figures([isolated, created, changed, deleted], restart, idle, peak)
+    phases = [isolated, created, changed, deleted]
+    requests = ", ".join(f"{n} {what}" for what, n in restart.requests.items()) or "none"
+    parts: list[RenderableType] = [
+        phases_table("DNSRecords", phases),
+        requests_table(phases),
+        processes_table(phases, idle, peak),
+        Text(f"{restart}, {restart.dns_updates} DNS updates\n  requests: {requests}"),
+    ]
+    return Report(RecordFigures(phases, restart, idle, peak), parts)
 
 
-async def _idle(here: World, seconds: float) -> dict[str, float]:
-    """CPU of each idle process, in percent of one core."""
-    before = here.usage()
-    await asyncio.sleep(seconds)
-    after = here.usage()
-    return {name: round(100 * (after[name].cpu - before[name].cpu) / seconds, 2) for name in after}
+async def with_more_workers(count: int, workers: Sequence[int]) -> Report:
+    """Measure `count` new records with each of these numbers of worker processes."""
+    most, found = max(workers), list[WorkersFigures]()
+    async with world("scale", Options(workers=most)) as here:
+        names = numbers()
+        await here.measured("warm up", islice(names, count), here.client.create)
+        for wanted in sorted(workers, reverse=True):
+            say(f"{wanted} workers, {count} records")
+            for number in range(wanted + 1, most + 1):
+                await here.sandbox.stop(f"worker-{number}")
+            most = wanted
+            await here.quiet()
+            before = int((await here.bus.api(f"STREAM.INFO.{streams.JOURNAL}"))["state"]["last_seq"])
+            phase = await here.measured("create", islice(names, count), here.client.create)
+            runs = Counter[str]()
+            journal = consumers.snapshot(
+                here.bus, streams.JOURNAL, [subjects.run(_POOL, ">")], history=True, since=before + 1
+            )
+            async for stored in journal:
+                runs[orjson.loads(stored.data)["process"]] += 1
+            shares = [round(runs[process] / runs.total(), 3) for process in sorted(runs)]
+            rate, cpu = round(phase.rate, 1), round(phase.our_cpu_ms, 2)
+            found.insert(0, WorkersFigures(wanted, phase.count, rate, cpu, shares))
+    shown = table(
+        "More workers",
+        found,
+        {
+            "workers": lambda one: str(one.workers),
+            "records": lambda one: str(one.count),
+            "records/s": lambda one: f"{one.rate:.0f}",
+            "our CPU ms/record": lambda one: f"{one.our_cpu_ms:.2f}",
+            "share of each worker": lambda one: percents(one.shares),
+        },
+    )
+    return Report(found, [shown])

@@ -1,35 +1,43 @@
-"""Well-behaved objects beside hostile or slow ones: how long their reconciles take."""
+"""Latency of well-behaved objects, alone and beside those of a slow provider, or beside hostile ones."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import ssl
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.servers import kubeconfigs
+import aiohttp
+import yaml
+from aiohttp import web
+
+from sandbox import processes
+from sandbox.options import Options
+from sandbox.servers import certificates, kubeconfigs
 from tools.bench import client as clients
 from tools.bench import shoots
-from tools.bench.client import Observer
-from tools.bench.extensions_bastions import reachable
-from tools.bench.figures import Spread
+from tools.bench.client import Observer, each
+from tools.bench.extensions import reachable
+from tools.bench.report import Report, Spread, say, table
 from tools.bench.shoots import Shoots
-from tools.bench.tables import table_of
-from tools.bench.world import World
+from tools.bench.world import World, world
 from windowbox.models.extensions import OPERATION
 from windowbox.models.refs import DNSRECORDS, INFRASTRUCTURES, SERVICES
 
-COUNT = 8
+_COUNT = 8
 """Neighbours of each kind."""
 _FIRST = 9000
-"""Their numbers."""
+"""The first of their numbers."""
 _PAUSE = 0.1
 _SERVICES = "default"
-
-Act = Callable[[int], Awaitable[None]]
+_SECONDS_EACH = 0.2
+"""Between creations of hostile objects: API server and etcd have to keep up with objects of 1.3 MB."""
+_FORWARDED = ("Authorization", "Accept", "Content-Type")
 
 
 @dataclass(frozen=True)
@@ -44,120 +52,207 @@ class Latency:
 
 @dataclass
 class Neighbours:
-    """Records, Infrastructures and Services, reconciled one after the other."""
+    """Infrastructures, DNSRecords and Services, reconciled one after the other."""
 
     here: World
     observers: Mapping[str, Observer]
+    """By kind."""
     rounds: int = 0
-    """How many there have been, in all phases: no Service has the name of a former one."""
+    """Rounds in all phases so far. Service names derive from it, so that none is used twice."""
 
-    async def measured(self, phase: str, until: asyncio.Task[Any], least: int = 1) -> list[Latency]:
-        """Reconcile in turn until the task is done, each kind at least so many times."""
-        return latencies(phase, await self.seconds(until, least))
-
-    async def seconds(self, until: asyncio.Task[Any], least: int = 1) -> dict[str, list[float]]:
-        """The same: how long each reconcile took, by kind."""
+    async def reconcile(self, until: asyncio.Task[Any], least: int = 1) -> dict[str, list[float]]:
+        """Reconcile each kind in turn until the task is done, `least` times or more: the seconds by kind."""
         found: dict[str, list[float]] = defaultdict(list)
         end = self.rounds + least
         while not until.done() or self.rounds < end:
             number = self.rounds
-            for kind, act in self._acts.items():
-                name = self._named(kind, number)
-                found[kind].append(await self._took(self.observers[kind], act, number, name))
+            for kind, observer in self.observers.items():
+                observer.expect()
+                started = time.perf_counter()
+                name = await self._change(kind, number)
+                found[kind].append((await observer.all_of([name]))[name] - started)
                 await asyncio.sleep(_PAUSE)  # the pace of the load
             self.rounds += 1
         await until
         return found
 
-    async def _took(self, observer: Observer, act: Act, number: int, name: str) -> float:
-        observer.expect()
-        started = time.perf_counter()
-        await act(number)
-        return (await observer.all_of([name]))[name] - started
-
-    @property
-    def _acts(self) -> dict[str, Act]:
-        return {"Infrastructure": self._infrastructure, "DNSRecord": self._record, "Service": self._service}
-
-    async def _infrastructure(self, number: int) -> None:
-        namespace = shoots.namespace(_FIRST + number % COUNT)
-        path = INFRASTRUCTURES.path(namespace, self._named("Infrastructure", number))
-        await self._change(path, {"region": f"local-{number}"})
-
-    async def _record(self, number: int) -> None:
-        path = DNSRECORDS.path(clients.NAMESPACE, self._named("DNSRecord", number))
-        await self._change(path, {"values": [f"10.9.{number >> 8}.{number & 255}"]})
-
-    async def _change(self, path: str, spec: dict[str, Any]) -> None:
-        """Ask for a reconcile of another spec: it is done when the status has the new generation."""
-        patch = {"metadata": {"annotations": {OPERATION: "reconcile"}}, "spec": spec}
-        await self.here.client.request("PATCH", path, patch)
-
-    @property
-    def _shoots(self) -> Shoots:
-        return Shoots(self.here.client, kubeconfigs.provider(self.here.sandbox.folder))
-
-    def _named(self, kind: str, number: int) -> str:
-        match kind:
-            case "Infrastructure":
-                return shoots.named(_FIRST + number % COUNT)
-            case "DNSRecord":
-                return clients.name(_FIRST + number % COUNT)
-        return _service_name(number)
-
-    async def _service(self, number: int) -> None:
-        """Create a Service, and delete the one before."""
-        before = SERVICES.path(_SERVICES, _service_name(number - 1))
-        await self.here.client.request("DELETE", before, accepted=(200, 404))
-        spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
-        body = {"metadata": {"name": _service_name(number)}, "spec": spec}
-        await self.here.client.request("POST", SERVICES.path(_SERVICES), body)
-
-    async def prepare(self) -> None:
-        """Create the records and Infrastructures."""
-        everybody = range(_FIRST, _FIRST + COUNT)
-        for observer in self.observers.values():
-            observer.expect()
-        await self.here.client.each(everybody, self._shoots.prepare)
-        begun = await self.here.client.each(everybody, self._shoots.infrastructure, shoots.named)
-        await self.observers["Infrastructure"].all_of(begun)
-        await self.observers["DNSRecord"].all_of(
-            await self.here.client.each(everybody, self.here.client.create)
-        )
+    async def _change(self, kind: str, number: int) -> str:
+        """Request a reconcile of another spec; or replace the Service by another. Returns the name."""
+        request, which = self.here.client.request, _FIRST + number % _COUNT
+        if kind == "Service":
+            name = f"neighbour-{number}"
+            before = SERVICES.path(_SERVICES, f"neighbour-{number - 1}")
+            await request("DELETE", before, accepted=(200, 404))
+            spec: dict[str, Any] = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+            await request("POST", SERVICES.path(_SERVICES), {"metadata": {"name": name}, "spec": spec})
+            return name
+        if kind == "Infrastructure":
+            name, spec = shoots.named(which), {"region": f"local-{number}"}
+            path = INFRASTRUCTURES.path(shoots.namespace(which), name)
+        else:
+            name, spec = clients.name(which), {"values": [f"10.9.{number >> 8}.{number & 255}"]}
+            path = DNSRECORDS.path(clients.NAMESPACE, name)
+        await request("PATCH", path, {"metadata": {"annotations": {OPERATION: "reconcile"}}, "spec": spec})
+        return name
 
 
 @contextlib.asynccontextmanager
-async def neighbours(here: World) -> AsyncIterator[Neighbours]:
-    """Neighbours whose objects are there."""
+async def _neighbours(here: World) -> AsyncIterator[Neighbours]:
+    """Create the records and Infrastructures; Services are created as they are measured."""
+
+    def is_neighbour(line: bytes) -> bool:
+        # Events of other Infrastructures are large, and skipped without decoding.
+        return b'"shoot--bench--9' in line
+
     async with (
-        # Not those of others, which are large: the names of neighbours are known.
-        Observer.watching(here.client, INFRASTRUCTURES, "", only=_is_neighbour) as infrastructures,
+        Observer.watching(here.client, INFRASTRUCTURES, "", only=is_neighbour) as infrastructures,
         Observer.watching(here.client, SERVICES, _SERVICES, reachable) as services,
     ):
+        made, numbers = Shoots.within(here), range(_FIRST, _FIRST + _COUNT)
+        await each(numbers, made.prepare)
+        await each(numbers, made.infrastructure)
+        await infrastructures.all_of(map(shoots.named, numbers))
+        await each(numbers, here.client.create)
+        await here.observer.all_of(map(clients.name, numbers))
         observers = {"Infrastructure": infrastructures, "DNSRecord": here.observer, "Service": services}
-        made = Neighbours(here, observers)
-        await made.prepare()
-        yield made
+        yield Neighbours(here, observers)
 
 
-def latencies(phase: str, seconds: Mapping[str, list[float]]) -> list[Latency]:
-    return [Latency(phase, kind, len(took), Spread.of(took)) for kind, took in seconds.items()]
+def _report(title: str, phases: Mapping[str, Mapping[str, list[float]]]) -> Report:
+    found = [
+        Latency(phase, kind, len(took), Spread.of(took))
+        for phase, kinds in phases.items()
+        for kind, took in kinds.items()
+    ]
+    shown = table(
+        title,
+        found,
+        {
+            "phase": lambda one: one.phase,
+            "neighbours": lambda one: one.kind,
+            "reconciles": lambda one: str(one.count),
+            "p50 ms": lambda one: f"{one.latency.p50:.0f}",
+            "p95 ms": lambda one: f"{one.latency.p95:.0f}",
+            "max ms": lambda one: f"{one.latency.max:.0f}",
+        },
+    )
+    return Report(found, [shown])
 
 
-def shown(title: str, latencies: list[Latency]) -> Any:
-    """A table of latencies."""
-    table = table_of(title, "phase", "neighbours", "reconciles", "p50 ms", "p95 ms", "max ms")
-    for one in latencies:
-        spread = one.latency
-        table.add_row(
-            one.phase, one.kind, str(one.count), *(f"{v:.0f}" for v in (spread.p50, spread.p95, spread.max))
-        )
-    return table
+async def beside_hostile_objects(count: int, rounds: int, seed: int) -> Report:
+    """Neighbours of `count` hostile objects, and before, of the same objects of types without a worker."""
+    # The fuzzer belongs to the tests: only a checkout has it.
+    from tests.support.hostile import manifests
+    from tests.support.hostile.attack import attack
+
+    async with world("hostile", Options(simulated_nodes=2)) as here, _neighbours(here) as others:
+        await here.quiet()
+        say("neighbours alone")
+        phases = {"alone": await others.reconcile(asyncio.create_task(asyncio.sleep(0)), rounds)}
+        async with attack(here.sandbox, here.client, max(12, count // 10), seed) as attacking:
+            for phase, served in (("beside objects nobody serves", False), ("beside hostile objects", True)):
+                objects = manifests.objects(count, attacking.namespaces, seed)
+                thrown = objects if served else map(manifests.ignored, objects)
+                say(f"{count} objects: neighbours {phase}")
+                phases[phase] = await others.reconcile(
+                    asyncio.create_task(attacking.create(thrown, _SECONDS_EACH))
+                )
+                say(f"{len(attacking.made)} were accepted by the API server; deleting them")
+                await attacking.delete()
+                attacking.made.clear()
+                await here.quiet()
+    return _report("Neighbours of hostile objects", phases)
 
 
-def _service_name(number: int) -> str:
-    return f"neighbour-{number}"
+async def of_a_slow_provider(count: int, delay: float, rounds: int, turns: int) -> Report:
+    """Neighbours alone, and beside `count` Infrastructures of a provider that answers after `delay` seconds.
+
+    The phases alternate: on a shared machine, the load of other programs then affects both alike.
+    """
+    phases: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    async with (
+        world("fairness", Options(simulated_nodes=2)) as here,
+        _neighbours(here) as others,
+        _slow_provider(here) as slow,
+    ):
+
+        async def measure(phase: str, seconds: float) -> None:
+            took = await others.reconcile(asyncio.create_task(asyncio.sleep(seconds)), rounds)
+            for kind, some in took.items():
+                phases[phase][kind] += some
+
+        made = Shoots(here.client, slow.kubeconfig)
+        for turn in range(turns):
+            # New ones in each turn: an unchanged Infrastructure sends its provider no request.
+            mine = range(turn * count, (turn + 1) * count)
+            await each(mine, made.prepare)
+            await here.quiet()
+            say(f"turn {turn + 1} of {turns}: neighbours alone")
+            await measure("alone", 0)
+            say(f"{count} Infrastructures of a provider that answers after {delay:g} s")
+            slow.answer_after(delay)
+            await each(mine, made.infrastructure)
+            await here.quiet()  # now all of them wait
+            await measure("beside the slow provider", delay)
+            say(f"{slow.delayed} requests to it so far had to wait")
+            slow.answer_at_once()
+    return _report("Neighbours of a slow provider", phases)
 
 
-def _is_neighbour(line: bytes) -> bool:
-    return b'"shoot--bench--9' in line
+class SlowProvider:
+    """A proxy of an API server that delays its answers."""
+
+    def __init__(self, upstream: aiohttp.ClientSession, kubeconfig: str) -> None:
+        self.kubeconfig = kubeconfig
+        self.delayed = 0
+        """How many requests had to wait."""
+        self._upstream, self._delay, self._at_once = upstream, 0.0, asyncio.Event()
+
+    def answer_after(self, delay: float) -> None:
+        self._delay = delay
+        self._at_once.clear()
+
+    def answer_at_once(self) -> None:
+        """End the delay, also of requests that are waiting."""
+        self._delay = 0.0
+        self._at_once.set()
+
+    async def answer(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        self.delayed += self._delay > 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._delay):
+                await self._at_once.wait()
+        headers = {name: request.headers[name] for name in _FORWARDED if name in request.headers}
+        forwarded = self._upstream.request(request.method, request.raw_path, data=body, headers=headers)
+        async with forwarded as found:
+            return web.Response(status=found.status, body=await found.read(), content_type=found.content_type)
+
+
+@contextlib.asynccontextmanager
+async def _slow_provider(here: World) -> AsyncIterator[SlowProvider]:
+    """A slow proxy of the sandbox's API server, with a kubeconfig that leads to it."""
+    folder, port = here.sandbox.folder / "slow", processes.free_port()
+    folder.mkdir()
+    authority = certificates.authority(folder)
+    pair = certificates.server(authority, folder, "slow", ["127.0.0.1"])
+    kubeconfig = yaml.safe_load(kubeconfigs.provider(here.sandbox.folder))
+    kubeconfig["clusters"][0]["cluster"] = {
+        "server": f"https://127.0.0.1:{port}",
+        "certificate-authority-data": base64.b64encode(authority.certificate.read_bytes()).decode(),
+    }
+    trust = ssl.create_default_context(cafile=str(here.sandbox.api.ca.certificate))
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(pair.certificate, pair.key)
+    connector = aiohttp.TCPConnector(ssl=trust, limit=0)
+    async with aiohttp.ClientSession(here.sandbox.api.url, connector=connector) as upstream:
+        slow = SlowProvider(upstream, str(yaml.safe_dump(kubeconfig)))
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", slow.answer)
+        runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=own).start()
+        try:
+            yield slow
+        finally:
+            await runner.cleanup()

@@ -1,4 +1,4 @@
-"""A sandbox with measurements: usage of processes, requests to the API server, DNS updates."""
+"""The runner: a sandbox with load generators, which measures operations on objects, restarts and idleness."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from bus import streams
 from bus.leases import presence
@@ -17,11 +16,12 @@ from bus.transport.connection import Bus, connected
 from sandbox import state
 from sandbox.options import Options
 from sandbox.supervisor import Supervisor
-from tools.bench import audit, client, precedence
+from tools.bench import audit, client
 from tools.bench.audit import AuditLog
-from tools.bench.client import Client, Observer
-from tools.bench.figures import Phase, Spread, is_ours
-from tools.bench.usage import Usage, machine, usage
+from tools.bench.client import Client, Observer, each
+from tools.bench.client import name as record_name
+from tools.bench.report import Phase, Restart, Spread, is_ours, say
+from tools.bench.usage import Meter, Reading, Usage, running_first, usage
 from windowbox.settings.bussettings import Access
 
 _PATIENCE = 120.0
@@ -34,19 +34,19 @@ class World:
     sandbox: Supervisor
     client: Client
     observer: Observer
+    """Of DNSRecords."""
     bus: Bus
     audit: AuditLog
     first: bool = False
-    """What is measured runs before other processes of the machine."""
+    """Measured processes run before other processes of the machine."""
+
+    def pids(self) -> dict[str, int]:
+        """The processes of the sandbox, by name, without those of Pods and edges."""
+        return {name: child.pid for name, child in self.sandbox.state.children.items() if child.pid}
 
     def usage(self) -> dict[str, Usage]:
         """The usage of each process by name; that of the benchmark as `bench`."""
-        children = self.sandbox.state.children.items()
-        found = {name: usage(child.pid) for name, child in children if child.pid}
-        return found | {"bench": usage(os.getpid())}
-
-    def _pids(self) -> list[int]:
-        return [os.getpid(), *(child.pid for child in self.sandbox.state.children.values() if child.pid)]
+        return {name: usage(pid) for name, pid in {**self.pids(), "bench": os.getpid()}.items()}
 
     async def dns_updates(self) -> int:
         """DNS update messages that the running workers have sent."""
@@ -61,66 +61,97 @@ class World:
         *,
         gone: bool = False,
         one_by_one: bool = False,
-        named: Callable[[int], str] | None = None,
+        named: Callable[[int], str] = record_name,
         observer: Observer | None = None,
     ) -> Phase:
-        """Run an operation on each of these objects, and measure until all are done."""
+        """Call `act` for each number, and measure until the observer has seen all objects done, or `gone`."""
         observer = observer or self.observer
         observer.expect(gone=gone)
         self.audit.requests()
-        updates = await self.dns_updates()
-        before, before_all, started = self.usage(), machine(), time.perf_counter()
-        begun = dict[str, float]()
-        with precedence.given(self._pids()) if self.first else contextlib.nullcontext():
+        updates, begun = await self.dns_updates(), dict[str, float]()
+        meter, started = Meter(self.usage()), time.perf_counter()
+        first = (
+            running_first([os.getpid(), *self.pids().values()]) if self.first else contextlib.nullcontext()
+        )
+        with first:
             for some in [[n] for n in numbers] if one_by_one else [numbers]:
-                begun |= await self.client.each(some, act, named)
+                begun |= {named(n): at for n, at in (await each(some, act)).items()}
                 ended = await observer.all_of(begun)
         seconds, count = max(ended[n] for n in begun) - started, len(begun)
         # The audit log and the journal are written after the last watch event.
         await self.quiet(calm=0.3)
-        used = self.usage()
-        own = sum(used[process].cpu - before[process].cpu for process in used)
-        elsewhere = (machine() - before_all - own) / (time.perf_counter() - started)
-        requests = self.audit.requests()
+        used, requests = meter.read(self.usage()), self.audit.requests()
         return Phase(
             name=name,
             count=count,
             seconds=round(seconds, 3),
             latency=Spread.of([ended[n] - begun[n] for n in begun]),
-            cpu_ms={p: round(1000 * (used[p].cpu - before[p].cpu) / count, 3) for p in used},
-            requests={what: round(c / count, 3) for what, c in sorted(requests.items())},
+            cpu_ms={process: round(1000 * cpu / count, 3) for process, cpu in used.cpu.items()},
+            requests={what: round(n / count, 3) for what, n in sorted(requests.items())},
             writes=round(audit.writes(requests) / count, 3),
             dns_updates=round((await self.dns_updates() - updates) / count, 3),
-            elsewhere_percent=round(100 * elsewhere / (os.cpu_count() or 1), 1),
+            elsewhere_percent=used.elsewhere_percent,
         )
 
-    async def quiet(self, patience: float = 120, calm: float = 1.0) -> float:
-        """Wait until our processes are idle for a while. Returns the start of that time."""
-        busy, since = self._busy(), time.perf_counter()
-        limit = since + patience
-        while (now := time.perf_counter()) - since < calm and now < limit:
-            await asyncio.sleep(0.1)
-            # A clock tick is the least that the kernel counts; one of them now and then is idleness.
-            used = self._busy()
-            if any(cpu - busy.get(name, 0.0) > 0.015 for name, cpu in used.items()):
-                since = time.perf_counter()
-            busy = used
-        return since
-
-    async def drained(self) -> None:
-        """Wait until no wish is queued: on a loaded machine, idle processes may only lack CPU."""
-        async with asyncio.timeout(120):
+    async def restarted(self, objects: int) -> Restart:
+        """Restart all processes of windowbox, and measure what they do with `objects` unchanged objects."""
+        say("restart")
+        async with asyncio.timeout(_PATIENCE):
+            # On a loaded machine, processes may be idle for lack of CPU: the queue has to be empty, too.
             for stream in (streams.TRIGGERS, streams.WORK):
                 while (await self.bus.api(f"STREAM.INFO.{stream}"))["state"]["messages"]:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)  # a stream sends no event when it is empty
+        await self.quiet()
+        names = [name for name in self.sandbox.names if is_ours(name)]
+        await asyncio.gather(*(self.sandbox.stop(name) for name in names))
+        self.audit.requests()
+        started = time.perf_counter()
+        await asyncio.gather(*(self.sandbox.start(name) for name in names))
+        ready = time.perf_counter()
+        quiet, requests = await self.quiet(), self.audit.requests()
+        return Restart(
+            objects=objects,
+            ready=round(ready - started, 2),
+            quiet=round(quiet - started, 2),
+            requests=dict(sorted(requests.items())),
+            writes=audit.writes(requests),
+            dns_updates=await self.dns_updates(),
+        )
 
-    def _busy(self) -> Mapping[str, float]:
-        return {name: used.cpu for name, used in self.usage().items() if is_ours(name)}
+    async def idle(self, seconds: float) -> Reading:
+        """The CPU of each process while nothing happens."""
+        say(f"idle for {seconds:.0f} s")
+        meter = Meter(self.usage())
+        await asyncio.sleep(seconds)
+        return meter.read(self.usage())
+
+    async def quiet(self, patience: float = _PATIENCE, calm: float = 1.0) -> float:
+        """Wait until windowbox's processes are idle for `calm` seconds. Returns the start of that time."""
+        busy, since = self.usage(), time.perf_counter()
+        limit = since + patience
+        while (now := time.perf_counter()) - since < calm and now < limit:
+            await asyncio.sleep(0.1)
+            used = self.usage()
+            # One clock tick (10 ms), the least that the kernel counts, is idleness.
+            if any(
+                is_ours(name) and one.cpu - busy[name].cpu > 0.015
+                for name, one in used.items()
+                if name in busy
+            ):
+                since = time.perf_counter()
+            busy = used
+        return since
 
 
 @contextlib.asynccontextmanager
 async def world(name: str, options: Options, *, first: bool = False) -> AsyncIterator[World]:
     """A new sandbox, ready, with its audit log on; removed at the end."""
+    nodes = (
+        f" with {options.nodes or options.simulated_nodes} nodes"
+        if options.nodes or options.simulated_nodes
+        else ""
+    )
+    say(f"starting a sandbox{nodes}")
     folder = state.folder(f"bench-{name}-{os.getpid()}")
     options = options.model_copy(update={"audit": True})
     try:
@@ -131,18 +162,10 @@ async def world(name: str, options: Options, *, first: bool = False) -> AsyncIte
             opened = await stack.enter_async_context(client.opened(sandbox.api))
             await opened.prepare()
             observer = await stack.enter_async_context(Observer.watching(opened))
-            bus = await stack.enter_async_context(connected(_access(sandbox)))
-            yield World(sandbox, opened, observer, bus, AuditLog(_audit(folder)), first)
+            variables = sandbox.environment()
+            user, password = variables["NATS_USER"], variables["NATS_PASSWORD"]
+            access = Access(variables["NATS_URL"], user, password, "windowbox bench")
+            bus = await stack.enter_async_context(connected(access))
+            yield World(sandbox, opened, observer, bus, AuditLog(folder.absolute() / "audit.log"), first)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _access(sandbox: Supervisor) -> Access:
-    environment = sandbox.environment()
-    return Access(
-        environment["NATS_URL"], environment["NATS_USER"], environment["NATS_PASSWORD"], "windowbox bench"
-    )
-
-
-def _audit(folder: Path) -> Path:
-    return folder.absolute() / "audit.log"

@@ -10,11 +10,11 @@ import pytest_asyncio
 
 from tests.api.worker.workerobjects import NAME, SCRIPT, create, shoot_with, spec
 from tests.support.kindworld import KindWorld, kind_world
+from tests.support.machinedriver import SimulatedDriver
 from tests.support.natsserver import NatsServer
 from tests.support.running import running
 from tests.support.servers import ControlPlane
 from tests.support.workerexample import pool
-from tools.bench.machinedriver import SimulatedDriver
 from windowbox.models.refs import WORKERS
 from workers import replay
 

@@ -14,9 +14,9 @@ from sandbox.servers import kubeconfigs
 from sandbox.supervisor import Supervisor
 from tests.chaos import converging
 from tests.chaos.lacking import missing
+from tests.support.hostile import attack, endings, manifests
 from tests.support.running import eventually
 from tools.bench import client as clients
-from tools.bench import hostile, hostile_endings, hostile_objects
 from tools.bench.client import Client, Observer
 from tools.bench.shoots import Shoots, namespace
 from tools.bench.usage import usage
@@ -32,7 +32,7 @@ MOST_MEMORY = 600.0
 
 
 def test_all_kinds_that_clients_make_objects_of_are_among_them() -> None:
-    left_out = {row.pool for row in KINDS} - {row.pool for row in hostile_objects.SERVED}
+    left_out = {row.pool for row in KINDS} - {row.pool for row in manifests.SERVED}
     # Others make these: controllers make machines for Workers, and workers renew their own Lease.
     assert left_out == {"heartbeat", "machine", "machinedeployment", "machineset"}
 
@@ -46,19 +46,19 @@ async def test_each_is_told_what_is_wrong_and_neighbours_are_served(tmp_path: Pa
         clients.opened(sandbox.api) as client,
         connected(converging.access(sandbox)) as bus,
     ):
-        async with hostile.attack(sandbox, client, max(12, MANY // 10), SEED) as attack:
-            objects = hostile_objects.objects(MANY, attack.namespaces, SEED, huge=0.02)
-            await attack.create(objects)
+        async with attack.attack(sandbox, client, max(12, MANY // 10), SEED) as attacking:
+            objects = manifests.objects(MANY, attacking.namespaces, SEED, huge=0.02)
+            await attacking.create(objects)
             await _serve_neighbours(sandbox, client)
-            assert {one.row.pool for one in attack.made} == {row.pool for row in hostile_objects.SERVED}
-            assert len(attack.made) > MANY / 2
-            problems = await hostile_endings.problems(client, bus, attack.made, PATIENCE)
+            assert {one.row.pool for one in attacking.made} == {row.pool for row in manifests.SERVED}
+            assert len(attacking.made) > MANY / 2
+            problems = await endings.problems(client, bus, attacking.made, PATIENCE)
             assert not problems, "\n".join(problems)
 
-        await attack.delete()
+        await attacking.delete()
 
         async def all_gone() -> bool:
-            return not await attack.left()
+            return not await attacking.left()
 
         await eventually(all_gone, PATIENCE)
         children = sandbox.state.children

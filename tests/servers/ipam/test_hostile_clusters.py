@@ -23,8 +23,8 @@ from sandbox import files
 from tests.api.watchers.test_big_answers import MIB, Answer, allow, little_memory
 from tests.servers.ipam.stores import range_of
 from tests.support import loopback
+from tests.support.apiservers import ApiServers, api_servers, kubeconfig
 from tests.support.running import running, soon
-from tools.bench.apiservers import ApiServers, api_servers, kubeconfig
 from windowbox.clients.kubernetes import kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SECRETS, SERVICES, ObjectRef, SecretKey

@@ -14,9 +14,9 @@ from bus.workqueue.queue import Queue
 from sandbox import files
 from tests.servers.ipam.stores import range_of, service
 from tests.support import loopback
+from tests.support.apiservers import api_servers
 from tests.support.natsserver import NatsServer, ensured
 from tests.support.running import eventually, running
-from tools.bench.apiservers import api_servers
 from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import RUNTIME
 from windowbox.settings.bussettings import Access

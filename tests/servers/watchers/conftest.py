@@ -17,8 +17,8 @@ from bus.messages import Announcement
 from bus.transport.connection import Bus
 from sandbox import files
 from tests.support import loopback
+from tests.support.apiservers import ApiServers, api_servers
 from tests.support.running import eventually, running
-from tools.bench.apiservers import ApiServers, api_servers
 from watchers.watching import Watching
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import Unreachable

@@ -16,8 +16,8 @@ from bus.transport.connection import Bus
 from sandbox import files
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
 from tests.support import loopback
+from tests.support.apiservers import ApiServers
 from tests.support.running import eventually, soon
-from tools.bench.apiservers import ApiServers
 from watchers import watching
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import PermanentError, Unreachable

@@ -22,8 +22,8 @@ from bus.transport import consumers
 from bus.transport.connection import Bus
 from bus.transport.requests import Requests
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
+from tests.support.apiservers import ApiServers
 from tests.support.running import eventually, running
-from tools.bench.apiservers import ApiServers
 from watchers import purging
 from watchers.watching import Watching
 from windowbox.errors import WindowboxError

@@ -13,8 +13,8 @@ from bus.leases.leases import Leases
 from bus.transport.connection import Bus
 from sandbox import files
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
+from tests.support.apiservers import ApiServers
 from tests.support.running import eventually, running, soon
-from tools.bench.apiservers import ApiServers
 from watchers import purging
 from watchers.limits import KnownObjects, Shared
 from watchers.mirror import Mirror

@@ -13,8 +13,8 @@ from bus.messages import Announcement
 from bus.transport.connection import Bus
 from sandbox import files
 from tests.servers.watchers.conftest import PATIENCE, watched
+from tests.support.apiservers import ApiServers
 from tests.support.running import eventually, running, soon
-from tools.bench.apiservers import ApiServers
 from watchers.limits import Shared
 from watchers.mirror import Mirror
 from windowbox.clients.kubernetes import kube

@@ -12,8 +12,8 @@ from bus.transport.connection import Bus
 from sandbox import files
 from tests.servers.watchers.conftest import PATIENCE
 from tests.support import loopback
+from tests.support.apiservers import ApiServers
 from tests.support.running import eventually, running
-from tools.bench.apiservers import ApiServers
 from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import RUNTIME, SECRETS, SecretKey
 

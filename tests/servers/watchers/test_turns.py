@@ -11,8 +11,8 @@ import pytest
 from bus import streams, subjects
 from bus.transport.connection import Bus
 from sandbox import files
+from tests.support.apiservers import ApiServers
 from tests.support.running import running, soon
-from tools.bench.apiservers import ApiServers
 from watchers import limits as bounds
 from watchers.continuity import Continuity
 from watchers.limits import Shared

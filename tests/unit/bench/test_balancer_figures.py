@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from tools.bench import audit
-from tools.bench.figures import Spread
-from tools.bench.loadbalancers_figures import Measured, ScaleResult
+from tools.bench.loadbalancers.crowd import CrowdFigures
+from tools.bench.report import Measured, Spread
 from tools.bench.usage import private
 
 GOOD = Measured("created", 20, 300, Spread(299.0, 900.0, 1000.0))
@@ -36,7 +36,7 @@ def test_an_aim_is_reached_by_the_median_and_without_failures(measured: Measured
 
 def test_envoy_and_windowbox_together_are_to_be_idle() -> None:
     idle = {"envoy": 0.5, "worker-1": 0.25, "watcher-1": 0.25, "kube-apiserver": 5.0, "node-simulator": 3.0}
-    assert ScaleResult(1, "4 simulated nodes", 1.0, (), 20.0, {}, idle, 2.0, {}).ours_idle == 1.0
+    assert CrowdFigures(1, "4 simulated nodes", 1.0, (), 20.0, {}, idle, 2.0, {}).ours_idle == 1.0
 
 
 def test_events_are_no_changes() -> None:

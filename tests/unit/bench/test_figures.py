@@ -11,7 +11,7 @@ from tests.support.lifecycleobjects import record
 from tools.bench import audit
 from tools.bench.audit import AuditLog
 from tools.bench.client import done
-from tools.bench.figures import Phase, Spread
+from tools.bench.report import Phase, Spread
 from tools.bench.usage import usage
 
 

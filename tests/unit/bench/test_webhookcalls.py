@@ -1,9 +1,8 @@
-"""What an API server tells of its calls of webhooks."""
+"""Calls of webhooks, from the metrics of an API server."""
 
 from __future__ import annotations
 
-from tools.bench import webhookcalls
-from tools.bench.webhookcalls import Calls
+from tools.bench.requests import WebhookCalls
 
 _NAME = "apiserver_admission_webhook_admission_duration_seconds"
 _METRICS = f"""# TYPE {_NAME} histogram
@@ -20,8 +19,8 @@ apiserver_admission_step_admission_duration_seconds_count{{type="admit"}} 9
 
 
 def test_calls_of_all_webhooks_are_counted() -> None:
-    found = webhookcalls.parsed(_METRICS)
-    assert found == Calls(5, 0.031, 4)
-    since = found.since(Calls(1, 0.001, 1))
+    found = WebhookCalls.parsed(_METRICS)
+    assert found == WebhookCalls(5, 0.031, 4)
+    since = found.since(WebhookCalls(1, 0.001, 1))
     assert (since.average_ms, since.short_percent) == (7.5, 75.0)
-    assert Calls().average_ms == Calls().short_percent == 0.0
+    assert WebhookCalls().average_ms == WebhookCalls().short_percent == 0.0

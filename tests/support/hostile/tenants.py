@@ -1,4 +1,4 @@
-"""Hostile tenants: namespaces of Shoots, with their Clusters and Secrets with provider kubeconfigs."""
+"""Hostile tenants: namespaces of Shoots, each with a Cluster and a Secret with a provider kubeconfig."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from tools.bench import hostile_objects, shoots
-from tools.bench import hostile_values as values
+from tests.support.hostile import manifests, values
+from tools.bench import shoots
 from tools.bench.client import Client
 from windowbox.errors import Refused
 from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS
@@ -31,7 +31,7 @@ _SERVERS = (
 
 
 async def prepare(client: Client, count: int, kubeconfig: str, silent: int, seed: int) -> list[str]:
-    """Create so many namespaces of Shoots, each with what belongs to it. Returns their names."""
+    """Create `count` namespaces of Shoots with their objects. Returns their names."""
     names = [_named(number) for number in range(count)]
     await client.request("POST", NAMESPACES.path(), {"metadata": {"name": "garden"}}, accepted=(201, 409))
     await client.request("POST", SECRETS.path("garden"), {"metadata": {"name": "backup-demo"}})
@@ -46,7 +46,7 @@ async def prepare(client: Client, count: int, kubeconfig: str, silent: int, seed
 
 
 async def good_cluster(client: Client, name: str) -> None:
-    """Create a Cluster in which nothing is wrong."""
+    """Create a valid Cluster."""
     await client.request("POST", CLUSTERS.path(), shoots.cluster(name))
 
 
@@ -83,7 +83,7 @@ def _secret(namespace: str, kubeconfig: bytes) -> dict[str, Any]:
 
 
 def _kubeconfig(number: int, good: str, silent: int, chance: Random) -> bytes:
-    """Every other one is good, so that something happens beyond."""
+    """Every other kubeconfig is valid, so that its tenant gets past the provider cluster."""
     if number % 2 == 0:
         return good.encode()
     content = yaml.safe_load(good)
@@ -103,26 +103,26 @@ def _kubeconfig(number: int, good: str, silent: int, chance: Random) -> bytes:
         case 5:
             content["clusters"][0]["cluster"]["proxy-url"] = f"http://127.0.0.1:{silent}"
         case _:
-            hostile_objects.mutated(content, chance)
+            manifests.mutated(content, chance)
     return yaml.safe_dump(content).encode(errors="replace")
 
 
 async def _cluster(client: Client, name: str, number: int, chance: Random) -> None:
-    """Create the Cluster; in every third one anything is wrong, in another what control planes need."""
+    """Create the Cluster: a third has random spoilt fields, another third those of ControlPlanes."""
     body: dict[str, Any] = copy.deepcopy(shoots.cluster(name))
     if number % 3 == 1:
         for _ in range(3):
-            hostile_objects.mutated(body["spec"], chance)
+            manifests.mutated(body["spec"], chance)
     elif number % 3 == 2:
         _spoil_control_plane(body, chance)
     try:
-        await client.request("POST", CLUSTERS.path(), hostile_objects.encoded(body))
+        await client.request("POST", CLUSTERS.path(), manifests.encoded(body))
     except Refused:
         await good_cluster(client, name)
 
 
 def _spoil_control_plane(cluster: dict[str, Any], chance: Random) -> None:
-    """Make something wrong that is needed for a ControlPlane only."""
+    """Spoil a field that only ControlPlanes read."""
     profile, status = cluster["spec"]["cloudProfile"]["spec"], cluster["spec"]["shoot"]["status"]
     match chance.randrange(5):
         case 0:

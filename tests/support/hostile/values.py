@@ -37,7 +37,7 @@ _DEEP = "@@deep:%s:%d@@"
 
 
 def value(schema: Schema, chance: Random, depth: int = 0) -> Any:
-    """A value that the API server lets through for this schema, mostly."""
+    """A value that mostly passes this schema."""
     if chance.random() < 0.04:
         return anything(chance)
     if "enum" in schema and chance.random() < 0.8:
@@ -98,12 +98,12 @@ def text(chance: Random, format_: str = "") -> str:
 
 
 def deep(chance: Random) -> str:
-    """Stands for a value that is nested so deep that no library of ours would write it."""
+    """A placeholder for a value nested too deeply for our JSON library."""
     return _DEEP % (chance.choice("{["), chance.choice(DEPTHS))
 
 
 def expanded(document: str) -> str:
-    """The JSON document, with what `deep` stands for."""
+    """The JSON document with the values of its `deep` placeholders."""
     before, *parts = document.split('"@@deep:')
     for part in parts:
         what, _, rest = part.partition('@@"')

@@ -1,4 +1,4 @@
-"""A simulated machine driver: it makes nothing, and sets the phases of Machines as if their nodes joined."""
+"""A simulated machine driver: it sets the phases of Machines as if their nodes joined, without Pods."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from windowbox.models.refs import MACHINES, NODES
 
 @dataclass
 class SimulatedDriver:
-    """What becomes of all Machines of a cluster, or of one namespace."""
+    """Drives all Machines of a cluster, or of one namespace."""
 
     kube: Kube
     namespace: str = ""
     joining: float = 0.02
     """Seconds from Pending to Running."""
     leaving: float = 0.0
-    """Seconds for which a Machine that is deleted stays."""
+    """Seconds until a deleted Machine is gone."""
     joins: asyncio.Semaphore | None = None
-    """Who lets Machines become Running, one for each release; None: they do by themselves."""
+    """If set, a Machine becomes Running with each release."""
     leaves: asyncio.Semaphore | None = None
-    """Who lets Machines go, likewise."""
+    """If set, a deleted Machine goes with each release."""
     nodes: Kube | None = None
-    """The cluster in which nodes are made for them, if any."""
+    """The cluster in which nodes are created for them, if any."""
     fails: Callable[[Object], bool] = lambda machine: False
     """Which Machines become Failed instead of Running."""
     seen: list[Object] = field(default_factory=list)
@@ -83,7 +83,7 @@ class SimulatedDriver:
             task.add_done_callback(lambda _: self._busy.pop(machine.uid, None))
 
     async def _live(self, uid: str) -> None:
-        """Bring a Machine further until nothing is left to do."""
+        """Take steps with a Machine until none is left."""
         while machine := self._versions.get(uid):
             try:
                 if not await self._step(machine):
@@ -155,7 +155,7 @@ class SimulatedDriver:
 async def set_phase(
     kube: Kube, machine: Object, phase: Phase, state: OperationState = OperationState.SUCCESSFUL
 ) -> Object:
-    """Have a Machine be in a phase."""
+    """Write the phase of a Machine."""
     now = spelled(datetime.now(UTC))
     operation: dict[str, Any] = {
         "type": "Create",

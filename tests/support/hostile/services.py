@@ -1,11 +1,11 @@
-"""Hostile Services and Ingresses. The API server checks most fields: mere chance would get few through."""
+"""Hostile Services and Ingresses. The API server validates most fields, so random values would be refused."""
 
 from __future__ import annotations
 
 from random import Random
 from typing import Any
 
-from tools.bench import hostile_values as values
+from tests.support.hostile import values
 from workers.loadbalancer.spec import options
 
 _OPTIONS = (
@@ -17,7 +17,7 @@ _LABELS = ("*", "xn--a", "1", "a-b", "a" * 63)
 
 
 def service(spec: dict[str, Any], annotations: dict[str, Any], chance: Random) -> str:
-    """Make something of a Service wrong, or large. Returns what."""
+    """Spoil one part of a Service, or make it large. Returns the part."""
     match chance.randrange(7):
         case 0:
             count = chance.choice([each for each in values.COUNTS if 0 < each < 2000])
@@ -50,7 +50,7 @@ def service(spec: dict[str, Any], annotations: dict[str, Any], chance: Random) -
 
 
 def ingress(spec: dict[str, Any], chance: Random, zone: str) -> str:
-    """Make something of an Ingress wrong, or large. Returns what."""
+    """Spoil the hosts of an Ingress, or add many. Returns a description."""
     match chance.randrange(4):
         case 0:
             hosts = [f"h{n}.{zone}" for n in range(chance.choice((*values.COUNTS, 15_000)))]
@@ -77,7 +77,7 @@ def ingress(spec: dict[str, Any], chance: Random, zone: str) -> str:
 
 
 def status(chance: Random) -> dict[str, Any]:
-    """Addresses that nobody has given out."""
+    """A status with addresses that were never allocated."""
     entries: list[dict[str, Any]] = [{"ip": ip} for ip in chance.sample(_ADDRESSES, 2)]
     if chance.random() < 0.3:
         entries.append({"hostname": chance.choice(("a.example", "a." * 100 + "example"))})

@@ -1,4 +1,4 @@
-"""Hostile objects of every kind that windowbox serves: good ones with a few fields gone wrong."""
+"""Hostile objects of every kind that windowbox serves: examples with a few spoilt fields."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import yaml
 
 from sandbox import shipped
-from tools.bench import hostile_kubernetes
-from tools.bench import hostile_values as values
-from tools.bench.hostile_values import Schema
+from tests.support.hostile import services, values
+from tests.support.hostile.values import Schema
 from windowbox.kinds import KINDS, Served
 from windowbox.models import crds
 from windowbox.models.extensions import OPERATION, TIMESTAMP
@@ -36,7 +35,7 @@ def _examples() -> dict[str, dict[str, Any]]:
 
 
 SERVED = tuple(row for row in KINDS if row.resource.kind in _examples())
-"""The kinds that clients make objects of: there is an example of each."""
+"""The kinds whose objects clients create: those with an example."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +48,7 @@ class Hostile:
     body: dict[str, Any]
     status: dict[str, Any] | None
     what: str
-    """In words, what is wrong with it."""
+    """Which fields are spoilt."""
 
     @property
     def name(self) -> str:
@@ -73,7 +72,7 @@ class _Site(NamedTuple):
 
 
 def objects(count: int, namespaces: list[str], seed: int, huge: float = 0.03) -> Iterator[Hostile]:
-    """So many objects, all kinds in turn, and a part of them huge; the same for the same seed."""
+    """`count` objects, all kinds in turn, a share of them huge. Deterministic by seed."""
     for number in range(count):
         chance = Random(f"{seed}-{number}")
         made = hostile(SERVED[number % len(SERVED)], number, chance.choice(namespaces), chance)
@@ -83,7 +82,7 @@ def objects(count: int, namespaces: list[str], seed: int, huge: float = 0.03) ->
 
 
 def hostile(row: Served, number: int, namespace: str, chance: Random) -> Hostile:
-    """An object of this kind with some fields gone wrong."""
+    """An object of this kind with some spoilt fields."""
     body = template(row, number, namespace)
     properties = _schema(row.resource)
     spec = properties.get("spec", {})
@@ -96,7 +95,7 @@ def hostile(row: Served, number: int, namespace: str, chance: Random) -> Hostile
 
 
 def template(row: Served, number: int, namespace: str) -> dict[str, Any]:
-    """A good object of this kind, as in the examples, with a name of its own."""
+    """A valid object of this kind, as in the examples, with a unique name."""
     body: dict[str, Any] = copy.deepcopy(_examples()[row.resource.kind])
     name = f"hostile-{number}"
     text = json.dumps(body).replace("shoot--demo--one", namespace).replace("demo.local.", f"{name}.local.")
@@ -142,11 +141,9 @@ def _grown(made: Hostile, chance: Random) -> Hostile:
 
 def _wrong(row: Served, body: dict[str, Any], schema: Schema, chance: Random) -> str:
     if row.resource == SERVICES and chance.random() < 0.9:
-        return hostile_kubernetes.service(body["spec"], body["metadata"]["annotations"], chance)
+        return services.service(body["spec"], body["metadata"]["annotations"], chance)
     if row.resource == INGRESSES and chance.random() < 0.9:
-        return hostile_kubernetes.ingress(
-            body["spec"], chance, f"{body['metadata']['name']}.local.gardener.cloud"
-        )
+        return services.ingress(body["spec"], chance, f"{body['metadata']['name']}.local.gardener.cloud")
     return _mutated(body, schema, chance)
 
 
@@ -192,7 +189,7 @@ def _like(found: Any) -> Schema:
 
 
 def _repeated(items: list[Any], count: int) -> list[Any]:
-    """The first one so often; where the API server wants differences, there are some."""
+    """`count` copies of the first item, which differ where the API server rejects duplicates."""
     return [_numbered(items[0], number) for number in range(count)]
 
 
@@ -260,7 +257,7 @@ def _huge(body: dict[str, Any], schema: Schema, chance: Random) -> str:
 
 def _status(resource: Resource, properties: Schema, chance: Random) -> dict[str, Any] | None:
     if resource in (SERVICES, INGRESSES):
-        return hostile_kubernetes.status(chance) if chance.random() < 0.7 else None
+        return services.status(chance) if chance.random() < 0.7 else None
     if "status" not in properties or chance.random() < 0.6:
         return None
     found = values.value(properties["status"], chance)
@@ -269,7 +266,7 @@ def _status(resource: Resource, properties: Schema, chance: Random) -> dict[str,
 
 @cache
 def _schema(resource: Resource) -> Schema:
-    """The schemas of spec and status. Empty for Kubernetes' own kinds: what is there tells."""
+    """The schemas of spec and status. Empty for Kubernetes' own kinds, whose examples show the types."""
     for definition in crds.definitions():
         if definition.resource == resource:
             [version] = crds.manifest(definition)["spec"]["versions"]

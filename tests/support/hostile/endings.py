@@ -1,4 +1,4 @@
-"""What becomes of hostile objects: each has to succeed, or to be told in words what is wrong with it."""
+"""How hostile objects ended: each has to succeed, or its status or an Event has to say what is wrong."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bus import streams, subjects
 from bus.messages import Result, RunRecord
 from bus.transport import consumers
 from bus.transport.connection import Bus
+from tests.support.hostile.manifests import Hostile
 from tools.bench.client import Client
-from tools.bench.hostile_objects import Hostile
 from windowbox.errors import Refused
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
@@ -25,27 +25,27 @@ _LONGEST = 2500
 """Characters of an error, with all that is wrong."""
 _BEGUN = re.compile(r"(Error \w+|Reconciling( the)?) \w+:? ?")
 _REMEDY = 12
-"""Characters that a description has at least besides what it begins with."""
+"""Characters that a description has at least, without its usual beginning."""
 
 Runs = dict[str, RunRecord]
 """The last run of each object, by subject."""
 
 
 async def problems(client: Client, bus: Bus, made: Iterable[Hostile], patience: float) -> list[str]:
-    """In words, which objects have not come to a clear end when patience is over, and which runs failed."""
+    """The objects without a clear end after `patience` seconds, and the runs that failed with a bug."""
     left, deadline = list(made), time.monotonic() + patience
     while True:
         runs = await _runs(bus)
-        told = await _told(client)
-        wrong = {one: why for one in left if (why := await _problem(client, one, runs, told))}
+        warnings = await _warnings(client)
+        wrong = {one: why for one in left if (why := await _problem(client, one, runs, warnings))}
         if not wrong or time.monotonic() > deadline:
             return [f"{one}: {why}" for one, why in wrong.items()] + _failed(runs)
         left = list(wrong)
-        await asyncio.sleep(2)  # nobody tells that all have ended
+        await asyncio.sleep(2)  # no event says that all have ended
 
 
 async def _problem(
-    client: Client, one: Hostile, runs: Runs, told: dict[tuple[str, str], list[str]]
+    client: Client, one: Hostile, runs: Runs, warnings: dict[tuple[str, str], list[str]]
 ) -> str | None:
     try:
         found = Object(await client.request("GET", one.path))
@@ -54,19 +54,21 @@ async def _problem(
     ref = ObjectRef(RUNTIME, one.row.resource.id, one.namespace, one.name)
     run = runs.get(subjects.run(one.row.pool, subjects.key(ref)))
     if run is None:
-        return "nobody has worked on it"
+        return "no run"
     if one.row.resource in (SERVICES, INGRESSES):
         waits = run.outcome in (Result.WAITING, Result.FAILED)
         return (
-            f"{run.outcome}, but no Event says why" if waits and not told[one.namespace, one.name] else None
+            f"{run.outcome}, but no Event says why"
+            if waits and not warnings[one.namespace, one.name]
+            else None
         )
     if one.body["metadata"]["annotations"].get(OPERATION) != "reconcile" and not found.last_operation:
-        return None  # nobody has asked for anything yet
+        return None  # no reconcile was requested yet
     return _unclear(found)
 
 
 def _unclear(found: Object) -> str | None:
-    """Why a status does not say how the object stands; None if it does."""
+    """Why a status is unclear; None if it is clear."""
     last = found.last_operation
     said = str((found.status.get("lastError") or {}).get("description") or last.get("description") or "")
     match last.get("state"):
@@ -95,7 +97,7 @@ async def _runs(bus: Bus) -> Runs:
     return {stored.subject: RunRecord.model_validate_json(stored.data) async for stored in found}
 
 
-async def _told(client: Client) -> dict[tuple[str, str], list[str]]:
+async def _warnings(client: Client) -> dict[tuple[str, str], list[str]]:
     """The reasons of the warnings about each object."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for event in (await client.request("GET", _EVENTS.path()))["items"]:

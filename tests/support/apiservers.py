@@ -1,9 +1,9 @@
 """Simulated API servers of many clusters, in one process: lists and watches of objects in memory.
 
-What is asked at `/<cluster>/…` is answered for that cluster. Everybody may read everything, there is no TLS,
-a listing comes in one page, and an event that is older than the last hundred of a kind makes a watch expire.
+Requests to `/<cluster>/…` are for that cluster. There is no TLS and no authorization, a listing has one page,
+and a watch from before the last hundred events of a kind expires.
 Objects are changed by `put` and `delete`, or by `POST /<cluster>/-/fill?kind=…&count=…`; `GET /-/counts`
-tells what was asked. Run as a program it prints its URL, and serves until it is killed.
+counts listings and watches. Run as a program it prints its URL, and serves until it is killed.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class _Store:
     objects: dict[tuple[str, str], Raw] = field(default_factory=dict)
     events: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     forgotten: int = 0
-    """The version of the newest event that is not among them any more."""
+    """The version of the newest event that was dropped."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class ApiServers:
-    """Clusters exist as soon as somebody asks for them."""
+    """Clusters exist from their first request on."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -63,9 +63,9 @@ class ApiServers:
         self._objects: dict[_Kind, Raw] = {}
         """By the path of each."""
         self.hanging: set[str] = set()
-        """Names of objects about which whoever asks gets no answer."""
+        """Names of objects whose requests are never answered."""
         self.hung = 0
-        """How often that was."""
+        """How many requests were never answered."""
 
     def kubeconfig(self, cluster: str) -> str:
         return kubeconfig(self.url, cluster)
@@ -99,7 +99,7 @@ class ApiServers:
         self._record(store, "DELETED", {**gone, "metadata": metadata})
 
     def fill(self, cluster: str, resource: Resource, count: int) -> None:
-        """So many objects as a Shoot has them: some hundred bytes each."""
+        """Create `count` objects of some hundred bytes, as Shoots have them."""
         for number in range(count):
             name = f"{resource.plural}-{number}"
             metadata = {"name": name, **({"namespace": "default"} if resource.namespaced else {})}
@@ -126,7 +126,7 @@ class ApiServers:
         if found := self._objects.get(_Kind(cluster, path)):
             if found["metadata"]["name"] in self.hanging:
                 self.hung += 1
-                await asyncio.Event().wait()  # until whoever asks gives up
+                await asyncio.Event().wait()  # until the client gives up
             return web.Response(body=orjson.dumps(found), content_type="application/json")
         store = self._stores[_Kind(cluster, path)]
         if request.query.get("watch"):
@@ -151,7 +151,7 @@ class ApiServers:
                         await response.write(line)
                 await changed.wait()
         except ConnectionResetError:
-            pass  # whoever watched has begun another watch
+            pass  # the client has closed the watch
         finally:
             self.watches[cluster] -= 1
         return response
@@ -167,7 +167,7 @@ class ApiServers:
 
 
 def kubeconfig(url: str, cluster: str) -> str:
-    """The way to a cluster, as text."""
+    """A kubeconfig of a cluster."""
     return yaml.safe_dump(
         {
             "apiVersion": "v1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from sandbox.nodes import hostresources
@@ -16,9 +16,8 @@ from sandbox.simulated.nodes import names
 from sandbox.simulated.objects import BEHAVIOUR
 from sandbox.supervisor import Supervisor
 from tools.bench.client import NAMESPACE, Client
-from windowbox.models.refs import ENDPOINT_SLICES, NODES, Resource
+from windowbox.models.refs import DEPLOYMENTS, ENDPOINT_SLICES, NODES
 
-_DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 _PATIENCE = 60.0
 _APP = {"app": "echo"}
 _PORTS = (8080, 8081)
@@ -37,7 +36,7 @@ class NodeSetup(Protocol):
     def names(self) -> Sequence[str]: ...
 
     async def prepare(self) -> None:
-        """Start endpoints on all nodes but the last."""
+        """Start the endpoints."""
 
     def service(self, name: str, ports: Sequence[int]) -> Manifest:
         """A Service with these ports, at most two."""
@@ -75,7 +74,7 @@ def ground(sandbox: Supervisor, client: Client, chosen: Options) -> NodeSetup:
 
 
 class Real:
-    """Real nodes, kube-proxies and Pods."""
+    """Real nodes, kube-proxies and Pods: an echo server on all nodes but the last."""
 
     def __init__(self, sandbox: Supervisor, client: Client) -> None:
         self._sandbox = sandbox
@@ -84,10 +83,40 @@ class Real:
         self.kind = f"{len(self.names)} real nodes"
 
     async def prepare(self) -> None:
-        *serving, _ = self.names
-        await self._client.request("POST", _DEPLOYMENTS.path(NAMESPACE), _deployment(serving))
+        serving = self.names[:-1]
+        spread = {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": _APP},
+        }
+        here = {"key": "kubernetes.io/hostname", "operator": "In", "values": serving}
+        chosen = {"nodeSelectorTerms": [{"matchExpressions": [here]}]}
+        container = {
+            "name": "echo",
+            "image": ECHO,
+            "imagePullPolicy": "Never",
+            "args": [f"--tcp={','.join(map(str, _PORTS))}", "--http=10200"],
+            "env": [
+                {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            ],
+            "readinessProbe": {"httpGet": {"path": "/healthz", "port": 10200}, "periodSeconds": 1},
+        }
+        pod = {
+            "topologySpreadConstraints": [spread],
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": chosen}},
+            "containers": [container],
+        }
+        template = {"metadata": {"labels": _APP}, "spec": pod}
+        spec = {"replicas": len(serving), "selector": {"matchLabels": _APP}, "template": template}
+        path = DEPLOYMENTS.path(NAMESPACE)
+        await self._client.request("POST", path, {"metadata": {"name": "echo"}, "spec": spec})
         async with asyncio.timeout(_PATIENCE):
-            while not await self._ready(len(serving)):  # noqa: ASYNC110
+            while True:
+                found = await self._client.request("GET", f"{path}/echo")
+                if found.get("status", {}).get("readyReplicas") == len(serving):
+                    return
                 await asyncio.sleep(0.2)
 
     def service(self, name: str, ports: Sequence[int]) -> Manifest:
@@ -104,15 +133,11 @@ class Real:
 
     def forwarding_node(self, greeting: str) -> str:
         # Nodes replace the client's address by their own (SNAT).
-        peer = ipaddress.ip_address(_said(greeting)["peer"].rpartition(":")[0])
+        peer = ipaddress.ip_address(_fields(greeting)["peer"].rpartition(":")[0])
         for node in self._sandbox.nodes:
             if str(peer) == node.v4 or peer in node.plan.pods_v4:
                 return node.name
         return ""
-
-    async def _ready(self, count: int) -> bool:
-        found = await self._client.request("GET", _DEPLOYMENTS.path(NAMESPACE, "echo"))
-        return bool(found.get("status", {}).get("readyReplicas") == count)
 
 
 class Simulated:
@@ -130,8 +155,17 @@ class Simulated:
         return _service(name, ports, {})
 
     async def create_endpoints(self, name: str) -> None:
-        path = ENDPOINT_SLICES.path(NAMESPACE)
-        await self._client.request("POST", path, _slice(name, self.names), accepted=(201, 409))
+        endpoints = [
+            {"addresses": [f"10.64.0.{n}"], "nodeName": node, "conditions": {"ready": True}}
+            for n, node in enumerate(self.names, 1)
+        ]
+        made = {
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
+            "addressType": "IPv4",
+            "ports": [{"name": f"p{port}", "port": port, "protocol": "TCP"} for port in _PORTS],
+            "endpoints": endpoints,
+        }
+        await self._client.request("POST", ENDPOINT_SLICES.path(NAMESPACE), made, accepted=(201, 409))
 
     async def drop_packets(self, node: str) -> None:
         await self._behave(node, "drop")
@@ -140,7 +174,7 @@ class Simulated:
         await self._behave(node, None)
 
     def forwarding_node(self, greeting: str) -> str:
-        return _said(greeting)["node"]
+        return _fields(greeting)["node"]
 
     async def _behave(self, node: str, how: str | None) -> None:
         patch = {"metadata": {"annotations": {BEHAVIOUR: how}}}
@@ -148,75 +182,15 @@ class Simulated:
         await asyncio.sleep(0.5)  # until the simulator has applied it
 
 
-def _said(greeting: str) -> Mapping[str, str]:
+def _fields(greeting: str) -> dict[str, str]:
+    """The fields of a greeting, such as `pod=echo-1 node=node-1 peer=…`."""
     words = (word.partition("=") for word in greeting.split())
     return {key: value for key, _, value in words}
 
 
 def _service(name: str, ports: Sequence[int], spec: Manifest) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name},
-        "spec": {
-            "type": "LoadBalancer",
-            "ports": [
-                {"name": f"p{target}", "port": port, "protocol": "TCP", "targetPort": target}
-                for port, target in zip(ports, _PORTS, strict=False)
-            ],
-            **spec,
-        },
-    }
-
-
-def _slice(service: str, nodes: Sequence[str]) -> Manifest:
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {"name": service, "labels": {"kubernetes.io/service-name": service}},
-        "addressType": "IPv4",
-        "ports": [{"name": f"p{port}", "port": port, "protocol": "TCP"} for port in _PORTS],
-        "endpoints": [
-            {"addresses": [f"10.64.0.{n}"], "nodeName": node, "conditions": {"ready": True}}
-            for n, node in enumerate(nodes, 1)
-        ],
-    }
-
-
-def _deployment(nodes: Sequence[str]) -> Manifest:
-    """An echo server on each of these nodes."""
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": _APP},
-    }
-    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
-    chosen = {"nodeSelectorTerms": [{"matchExpressions": [here]}]}
-    pod = {
-        "topologySpreadConstraints": [spread],
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": chosen}},
-        "containers": [
-            {
-                "name": "echo",
-                "image": ECHO,
-                "imagePullPolicy": "Never",
-                "args": [f"--tcp={','.join(map(str, _PORTS))}", "--http=10200"],
-                "env": [
-                    {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-                    {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-                ],
-                "readinessProbe": {"httpGet": {"path": "/healthz", "port": 10200}, "periodSeconds": 1},
-            }
-        ],
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "echo"},
-        "spec": {
-            "replicas": len(nodes),
-            "selector": {"matchLabels": _APP},
-            "template": {"metadata": {"labels": _APP}, "spec": pod},
-        },
-    }
+    listed = [
+        {"name": f"p{target}", "port": port, "protocol": "TCP", "targetPort": target}
+        for port, target in zip(ports, _PORTS, strict=False)
+    ]
+    return {"metadata": {"name": name}, "spec": {"type": "LoadBalancer", "ports": listed, **spec}}

@@ -1,0 +1,260 @@
+"""`windowbox bench`: the benchmarks as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands.sandbox import output_option
+from windowbox.errors import WindowboxError
+
+if TYPE_CHECKING:
+    from sandbox.options import Options
+    from tools.bench.report import Report
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="\b\nExamples:\n"
+    "  windowbox bench                          all of them\n"
+    "  windowbox bench dnsrecords -n 10000      many records\n"
+    "  windowbox bench loadbalancer --scale     a thousand Services on one Envoy\n"
+    "  windowbox bench scale --clusters 1000    a thousand clusters\n"
+    "  windowbox bench extensions -n 50         fifty Infrastructures at once\n"
+    "  windowbox bench fairness                 beside a provider that answers late\n"
+    "  windowbox bench bus -o json | jq .items_per_second",
+)
+@click.pass_context
+def bench(ctx: click.Context) -> None:
+    """Measure how fast this machine is. Each measurement runs in a sandbox of its own."""
+    if ctx.invoked_subcommand is None:
+        for name in ("dnsrecords", "bus", "scale", "loadbalancer", "extensions", "controlplane", "machines"):
+            ctx.invoke(bench.commands[name])
+        for name in ("fairness", "admit", "hostile"):
+            ctx.invoke(bench.commands[name])
+
+
+def _count(name: str, default: int, help: str, *flags: str) -> Callable[..., Any]:
+    """An option for a number of things."""
+    at_least_one = click.IntRange(1)
+    return click.option(
+        *(flags or ("-n",)), name, type=at_least_one, default=default, show_default=True, help=help
+    )
+
+
+def _seconds(flag: str, default: float, help: str, least: float = 0.1) -> Callable[..., Any]:
+    return click.option(flag, type=click.FloatRange(least), default=default, show_default=True, help=help)
+
+
+_together = click.option(
+    "--together", is_flag=True, help="One `windowbox run` in place of a process for each role."
+)
+_first = click.option(
+    "--first", is_flag=True, help="Run measured processes before other processes (Linux, root)."
+)
+_simulated = "Simulated nodes, even where real ones are possible."
+
+
+def _options(together: bool) -> Options:
+    from sandbox.options import TOGETHER, Options
+
+    return Options.model_validate(TOGETHER if together else {})
+
+
+def _run(output: str, measurement: Coroutine[Any, Any, Report]) -> None:
+    """Run a benchmark, and show its report."""
+    import uvloop
+
+    try:
+        report = uvloop.run(measurement)
+    except ExceptionGroup as group:
+        # When a sandbox fails, many tasks fail with it: the first expected error says enough.
+        error: Exception | None = group.subgroup(WindowboxError)
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        raise error or group from group
+    report.show(output)
+
+
+@bench.command(short_help="DNSRecords: from the API to DNS and back.")
+@_count("count", 1000, "How many records.")
+@_seconds("--idle", 30.0, "Seconds to measure idleness.")
+@_together
+@_first
+@output_option
+def dnsrecords(count: int, idle: float, together: bool, first: bool, output: str) -> None:
+    """Create, change and delete DNSRecords; restart with them; be idle."""
+    from tools.bench import dnsrecords
+
+    _run(output, dnsrecords.records(count, idle, _options(together), first=first))
+
+
+@bench.command(short_help="The queue alone, with empty runs.")
+@_count("items", 20000, "How many items.")
+@_count("workers", 1, "How many processes.", "--workers")
+@output_option
+def bus(items: int, workers: int, output: str) -> None:
+    """Items through the queue and the worker runtime, with empty runs."""
+    from tools.bench import emptyruns
+
+    _run(output, emptyruns.measure(items, workers))
+
+
+@bench.command(short_help="DNSRecords with more and more workers.")
+@_count("count", 500, "Records each time.")
+@click.option(
+    "--workers", type=click.IntRange(1), multiple=True, default=(1, 2, 4, 8), show_default=True,
+    help="How many processes; repeatable.",
+)  # fmt: skip
+@click.option("--clusters", type=click.IntRange(0), default=0, help="So many simulated clusters instead.")
+@click.option(
+    "--objects",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    help="With --clusters: objects of each.",
+)
+@click.option(
+    "--nats-servers", type=click.Choice(["1", "3"]), default="1", show_default=True,
+    help="With --clusters: three are also restarted one after the other.",
+)  # fmt: skip
+@_seconds("--idle", 30.0, "With --clusters: seconds to measure idleness.")
+@output_option
+def scale(
+    count: int,
+    workers: tuple[int, ...],
+    clusters: int,
+    objects: int,
+    nats_servers: str,
+    idle: float,
+    output: str,
+) -> None:
+    """DNSRecords with more and more worker processes: throughput, and the share of each.
+
+    With --clusters, so many clusters join, are idle, get objects, and stay while all processes restart.
+    Their API servers are simulated.
+    """
+    from tools.bench import clusters as many
+    from tools.bench import dnsrecords
+
+    if clusters:
+        _run(output, many.measure(clusters, objects, idle, int(nats_servers)))
+    else:
+        _run(output, dnsrecords.with_more_workers(count, workers))
+
+
+@bench.command(short_help="Load balancers: from the API to clients.")
+@_count("times", 20, "How often each is measured.")
+@click.option("--simulated", is_flag=True, help=_simulated)
+@click.option("--scale", "crowded", is_flag=True, help="Many on one edge instead: memory, idleness.")
+@click.option("--kills", is_flag=True, help="Kill Envoy instead, also on a busy machine.")
+@click.option("--waiting", type=click.IntRange(0), default=0, help="So many wait for an address instead.")
+@click.option("--hibernation", is_flag=True, help="Hibernate and wake a Shoot instead (Linux, root).")
+@click.option(
+    "--services", type=click.IntRange(1), multiple=True, default=(24, 1000), show_default=True,
+    help="With --scale: how many on one edge; repeatable.",
+)  # fmt: skip
+@_seconds("--idle", 30.0, "With --scale: seconds to measure idleness.")
+@output_option
+def loadbalancer(
+    times: int, simulated: bool, crowded: bool, kills: bool, waiting: int, hibernation: bool,
+    services: tuple[int, ...], idle: float, output: str,
+) -> None:  # fmt: skip
+    """Load balancers from the API to clients, and what connected clients notice of changes."""
+    from tools.bench.loadbalancers import crowd, lives, waiters, wakeups
+    from tools.bench.loadbalancers import kills as killing
+
+    if waiting:
+        _run(output, waiters.measure(waiting))
+    elif kills:
+        _run(output, killing.measure(times))
+    elif hibernation:
+        _run(output, wakeups.measure(times))
+    elif crowded:
+        _run(output, crowd.measure(services, times, idle))
+    else:
+        _run(output, lives.measure(times, simulated=simulated))
+
+
+@bench.command(short_help="Infrastructures, which create objects.")
+@_count("count", 200, "How many at once.")
+@_count("singles", 30, "How many one after the other.", "--singles")
+@_together
+@_first
+@output_option
+def extensions(count: int, singles: int, together: bool, first: bool, output: str) -> None:
+    """Infrastructures: many at once, one by one, the same again, restart with them; then Bastions."""
+    from tools.bench import extensions
+
+    _run(output, extensions.infrastructures(count, singles, _options(together), first=first))
+
+
+@bench.command(short_help="ControlPlanes, and their secrets.")
+@_count("count", 200, "How many at once.")
+@_count("singles", 10, "How many one after the other.", "--singles")
+@output_option
+def controlplane(count: int, singles: int, output: str) -> None:
+    """ControlPlanes: many at once, one by one, the same again, a rotation, restart with them."""
+    from tools.bench import extensions
+
+    _run(output, extensions.controlplanes(count, singles))
+
+
+@bench.command(short_help="Machines, which become nodes.")
+@_count("count", 20, "How many at once.")
+@_count("singles", 10, "How many one after the other.", "--singles")
+@click.option("--scale", "crowded", is_flag=True, help="Many MachineDeployments instead, without Pods.")
+@_count("total", 1000, "With --scale.", "--machines")
+@_count("namespaces", 50, "With --scale.", "--namespaces")
+@output_option
+def machines(count: int, singles: int, crowded: bool, total: int, namespaces: int, output: str) -> None:
+    """Machines: one by one, many at once, and their deletion. Kubelets are simulated.
+
+    With --scale, MachineDeployments of many namespaces at once: created, rolled, deleted.
+    """
+    from tools.bench import machines, machinesets
+
+    if crowded:
+        _run(output, machinesets.measure(total, min(namespaces, total)))
+    else:
+        _run(output, machines.measure(count, singles))
+
+
+@bench.command(short_help="Neighbours of a provider that answers late.")
+@_count("count", 50, "Objects at the slow provider.")
+@_seconds("--delay", 14.0, "Seconds until its API answers.", 0)
+@_count("rounds", 25, "Reconciles of each kind of neighbour, in each phase of each turn.", "--rounds")
+@_count("turns", 4, "How often the phases, alone and beside the provider, alternate.", "--turns")
+@output_option
+def fairness(count: int, delay: float, rounds: int, turns: int, output: str) -> None:
+    """Reconciles of well-behaved objects, alone and beside those of a provider that answers late."""
+    from tools.bench import neighbours
+
+    _run(output, neighbours.of_a_slow_provider(count, delay, rounds, turns))
+
+
+@bench.command(short_help="Webhooks that an API server calls.")
+@_seconds("--rate", 200.0, "Requests each second.", 1)
+@_seconds("--seconds", 20.0, "How long, for each.")
+@_count("api_servers", 4, "API servers of Shoots that call at once.", "--api-servers")
+@_first
+@output_option
+def admit(rate: float, seconds: float, api_servers: int, first: bool, output: str) -> None:
+    """Creations for which the API server calls webhooks, beside the same without."""
+    from tools.bench import admission
+
+    _run(output, admission.measure(rate, seconds, api_servers, first=first))
+
+
+@bench.command(short_help="Neighbours of hostile objects.")
+@_count("count", 1000, "Hostile objects.")
+@_count("rounds", 100, "Reconciles of each neighbour before they come.", "--rounds")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random objects.")
+@output_option
+def hostile(count: int, rounds: int, seed: int, output: str) -> None:
+    """Reconciles of well-behaved objects, alone and beside hostile ones of all kinds."""
+    from tools.bench import neighbours
+
+    _run(output, neighbours.beside_hostile_objects(count, rounds, seed))
