@@ -12,9 +12,9 @@ from bus.intents import PATCH
 from bus.messages import Call, Read, Result, ReviewRecord, RunRecord, Wish
 from bus.recordings import SeenObject
 from bus.workqueue.queue import Scheduled
+from commands import ownedobjects
 from commands.balancers import callsummary
 from commands.differences import ABSENT, changes
-from commands.kinds import callsummary as kinds
 from windowbox.telemetry import tracing
 from workers.core.lifecycle.shoots import is_shoot_namespace
 
@@ -250,7 +250,7 @@ def _call(call: Call) -> Iterator[str]:
         case "status", dict(patch), _:
             text = f"status: {_status(patch)}"
         case _:
-            found = kinds.summary(call)
+            found = ownedobjects.summary(call)
             found = callsummary.summary(call) if found is None else found
             shown = f"{call.door}: {_short(call.request)}" if call.request is not None else ""
             text = shown if found is None else found

@@ -64,8 +64,7 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
         raise Missing(
             f"the bus holds nothing of {ref}: it does not exist, is not watched, or was deleted a day ago"
         )
-    from commands import timeline
-    from commands.kinds import ownedobjects
+    from commands import ownedobjects, timeline
 
     moments, objects = (
         timeline.moments(found.versions, found.runs, found.reviews),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from bus import streams, subjects
 from bus.messages import Announcement, EventIntent, RunRecord
@@ -79,7 +79,8 @@ class Balancer:
                 notes = [*lacking, *(f"{place}: {why}" for place, why in sorted(problems.items())), *refused]
                 return "; ".join(notes)
             case "waiting" | "leaving":
-                return self._last_note() or "; ".join(refused) or _NO_RUN
+                last = self.last and (self.last.note or self.last.outcome)
+                return last or "; ".join(refused) or _NO_RUN
 
     @property
     def _outage(self) -> str:
@@ -89,9 +90,6 @@ class Balancer:
         if self.envoy and self.envoy.backends and not self.envoy.healthy:
             return "none of its backends is healthy: `windowbox lb show` tells why"
         return ""
-
-    def _last_note(self) -> str:
-        return (self.last.note or self.last.outcome) if self.last else ""
 
     def as_json(self) -> dict[str, Any]:
         envoy = self.envoy
@@ -122,9 +120,9 @@ class Snapshot:
         return "" if self.edge else _NO_CONTROLLER
 
     def draining_connections(self, balancer: Balancer) -> int:
-        """How many open connections its removed listeners still serve."""
+        """Open connections that its removed listeners still serve."""
         names = {
-            # As statistics spell the names of its former listeners.
+            # Envoy's statistics spell the names of listeners so.
             f"{port.protocol.lower()}_{address.replace(':', '_')}_{port.port}"
             for address in balancer.addresses
             for port in balancer.demand.ports
@@ -143,24 +141,37 @@ class ReportedEvent:
 
 async def load_balancers(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None = None) -> Snapshot:
     """All load balancers, or one, from the bus."""
+    bucket, states = streams.EDGES, dict[str, EdgeState]()
+    mirrored = subjects.seen(only) if only else subjects.seen_kind("*", SERVICES.id)
+    balancers = []
     try:
-        return await _load_balancers(bus, settings, only)
+        edge = await status.query(bus, subjects.key(only) if only else None)
+        async for stored in consumers.snapshot(bus, f"KV_{bucket}", [subjects.entry(bucket, ">")]):
+            key = subjects.without(f"$KV.{bucket}", stored.subject)
+            if stored.data and key != TESTIFIED:
+                states[key] = EdgeState.model_validate_json(stored.data)
+        async for stored in consumers.snapshot(bus, streams.OBJECTS, [mirrored]):
+            seen = Announcement(stored)
+            if seen.gone or seen.omitted:
+                continue
+            service, ref = seen.object(), subjects.ref(subjects.without("object", stored.subject))
+            if not selection.is_ours(service, settings.classes) and not selection.needs_cleanup(service):
+                continue
+            key, demand = subjects.key(ref), demand_in(ref.cluster, service, settings)
+            state = states.get(key)
+            # The state of a former Service of the same name does not count.
+            mine = state if state and state.uid == fields.text(service.metadata.get("uid")) else None
+            found = Balancer(ref, service, demand, mine, edge.of(key) if edge else None, None)
+            if found.state in ("waiting", "leaving"):
+                last = await bus.last(streams.JOURNAL, subjects.run(_POOL, key))
+                found = replace(found, last=RunRecord.model_validate_json(last.data) if last else None)
+            balancers.append(found)
     except ApiError as error:
         if error.code != _STREAM_NOT_FOUND:
             raise
         raise Missing(
             "the bus holds nothing yet: no watcher has ever mirrored a cluster to it. Start `windowbox watch`"
         ) from error
-
-
-async def _load_balancers(bus: Bus, settings: LoadBalancerSettings, only: ObjectRef | None) -> Snapshot:
-    edge = await status.query(bus, subjects.key(only) if only else None)
-    states = {key: state async for key, state in _states(bus)}
-    balancers = [
-        await _balancer(bus, _Seen(ref, service, demand_in(ref.cluster, service, settings)), states, edge)
-        async for ref, service in _services(bus, only)
-        if selection.is_ours(service, settings.classes) or selection.needs_cleanup(service)
-    ]
     return Snapshot(sorted(balancers, key=lambda one: one.ref), edge)
 
 
@@ -197,42 +208,3 @@ def drained(demand: Demand, state: EdgeState | None) -> bool:
     """Whether the edge has drained it."""
     nothing = listeners.digest(demand.uid, ())
     return state is not None and (state.uid, state.digest) == (demand.uid, nothing)
-
-
-async def _services(bus: Bus, only: ObjectRef | None) -> AsyncIterator[tuple[ObjectRef, Object]]:
-    subject = subjects.seen(only) if only else subjects.seen_kind("*", SERVICES.id)
-    async for stored in consumers.snapshot(bus, streams.OBJECTS, [subject]):
-        seen = Announcement(stored)
-        if not seen.gone and not seen.omitted:
-            yield subjects.ref(subjects.without("object", stored.subject)), seen.object()
-
-
-async def _states(bus: Bus) -> AsyncIterator[tuple[str, EdgeState]]:
-    bucket = streams.EDGES
-    async for stored in consumers.snapshot(bus, f"KV_{bucket}", [subjects.entry(bucket, ">")]):
-        key = subjects.without(f"$KV.{bucket}", stored.subject)
-        if stored.data and key != TESTIFIED:
-            yield key, EdgeState.model_validate_json(stored.data)
-
-
-class _Seen(NamedTuple):
-    """A Service from the mirror, and its demand."""
-
-    ref: ObjectRef
-    service: Object
-    demand: Demand
-
-
-async def _balancer(
-    bus: Bus, seen: _Seen, states: Mapping[str, EdgeState], edge: EdgeStatus | None
-) -> Balancer:
-    ref, service, demand = seen
-    key = subjects.key(ref)
-    state = states.get(key)
-    mine = state if state and state.uid == fields.text(service.metadata.get("uid")) else None
-    found = Balancer(ref, service, demand, mine, edge.of(key) if edge else None, None)
-    if found.state not in ("waiting", "leaving"):
-        return found
-    last = await bus.last(streams.JOURNAL, subjects.run(_POOL, key))
-    noted = RunRecord.model_validate_json(last.data) if last else None
-    return Balancer(ref, service, found.demand, mine, found.envoy, noted)

@@ -11,7 +11,7 @@ import dns.query
 import dns.rdatatype
 import dns.zone
 
-from commands.kinds.demo import succeeded
+from commands.demo.stage import succeeded
 from tests.chaos import load
 from tests.chaos.ending import is_complete
 from tests.chaos.hasty import Hasty

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from commands.kinds import demo
+from commands.demo import stage
 from tests.chaos import load, shoots
 from tests.chaos.services import NAMESPACE, insist
 from windowbox.clients.kubernetes.kube import Kube
@@ -94,7 +94,7 @@ class Infrastructures:
     wanted: set[str] = field(default_factory=set)
 
     async def create(self, name: str, _: random.Random) -> None:
-        [body] = demo.manifests("infrastructure.yaml", name)
+        [body] = stage.manifests("infrastructure.yaml", name)
         await _create(self.kube, INFRASTRUCTURES, name, body)
         self.wanted.add(name)
 

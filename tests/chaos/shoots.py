@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from commands.kinds import demo
+from commands.demo import stage
 from sandbox.servers import kubeconfigs
 from tests.chaos.services import insist
 from windowbox.clients.kubernetes.kube import Kube
@@ -99,7 +99,7 @@ class Shoots:
     async def _create(self, name: str) -> None:
         await prepare(self.kube, self.kubeconfig, name)
         for example in _EXAMPLES:
-            for manifest in demo.manifests(example, name):
+            for manifest in stage.manifests(example, name):
                 await _apply(self.kube, _own(manifest, name))
         await insist(lambda: self.kube.merge(INGRESSES, name, INGRESS, _ADDRESS, part="status"))
         self.living[name] = Wanted(hosts=_hosts(name, 2))
@@ -158,7 +158,7 @@ class Shoots:
 
 async def prepare(kube: Kube, kubeconfig: str, name: str) -> None:
     """Make what gardenlet puts there before everything else of a Shoot."""
-    for manifest in demo.manifests("shoot.yaml", name):
+    for manifest in stage.manifests("shoot.yaml", name):
         await _apply(kube, manifest)
     await _apply(kube, yaml.safe_load(kubeconfigs.secret(name, kubeconfig)))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from commands.kinds.demo import succeeded
+from commands.demo.stage import succeeded
 from tests.chaos.shoots import ASKED, INGRESS, NAME, SCRIPT, Shoots, Wanted
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.extensions import OPERATION

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import statistics
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -52,7 +53,8 @@ class Report:
         machine = MachineFacts()
         busy = ", ".join(f"{load:.1f}" for load in machine.load)
         facts = f"This machine: {machine.cores} cores; load in the last 1, 5, 15 minutes: {busy}"
-        Console().print(Group(*self.parts, Text(facts)))
+        # Without a terminal there is no width to fit: tables in files and pipes keep all digits.
+        Console(width=None if sys.stdout.isatty() else 180).print(Group(*self.parts, Text(facts)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +185,7 @@ def table(title: str, rows: Iterable[_Row], columns: Mapping[str, Callable[[_Row
     """A table of `rows`; columns are titles with the functions that make their cells."""
     made = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
-        made.add_column(column, justify="right" if number else "left")
+        made.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
         made.add_row(*(cell(row) for cell in columns.values()))
     return made

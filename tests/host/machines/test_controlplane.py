@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from commands.cli import cli
-from commands.shoots import controlplane_demo
+from commands.demo import showshoot
 from sandbox.nodes.images import BUSYBOX
 from sandbox.shoots import waiting
 from tests.host.machines.conftest import NAME, ShootWorld
@@ -67,10 +67,12 @@ def test_windowbox_reaches_the_shoot_by_its_own_account(world: ShootWorld) -> No
     assert [one["name"] for one in json.loads(asked)] == ["windowbox"]
 
 
-def test_the_demo_writes_a_volume_and_rotates_authorities(world: ShootWorld) -> None:
-    said: list[str] = []
-    controlplane_demo.show(world.sandbox, world.shoot, lambda what, seconds: said.append(what))
-    assert said == [
+def test_the_demo_writes_a_volume_and_rotates_authorities(
+    world: ShootWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    showshoot.show_control_plane(world.sandbox, world.shoot)
+    steps = [line.partition(" s  ")[2] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert steps == [
         "a PersistentVolumeClaim is bound, and a Pod has written to it",
         "rotation prepared: the new authority is trusted beside the old one",
         "rotation completed: the old authority is gone",

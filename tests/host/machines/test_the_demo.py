@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from commands.shoots import demo
+from commands.demo import command, showshoot
+from commands.demo.stage import Scene
 from sandbox.shoots.creation import Sandbox
 
 
@@ -14,7 +15,7 @@ from sandbox.shoots.creation import Sandbox
 def test_the_demo_replaces_machines_and_goes_without_a_trace(
     sandbox: Sandbox, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    demo.show(sandbox, machines=1)
+    showshoot.show(Scene(sandbox.folder, sandbox.state), sandbox, machines=1)
     said = capsys.readouterr().out
     assert len(re.findall(r"node machine-shoot--local--demo-\S+ is Ready", said)) == 1
     assert "1 machines replaced by those of another image" in said
@@ -23,5 +24,5 @@ def test_the_demo_replaces_machines_and_goes_without_a_trace(
 
 
 def test_where_nodes_cannot_run_one_is_told_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    demo.left_out("They need real nodes")
+    command.left_out(showshoot.WITHOUT_NODES, "They need real nodes")
     assert capsys.readouterr().out.startswith("\nLeft out: a shoot with machines")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 
 import pytest
 
-from commands.balancers import demo
-from commands.kinds import demo as kinds
+from commands.demo import command, showbalancer, showkinds
+from commands.demo.stage import Scene
 from sandbox import state as states
 from sandbox.doctor import sandboxes
 from sandbox.nodes import sshimage
@@ -18,7 +17,7 @@ from tests.support.worldwithnodes import NodeWorld
 def shown(nodes: NodeWorld, capsys: pytest.CaptureFixture[str]) -> str:
     state = states.read(nodes.sandbox.folder)
     assert state
-    asyncio.run(demo.show(nodes.kubeconfig, state))
+    showbalancer.show(Scene(nodes.sandbox.folder, state))
     return capsys.readouterr().out
 
 
@@ -54,7 +53,7 @@ def test_a_bastion_speaks_ssh_and_goes_without_a_trace(
         pytest.skip("sshd is not on this machine: install openssh-server")
     state = states.read(nodes.sandbox.folder)
     assert state
-    asyncio.run(kinds.show(nodes.kubeconfig, nodes.sandbox.folder, state))
+    showkinds.show_owners(Scene(nodes.sandbox.folder, state))
     said = capsys.readouterr().out
     assert "its SSH server answers SSH-2.0-OpenSSH" in said
     assert "Service bastion-one deleted by hand: back after" in said
@@ -62,7 +61,7 @@ def test_a_bastion_speaks_ssh_and_goes_without_a_trace(
 
 
 def test_where_nodes_cannot_run_one_is_told_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    demo.left_out("They need real nodes, and those need Linux, and root")
+    command.left_out(showbalancer.WITHOUT_NODES, "They need real nodes, and those need Linux, and root")
     said = capsys.readouterr().out
     assert said.startswith("\nLeft out: load balancers")
     assert "Linux, and root" in said

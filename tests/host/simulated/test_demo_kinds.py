@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from commands.kinds import demo, webhooks_demo
+from commands.demo import showkinds
+from commands.demo.stage import Scene
 from sandbox import detached, environment, stages
 from sandbox.doctor import webhooks
 from sandbox.options import TOGETHER
@@ -33,9 +33,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, St
 
 
 def shown(sandbox: tuple[Path, State], capsys: pytest.CaptureFixture[str]) -> str:
-    folder, state = sandbox
-    kubeconfig = Path(environment.variables(folder, state)["KUBECONFIG"])
-    asyncio.run(demo.show(kubeconfig, folder, state))
+    showkinds.show_owners(Scene(*sandbox))
     return capsys.readouterr().out
 
 
@@ -54,13 +52,21 @@ def test_the_demo_of_kinds_cleans_up_and_repeats(
         assert said.rstrip().endswith("nothing of it is left")
 
 
+def test_the_demo_of_records_asks_the_name_server(
+    sandbox: tuple[Path, State], capsys: pytest.CaptureFixture[str]
+) -> None:
+    showkinds.show_records(Scene(*sandbox))
+    first = capsys.readouterr().out
+    assert re.search(r"created .* → Succeeded .* → dig: 172\.18\.255\.224 ", first)
+    showkinds.show_records(Scene(*sandbox))
+    assert "was there already, Succeeded → dig: 172.18.255.224" in capsys.readouterr().out
+
+
 def test_the_demo_of_webhooks_shows_what_was_stored(
     sandbox: tuple[Path, State], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, state = sandbox
-    kubeconfig = Path(environment.variables(folder, state)["KUBECONFIG"])
     for _ in range(2):
-        asyncio.run(webhooks_demo.show(kubeconfig, state))
+        showkinds.show_webhook(Scene(*sandbox))
         assert "asked for failSwapOn: true, stored failSwapOn: false" in capsys.readouterr().out
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from bus.messages import Call, Reason, RunRecord, Wish
-from commands import timeline
-from commands.kinds import ownedobjects
+from commands import ownedobjects, timeline
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
 HOME = "infra-shoot--a--b"

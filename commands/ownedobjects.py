@@ -1,4 +1,4 @@
-"""Owned objects of one object, from the records of its runs, with commands that show them."""
+"""Owned objects of one object, from the records of its runs, with commands that show them; for `trace`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _CHANGES = {
 }  # fmt: skip
 _NAMED = re.compile(r"(?P<plural>\S+) (?:(?P<namespace>[^/\s]+)/)?(?P<name>\S+?)(?: \((?P<cluster>.+)\))?")
 _PLURALS = {resource.plural: resource for resource in RESOURCES.values()}
+_READS = frozenset({"look", "list", "records", "sharers", "patience", "signs"})
+"""Calls that only read."""
 _TRACEABLE = frozenset({DNSRECORDS.kind, SERVICES.kind})
 """Owned kinds that `windowbox trace` shows as well."""
 
@@ -48,7 +50,11 @@ class OwnedObject:
         """Commands that show it, for a kubectl that leads to `cluster`."""
         if self.did in _NO_MORE and not self.error:
             return ()
-        elsewhere = self._elsewhere() if self.cluster not in ("", cluster) else ""
+        elsewhere = ""
+        if self.cluster not in ("", cluster) and self.secret:
+            namespace, _, name = self.secret.rpartition("/")
+            read = f"kubectl -n {namespace} get secret {name} -o jsonpath='{{.data.kubeconfig}}' | base64 -d"
+            elsewhere = f" --kubeconfig <({read})"
         within = f" -n {self.namespace}" if self.namespace else ""
         look = f"kubectl{elsewhere}{within} get {self.kind.lower()} {self.name} -o yaml"
         if self.kind not in _TRACEABLE:
@@ -59,11 +65,6 @@ class OwnedObject:
     def as_json(self, cluster: str) -> dict[str, Any]:
         at = self.at.isoformat() if self.at else None
         return {**asdict(self), "at": at, "commands": list(self.commands(cluster))}
-
-    def _elsewhere(self) -> str:
-        namespace, _, name = self.secret.rpartition("/")
-        read = f"kubectl -n {namespace} get secret {name} -o jsonpath='{{.data.kubeconfig}}' | base64 -d"
-        return f" --kubeconfig <({read})" if name else ""
 
 
 def objects(runs: Iterable[RunRecord]) -> list[OwnedObject]:
@@ -82,25 +83,43 @@ def objects(runs: Iterable[RunRecord]) -> list[OwnedObject]:
             if (made.did == LEFT and known) or (made.did == GONE and (not known or known.did in _NO_MORE)):
                 continue
             found[key] = replace(made, at=run.started, secret=secret)
-    return [_removed_with_namespace(one, found) for one in found.values()]
+    left = []
+    for one in found.values():
+        home = found.get((one.cluster, NAMESPACES.kind, "", one.namespace))
+        if home and home.did in _NO_MORE and not home.error and one.did not in _NO_MORE:
+            # Kubernetes deletes what is in a namespace with it, without a call of ours.
+            one = replace(one, did=TAKEN_ALONG, at=home.at)
+        left.append(one)
+    return left
 
 
-def _removed_with_namespace(one: OwnedObject, found: Mapping[tuple[str, ...], OwnedObject]) -> OwnedObject:
-    home = found.get((one.cluster, NAMESPACES.kind, "", one.namespace))
-    if home is None or home.did not in _NO_MORE or one.did in _NO_MORE or home.error:
-        return one
-    return replace(one, did=TAKEN_ALONG, at=home.at)
+def summary(call: Call) -> str | None:
+    """One line for `trace`; empty for calls that are not shown, None for calls of other kinds."""
+    if call.door in _READS:
+        return ""
+    if call.door == "provider":
+        secret = call.request.get("secret", "") if isinstance(call.request, dict) else ""
+        cluster = call.answer.get("cluster") if isinstance(call.answer, dict) else call.answer
+        return (
+            f"provider cluster {cluster}, from the Secret {secret}"
+            if cluster
+            else f"from the Secret {secret}"
+        )
+    found = change(call)
+    if found is None:
+        return None
+    return "" if found.did == LEFT else f"{found.did} {found.title}"
 
 
 def change(call: Call) -> OwnedObject | None:
     """The change that the call made to an object; None for calls that change none."""
     did = _CHANGES.get(call.door)
-    made = _of_manifest(call) or _of_secret(call) or _of_name(call)
+    made = _object_of(call)
     if did is None or made is None:
         return None
     error = f"{call.error['type']}: {call.error['message']}" if call.error else ""
     if not error and call.answer in (False, None):
-        # The object did not exist; the Secret was up to date; the name exists.
+        # Without an answer nothing changed: the object did not exist, or was as requested already.
         did = GONE if call.door in ("delete", "merge") else LEFT
     return replace(made, did=did, error=error)
 
@@ -117,35 +136,22 @@ def lines(found: Iterable[OwnedObject], cluster: str) -> list[str]:
     return found_lines
 
 
-def _of_secret(call: Call) -> OwnedObject | None:
-    """Of Secrets, requests record the name only, not the content."""
-    if call.door not in ("tell", "take back") or not isinstance(call.request, Mapping):
-        return None
-    namespace, _, name = str(call.request.get("secret", "")).partition("/")
-    return OwnedObject(SECRETS.kind, namespace, name, "")
-
-
-def _of_manifest(call: Call) -> OwnedObject | None:
-    if call.door not in ("apply", "claim", "create"):
-        return None
-    object = call.request.get("object") if isinstance(call.request, Mapping) else None
-    if not isinstance(object, Mapping):
-        return None
-    metadata = object.get("metadata") or {}
-    # For generateName, the answer holds the name.
-    name = metadata.get("name") or str(call.answer or f"{metadata.get('generateName', '')}…")
-    cluster = str(call.request.get("cluster") or "")
-    return OwnedObject(
-        str(object.get("kind")), str(metadata.get("namespace") or ""), str(name), "", cluster=cluster
-    )
-
-
-def _of_name(call: Call) -> OwnedObject | None:
-    text = call.request.get("object") if isinstance(call.request, Mapping) else call.request
-    match = _NAMED.fullmatch(text) if isinstance(text, str) else None
+def _object_of(call: Call) -> OwnedObject | None:
+    """The object that a call is about: by its Secret, by a manifest, or by its name."""
+    request = call.request if isinstance(call.request, Mapping) else {"object": call.request}
+    if call.door in ("tell", "take back") and isinstance(call.request, Mapping):
+        # The content of Secrets is not recorded.
+        namespace, _, name = str(request.get("secret", "")).partition("/")
+        return OwnedObject(SECRETS.kind, namespace, name, "")
+    about = request.get("object")
+    if call.door in ("apply", "claim", "create") and isinstance(about, Mapping):
+        metadata = about.get("metadata") or {}
+        # For generateName, the answer holds the name.
+        name = str(metadata.get("name") or call.answer or f"{metadata.get('generateName', '')}…")
+        cluster, namespace = str(request.get("cluster") or ""), str(metadata.get("namespace") or "")
+        return OwnedObject(str(about.get("kind")), namespace, name, "", cluster=cluster)
+    match = _NAMED.fullmatch(about) if isinstance(about, str) else None
     if match is None or match["plural"] not in _PLURALS:
         return None
-    kind = _PLURALS[match["plural"]].kind
-    return OwnedObject(
-        kind, match["namespace"] or "", match["name"], "", cluster=match["cluster"] or "runtime"
-    )
+    kind, cluster = _PLURALS[match["plural"]].kind, match["cluster"] or "runtime"
+    return OwnedObject(kind, match["namespace"] or "", match["name"], "", cluster=cluster)

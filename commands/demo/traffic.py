@@ -1,0 +1,120 @@
+"""A client that opens connections at a constant rate, and counts failures."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+_GREETING = re.compile(r"pod=(\S*) node=(\S*)( |$)")
+_PATIENCE = 30.0
+"""On a busy machine, a connection that is served late has not failed."""
+_PAUSE = 0.1
+_LONGEST = 60.0
+_PING = b"still there?\n"
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """The Pod that answered, and after how many seconds."""
+
+    pod: str
+    node: str
+    seconds: float
+
+
+@dataclass
+class Tally:
+    """Results of a client so far."""
+
+    greetings: list[Greeting] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    broken: int = 0
+    """Long connections that broke."""
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set with each greeting."""
+
+    async def until_greeted_by(self, node: str, since: int) -> None:
+        """Wait for a greeting from this node, later than the first `since`."""
+        await self._until(lambda: any(one.node == node for one in self.greetings[since:]))
+
+    async def until_more(self, count: int) -> None:
+        """Wait for so many more greetings."""
+        wanted = len(self.greetings) + count
+        await self._until(lambda: len(self.greetings) >= wanted)
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(_LONGEST):
+            while not holds():
+                self.heard.clear()
+                await self.heard.wait()
+
+
+def parsed(line: str) -> tuple[str, str]:
+    """The Pod and the node in a greeting of an echo server."""
+    match = _GREETING.match(line)
+    if not match:
+        raise ConnectionResetError(f"answered {line!r}, which is no greeting")
+    return match[1], match[2]
+
+
+async def first_line(address: str, port: int, patience: float = _PATIENCE) -> str:
+    """Connect once, and read the first line; OSError if there is none."""
+    async with asyncio.timeout(patience):
+        reader, writer = await asyncio.open_connection(address, port)
+        with contextlib.closing(writer):
+            line = await reader.readline()
+    if not line:
+        raise ConnectionResetError("closed without a greeting")
+    return line.decode(errors="replace").strip()
+
+
+@contextlib.asynccontextmanager
+async def steady(address: str, port: int, *, rate: int, lasting: int = 0) -> AsyncIterator[Tally]:
+    """During the block, open `rate` connections a second, and keep `lasting` ones open."""
+    tally = Tally()
+
+    async def connect() -> None:
+        began = time.perf_counter()
+        try:
+            pod, node = parsed(await first_line(address, port))
+        except OSError as error:
+            tally.failed.append(str(error) or type(error).__name__)
+        else:
+            tally.greetings.append(Greeting(pod, node, time.perf_counter() - began))
+            tally.heard.set()
+
+    async def stay_connected() -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                reader, writer = await asyncio.open_connection(address, port)
+                await reader.readline()
+            while True:
+                writer.write(_PING)
+                async with asyncio.timeout(_PATIENCE):
+                    if await reader.readline() != _PING:
+                        raise ConnectionResetError("closed")
+                await asyncio.sleep(_PAUSE)
+        except OSError:
+            tally.broken += 1
+
+    async with asyncio.TaskGroup() as group:
+
+        async def keep_rate() -> None:
+            began, count = time.monotonic(), 0
+            while True:
+                while count < (time.monotonic() - began) * rate:
+                    count += 1
+                    group.create_task(connect())
+                await asyncio.sleep(1 / rate)
+
+        tasks = [
+            group.create_task(keep_rate()),
+            *(group.create_task(stay_connected()) for _ in range(lasting)),
+        ]
+        yield tally
+        for task in tasks:
+            task.cancel()

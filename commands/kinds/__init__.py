@@ -1,1 +1,0 @@
-"""Kinds that make objects: their parts of `trace` and of the demo."""
