@@ -15,7 +15,7 @@ sys.path.append(str(Path(windowbox.__file__).parents[1]))
 try:
     from tools.bench.command import bench
 except ModuleNotFoundError as error:
-    if error.name not in ("tools", "tools.bench", "tools.bench.command"):
+    if str(error.name).partition(".")[0] not in ("bench", "tools"):
         raise
 
     @click.command(context_settings={"ignore_unknown_options": True})

@@ -149,30 +149,6 @@ def show_webhook(scene: Scene) -> None:
     if not scene.state.options.admits:
         click.echo("  left out, as no process answers webhooks: windowbox up --admits 1")
         return
-    inline = {"encoding": "b64", "data": base64.b64encode(_KUBELET.encode()).decode()}
-    file = {"path": "/var/lib/kubelet/config/kubelet", "permissions": 384, "content": {"inline": inline}}
-    config = {
-        "apiVersion": "extensions.gardener.cloud/v1alpha1",
-        "kind": "OperatingSystemConfig",
-        "metadata": {"name": "kubelet", "labels": _MUTATED},
-        # No worker serves this type: only the webhook is shown.
-        "spec": {"type": "shown", "purpose": "reconcile", "files": [file]},
-    }
-
-    async def stored(demo: Stage) -> tuple[float, str]:
-        """Create it until the API server calls the webhook: seconds of the last creation, and the value."""
-        while True:
-            began = time.perf_counter()
-            with contextlib.suppress(WindowboxError):  # until the webhook knows the Cluster
-                made = await demo.cluster.create(OPERATING_SYSTEM_CONFIGS, _ASKED, config)
-                took = time.perf_counter() - began
-                data = made.spec["files"][0]["content"]["inline"]["data"]
-                value = str(yaml.safe_load(base64.b64decode(data))["failSwapOn"]).lower()
-                if value == "false":
-                    return took, value
-            await demo.cluster.delete(OPERATING_SYSTEM_CONFIGS, _ASKED, "kubelet")
-            # No event says when the API server has read its webhook configurations.
-            await asyncio.sleep(0.2)
 
     async def steps(demo: Stage) -> None:
         for manifest in manifests("shoot.yaml", _ASKED):
@@ -181,7 +157,7 @@ def show_webhook(scene: Scene) -> None:
             await demo.apply(manifest)
         try:
             async with asyncio.timeout(PATIENCE):
-                took, value = await stored(demo)
+                took, value = await _stored(demo)
         except TimeoutError:
             raise Unreachable(
                 "the API server does not call webhooks: `windowbox doctor` tells more"
@@ -194,3 +170,28 @@ def show_webhook(scene: Scene) -> None:
         await demo.cluster.delete(NAMESPACES, "", _ASKED)
 
     scene.play(steps)
+
+
+async def _stored(demo: Stage) -> tuple[float, str]:
+    """Create it until the API server calls the webhook: seconds of the last creation, and the value."""
+    inline = {"encoding": "b64", "data": base64.b64encode(_KUBELET.encode()).decode()}
+    file = {"path": "/var/lib/kubelet/config/kubelet", "permissions": 384, "content": {"inline": inline}}
+    config = {
+        "apiVersion": "extensions.gardener.cloud/v1alpha1",
+        "kind": "OperatingSystemConfig",
+        "metadata": {"name": "kubelet", "labels": _MUTATED},
+        # No worker serves this type: only the webhook is shown.
+        "spec": {"type": "shown", "purpose": "reconcile", "files": [file]},
+    }
+    while True:
+        began = time.perf_counter()
+        with contextlib.suppress(WindowboxError):  # until the webhook knows the Cluster
+            made = await demo.cluster.create(OPERATING_SYSTEM_CONFIGS, _ASKED, config)
+            took = time.perf_counter() - began
+            data = made.spec["files"][0]["content"]["inline"]["data"]
+            value = str(yaml.safe_load(base64.b64decode(data))["failSwapOn"]).lower()
+            if value == "false":
+                return took, value
+        await demo.cluster.delete(OPERATING_SYSTEM_CONFIGS, _ASKED, "kubelet")
+        # No event says when the API server has read its webhook configurations.
+        await asyncio.sleep(0.2)

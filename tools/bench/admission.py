@@ -41,6 +41,7 @@ _KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguratio
 _PATIENCE = 120.0
 _WARM_UP = 20
 _SPREAD = 5.0
+"""Seconds for which a new authority is trusted before it signs: two minutes by default."""
 _CLIENTS = 10
 _AFTER = 5.0
 """Seconds for which requests continue after a rotation: new connections come with time."""
@@ -102,6 +103,10 @@ async def measure(rate: float, seconds: float, servers: int, *, first: bool) -> 
         async with _reporting(here, servers) as report:
             title = f"status of a node, {servers} API servers"
             found.append(await _measured(here, title, report, rate, seconds))
+    return _report(found)
+
+
+def _report(found: list[Latency]) -> Report:
     shown = table(
         "Webhooks",
         found,
@@ -147,6 +152,7 @@ async def prepare(here: World) -> None:
 
 
 async def _measured(here: World, what: str, act: Act, rate: float, seconds: float) -> Latency:
+    # Client and API server open their connections before the measurement.
     await at_rate(act, rate, _WARM_UP)
     before = await asyncio.to_thread(WebhookCalls.of, here.sandbox.api)
     meter = Meter(here.usage())
@@ -262,7 +268,10 @@ async def _reporting(here: World, count: int) -> AsyncIterator[Act]:
                 await _create(servers[-1], NODES.path(), _NODE)
                 await _create(servers[-1], resource.path(), configuration)
                 # No event says when the API server has read its webhook configurations.
-                while not await _calls_webhook(servers[-1]):  # noqa: ASYNC110
+                while True:
+                    with contextlib.suppress(Refused, Unreachable):
+                        if await _changed_by_webhook(servers[-1]):
+                            break
                     await asyncio.sleep(0.1)
 
         async def report(number: int) -> None:
@@ -306,12 +315,6 @@ async def _create(server: Client, path: str, manifest: dict[str, Any]) -> None:
 async def _changed_by_webhook(server: Client) -> bool:
     made = await server.request("PATCH", _STATUS, {"status": {"capacity": {"cpu": "2"}}})
     return bool(made["status"]["capacity"]["cpu"] == "100")
-
-
-async def _calls_webhook(server: Client) -> bool:
-    with contextlib.suppress(Refused, Unreachable):
-        return await _changed_by_webhook(server)
-    return False
 
 
 def deployment() -> dict[str, Any]:

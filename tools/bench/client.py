@@ -28,8 +28,11 @@ WRITERS = 32
 """Concurrent requests of `each`."""
 
 
-async def each(items: Iterable[_Item], act: Callable[[_Item], Awaitable[None]]) -> dict[_Item, float]:
-    """Call `act` for all items, with `WRITERS` at a time. Returns the start time of each."""
+async def each(
+    items: Iterable[_Item], act: Callable[[_Item], Awaitable[None]], writers: int = WRITERS
+) -> dict[_Item, float]:
+    """Call `act` for all items, `writers` at a time. Returns the start time of each."""
+    # Writers share the iterator, so that a slow request does not hold up the items of others.
     left, begun = iter(items), dict[_Item, float]()
 
     async def write() -> None:
@@ -38,7 +41,7 @@ async def each(items: Iterable[_Item], act: Callable[[_Item], Awaitable[None]]) 
             await act(item)
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(WRITERS):
+        for _ in range(writers):
             group.create_task(write())
     return begun
 
@@ -160,8 +163,19 @@ class Observer:
         Only events whose lines are `only` are read. `all_of` waits for a minute, plus `seconds_each`.
         """
         observer = cls(resource, holds or done, seconds_each)
-        changes = client.changes(await client.version(resource, namespace), resource, namespace, only)
-        async with background(observer._follow(changes), "observer"):
+        version = await client.version(resource, namespace)
+
+        async def follow() -> None:
+            async for now, type_, found in client.changes(version, resource, namespace, only):
+                if (type_ == "DELETED") if observer._gone else observer._holds(found):
+                    # Later events of an object that is done do not count.
+                    if found.name not in observer.seen:
+                        observer.seen[found.name], observer.objects[found.name] = now, found
+                    observer._missing.discard(found.name)
+                    if not observer._missing:
+                        observer._complete.set()
+
+        async with background(follow(), "observer"):
             yield observer
 
     def expect(self, *, gone: bool = False) -> None:
@@ -170,6 +184,7 @@ class Observer:
 
     async def all_of(self, names: Iterable[str]) -> dict[str, float]:
         """Wait for all of these objects. Returns the time of each object seen."""
+        # Events may have arrived before this call: the watch began before the first request.
         self._complete.clear()
         self._missing = set(names) - self.seen.keys()
         patience = 60 + self._seconds_each * len(self._missing)
@@ -183,15 +198,6 @@ class Observer:
                 f"{len(self._missing)} {self._resource.plural} are not done after {patience:.0f} s: {few} …"
             ) from None
         return self.seen
-
-    async def _follow(self, changes: AsyncIterator[tuple[float, str, Object]]) -> None:
-        async for now, type_, found in changes:
-            if (type_ == "DELETED") if self._gone else self._holds(found):
-                if found.name not in self.seen:
-                    self.seen[found.name], self.objects[found.name] = now, found
-                self._missing.discard(found.name)
-                if not self._missing:
-                    self._complete.set()
 
 
 def done(found: Object) -> bool:

@@ -76,6 +76,7 @@ class ClustersFigures(MachineFacts):
 async def measure(clusters: int, objects: int, idle_seconds: float, nats_servers: int) -> Report:
     """Let `clusters` clusters join, each with `objects` objects, and restart windowbox and NATS."""
     chosen = Options(nats_servers=3 if nats_servers == 3 else 1)
+    # The simulator is a process of its own, so that its CPU is measured apart from the benchmark's.
     async with (
         world("clusters", chosen) as here,
         _simulator() as (url, pid),
@@ -96,20 +97,6 @@ async def measure(clusters: int, objects: int, idle_seconds: float, nats_servers
                 await many.all_watched(members.stop)
                 batches.append(round(time.perf_counter() - started, 2))
 
-        async def restart() -> None:
-            ours = [name for name in here.sandbox.names if is_ours(name)]
-            servers = here.sandbox.bus_servers
-            await asyncio.gather(*(here.sandbox.stop(name) for name in [*ours, *servers]))
-            await asyncio.gather(*(here.sandbox.start(name) for name in servers))
-            await asyncio.gather(*(here.sandbox.start(name, patience=_PATIENCE) for name in ours))
-            await many.all_watched(clusters)
-
-        async def restart_in_turn() -> None:
-            for name in here.sandbox.bus_servers:
-                await here.sandbox.stop(name)
-                await here.sandbox.start(name)
-                await many.all_watched(clusters)
-
         steps = [await many.step("join", join)]
         memory = {name: (mb - before[name]) * 1000 / clusters for name, mb in many.memory().items()}
         await here.quiet()
@@ -119,9 +106,9 @@ async def measure(clusters: int, objects: int, idle_seconds: float, nats_servers
         steps.append(await many.step("fill", lambda: many.fill(objects)))
         if chosen.nats_servers == 3:
             say("the NATS servers restart, one after the other")
-            steps.append(await many.step("NATS servers, in turn", restart_in_turn))
+            steps.append(await many.step("NATS servers, in turn", many.restart_bus_in_turn))
         say("windowbox and NATS restart")
-        steps.append(await many.step("restart", restart))
+        steps.append(await many.step("restart", many.restart_all))
         figures = ClustersFigures(
             clusters=clusters,
             kinds=len(KINDS),
@@ -132,12 +119,16 @@ async def measure(clusters: int, objects: int, idle_seconds: float, nats_servers
             idle_percent={name: round(100 * cpu / idle.seconds, 2) for name, cpu in idle.cpu.items()},
             objects=await many.objects(),
         )
+    return _report(figures)
+
+
+def _report(figures: ClustersFigures) -> Report:
     names = [name for name in figures.idle_percent if name.startswith(("nats", "watcher", "worker", "sim"))]
     cpu = {name: lambda one, name=name: f"{one.cpu.get(name, 0.0):.1f}" for name in names}
     shown = [
         table(
-            f"{clusters} clusters; CPU seconds of each process",
-            steps,
+            f"{figures.clusters} clusters; CPU seconds of each process",
+            figures.steps,
             {
                 "step": lambda one: one.name,
                 "seconds": lambda one: f"{one.seconds:.1f}",
@@ -156,7 +147,7 @@ async def measure(clusters: int, objects: int, idle_seconds: float, nats_servers
         ),
         table(
             "Joining",
-            enumerate(batches, 1),
+            enumerate(figures.batches, 1),
             {"tenth of the clusters": lambda one: str(one[0]), "seconds": lambda one: f"{one[1]:.1f}"},
         ),
     ]
@@ -198,6 +189,22 @@ class ManyClusters:
 
         await each(range(self.count), fill)
         await _until(self.objects, wanted)
+
+    async def restart_all(self) -> None:
+        """Restart windowbox and the NATS servers."""
+        sandbox, servers = self.here.sandbox, self.here.sandbox.bus_servers
+        ours = [name for name in sandbox.names if is_ours(name)]
+        await asyncio.gather(*(sandbox.stop(name) for name in [*ours, *servers]))
+        await asyncio.gather(*(sandbox.start(name) for name in servers))
+        await asyncio.gather(*(sandbox.start(name, patience=_PATIENCE) for name in ours))
+        await self.all_watched(self.count)
+
+    async def restart_bus_in_turn(self) -> None:
+        """Restart the NATS servers one after the other."""
+        for name in self.here.sandbox.bus_servers:
+            await self.here.sandbox.stop(name)
+            await self.here.sandbox.start(name)
+            await self.all_watched(self.count)
 
     def memory(self) -> dict[str, float]:
         return {name: private(pid) for name, pid in self.here.pids().items()}

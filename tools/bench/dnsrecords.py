@@ -78,13 +78,14 @@ async def records(count: int, idle_seconds: float, options: Options, *, first: b
         deleted = await here.measured("delete", range(count), client.delete, gone=True)
     phases = [isolated, created, changed, deleted]
     requests = ", ".join(f"{n} {what}" for what, n in restart.requests.items()) or "none"
+    figures = RecordFigures(phases, restart, idle, peak)
     parts: list[RenderableType] = [
         phases_table("DNSRecords", phases),
         requests_table(phases),
-        processes_table(phases, idle, peak),
+        processes_table(phases, figures.idle_percent, figures.peak_mib),
         Text(f"{restart}, {restart.dns_updates} DNS updates\n  requests: {requests}"),
     ]
-    return Report(RecordFigures(phases, restart, idle, peak), parts)
+    return Report(figures, parts)
 
 
 async def with_more_workers(count: int, workers: Sequence[int]) -> Report:

@@ -38,6 +38,7 @@ from windowbox.settings.bussettings import Access
 
 CHECKOUT = Path(windowbox.__file__).parents[1]
 _POOL = "bench"
+_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,23 @@ async def measure(items: int, workers: int) -> Report:
         say(f"{items} wishes")
         queue, started = Queue(bus, _POOL), time.monotonic()
         wish = Wish(reason=Reason.EVENT)
-        await each(range(items), lambda number: queue.wish(f"runtime.things.bench.{number}", wish))
+
+        async def enqueue(number: int) -> None:
+            await queue.wish(f"runtime.things.bench.{number}", wish)
+
+        await each(range(items), enqueue, _AT_ONCE)
         wished = time.monotonic() - started
         say(f"{workers} worker process{'es' if workers > 1 else ''}")
-        running = [await _ready_worker(url) for _ in range(workers)]
+        running = list[Process]()
+        for _ in range(workers):
+            worker = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", __name__, url,
+                cwd=CHECKOUT, stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
+            )  # fmt: skip
+            assert worker.stdout
+            await worker.stdout.readline()  # it is connected
+            running.append(worker)
+        # Imports and connections take longer than the work: no worker begins before the last one can.
         for worker in running:
             assert worker.stdin
             worker.stdin.write(b"go\n")
@@ -78,6 +92,12 @@ async def measure(items: int, workers: int) -> Report:
         for worker in running:
             worker.terminate()
             reports.append(json.loads((await worker.communicate())[0]))
+    return _report(items, workers, wished, emptied, reports)
+
+
+def _report(
+    items: int, workers: int, wished: float, emptied: float, reports: Sequence[dict[str, Any]]
+) -> Report:
     first = min(report["first"] for report in reports if report["handled"])
     found = QueueFigures(
         items=items,
@@ -100,16 +120,6 @@ async def measure(items: int, workers: int) -> Report:
         },
     )
     return Report(found, [shown])
-
-
-async def _ready_worker(url: str) -> Process:
-    worker = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", __name__, url,
-        cwd=CHECKOUT, stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
-    )  # fmt: skip
-    assert worker.stdout
-    await worker.stdout.readline()
-    return worker
 
 
 @contextlib.asynccontextmanager

@@ -115,6 +115,11 @@ async def infrastructures(count: int, singles: int, options: Options, *, first: 
 
 async def _bastions(count: int) -> Bastions:
     """Create Bastions on simulated nodes, one after the other, each for a Shoot of its own."""
+
+    def ready(pod: Object) -> bool:
+        conditions = pod.status.get("conditions") or ()
+        return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
     async with (
         world("bastions", Options(simulated_nodes=_NODES)) as here,
         contextlib.AsyncExitStack() as stack,
@@ -130,7 +135,7 @@ async def _bastions(count: int) -> Bastions:
         here.audit.requests()
         bastions, *awaited = [
             await stack.enter_async_context(Observer.watching(here.client, resource, "", holds))
-            for resource, holds in ((BASTIONS, done), (PODS, _ready), (SERVICES, reachable))
+            for resource, holds in ((BASTIONS, done), (PODS, ready), (SERVICES, reachable))
         ]
         took = []
         for number in range(count):
@@ -175,11 +180,6 @@ async def controlplanes(count: int, singles: int) -> Report:
 
 def _parts(title: str, phases: Sequence[Phase], restart: Restart) -> list[RenderableType]:
     return [phases_table(title, phases), requests_table(phases), Text(f"{restart} (aim: 0)")]
-
-
-def _ready(pod: Object) -> bool:
-    conditions = pod.status.get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def reachable(service: Object) -> bool:

@@ -49,6 +49,10 @@ class MachineFigures(MachineFacts):
 
 async def measure(count: int, singles: int) -> Report:
     """Measure `singles` Machines one after the other, then `count` at once; then their deletion."""
+
+    def runs(machine: Object) -> bool:
+        return bool((machine.status.get("currentStatus") or {}).get("phase") == "Running")
+
     async with world("machines", Options()) as here:
         folder, client = here.sandbox.folder, here.client
         made = MachineClient(client)
@@ -59,7 +63,7 @@ async def measure(count: int, singles: int) -> Report:
         await made.prepare(provider, target)
         kubelets = SimulatedKubelets(client)
         async with (
-            Observer.watching(client, MACHINES, _NAMESPACE, _runs) as observer,
+            Observer.watching(client, MACHINES, _NAMESPACE, runs) as observer,
             kubelets.running(),
         ):
             measured = partial(here.measured, named=_named, observer=observer)
@@ -90,11 +94,6 @@ async def measure(count: int, singles: int) -> Report:
 
 def _named(number: int) -> str:
     return f"machine-{number:04}"
-
-
-def _runs(machine: Object) -> bool:
-    current = machine.status.get("currentStatus") or {}
-    return bool(current.get("phase") == "Running")
 
 
 @dataclass(frozen=True)
@@ -155,29 +154,30 @@ class SimulatedKubelets:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
+        # The selector of windowbox's own watch would hide Pods without the label.
         pods = PODS._replace(selector="")
         changes = self.client.changes(await self.client.version(pods, _HOME), pods, _HOME)
+
+        async def boot(name: str) -> None:
+            with contextlib.suppress(Refused):  # the Pod was deleted meanwhile
+                await asyncio.sleep(START)
+                running = {"running": {"startedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}}
+                container: dict[str, Any] = {"name": "node", "image": "x", "imageID": "x", "ready": True}
+                container |= {"restartCount": 0, "state": running}
+                status = {"status": {"phase": "Running", "containerStatuses": [container]}}
+                await self.client.request("PATCH", f"{PODS.path(_HOME, name)}/status", status)
+                await asyncio.sleep(JOIN)
+                ready = {"type": "Ready", "status": "True", "reason": "Simulated"}
+                body = {"metadata": {"name": name}, "status": {"conditions": [ready]}}
+                await self.client.request("POST", NODES.path(), body)
 
         async def follow() -> None:
             async with asyncio.TaskGroup() as group:
                 async for now, type_, pod in changes:
                     if type_ == "ADDED":
-                        group.create_task(self._boot(pod.name))
+                        group.create_task(boot(pod.name))
                     elif type_ == "DELETED":
                         self.gone.setdefault(pod.name.removeprefix("machine-"), now)
 
         async with background(follow(), "simulated kubelets"):
             yield
-
-    async def _boot(self, name: str) -> None:
-        with contextlib.suppress(Refused):  # the Pod was deleted meanwhile
-            await asyncio.sleep(START)
-            running = {"running": {"startedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}}
-            container: dict[str, Any] = {"name": "node", "image": "x", "imageID": "x", "ready": True}
-            container |= {"restartCount": 0, "state": running}
-            status = {"status": {"phase": "Running", "containerStatuses": [container]}}
-            await self.client.request("PATCH", f"{PODS.path(_HOME, name)}/status", status)
-            await asyncio.sleep(JOIN)
-            ready = {"type": "Ready", "status": "True", "reason": "Simulated"}
-            body = {"metadata": {"name": name}, "status": {"conditions": [ready]}}
-            await self.client.request("POST", NODES.path(), body)

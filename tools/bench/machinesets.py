@@ -74,7 +74,7 @@ async def measure(machines: int, namespaces: int) -> Report:
             await asyncio.sleep(_IDLE)
             idle = round(sum(meter.read(sets.usage()).percent.values()), 1)
             say("all of them replaced, with a surge of a fifth")
-            phases.append(await sets.phase("rolled", sets.roll, lambda one: _complete(one) and _rolled(one)))
+            phases.append(await sets.phase("rolled", sets.roll, _rolled))
             say("their deletion")
             phases.append(await sets.phase("down", sets.delete, None))
             peaks = {name: used.peak for name, used in sets.usage().items()}
@@ -92,9 +92,13 @@ async def measure(machines: int, namespaces: int) -> Report:
             "our CPU ms": lambda one: f"{one.cpu_ms:.1f}",
         },
     )
-    memory = ", ".join(f"{name} {peak:.0f} MB" for name, peak in sorted(peaks.items()))
-    facts = Text(f"Peak memory: {memory}; idle: {idle} % of a core\nAim: all machines run after {UP_S:.0f} s")
-    return Report(SetsFigures(phases, peaks, idle), [shown, facts])
+    figures = SetsFigures(phases, peaks, idle)
+    memory = ", ".join(f"{name} {peak:.0f} MB" for name, peak in sorted(figures.peak_mb.items()))
+    facts = Text(
+        f"Peak memory: {memory}; idle: {figures.idle_cpu_percent} % of a core\n"
+        f"Aim: all machines run after {UP_S:.0f} s"
+    )
+    return Report(figures, [shown, facts])
 
 
 @dataclass
@@ -121,7 +125,23 @@ class MachineSets:
         command = [sys.executable, "-m", "windowbox", "work", *pools, "--settings", settings]
         child = processes.start(command, self.here.sandbox.folder / "sets.log")
         self._worker = child.pid
-        tasks = [asyncio.create_task(self.driver.run()), asyncio.create_task(self._follow())]
+
+        async def follow() -> None:
+            while True:
+                with contextlib.suppress(WindowboxError):
+                    page = await self.api.page(MACHINE_DEPLOYMENTS, limit=5000)
+                    self._seen = {Object(raw).namespace: Object(raw) for raw in page.items}
+                    self._changed.set()
+                    async for events in self.api.watch(MACHINE_DEPLOYMENTS, page.resource_version):
+                        for event in events:
+                            found = Object(event.object)
+                            if event.type == "DELETED":
+                                self._seen.pop(found.namespace, None)
+                            elif event.type != "BOOKMARK":
+                                self._seen[found.namespace] = found
+                        self._changed.set()
+
+        tasks = [asyncio.create_task(self.driver.run()), asyncio.create_task(follow())]
         try:
             yield
         finally:
@@ -192,21 +212,6 @@ class MachineSets:
     async def delete(self, namespace: str) -> None:
         await self.api.delete(MACHINE_DEPLOYMENTS, namespace, "pool")
 
-    async def _follow(self) -> None:
-        while True:
-            with contextlib.suppress(WindowboxError):
-                page = await self.api.page(MACHINE_DEPLOYMENTS, limit=5000)
-                self._seen = {Object(raw).namespace: Object(raw) for raw in page.items}
-                self._changed.set()
-                async for events in self.api.watch(MACHINE_DEPLOYMENTS, page.resource_version):
-                    for event in events:
-                        found = Object(event.object)
-                        if event.type == "DELETED":
-                            self._seen.pop(found.namespace, None)
-                        elif event.type != "BOOKMARK":
-                            self._seen[found.namespace] = found
-                    self._changed.set()
-
 
 def _complete(found: Object) -> bool:
     wanted = found.spec.get("replicas", 0)
@@ -215,4 +220,4 @@ def _complete(found: Object) -> bool:
 
 
 def _rolled(found: Object) -> bool:
-    return bool(found.spec["template"]["spec"]["class"]["name"] == "big")
+    return _complete(found) and bool(found.spec["template"]["spec"]["class"]["name"] == "big")

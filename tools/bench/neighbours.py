@@ -66,6 +66,7 @@ class Neighbours:
         end = self.rounds + least
         while not until.done() or self.rounds < end:
             number = self.rounds
+            # One at a time: the latency is that of one object, not of a queue of neighbours.
             for kind, observer in self.observers.items():
                 observer.expect()
                 started = time.perf_counter()
@@ -219,6 +220,7 @@ class SlowProvider:
 
     async def answer(self, request: web.Request) -> web.Response:
         body = await request.read()
+        # `answer_at_once` ends the delay of waiting requests, too.
         self.delayed += self._delay > 0
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._delay):

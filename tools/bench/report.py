@@ -50,6 +50,7 @@ class Report:
             )
             click.echo(json.dumps(found, indent=2))
             return
+        # Figures of a shared machine mean little without its load.
         machine = MachineFacts()
         busy = ", ".join(f"{load:.1f}" for load in machine.load)
         facts = f"This machine: {machine.cores} cores; load in the last 1, 5, 15 minutes: {busy}"
@@ -246,6 +247,7 @@ def processes_table(
 
 def measured_parts(title: str, found: Sequence[Measured]) -> list[RenderableType]:
     """A table of repeated operations, and their failures."""
+    # A client that trusts the status and connects at once fails then.
     early = [
         f"{one.early} times the status came before the traffic: {one.what}" for one in found if one.early
     ]

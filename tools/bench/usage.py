@@ -43,6 +43,7 @@ def private(pid: int) -> float:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
+    # Pages of a program are shared by all processes that run it: only private ones are a cost of this one.
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) * 1024 / 1e6
 
 
@@ -50,6 +51,7 @@ def _machine() -> float:
     """CPU seconds of all processes of this machine since its start."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     idle = int(fields[3]) + int(fields[4])
+    # The last two fields are those of guests, which `user` and `nice` include.
     return (sum(map(int, fields[:8])) - idle) / _TICKS
 
 
@@ -74,6 +76,7 @@ class Meter:
     """Measures an interval that begins now, with the usage of the processes of interest at both ends."""
 
     def __init__(self, usages: Mapping[str, Usage]) -> None:
+        # The kernel counts in ticks of 10 ms: intervals should be much longer.
         self._before, self._machine, self._started = usages, _machine(), time.perf_counter()
 
     def read(self, usages: Mapping[str, Usage]) -> Reading:
@@ -105,6 +108,7 @@ def running_first(pids: Iterable[int]) -> Iterator[None]:
             except PermissionError as error:
                 raise Refused(f"{_NEEDS}: {error}") from error
 
+    # The lowest real-time priority is above every process that is not real-time.
     schedule(os.SCHED_RR, 1)
     try:
         yield

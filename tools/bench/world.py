@@ -69,6 +69,7 @@ class World:
         observer.expect(gone=gone)
         self.audit.requests()
         updates, begun = await self.dns_updates(), dict[str, float]()
+        # Counters are read last, so that the measurement pays for nothing but the operation.
         meter, started = Meter(self.usage()), time.perf_counter()
         first = (
             running_first([os.getpid(), *self.pids().values()]) if self.first else contextlib.nullcontext()
@@ -102,6 +103,7 @@ class World:
                 while (await self.bus.api(f"STREAM.INFO.{stream}"))["state"]["messages"]:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)  # a stream sends no event when it is empty
         await self.quiet()
+        # All at once, as in a reboot: a process that stays would answer for those that restart.
         names = [name for name in self.sandbox.names if is_ours(name)]
         await asyncio.gather(*(self.sandbox.stop(name) for name in names))
         self.audit.requests()
@@ -152,6 +154,7 @@ async def world(name: str, options: Options, *, first: bool = False) -> AsyncIte
         else ""
     )
     say(f"starting a sandbox{nodes}")
+    # The pid keeps benchmarks that run at the same time apart.
     folder = state.folder(f"bench-{name}-{os.getpid()}")
     options = options.model_copy(update={"audit": True})
     try:

@@ -1,4 +1,4 @@
-"""Every measurement, once, with few objects: the figures are there, and nothing is left behind."""
+"""Every benchmark once, with few objects: it prints its figures, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def bench(home: Path, *arguments: str) -> Any:
-    """What `windowbox bench` prints, with its sandboxes in a folder of the test's own."""
+    """The figures that `windowbox bench` prints as JSON; its sandboxes are in a folder of the test."""
     if reason := servers.missing(*stages.PROGRAMS):
         pytest.skip(reason)
     answer = subprocess.run(
@@ -40,7 +40,7 @@ def test_records_are_measured_from_their_creation_to_their_end(tmp_path: Path) -
         ("update", 10),
         ("delete", 10),
     ]
-    # One to hold on to the object, one for its status; then the same for the wish; then to let go.
+    # Finalizer and status; then annotation and status; then the finalizer.
     assert [phase["writes"] for phase in phases.values()] == [2, 2, 2, 1]
     assert all(phase["dns_updates"] > 0 for phase in phases.values())
     assert {"watcher-1", "worker-1", "patcher-1", "kube-apiserver"} <= found["idle_percent"].keys()
@@ -54,7 +54,7 @@ def test_the_bus_alone_is_measured(tmp_path: Path) -> None:
     assert sum(found["shares"]) == pytest.approx(1, abs=0.01)
 
 
-def test_services_that_wait_for_an_address_are_looked_at_again(tmp_path: Path) -> None:
+def test_services_that_wait_for_an_address_are_checked_again(tmp_path: Path) -> None:
     found = bench(tmp_path, "loadbalancer", "--waiting", "200")
     assert [(each["addresses"], each["waiting"], each["checks"]) for each in found] == [
         ("10.0.0.0/27", 200, 100),
@@ -80,8 +80,8 @@ def test_machines_are_measured_until_they_run_and_until_they_are_gone(tmp_path: 
         ("delete one", 1),
         ("delete", 2),
     ]
-    # Pod, Secret, Service, token and its end, one patch of Machine and node each, two of the status.
-    # One more where a report meets one that has just been written.
+    # Pod, Secret, Service, token and its deletion, a patch of Machine and of node, two of the status.
+    # One more where a report conflicts with another.
     assert phases["isolated"]["writes"] <= 10
     assert found["after_pod"]["p50"] > 0
 
@@ -100,7 +100,7 @@ def test_load_balancers_are_measured_from_their_creation_to_their_end(tmp_path: 
         "port added",
         "port removed",
     ]
-    # To hold on to it, to say where it is, to let go.
+    # Finalizer, status, finalizer.
     assert found["writes"] == 3
 
 
@@ -157,7 +157,7 @@ def test_controlplanes_are_measured_through_a_rotation(tmp_path: Path) -> None:
         ("rotate", 3),
     ]
     again = found["phases"][2]
-    # One of metadata and one of status. On a busy machine a run takes longer, and reports that it goes on.
+    # Metadata and status. On a busy machine, a long run also reports progress.
     assert 2 <= again["writes"] <= 3
     assert found["restart"]["writes"] == 0
 
@@ -172,7 +172,7 @@ def test_extensions_are_measured_alone_together_and_over_restarts(tmp_path: Path
         ("create", 5),
         ("again", 5),
     ]
-    # One to hold on to it, one for its status, one for each object; then the same for the wish.
+    # Finalizer, status, and one for each object; then annotation and status.
     assert phases["isolated"]["writes"] == found["objects"] + 2
     assert phases["again"]["writes"] == 2
     assert (found["restart"]["objects"], found["restart"]["writes"]) == (17, 0)

@@ -1,4 +1,4 @@
-"""What is said of measured load balancers: whether an aim was reached, and at what price."""
+"""Figures of load balancers: whether an aim was reached, and its cost."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ GOOD = Measured("created", 20, 300, Spread(299.0, 900.0, 1000.0))
             False,
             id="a-client-failed",
         ),
-        pytest.param(Measured("changed", 20, None, GOOD.spread), True, id="nothing-was-aimed-at"),
+        pytest.param(Measured("changed", 20, None, GOOD.spread), True, id="without-an-aim"),
     ],
 )
 def test_an_aim_is_reached_by_the_median_and_without_failures(measured: Measured, reached: bool) -> None:
     assert measured.reached is reached
 
 
-def test_envoy_and_windowbox_together_are_to_be_idle() -> None:
+def test_idleness_is_that_of_envoy_and_windowbox_together() -> None:
     idle = {"envoy": 0.5, "worker-1": 0.25, "watcher-1": 0.25, "kube-apiserver": 5.0, "node-simulator": 3.0}
     assert CrowdFigures(1, "4 simulated nodes", 1.0, (), 20.0, {}, idle, 2.0, {}).ours_idle == 1.0
 
 
-def test_events_are_no_changes() -> None:
+def test_events_do_not_count_as_writes() -> None:
     requests = Counter({"create events": 4, "patch services/status": 3, "get services": 1})
     assert audit.writes(audit.without_events(requests)) == 3
 

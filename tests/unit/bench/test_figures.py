@@ -1,4 +1,4 @@
-"""How what was measured is counted and summed up."""
+"""How measurements are counted and summed up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which objects a story tells to have been made, and how one gets to look at them: from values alone."""
+"""Owned objects of recorded runs, and the commands that show them: from values alone."""
 
 from __future__ import annotations
 

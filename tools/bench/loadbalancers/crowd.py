@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import RenderableType
@@ -115,18 +115,8 @@ async def _grown(bench: Balancers, there: int, size: int, times: int, idle_secon
     seen = await bench.services.all_of(names)
     seconds = max(seen[name] for name in names) - begun
     await here.quiet()
-    requests, unserved = here.audit.requests(), list[str]()
-
-    async def connect(name: str) -> None:
-        address = ingress(bench.services.objects[name])
-        try:
-            await greeting(address, 80)
-        except OSError as error:
-            unserved.append(f"{address}: {error!r}")
-
-    await each(names, connect)
-    if len(unserved) > _SHOWN:
-        unserved = [f"{len(unserved)} do not serve; among them:", *unserved[:_SHOWN]]
+    requests = here.audit.requests()
+    unserved = await _unserved(ingress(bench.services.objects[name]) for name in names)
     say(f"{size} Services: one more, {times} times")
     meter = Meter(await bench.usage())
     one_more = bench.births(f"create, beside {size}", await repeated(times, bench.life), 200)
@@ -155,3 +145,19 @@ async def _grown(bench: Balancers, there: int, size: int, times: int, idle_secon
         },
         elsewhere_percent=idle.elsewhere_percent,
     )
+
+
+async def _unserved(addresses: Iterable[str]) -> list[str]:
+    """Why some of these addresses do not serve."""
+    reasons = list[str]()
+
+    async def connect(address: str) -> None:
+        try:
+            await greeting(address, 80)
+        except OSError as error:
+            reasons.append(f"{address}: {error!r}")
+
+    await each(addresses, connect)
+    if len(reasons) > _SHOWN:
+        return [f"{len(reasons)} do not serve; among them:", *reasons[:_SHOWN]]
+    return reasons

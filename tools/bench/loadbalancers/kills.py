@@ -28,12 +28,13 @@ async def measure(times: int) -> Report:
     """Kill Envoy `times` times, before simulated nodes; then the same among busy loops."""
     async with opened(nodesetup.options(NODE_COUNT, simulated=True)) as bench:
         await bench.ground.prepare()
+        # Envoy reads the listeners of all Services when it starts.
         for number in range(_OTHERS):
             await bench.created(f"other-{number}")
         _, _, address = await bench.created("victim")
 
         async def kill() -> float:
-            await asyncio.sleep(_LIFE)
+            await asyncio.sleep(_LIFE)  # or the restart is delayed
             [envoy] = await bench.envoys()
             begun = time.perf_counter()
             os.kill(envoy.pid, signal.SIGKILL)

@@ -133,6 +133,7 @@ class Balancers:
 
     async def deleted(self, name: str, address: str) -> float:
         """Delete a Service: seconds until its address is free."""
+        # Wait from before the request on: the address may be free before the answer is read.
         freed = self._freeing[address] = asyncio.get_running_loop().create_future()
         begun = time.perf_counter()
         await self.here.client.request("DELETE", SERVICES.path(NAMESPACE, name))
@@ -180,6 +181,7 @@ class Balancers:
 
         async def first_life() -> tuple[float, float]:
             await self.here.sandbox.stop("worker-1")
+            # Envoys outlive the worker that started them.
             for envoy in await self.envoys():
                 await envoy.end()
             shutil.rmtree(self.here.sandbox.folder / "edge", ignore_errors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from sandbox.nodes import hostresources
 from sandbox.nodes.images import ECHO
@@ -25,35 +25,6 @@ _PORTS = (8080, 8081)
 Manifest = dict[str, Any]
 
 
-class NodeSetup(Protocol):
-    """Nodes with endpoints that serve clients."""
-
-    @property
-    def kind(self) -> str:
-        """For people: `4 real nodes`."""
-
-    @property
-    def names(self) -> Sequence[str]: ...
-
-    async def prepare(self) -> None:
-        """Start the endpoints."""
-
-    def service(self, name: str, ports: Sequence[int]) -> Manifest:
-        """A Service with these ports, at most two."""
-
-    async def create_endpoints(self, name: str) -> None:
-        """Create endpoints for the Service `name`, before the Service."""
-
-    async def drop_packets(self, node: str) -> None:
-        """Make a node drop every packet."""
-
-    async def repair(self, node: str) -> None:
-        """Undo `drop_packets`."""
-
-    def forwarding_node(self, greeting: str) -> str:
-        """The node that forwarded the connection with this greeting."""
-
-
 def options(count: int, *, simulated: bool = False) -> Options:
     """Options of a sandbox with these nodes: real ones if possible, unless others are requested."""
     if simulated or missing():
@@ -69,10 +40,6 @@ def missing() -> str:
     return f"{', '.join(lacking)}: run `make setup`" if lacking else ""
 
 
-def ground(sandbox: Supervisor, client: Client, chosen: Options) -> NodeSetup:
-    return Real(sandbox, client) if chosen.nodes else Simulated(client, chosen.simulated_nodes)
-
-
 class Real:
     """Real nodes, kube-proxies and Pods: an echo server on all nodes but the last."""
 
@@ -83,6 +50,7 @@ class Real:
         self.kind = f"{len(self.names)} real nodes"
 
     async def prepare(self) -> None:
+        """Start the echo servers."""
         serving = self.names[:-1]
         spread = {
             "maxSkew": 1,
@@ -120,6 +88,7 @@ class Real:
                 await asyncio.sleep(0.2)
 
     def service(self, name: str, ports: Sequence[int]) -> Manifest:
+        """A Service with these ports, at most two."""
         return _service(name, ports, {"selector": _APP})
 
     async def create_endpoints(self, name: str) -> None:
@@ -132,6 +101,7 @@ class Real:
         await self._sandbox.node(node).repair()
 
     def forwarding_node(self, greeting: str) -> str:
+        """The node that forwarded the connection with this greeting."""
         # Nodes replace the client's address by their own (SNAT).
         peer = ipaddress.ip_address(_fields(greeting)["peer"].rpartition(":")[0])
         for node in self._sandbox.nodes:
@@ -180,6 +150,15 @@ class Simulated:
         patch = {"metadata": {"annotations": {BEHAVIOUR: how}}}
         await self._client.request("PATCH", NODES.path(name=node), patch)
         await asyncio.sleep(0.5)  # until the simulator has applied it
+
+
+NodeSetup = Real | Simulated
+"""Nodes with endpoints that serve clients."""
+
+
+def ground(sandbox: Supervisor, client: Client, chosen: Options) -> NodeSetup:
+    """The nodes of a sandbox with these options."""
+    return Real(sandbox, client) if chosen.nodes else Simulated(client, chosen.simulated_nodes)
 
 
 def _fields(greeting: str) -> dict[str, str]:

@@ -47,13 +47,22 @@ class Caller:
     async def calling(self, rate: int) -> AsyncIterator[None]:
         """Call during the block."""
 
+        async def connect() -> None:
+            begun = time.perf_counter()
+            try:
+                said = await greeting(self.address, self.port)
+            except OSError as error:
+                self.failed.append(Failure(begun, f"{error!r} after {time.perf_counter() - begun:.3f} s"))
+            else:
+                self.served.append(Served(begun, time.perf_counter(), self.forwarding_node(said)))
+
         async def call() -> None:
             begun, count = time.perf_counter(), 0
             async with asyncio.TaskGroup() as group:
                 while True:
                     while count < (time.perf_counter() - begun) * rate:
                         count += 1
-                        group.create_task(self._call_once())
+                        group.create_task(connect())
                     await asyncio.sleep(1 / rate)
 
         async with background(call(), "caller"):
@@ -90,15 +99,6 @@ class Caller:
     def forget(self) -> None:
         """Drop all but the last connections, so that scanning them stays cheap."""
         del self.served[:-1000]
-
-    async def _call_once(self) -> None:
-        begun = time.perf_counter()
-        try:
-            said = await greeting(self.address, self.port)
-        except OSError as error:
-            self.failed.append(Failure(begun, f"{error!r} after {time.perf_counter() - begun:.3f} s"))
-        else:
-            self.served.append(Served(begun, time.perf_counter(), self.forwarding_node(said)))
 
 
 async def greeting(address: str, port: int) -> str:

@@ -80,7 +80,17 @@ async def _measured(prefix: str, waiting: int, share: str | None) -> WaitingFigu
 
             await each(range(waiting), wait)
             await store.bucket.catch_up()
-            took = await _checked(store, waiting, share)
+            took, started = list[float](), time.monotonic()
+            # Re-check the first and the last Services in the queue, and some between.
+            numbers = itertools.count(0, max(1, waiting // _CHECKS))
+            for number in itertools.islice(numbers, min(_CHECKS, waiting)):
+                request = AddressRequest(_waiter(number), "1", ("IPv4",), share=share, ports=_PORTS)
+                before = time.process_time()
+                answer = await allocator.allocate(store, request)
+                took.append(time.process_time() - before)
+                assert not isinstance(answer, Allocated)
+                if time.monotonic() > started + _SECONDS:
+                    break
             change_ms = _changed(store)
     return WaitingFigures(
         addresses=f"{prefix}{', shared' if share else ''}",
@@ -89,21 +99,6 @@ async def _measured(prefix: str, waiting: int, share: str | None) -> WaitingFigu
         check_ms=Spread.of(took),
         change_ms=change_ms,
     )
-
-
-async def _checked(store: AddressStore, waiting: int, share: str | None) -> list[float]:
-    """CPU seconds for re-checks of the first and last Services in the queue, and of some between."""
-    took, started = list[float](), time.monotonic()
-    numbers = itertools.count(0, max(1, waiting // _CHECKS))
-    for number in itertools.islice(numbers, min(_CHECKS, waiting)):
-        request = AddressRequest(_waiter(number), "1", ("IPv4",), share=share, ports=_PORTS)
-        before = time.process_time()
-        answer = await allocator.allocate(store, request)
-        took.append(time.process_time() - before)
-        assert not isinstance(answer, Allocated)
-        if time.monotonic() > started + _SECONDS:
-            break
-    return took
 
 
 def _changed(store: AddressStore) -> float:
