@@ -13,7 +13,7 @@ import windowbox
 sys.path.append(str(Path(windowbox.__file__).parents[1]))
 
 try:
-    from tools.bench.command import bench
+    from tools.bench.commands import bench
 except ModuleNotFoundError as error:
     if str(error.name).partition(".")[0] not in ("bench", "tools"):
         raise

@@ -40,7 +40,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "shoot": Entry("commands.shoots.command:shoot", "Clusters with machines of the sandbox."),
         "machine": Entry("commands.machines:machine", "Console logs of the machines of Shoots."),
         "doctor": Entry("commands.doctor:doctor", "Check this machine, the sandbox and servers."),
-        "demo": Entry("commands.demo.command:demo", "See records, load balancers, Bastions and a Shoot."),
+        "demo": Entry("commands.demo.demo:demo", "See records, load balancers, Bastions and a Shoot."),
     },
     "Processes: what a deployment runs": {
         "run": Entry("commands.processes:run", "Watch, work and patch in one process, for a laptop."),

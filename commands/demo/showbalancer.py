@@ -113,6 +113,7 @@ async def _change_ports(demo: Stage, address: str) -> None:
         wanted = {one["port"] for one in ports}
         await demo.until(SERVICES, *_ECHO, lambda one: one and _ports_shown(one) == wanted, patched)
 
+    # The Pods of the node that lost its power may still be starting.
     await demo.until(DEPLOYMENTS, *_ECHO, _is_ready)
     async with traffic.steady(address, 80, rate=_RATE, lasting=_LASTING) as tally:
         await tally.until_more(_RATE)

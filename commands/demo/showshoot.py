@@ -120,6 +120,7 @@ def _rotate(sandbox: Sandbox, shoot: Shoot, initiated: str, phase: str, authorit
     rotation = {"certificateAuthorities": {"lastInitiationTime": initiated, "phase": phase}}
     found["spec"]["shoot"]["status"]["credentials"] = {"rotation": rotation}
     creation.apply(sandbox.api, found)
+    # With the operation annotation, which requests a reconcile.
     creation.apply(sandbox.api, objects.controlplane(shoot))
     path = f"/api/v1/namespaces/{shoot.technical_id}/secrets?labelSelector=name%3D{_AUTHORITY}"
     limit = time.monotonic() + _PATIENCE
@@ -129,4 +130,4 @@ def _rotate(sandbox: Sandbox, shoot: Shoot, initiated: str, phase: str, authorit
                 f"there are not {authorities} authorities after {_PATIENCE:.0f} s: "
                 f"`windowbox trace controlplane {shoot.technical_id}/{objects.CONTROL_PLANE}`"
             )
-        time.sleep(0.1)
+        time.sleep(0.1)  # this client has no watch of a selector

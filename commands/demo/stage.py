@@ -94,6 +94,7 @@ class Stage:
         began = time.perf_counter()
         made = await self.cluster.apply(resource, *place, manifest, owner=_OWNER)
         created = time.perf_counter() - began
+        # The status of the answer counts: an object that is unchanged gets no watch event.
         found = await self.until(resource, *place, lambda one: not holds or (one and holds(one)), made)
         return Applied(made, created, found or made, time.perf_counter() - began)
 
@@ -124,6 +125,7 @@ class Stage:
             yield seen
             version = seen.resource_version
         else:
+            # A listing, since a watch does not say that an object is absent.
             page = await self.cluster.page(resource, limit=5000)
             known = (Object(raw) for raw in page.items)
             yield next((one for one in known if (one.namespace, one.name) == (namespace, name)), None)

@@ -106,6 +106,7 @@ async def steady(address: str, port: int, *, rate: int, lasting: int = 0) -> Asy
         async def keep_rate() -> None:
             began, count = time.monotonic(), 0
             while True:
+                # The rate holds on average: connections that a busy machine delays are made up for.
                 while count < (time.monotonic() - began) * rate:
                     count += 1
                     group.create_task(connect())

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from commands.demo import command, showshoot
+from commands.demo import demo, showshoot
 from commands.demo.stage import Scene
 from sandbox.shoots.creation import Sandbox
 
@@ -24,5 +24,5 @@ def test_the_demo_replaces_machines_and_goes_without_a_trace(
 
 
 def test_where_nodes_cannot_run_one_is_told_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    command.left_out(showshoot.WITHOUT_NODES, "They need real nodes")
+    demo.left_out(showshoot.WITHOUT_NODES, "They need real nodes")
     assert capsys.readouterr().out.startswith("\nLeft out: a shoot with machines")

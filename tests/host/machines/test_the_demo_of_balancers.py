@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from commands.demo import command, showbalancer, showkinds
+from commands.demo import demo, showbalancer, showkinds
 from commands.demo.stage import Scene
 from sandbox import state as states
 from sandbox.doctor import sandboxes
@@ -61,7 +61,7 @@ def test_a_bastion_speaks_ssh_and_goes_without_a_trace(
 
 
 def test_where_nodes_cannot_run_one_is_told_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    command.left_out(showbalancer.WITHOUT_NODES, "They need real nodes, and those need Linux, and root")
+    demo.left_out(showbalancer.WITHOUT_NODES, "They need real nodes, and those need Linux, and root")
     said = capsys.readouterr().out
     assert said.startswith("\nLeft out: load balancers")
     assert "Linux, and root" in said
