@@ -120,7 +120,7 @@ def _rotate(sandbox: Sandbox, shoot: Shoot, initiated: str, phase: str, authorit
     rotation = {"certificateAuthorities": {"lastInitiationTime": initiated, "phase": phase}}
     found["spec"]["shoot"]["status"]["credentials"] = {"rotation": rotation}
     creation.apply(sandbox.api, found)
-    # With the operation annotation, which requests a reconcile.
+    # Applied again, it requests a reconcile.
     creation.apply(sandbox.api, objects.controlplane(shoot))
     path = f"/api/v1/namespaces/{shoot.technical_id}/secrets?labelSelector=name%3D{_AUTHORITY}"
     limit = time.monotonic() + _PATIENCE

@@ -42,13 +42,7 @@ class Report:
     def show(self, output: str) -> None:
         """Print the figures as `text`, with facts about the machine, or as `json`."""
         if output == "json":
-            many = isinstance(self.figures, list)
-            found = (
-                [dataclasses.asdict(one) for one in self.figures]
-                if many
-                else dataclasses.asdict(self.figures)
-            )
-            click.echo(json.dumps(found, indent=2))
+            click.echo(json.dumps(self.figures, indent=2, default=dataclasses.asdict))
             return
         # Figures of a shared machine mean little without its load.
         machine = MachineFacts()
