@@ -8,7 +8,7 @@ import contextlib
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,6 @@ from sandbox.options import Options
 from sandbox.processes import ProcessId
 from sandbox.programs import binaries
 from sandbox.servers import controlplane
-from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.manifests import SYSTEM_NAMESPACE
 from tools.bench.client import Client, opened, translated
 from tools.bench.report import Report, say, table
@@ -260,7 +259,15 @@ async def _reporting(here: World, count: int) -> AsyncIterator[Act]:
         servers = list[Client]()
         for number in range(count):
             say(f"API server {number + 1} of {count}")
-            api = stack.enter_context(_started(here, number))
+            folder, port = here.sandbox.folder, processes.free_port()
+            identity, etcd = controlplane.identities(folder / "pki"), here.sandbox.state.ports["etcd"]
+            # The servers share the sandbox's etcd, each with a prefix of its own.
+            prefix, program = f"--etcd-prefix=/shoot-{number}", binaries.find("kube-apiserver")
+            child = controlplane.apiserver(program, identity, port, etcd, [prefix])
+            log = folder / "logs" / f"shoot-{number}.log"
+            process = processes.start(child.argv, log, env=dict(child.env))
+            stack.callback(processes.end, ProcessId(process.pid, processes.started(process.pid) or ""))
+            api = controlplane.api(identity, port)
             servers.append(await stack.enter_async_context(opened(api)))
             async with asyncio.timeout(_STARTING):
                 while not await asyncio.to_thread(api.ready):  # noqa: ASYNC110
@@ -279,26 +286,6 @@ async def _reporting(here: World, count: int) -> AsyncIterator[Act]:
                 raise Refused("the webhook has not changed the node")
 
         yield report
-
-
-@contextlib.contextmanager
-def _started(here: World, number: int) -> Iterator[ApiServer]:
-    """An API server with a prefix of its own in the sandbox's etcd."""
-    folder = here.sandbox.folder
-    identity, port = controlplane.identities(folder / "pki"), processes.free_port()
-    child = controlplane.apiserver(
-        binaries.find("kube-apiserver"),
-        identity,
-        port,
-        here.sandbox.state.ports["etcd"],
-        [f"--etcd-prefix=/shoot-{number}"],
-    )
-    log = folder / "logs" / f"shoot-{number}.log"
-    process = processes.start(child.argv, log, env=dict(child.env))
-    try:
-        yield controlplane.api(identity, port)
-    finally:
-        processes.end(ProcessId(process.pid, processes.started(process.pid) or ""))
 
 
 async def _create(server: Client, path: str, manifest: dict[str, Any]) -> None:

@@ -74,7 +74,11 @@ async def measure(machines: int, namespaces: int) -> Report:
             await asyncio.sleep(_IDLE)
             idle = round(sum(meter.read(sets.usage()).percent.values()), 1)
             say("all of them replaced, with a surge of a fifth")
-            phases.append(await sets.phase("rolled", sets.roll, _rolled))
+
+            def rolled(one: Object) -> bool:
+                return _complete(one) and bool(one.spec["template"]["spec"]["class"]["name"] == "big")
+
+            phases.append(await sets.phase("rolled", sets.roll, rolled))
             say("their deletion")
             phases.append(await sets.phase("down", sets.delete, None))
             peaks = {name: used.peak for name, used in sets.usage().items()}
@@ -217,7 +221,3 @@ def _complete(found: Object) -> bool:
     wanted = found.spec.get("replicas", 0)
     counts = [found.status.get(name) or 0 for name in ("replicas", "updatedReplicas", "availableReplicas")]
     return found.status.get("observedGeneration") == found.generation and counts == [wanted] * 3
-
-
-def _rolled(found: Object) -> bool:
-    return _complete(found) and bool(found.spec["template"]["spec"]["class"]["name"] == "big")

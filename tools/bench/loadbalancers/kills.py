@@ -47,23 +47,16 @@ async def measure(times: int) -> Report:
             took, failed = await repeated(times, kill)
             found = [Measured.of("Envoy killed", took, _AIM, failed)]
             say(f"the same among {_LOOPS} busy loops")
-            with _busy_loops():
+            with contextlib.ExitStack() as stack:
+                argv = [sys.executable, "-c", "while True: pass"]
+                for _ in range(_LOOPS):
+                    # A session of its own, as other programs have: the kernel shares CPUs between sessions.
+                    loop = subprocess.Popen(argv, start_new_session=True)  # noqa: ASYNC220
+                    stack.callback(loop.wait)
+                    stack.callback(loop.kill)
                 took, failed = await repeated(times, kill)
                 found.append(Measured.of(f"Envoy killed, {_LOOPS} busy loops", took, _AIM, failed))
     return Report(found, measured_parts("From Envoy's end to a client served", found))
-
-
-@contextlib.contextmanager
-def _busy_loops() -> Iterator[None]:
-    """Processes that would use all CPUs, each in a session of its own, like other programs."""
-    argv = [sys.executable, "-c", "while True: pass"]
-    loops = [subprocess.Popen(argv, start_new_session=True) for _ in range(_LOOPS)]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
 
 
 @contextlib.contextmanager
