@@ -10,8 +10,7 @@ from pathlib import Path
 
 SOURCES = (
     "pyproject.toml", "README.md", "LICENSE",
-    "bus", "commands", "deploy", "examples", "patchers", "sandbox", "watchers", "webhooks", "windowbox",
-    "workers",
+    "bus", "deploy", "examples", "patchers", "watchers", "webhooks", "windowbox", "workers",
 )  # fmt: skip
 """What a wheel is built from."""
 
