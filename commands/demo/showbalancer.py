@@ -111,7 +111,12 @@ async def _change_ports(demo: Stage, address: str) -> None:
         ports = [one for one in found.spec["ports"] if one["port"] != _NEW_PORT] + more
         patched = await demo.cluster.merge(SERVICES, *_ECHO, {"spec": {"ports": ports}})
         wanted = {one["port"] for one in ports}
-        await demo.until(SERVICES, *_ECHO, lambda one: one and _ports_shown(one) == wanted, patched)
+
+        def shown(service: Object | None) -> bool:
+            ingress = (service.status.get("loadBalancer", {}).get("ingress") or []) if service else []
+            return {port["port"] for entry in ingress for port in entry.get("ports", ())} == wanted
+
+        await demo.until(SERVICES, *_ECHO, shown, patched)
 
     # The Pods of the node that lost its power may still be starting.
     await demo.until(DEPLOYMENTS, *_ECHO, _is_ready)
@@ -133,11 +138,6 @@ def say_tally(tally: traffic.Tally, more: str) -> None:
     """A line about the connections of a client."""
     text = f"{len(tally.greetings)} connections made, {len(tally.failed)} failed {more}"
     click.echo("      " + click.style(text, fg="yellow" if tally.failed or tally.broken else "green"))
-
-
-def _ports_shown(service: Object) -> set[int]:
-    ingress = service.status.get("loadBalancer", {}).get("ingress") or []
-    return {port["port"] for entry in ingress for port in entry.get("ports", ())}
 
 
 def _is_ready(deployment: Object | None) -> bool:

@@ -50,7 +50,12 @@ def show(scene: Scene, sandbox: Sandbox | None = None, machines: int = _MACHINES
 
     async def use(demo: Stage) -> None:
         """A Deployment and a load balancer in the Shoot, and clients while its machines are replaced."""
-        address = await showbalancer.balance(demo, _surviving_drains(manifests(showbalancer.EXAMPLE)))
+        namespace, deployment, service = manifests(showbalancer.EXAMPLE)
+        # Pods of drained machines serve on until load balancers and proxies have dropped them.
+        pod = deployment["spec"]["template"]["spec"]
+        pod["terminationGracePeriodSeconds"] = 2 * _SERVING_ON
+        pod["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": _SERVING_ON}}}
+        address = await showbalancer.balance(demo, [namespace, deployment, _BUDGET, service])
         before = await asyncio.to_thread(creation.wait_nodes, sandbox, shoot, machines)
         click.echo("  Replacing all machines by those of another image, while clients connect")
         began = time.monotonic()
@@ -68,15 +73,6 @@ def show(scene: Scene, sandbox: Sandbox | None = None, machines: int = _MACHINES
     click.echo(f"  Deleting the shoot {NAME!r}")
     deletion.delete(sandbox, NAME, say)
     say_traces(", ".join(traces.of(sandbox, shoot)))
-
-
-def _surviving_drains(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The manifests with a disruption budget, and with Pods that serve while they terminate."""
-    [deployment] = [one for one in manifests if one["kind"] == "Deployment"]
-    pod = deployment["spec"]["template"]["spec"]
-    pod["terminationGracePeriodSeconds"] = 2 * _SERVING_ON
-    pod["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": _SERVING_ON}}}
-    return [*manifests[:-1], _BUDGET, manifests[-1]]
 
 
 def show_control_plane(sandbox: Sandbox, shoot: Shoot) -> None:

@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 def bench(ctx: click.Context) -> None:
     """Measure how fast this machine is. Each measurement runs in a sandbox of its own."""
     if ctx.invoked_subcommand is None:
-        for name in ("dnsrecords", "bus", "scale", "loadbalancer", "extensions", "controlplane", "machines"):
-            ctx.invoke(bench.commands[name])
-        for name in ("fairness", "admit", "hostile"):
-            ctx.invoke(bench.commands[name])
+        for command in bench.commands.values():
+            ctx.invoke(command)
 
 
 def _count(name: str, default: int, help: str, *flags: str) -> Callable[..., Any]:
@@ -54,7 +52,6 @@ _together = click.option(
 _first = click.option(
     "--first", is_flag=True, help="Run measured processes before other processes (Linux, root)."
 )
-_simulated = "Simulated nodes, even where real ones are possible."
 
 
 def _options(together: bool) -> Options:
@@ -147,7 +144,7 @@ def scale(
 
 @bench.command(short_help="Load balancers: from the API to clients.")
 @_count("times", 20, "How often each is measured.")
-@click.option("--simulated", is_flag=True, help=_simulated)
+@click.option("--simulated", is_flag=True, help="Simulated nodes, even where real ones are possible.")
 @click.option("--scale", "crowded", is_flag=True, help="Many on one edge instead: memory, idleness.")
 @click.option("--kills", is_flag=True, help="Kill Envoy instead, also on a busy machine.")
 @click.option("--waiting", type=click.IntRange(0), default=0, help="So many wait for an address instead.")
