@@ -24,9 +24,10 @@ import uvloop
 
 import windowbox
 from bus import streams
-from bus.messages import Reason, Result, Wish
+from bus.messages import Reason, Wish
+from bus.outcomes import Done, Outcome
 from bus.transport.connection import connected
-from bus.workqueue.pool import Item, Outcome, Pool
+from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
 from sandbox import processes, state
 from sandbox.programs import binaries
@@ -152,7 +153,7 @@ class EmptyReconciler:
         if not self.handled:
             self.first, self.cpu_before = time.monotonic(), usage(os.getpid()).cpu
         self.handled += 1
-        return Outcome(Result.SUCCEEDED)
+        return Done()
 
     async def quarantine(self, item: Item) -> None:
         raise NotImplementedError

@@ -48,11 +48,11 @@ def test_the_story_goes_from_the_first_sight_to_the_status_written(
     # LISTED, where the watcher had only just come.
     assert story[0]["title"].startswith(("ADDED, version ", "LISTED, version "))
     runs = [moment for moment in story if moment["what"] == "run"]
-    assert runs[0]["title"].startswith('dnsrecord: error (spec.values holds "nonsense"')
+    assert runs[0]["title"].startswith('dnsrecord: failed (spec.values holds "nonsense"')
     assert "dnsrecord: succeeded (Create)" in [moment["title"] for moment in runs]
     written = [moment["title"] for moment in story if moment["what"] == "status"]
-    assert written == ["patch: written (Error)", "patch: written (Succeeded)"]
-    [last] = [moment for moment in story if moment["title"] == "patch: written (Succeeded)"]
+    assert written == ["patch: succeeded (Error)", "patch: succeeded (Succeeded)"]
+    [last] = [moment for moment in story if moment["title"] == "patch: succeeded (Succeeded)"]
     assert "status: Create Succeeded: Successfully reconciled DNSRecord" in last["details"]
 
 
