@@ -14,7 +14,6 @@ import click
 
 from commands.resolver import hosts
 from commands.resolver.hosts import IPAddress, Method, Target
-from windowbox.errors import Malformed, Refused, Unreachable
 
 _server = click.option(
     "--server",
@@ -175,33 +174,10 @@ def _reload(methods: Iterable[Method], root: Path) -> None:
 
 def _ask(target: Target, name: str) -> set[IPAddress]:
     """The addresses of `name` from the name server."""
-    from windowbox.clients.nameserver import messages
+    from windowbox.clients.nameserver.queries import addresses
 
-    found: set[IPAddress] = set()
     where = f"the name server at {target.address} port {target.port}"
-    for number in (messages.A, messages.AAAA):
-        answer = _exchange(target, messages.query(messages.pack_name(name.rstrip(".")), number), where)
-        try:
-            reply = messages.parsed(answer)
-        except ValueError as error:
-            raise Malformed(f"{where} speaks something else than DNS") from error
-        if reply.rcode not in (messages.NOERROR, messages.NXDOMAIN):
-            refusal = dict(enumerate(messages.RCODES)).get(reply.rcode, str(reply.rcode))
-            raise Refused(f"{where} answers {refusal} for {name}: is it in the zone {target.zone}?")
-        found.update(ip_address(record.rdata) for record in reply.answers if record.type == number)
-    return found
-
-
-def _exchange(target: Target, question: bytes, where: str) -> bytes:
-    family = socket.AF_INET6 if target.address.version == 6 else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as udp:
-        udp.settimeout(3)
-        try:
-            udp.connect((str(target.address), target.port))
-            udp.send(question)
-            return udp.recv(65_535)
-        except OSError as error:
-            raise Unreachable(f"{where} does not answer: is it running?") from error
+    return addresses(str(target.address), target.port, name.rstrip("."), where, target.zone)
 
 
 def _heard(name: str) -> set[IPAddress]:

@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 import uvloop
+from dns.message import Message
+from dns.rdatatype import RdataType
 
 from tests.servers.nameserver.conftest import (
     ZONE,
@@ -58,7 +60,7 @@ async def test_an_answer_that_does_not_come_ends_the_connection(named: Named) ->
     named.pause()
     try:
         with pytest.raises(TimedOut, match=r"no answer from the server within 0.2 s"):
-            await connection.exchange([messages.query(messages.pack_name(ZONE), messages.SOA)])
+            await connection.exchange([messages.query(messages.name(ZONE), RdataType.SOA)])
         assert not connection.alive
     finally:
         named.resume()
@@ -133,9 +135,12 @@ def test_all_this_works_on_the_loop_of_the_products_processes(named: Named) -> N
 @rule("DN-67")
 async def test_replies_find_their_questions_whatever_their_number(named: Named) -> None:
     connection = await connected("127.0.0.1", named.port, "the server", None, 5)
-    questions = [messages.query(messages.pack_name(f"x{n}.{ZONE}"), messages.A) for n in range(3000)]
+
+    def questions() -> list[Message]:
+        return [messages.query(messages.name(f"x{n}.{ZONE}"), RdataType.A) for n in range(3000)]
+
     try:
-        groups = await asyncio.gather(*(connection.exchange(questions) for _ in range(3)))
+        groups = await asyncio.gather(*(connection.exchange(questions()) for _ in range(3)))
     finally:
         connection.close()
     assert [len(group) for group in groups] == [3000, 3000, 3000]

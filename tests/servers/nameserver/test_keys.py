@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from typing import get_args
 
 import dns.exception
 import dns.message
-import dns.name
-import dns.rcode
 import dns.tsig
-import dns.wire
 import pytest
+from dns.message import Message
+from dns.rcode import Rcode
+from dns.rdatatype import RdataType
 from pydantic import ValidationError
 
 from tests.servers.nameserver.conftest import KEY, ZONE, NamedFactory, Opener, rrset, settings
 from tests.support.rules import rule
 from windowbox.clients.nameserver import TsigKey, messages
 from windowbox.clients.nameserver.classify import ZoneFailed, update_failure
-from windowbox.clients.nameserver.signing import Signer
+from windowbox.clients.nameserver.tsig import verified
 from windowbox.errors import Malformed, PermanentError, TransientError, Unreachable, WindowboxError
+from windowbox.settings.dnssettings import Algorithm
 
 X = rrset("x", "A", "1.1.1.1")
 
@@ -139,56 +141,121 @@ def instance(kind: type[Exception]) -> Exception:
     return error
 
 
+GOOD = TsigKey("good", "hmac-sha256", b"secret")
+
+
+def question(key: TsigKey = GOOD) -> Message:
+    """A query that has been signed."""
+    query = messages.query(messages.name(ZONE), RdataType.SOA)
+    query.use_tsig(key.ring)
+    query.to_wire()
+    return query
+
+
+def unsigned_reply(query: Message) -> Message:
+    reply = dns.message.make_response(query)
+    reply.tsig = None
+    return reply
+
+
+def signed_reply(query: Message, key: TsigKey) -> bytes:
+    reply = unsigned_reply(query)
+    reply.use_tsig(key.ring)
+    return reply.to_wire()
+
+
+def read_all(wires: list[bytes], query: Message) -> None:
+    """Verify the messages of a transfer."""
+    context = None
+    for wire in wires:
+        context = verified(wire, query, GOOD, "the server", context).tsig_ctx
+
+
 @pytest.mark.parametrize("kind", subclasses(dns.exception.DNSException), ids=lambda kind: kind.__qualname__)
 def test_whatever_dnspython_raises_is_translated(
     kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Replacing what dnspython does is the one way to see each of its errors come through our door."""
-    signer = Signer(TsigKey("good", "hmac-sha256", b"secret"), "the server")
-    signed, code = signer.sign(messages.query(messages.pack_name(ZONE), messages.SOA))
+    query = question()
+    reply = signed_reply(query, GOOD)
     error = instance(kind)
     monkeypatch.setattr(dns.tsig, "validate", lambda *_: (_ for _ in ()).throw(error))
 
     with pytest.raises((ZoneFailed, WindowboxError), match=r"the server|TSIG") as raised:
-        signer.verify(signed, code)
+        verified(reply, query, GOOD, "the server")
     assert raised.value.__cause__ is error
+
+
+@rule("DN-79")
+@pytest.mark.parametrize("algorithm", get_args(Algorithm))
+def test_a_signed_answer_is_believed_in_every_algorithm(algorithm: Algorithm) -> None:
+    key = TsigKey("good", algorithm, b"secret")
+    query = question(key)
+    assert verified(signed_reply(query, key), query, key, "the server").had_tsig
 
 
 @rule("DN-45")
 @pytest.mark.parametrize("rcode", ["NOERROR", "NXDOMAIN", "YXRRSET", "NXRRSET"])
 def test_an_unsigned_answer_is_not_believed(rcode: str) -> None:
-    signer = Signer(TsigKey("good", "hmac-sha256", b"secret"), "the server")
-    reply = dns.message.make_response(dns.message.make_query(ZONE, "SOA"))
-    reply.set_rcode(dns.rcode.from_text(rcode))
+    query = question()
+    reply = unsigned_reply(query)
+    reply.set_rcode(Rcode[rcode])
     with pytest.raises(ZoneFailed, match="is not signed with TSIG key good"):
-        signer.verify(reply.to_wire(), b"code")
+        verified(reply.to_wire(), query, GOOD, "the server")
 
 
 @rule("DN-45")
-@pytest.mark.parametrize("secret", [b"other", b"secret"], ids=["another-secret", "another-question"])
-def test_a_signature_that_is_not_right_is_not_believed(secret: bytes) -> None:
-    question = messages.query(messages.pack_name(ZONE), messages.SOA)
-    reply, _ = Signer(TsigKey("good", "hmac-sha256", secret), "somebody").sign(question)
+@pytest.mark.parametrize(
+    ("asked", "secret"),
+    [
+        pytest.param(question(), b"other", id="another-secret"),
+        pytest.param(question(TsigKey("good", "hmac-sha256", b"another")), b"secret", id="another-question"),
+    ],
+)
+def test_a_signature_that_is_not_right_is_not_believed(asked: Message, secret: bytes) -> None:
+    reply = signed_reply(asked, TsigKey("good", "hmac-sha256", secret))
     with pytest.raises(ZoneFailed, match="is not signed with TSIG key good"):
-        Signer(TsigKey("good", "hmac-sha256", b"secret"), "the server").verify(reply, b"x" * 32)
+        verified(reply, question(), GOOD, "the server")
 
 
-@rule("DN-79")
-def test_a_message_is_signed_as_dnspython_expects_it() -> None:
-    key = TsigKey("good", "hmac-sha384", b"secret")
-    signed, code = Signer(key, "the server").sign(messages.query(messages.pack_name(ZONE), messages.SOA))
-    ring = {dns.name.from_text("good"): dns.tsig.Key("good.", b"secret", "hmac-sha384.")}
-    message = dns.message.from_wire(signed, keyring=ring)
-    assert (message.had_tsig, message.mac) == (True, code)
+def transfer(*signed: bool) -> tuple[Message, list[bytes]]:
+    """A query, and its answer in several messages of which some are signed."""
+    query = question()
+    wires: list[bytes] = []
+    context = None
+    for sign in signed:
+        reply = unsigned_reply(query)
+        if sign:
+            reply.use_tsig(GOOD.ring)
+            wires.append(reply.to_wire(multi=True, tsig_ctx=context))
+            context = reply.tsig_ctx
+        else:
+            wires.append(reply.to_wire())
+            assert context is not None
+            context.update(wires[-1])
+    return query, wires
+
+
+def test_a_signature_covers_the_unsigned_messages_of_a_transfer_before_it() -> None:
+    query, wires = transfer(True, False, False, True, True)
+    read_all(wires, query)
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["signed", "unsigned"])
+def test_a_changed_message_of_a_transfer_is_not_believed(place: int) -> None:
+    query, wires = transfer(True, False, True)
+    wires[place] = wires[place][:2] + bytes((wires[place][2] ^ 1,)) + wires[place][3:]
+    with pytest.raises(ZoneFailed, match="is not signed with TSIG key good"):
+        read_all(wires, query)
 
 
 @pytest.mark.parametrize(
-    "rcode", [pytest.param(r, id=f"DN-40+DN-44-{messages.RCODES[r]}") for r in range(1, 11)]
+    "rcode", [pytest.param(Rcode(r), id=f"DN-40+DN-44-{Rcode(r).name}") for r in range(1, 11)]
 )
-def test_every_refusal_says_who_and_what_to_do(rcode: int) -> None:
+def test_every_refusal_says_who_and_what_to_do(rcode: Rcode) -> None:
     error = update_failure(rcode, "ns.example:53", ZONE).error()
     assert ZONE in str(error)
-    never = rcode in (messages.FORMERR, messages.NOTZONE)
+    never = rcode in (Rcode.FORMERR, Rcode.NOTZONE)
     assert isinstance(error, PermanentError) == never
     if never:
         assert error.codes == ("ERR_CONFIGURATION_PROBLEM",)
@@ -199,6 +266,5 @@ def test_every_refusal_says_who_and_what_to_do(rcode: int) -> None:
 
 
 def test_unreadable_replies_are_an_outage() -> None:
-    signer = Signer(TsigKey("good", "hmac-sha256", b"secret"), "the server")
     with pytest.raises(Unreachable, match="nobody can read"):
-        signer.verify(b"\0\0\0\0\0\0\0\1\0\1\0\1", b"")
+        verified(b"\0\0\0\0\0\0\0\1\0\1\0\1", question(), GOOD, "the server")

@@ -16,12 +16,11 @@ from tests.servers.nameserver.conftest import (
     settings,
 )
 from tests.support.rules import rule
-from windowbox.clients.nameserver import Nameserver
+from windowbox.clients.nameserver import Nameserver, messages
 from windowbox.clients.nameserver.batches import BatchSender, Counters
 from windowbox.clients.nameserver.changes import Change, ChangeQueue, Delete, Item, Replace
 from windowbox.clients.nameserver.classify import Failure
 from windowbox.clients.nameserver.connection import connected
-from windowbox.clients.nameserver.messages import packed
 from windowbox.errors import Conflict, TransientError, Unreachable
 from windowbox.models.recordsets import RecordSet
 
@@ -158,7 +157,7 @@ async def test_a_deletion_that_left_the_record_there_is_not_believed(
     kept, gone = Item(deleting(wanted)), Item(deleting(rrset("y", "A", "1.1.1.1")))
     for item in (kept, gone):
         item.waiters.append(waiter())
-    await BatchSender(connection, ZONE, frozenset(), Counters())._prove([kept, gone])
+    await BatchSender(connection, ZONE, frozenset(), Counters()).prove([kept, gone])
     connection.close()
 
     assert gone.waiters[0].result() is None
@@ -167,11 +166,11 @@ async def test_a_deletion_that_left_the_record_there_is_not_believed(
 
 
 def replacing(wanted: RecordSet) -> Change:
-    return Replace(wanted.key, packed(wanted, ZONE))
+    return Replace(wanted.key, messages.rrset(wanted))
 
 
 def deleting(wanted: RecordSet) -> Change:
-    return Delete(wanted.key, packed(wanted, ZONE)._replace(rdatas=()))
+    return Delete(wanted.key)
 
 
 def waiter() -> asyncio.Future[None]:

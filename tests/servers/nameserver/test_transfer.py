@@ -66,3 +66,7 @@ async def test_objects_of_one_owner_share_a_name_without_conflicts(named: Named,
     await asyncio.gather(*(write(client, f"r{number}") for number, client in enumerate(clients)))
     [mark] = await clients[0].marks(ZONE)
     assert mark.resource in ("r0", "r1")
+
+
+async def test_a_zone_that_fits_one_message_is_read(named: Named, opened: Opener) -> None:
+    assert await opened(settings(named.server, ownership="us")).marks(ZONE) == []

@@ -7,13 +7,16 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dns.rrset import RRset
+
+from windowbox.clients.nameserver import messages
 from windowbox.clients.nameserver.classify import Failure
-from windowbox.clients.nameserver.messages import Packed
 from windowbox.models.recordsets import RecordKey
 
 MOST_WAITING = 50_000
 """RRsets in one zone's queue at most; further callers wait."""
 
+_NAME_SIZE = 256 + 10  # the longest name, and the fixed part of a record
 _MARK_SIZE = 600  # a mark and the guards about it, whose names are as long as the record's
 
 
@@ -22,12 +25,15 @@ class Replace:
     """Make the RRset exactly this."""
 
     key: RecordKey
-    record: Packed
+    rrset: RRset
     owner: str | None = None
-    previous_owner: str | None = None
-    """The owner that hands the record over to `owner`, if it still holds it."""
     resource: str = ""
-    """The object that it is written for, to be noted in the owner's mark."""
+    """The object of this record, for the owner's mark."""
+
+    @property
+    def size(self) -> int:
+        """Octets in an update, at most."""
+        return messages.octets(self.rrset) + (_MARK_SIZE + 2 * len(self.resource) if self.owner else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +41,15 @@ class Delete:
     """Delete the RRset."""
 
     key: RecordKey
-    record: Packed
     owner: str | None = None
-    unless_changed: tuple[bytes, ...] = ()
+    unless_changed: RRset | None = None
     """Only while it has exactly these values; other values belong to another owner."""
+
+    @property
+    def size(self) -> int:
+        """Octets in an update, at most."""
+        guards = messages.octets(self.unless_changed) if self.unless_changed else 0
+        return _NAME_SIZE + guards + (_MARK_SIZE if self.owner else 0)
 
 
 Change = Replace | Delete
@@ -61,14 +72,8 @@ class Item:
         return self.change.key
 
     @property
-    def size(self) -> int:
-        guards = sum(12 + len(value) for value in getattr(self.change, "unless_changed", ()))
-        mark = _MARK_SIZE + 2 * len(getattr(self.change, "resource", "")) if self.change.owner else 0
-        return self.change.record.size + guards + mark
-
-    @property
     def abandoned(self) -> bool:
-        """Whether all waiters are gone, so that it must not be sent any more."""
+        """Whether all waiters were cancelled: the change must not be sent."""
         return all(waiter.cancelled() for waiter in self.waiters)
 
     def succeed(self) -> None:
@@ -85,12 +90,13 @@ class Item:
 
 
 class ChangeQueue:
-    """At most one change per RRset waits. Names in flight are skipped until they are released."""
+    """Holds at most one change per RRset. Names in flight are skipped until they are released."""
 
     def __init__(self) -> None:
         self._names: dict[str, dict[str, Item]] = {}
         self._busy: set[str] = set()
         self._outside: deque[asyncio.Future[None]] = deque()
+        """Callers that wait for room."""
         self.size = 0
 
     def add(self, change: Change, waiter: asyncio.Future[None]) -> None:
@@ -110,15 +116,15 @@ class ChangeQueue:
         for name, types in self._names.items():
             if name in self._busy:
                 continue
-            octets -= sum(item.size for item in types.values())
+            octets -= sum(item.change.size for item in types.values())
             if batch and (octets < 0 or len(batch) + len(types) > most):
                 break
             taken.append(name)
-            batch += sorted(types.values(), key=_deletes_first)
+            batch += sorted(types.values(), key=lambda item: isinstance(item.change, Replace))
         for name in taken:
             self.size -= len(self._names.pop(name))
         self._busy.update(item.key.name for item in batch)
-        self._let_in(len(batch))
+        self._admit(len(batch))
         return batch
 
     def release(self, batch: Iterable[Item]) -> None:
@@ -144,7 +150,7 @@ class ChangeQueue:
         for types in names.values():
             for item in types.values():
                 item.fail(failure)
-        self._let_in(len(self._outside))
+        self._admit(len(self._outside))
 
     async def room(self) -> None:
         """Wait until the queue has room for another change."""
@@ -153,13 +159,9 @@ class ChangeQueue:
             self._outside.append(turn)
             await turn
 
-    def _let_in(self, count: int) -> None:
+    def _admit(self, count: int) -> None:
         while count > 0 and self._outside:
             turn = self._outside.popleft()
             if not turn.done():
                 turn.set_result(None)
                 count -= 1
-
-
-def _deletes_first(item: Item) -> bool:
-    return isinstance(item.change, Replace)

@@ -1,9 +1,14 @@
-"""Classifies responses of name servers: whose fault, when to retry, and the error to show."""
+"""Classifies answers of name servers: whose fault, when to retry, and the error to show."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+
+from dns.message import Message
+from dns.rcode import Rcode
+from dns.rdatatype import RdataType
+from dns.rrset import RRset
 
 from windowbox.clients.nameserver import messages
 from windowbox.errors import Conflict, Malformed, Refused, TransientError, WindowboxError
@@ -44,133 +49,102 @@ class ZoneFailed(Exception):
         self.failure = failure
 
 
-def update_failure(rcode: int, server: str, zone: str) -> Failure:
-    """What it means that `server` answered an update of `zone` with `rcode`, which is not NOERROR."""
-    match rcode:
-        case messages.NOTAUTH:
-            return _zone(f"{server} is not authoritative for zone {zone}: correct the zone or its servers")
-        case messages.NOTIMP:
-            return _zone(f"{server} takes no updates of zone {zone}: name the zone's primary server")
-        case messages.REFUSED:
-            return _slow(
-                f"{server} refuses updates of zone {zone}: allow them for this key or address "
-                "(allow-update, update-policy), or thaw the zone if it is frozen"
-            )
-        case messages.SERVFAIL:
-            return Failure(
-                TransientError,
-                f"{server} cannot store a change of zone {zone}: look into its log, "
-                "most likely its disk, its journal or a limit of its own is in the way",
-            )
-        case messages.NOTZONE:
-            return Failure(
-                Refused, f"the name is outside zone {zone}: correct spec.name or spec.zone", PERSON
-            )
-        case messages.FORMERR:
-            return Failure(
-                Malformed, f"{server} cannot read our message about zone {zone}: report this as a bug"
-            )
-        case messages.YXRRSET | messages.YXDOMAIN | messages.NXRRSET | messages.NXDOMAIN:
-            return Failure(Conflict, f"somebody else changed the record in zone {zone} at the same time")
-        case _:
-            return _slow(
-                f"{server} answered an update of zone {zone} with {rcode_text(rcode)}: look into its log"
-            )
-
-
-def zone_failure(reply: messages.Reply, server: str, zone: str) -> Failure | None:
-    """What is wrong with the zone as a whole, judged by an answer to a query for its SOA."""
-    match reply.rcode:
-        case messages.NOERROR if reply.authoritative and _has_soa(reply, zone):
-            return None
-        case messages.SERVFAIL:
-            return _zone(
-                f"{server} has not loaded zone {zone}: look into its log, often the journal is out of sync"
-            )
-        case messages.REFUSED | messages.NOERROR | messages.NXDOMAIN | messages.NOTAUTH:
-            return _zone(f"{server} is not authoritative for zone {zone}: correct the zone or its servers")
-        case rcode:
-            return _zone(
-                f"{server} answered a query for zone {zone} with {rcode_text(rcode)}: look into its log"
-            )
-
-
-def _has_soa(reply: messages.Reply, zone: str) -> bool:
-    return bool(reply.values(messages.pack_name(zone), messages.SOA)[0])
-
-
-def rcode_text(rcode: int) -> str:
-    return messages.RCODES[rcode] if rcode < len(messages.RCODES) else f"RCODE{rcode}"
-
-
-def _zone(text: str) -> Failure:
+def zone_wide(text: str) -> Failure:
     return Failure(TransientError, text, PERSON_SOON, SLOW, Scope.ZONE)
 
 
-def _slow(text: str) -> Failure:
-    return Failure(TransientError, text, PERSON_SOON, SLOW)
+def update_failure(rcode: Rcode, server: str, zone: str) -> Failure:
+    """What it means that `server` answered an update of `zone` with `rcode`, which is not NOERROR."""
+    match rcode:
+        case Rcode.NOTAUTH:
+            return zone_wide(
+                f"{server} is not authoritative for zone {zone}: correct the zone or its servers"
+            )
+        case Rcode.NOTIMP:
+            return zone_wide(f"{server} takes no updates of zone {zone}: name the zone's primary server")
+        case Rcode.REFUSED:
+            text = (
+                f"{server} refuses updates of zone {zone}: allow them for this key or address "
+                "(allow-update, update-policy), or thaw the zone if it is frozen"
+            )
+            return Failure(TransientError, text, PERSON_SOON, SLOW)
+        case Rcode.SERVFAIL:
+            text = (
+                f"{server} cannot store a change of zone {zone}: look into its log, "
+                "most likely its disk, its journal or a limit of its own is in the way"
+            )
+            return Failure(TransientError, text)
+        case Rcode.NOTZONE:
+            text = f"the name is outside zone {zone}: correct spec.name or spec.zone"
+            return Failure(Refused, text, PERSON)
+        case Rcode.FORMERR:
+            return Failure(
+                Malformed, f"{server} cannot read our message about zone {zone}: report this as a bug"
+            )
+        case Rcode.YXRRSET | Rcode.YXDOMAIN | Rcode.NXRRSET | Rcode.NXDOMAIN:
+            return Failure(Conflict, f"somebody else changed the record in zone {zone} at the same time")
+        case _:
+            said = messages.rcode_text(rcode)
+            text = f"{server} answered an update of zone {zone} with {said}: look into its log"
+            return Failure(TransientError, text, PERSON_SOON, SLOW)
 
 
-def ignored(name: str, record_type: str, *, because: str, remedy: str) -> Failure:
-    """A change that the server accepted and did not make."""
-    return Failure(Refused, f"{name} {record_type} was ignored: {because}; {remedy}", PERSON_SOON)
+def zone_failure(reply: Message, server: str, zone: str) -> Failure | None:
+    """What is wrong with the zone as a whole, judged by an answer to a query for its SOA."""
+    match reply.rcode():
+        case Rcode.NOERROR if messages.authoritative(reply) and messages.answer(
+            reply, messages.name(zone), RdataType.SOA
+        ):
+            return None
+        case Rcode.SERVFAIL:
+            return zone_wide(
+                f"{server} has not loaded zone {zone}: look into its log, often the journal is out of sync"
+            )
+        case Rcode.REFUSED | Rcode.NOERROR | Rcode.NXDOMAIN | Rcode.NOTAUTH:
+            return zone_wide(
+                f"{server} is not authoritative for zone {zone}: correct the zone or its servers"
+            )
+        case rcode:
+            said = messages.rcode_text(rcode)
+            return zone_wide(f"{server} answered a query for zone {zone} with {said}: look into its log")
 
 
-def diagnosis(
-    wanted: messages.Packed,
-    name: str,
-    zone: str,
-    reply: messages.Reply,
-    soa: messages.Reply,
-    everything: messages.Reply,
-) -> Failure:
+def diagnosis(wanted: RRset, zone: str, reply: Message, soa: Message, everything: Message) -> Failure:
     """Why `reply`, read back after NOERROR, is not what was `wanted`.
 
     `soa` and `everything` are answers to queries for SOA and ANY at the same name.
     """
-    record_type = messages.NAMES[wanted.type]
-    delegated = [r.owner for r in reply.authority if r.type == messages.NS]
-    if not reply.authoritative and delegated:
-        at = messages.name_text(delegated[0])
+    what = f"{messages.name_text(wanted.name)} {messages.type_text(wanted.rdtype)}"
+
+    def ignored(because: str, remedy: str) -> Failure:
+        return Failure(Refused, f"{what} was ignored: {because}; {remedy}", PERSON_SOON)
+
+    delegated = [messages.name_text(r.name) for r in reply.authority if r.rdtype == RdataType.NS]
+    if delegated and not messages.authoritative(reply):
         return ignored(
-            name, record_type,
-            because=f"{at} is delegated to other name servers, which nobody asks here",
-            remedy=f"configure the zone {at}, or remove its NS records",
-        )  # fmt: skip
-    served = [messages.name_text(r.owner) for r in soa.answers + soa.authority if r.type == messages.SOA]
+            f"{delegated[0]} is delegated to other name servers, which nobody asks here",
+            f"configure the zone {delegated[0]}, or remove its NS records",
+        )
+    served = [messages.name_text(r.name) for r in soa.answer + soa.authority if r.rdtype == RdataType.SOA]
     if served and served[0] != zone:
         return ignored(
-            name, record_type,
-            because=f"the same server serves the zone {served[0]}, which hides the record in {zone}",
-            remedy=f"configure the zone {served[0]}, or name it in spec.zone",
-        )  # fmt: skip
-    return _displaced(wanted, name, reply, everything)
-
-
-def _displaced(
-    wanted: messages.Packed, name: str, reply: messages.Reply, everything: messages.Reply
-) -> Failure:
-    full = wanted.name
-    record_type = messages.NAMES[wanted.type]
-    aliases = [r for r in reply.answers + everything.answers if r.owner == full and r.type == messages.CNAME]
-    if aliases and wanted.type != messages.CNAME:
+            f"the same server serves the zone {served[0]}, which hides the record in {zone}",
+            f"configure the zone {served[0]}, or name it in spec.zone",
+        )
+    for alias in reply.answer + everything.answer:
+        if wanted.rdtype != RdataType.CNAME == alias.rdtype and alias.name == wanted.name:
+            target = messages.text(alias[0])
+            return ignored(f"a CNAME stands at the name and points to {target}", "delete one of the two")
+    others = {messages.type_text(r.rdtype) for r in everything.answer if r.name == wanted.name} - {"CNAME"}
+    if wanted.rdtype == RdataType.CNAME and others:
         return ignored(
-            name, record_type,
-            because=f"a CNAME stands at the name and points to {messages.name_text(aliases[0].rdata)}",
-            remedy="delete one of the two",
-        )  # fmt: skip
-    others = {messages.NAMES.get(r.type, f"TYPE{r.type}") for r in everything.answers if r.owner == full}
-    if wanted.type == messages.CNAME and others - {"CNAME"}:
+            f"there are {', '.join(sorted(others))} records at the name, which a CNAME cannot join",
+            "delete one of the two",
+        )
+    found = messages.answer(reply, wanted.name, wanted.rdtype)
+    if found is not None and found == wanted:
         return ignored(
-            name, record_type,
-            because=f"there are {', '.join(sorted(others))} records at the name, which a CNAME cannot join",
-            remedy="delete one of the two",
-        )  # fmt: skip
-    found, ttl = reply.values(full, wanted.type)
-    if found == set(wanted.rdatas):
-        return ignored(
-            name, record_type,
-            because=f"the server keeps TTL {ttl} instead of {wanted.ttl} (max-zone-ttl)",
-            remedy=f"set spec.ttl to {ttl}, or raise the limit",
-        )  # fmt: skip
-    return Failure(Conflict, f"{name} {record_type} was changed by somebody else right after it was written")
+            f"the server keeps TTL {found.ttl} instead of {wanted.ttl} (max-zone-ttl)",
+            f"set spec.ttl to {found.ttl}, or raise the limit",
+        )
+    return Failure(Conflict, f"{what} was changed by somebody else right after it was written")

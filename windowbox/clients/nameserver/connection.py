@@ -1,4 +1,4 @@
-"""One kept TCP connection to a name server, on which many messages wait for their replies at once."""
+"""One persistent TCP connection to a name server, with many messages in flight."""
 
 from __future__ import annotations
 
@@ -8,39 +8,26 @@ import socket
 from collections.abc import Sequence
 from typing import cast
 
-from windowbox.clients.nameserver import messages
-from windowbox.clients.nameserver.signing import Signer, TsigKey
-from windowbox.errors import TransientError, Unreachable
+import dns.exception
+from dns.message import Message
+
+from windowbox.clients.nameserver.tsig import TsigKey, verified
+from windowbox.errors import Malformed, TransientError, Unreachable
 
 CONNECT_TIMEOUT = 5.0
+_MOST_WAITING = 0x8000
+"""Half of all message ids."""
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 
 
 class TimedOut(Unreachable):
-    """The server has not answered in time. It may still have done what it was asked."""
-
-
-class _Group:
-    """Messages sent together, whose replies are awaited together."""
-
-    __slots__ = ("future", "missing", "replies")
-
-    def __init__(self, size: int, future: asyncio.Future[list[bytes]]) -> None:
-        self.replies = [b""] * size
-        self.missing = size
-        self.future = future
-
-    def take(self, index: int, reply: bytes) -> None:
-        self.replies[index] = reply
-        self.missing -= 1
-        if not self.missing and not self.future.done():
-            self.future.set_result(self.replies)
+    """The server has not answered in time. It may still have applied the update."""
 
 
 class Connection(asyncio.Protocol):
-    """Replies find their requests by message id, in whatever order they come.
+    """Matches replies to requests by message id, in any order.
 
-    A reply that does not come in time ends the connection: should it come later, nobody could mistake it.
+    A reply that does not arrive in time ends the connection, so that a late one is not taken for another.
     """
 
     def __init__(self, server: str, key: TsigKey | None, timeout: float) -> None:
@@ -48,11 +35,12 @@ class Connection(asyncio.Protocol):
         self.ended: asyncio.Future[Unreachable] = asyncio.get_running_loop().create_future()
         self.last_rtt = 0.0
         self.plain_queries = key is not None
-        """Queries need no signature, as far as we know; updates always do if there is a key."""
-        self._signer = Signer(key, server) if key else None
+        """Queries need no signature, as far as we know; with a key, updates always do."""
+        self._key = key
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[int, tuple[_Group, int, float]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[bytes], float]] = {}
+        """By message id, the reply and its deadline, oldest first."""
         self._buffer = bytearray()
         self._last_id = 0
         self._watch: asyncio.TimerHandle | None = None
@@ -62,73 +50,64 @@ class Connection(asyncio.Protocol):
     def alive(self) -> bool:
         return not self.ended.done()
 
-    async def exchange(self, requests: Sequence[bytes], *, signed: bool = True) -> list[messages.Reply]:
-        """Send all `requests` at once; their replies, in the same order, when all are there.
+    async def exchange(self, requests: Sequence[Message], *, signed: bool = True) -> list[Message]:
+        """Send all `requests` together, and return their replies in the same order.
 
-        Raises Unreachable if the connection ends before, ZoneFailed if a reply's signature is not right.
+        Raises Unreachable if the connection ends first, ZoneFailed if a reply's signature is wrong, and
+        Malformed, before anything is sent, if a request does not fit a message.
         """
         if not requests:
             return []
         if self._transport is None or not self.alive:
             raise self._ending()
+        if len(self._waiting) + len(requests) > _MOST_WAITING:
+            raise TransientError(f"too many questions to {self.server} at once")
         started = self._loop.time()
-        group = _Group(len(requests), self._loop.create_future())
-        signer = self._signer if signed else None
-        codes = self._send(requests, group, started + self._timeout, signer)
-        wires = await group.future
+        key = self._key if signed else None
+        frames: list[bytes] = []
+        for request in requests:
+            self._last_id = (self._last_id + 1) & 0xFFFF
+            while self._last_id in self._waiting:
+                self._last_id = (self._last_id + 1) & 0xFFFF
+            request.id = self._last_id
+            request.tsig = None
+            if key:
+                request.use_tsig(key.ring)
+            try:
+                frames.append(request.to_wire(prepend_length=True))
+            except dns.exception.TooBig as error:
+                raise Malformed("a DNS message is too long: spread the values") from error
+        replies: list[asyncio.Future[bytes]] = [self._loop.create_future() for _ in requests]
+        for request, reply in zip(requests, replies, strict=True):
+            self._waiting[request.id] = (reply, started + self._timeout)
+        self._transport.write(b"".join(frames))
+        if self._watch is None:
+            self._watch = self._loop.call_at(started + self._timeout, self._check_deadline)
+        wires = await asyncio.gather(*replies)
         self.last_rtt = self._loop.time() - started
-        if signer:
-            for wire, code in zip(wires, codes, strict=True):
-                signer.verify(wire, code)
-        try:
-            return [messages.parsed(wire) for wire in wires]
-        except ValueError as error:
-            raise Unreachable(f"{self.server} answers what nobody can read: {error}") from error
+        answers = [
+            verified(wire, request, key, self.server) for wire, request in zip(wires, requests, strict=True)
+        ]
+        if not all(request.is_response(reply) for request, reply in zip(requests, answers, strict=True)):
+            raise Unreachable(f"{self.server} answers what nobody asked")
+        return answers
 
     def close(self, reason: Unreachable | None = None) -> None:
         self._end(reason or Unreachable(f"the connection to {self.server} was closed"))
 
-    def _send(
-        self, requests: Sequence[bytes], group: _Group, deadline: float, signer: Signer | None
-    ) -> list[bytes]:
-        frames: list[bytes] = []
-        codes: list[bytes] = []
-        for index, request in enumerate(requests):
-            message_id = self._free_id()
-            wire = message_id.to_bytes(2, "big") + request[2:]
-            if signer:
-                wire, code = signer.sign(wire)
-                codes.append(code)
-            self._waiting[message_id] = (group, index, deadline)
-            frames += (len(wire).to_bytes(2, "big"), wire)
-        assert self._transport is not None
-        self._transport.write(b"".join(frames))
-        if self._watch is None:
-            self._watch = self._loop.call_at(deadline, self._check)
-        return codes
-
-    def _free_id(self) -> int:
-        if len(self._waiting) > 0x8000:
-            raise TransientError(f"too many questions to {self.server} at once")
-        while True:
-            self._last_id = (self._last_id + 1) & 0xFFFF
-            if self._last_id not in self._waiting:
-                return self._last_id
-
-    def _check(self) -> None:
-        """One timer watches all requests: the oldest is the first in the dictionary."""
+    def _check_deadline(self) -> None:
         self._watch = None
-        oldest = next(iter(self._waiting.values()), None)
-        if oldest is None:
+        _, deadline = next(iter(self._waiting.values()), (None, None))
+        if deadline is None:
             return
-        if oldest[2] <= self._loop.time():
+        if deadline <= self._loop.time():
             self._end(
                 TimedOut(
                     f"no answer from {self.server} within {self._timeout:g} s, what became of it is unknown"
                 )
             )
         else:
-            self._watch = self._loop.call_at(oldest[2], self._check)
+            self._watch = self._loop.call_at(deadline, self._check_deadline)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio.Transport.
@@ -143,20 +122,18 @@ class Connection(asyncio.Protocol):
         buffer += data
         place = 0
         while len(buffer) - place >= 2:
-            end = place + 2 + (buffer[place] << 8 | buffer[place + 1])
+            end = place + 2 + int.from_bytes(buffer[place : place + 2], "big")
             if len(buffer) < end:
                 break
-            self._dispatch(bytes(buffer[place + 2 : end]))
+            wire = bytes(buffer[place + 2 : end])
             place = end
+            waiting = self._waiting.pop(int.from_bytes(wire[:2], "big"), None)
+            if len(wire) < 12 or waiting is None:
+                self._end(Unreachable(f"{self.server} answers what nobody asked"))
+                break
+            if not waiting[0].done():
+                waiting[0].set_result(wire)
         del buffer[:place]
-
-    def _dispatch(self, reply: bytes) -> None:
-        waiting = self._waiting.pop(int.from_bytes(reply[:2], "big"), None)
-        if len(reply) < 12 or waiting is None:
-            self._end(Unreachable(f"{self.server} answers what nobody asked"))
-            return
-        group, index, _ = waiting
-        group.take(index, reply)
 
     def _acknowledge_quickly(self) -> None:
         # The kernel falls back to delayed acknowledgements by itself; together with the server's Nagle
@@ -179,24 +156,24 @@ class Connection(asyncio.Protocol):
         if self._watch:
             self._watch.cancel()
         waiting, self._waiting = self._waiting, {}
-        for group, _, _ in waiting.values():
-            if not group.future.done():
-                group.future.set_exception(self._ending())
+        for reply, _ in waiting.values():
+            if not reply.done():
+                reply.set_exception(self._ending())
         if self._transport:
             self._transport.abort()
 
     def _ending(self) -> Unreachable:
+        """A new error for each waiter: a shared one would collect all their tracebacks."""
         reason = self.ended.result() if self.ended.done() else Unreachable(f"{self.server} is not connected")
         return type(reason)(str(reason))
 
 
 async def connected(host: str, port: int, server: str, key: TsigKey | None, timeout: float) -> Connection:
-    """A new connection to one address. Raises Unreachable, naming the server as it is configured."""
-    loop = asyncio.get_running_loop()
+    """A new connection to one address. Raises Unreachable, with the server as it is configured."""
     connection = Connection(server, key, timeout)
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            await loop.create_connection(lambda: connection, host, port)
+            await asyncio.get_running_loop().create_connection(lambda: connection, host, port)
     except TimeoutError as error:
         raise Unreachable(f"cannot connect to {server}: no answer within {CONNECT_TIMEOUT:g} s") from error
     except OSError as error:
@@ -205,7 +182,7 @@ async def connected(host: str, port: int, server: str, key: TsigKey | None, time
 
 
 async def addresses(host: str, port: int) -> list[tuple[str, int]]:
-    """All addresses of a host, the system's favourite first. Raises Unreachable."""
+    """All addresses of a host, in the order that the system prefers. Raises Unreachable."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
+from dns.rdatatype import RdataType
+
 from windowbox.clients.nameserver import messages, transfer
 from windowbox.clients.nameserver.batches import as_wanted, read_back
 from windowbox.clients.nameserver.changes import Delete, Replace
-from windowbox.clients.nameserver.messages import Packed
 from windowbox.clients.nameserver.ownership import Mark, read_mark
-from windowbox.clients.nameserver.signing import TsigKey
+from windowbox.clients.nameserver.tsig import TsigKey
 from windowbox.clients.nameserver.zonequeue import ZoneQueue, ZoneStats
 from windowbox.errors import Malformed
 from windowbox.models.recordsets import RecordKey, RecordSet
@@ -36,18 +37,16 @@ class Nameserver:
         *,
         key: TsigKey | None = None,
         owner: str | None = None,
-        previous_owner: str | None = None,
         resource: str = "",
     ) -> None:
-        """Make the RRset what is `wanted`: proved by reading it back. Safe to repeat.
+        """Make the RRset what is `wanted`, and prove it by reading it back. Idempotent.
 
-        With an `owner`, only if it is theirs, `previous_owner`'s, or nobody's: see `ownership`. Their mark
-        names `resource`, the object that the RRset is for.
-        Raises Refused or Malformed if that cannot be, and a TransientError if it could not be now.
+        With an `owner`, only if the record is its own or has no owner: see `ownership`. The owner's mark
+        names `resource`, the object of the RRset.
+        Raises Refused or Malformed if this can never succeed, and a TransientError if it cannot now.
         """
         settings = self._zone(zone)
-        record = messages.packed(wanted, settings.name)
-        change = Replace(wanted.key, record, owner or settings.ownership, previous_owner, resource)
+        change = Replace(wanted.key, messages.rrset(wanted), owner or settings.ownership, resource)
         await self._queue(settings, key).submit(change)
 
     async def delete(
@@ -59,21 +58,19 @@ class Nameserver:
         owner: str | None = None,
         unless_changed: RecordSet | None = None,
     ) -> None:
-        """Delete the RRset: proved by the server. Safe to repeat.
+        """Delete the RRset, and prove it. Idempotent.
 
-        What belongs to another owner, or is no longer what `unless_changed` says, is left alone.
+        A record of another owner, or with values other than `unless_changed`, stays.
         """
         settings = self._zone(zone)
-        name, place = messages.pack_name(record.name), messages.owner(record.name, settings.name)
-        values = messages.packed(unless_changed, settings.name).rdatas if unless_changed else ()
-        old = Packed(name, place, messages.NUMBERS[record.type], 0, ())
-        change = Delete(record, old, owner or settings.ownership, values)
-        await self._queue(settings, key).submit(change)
+        messages.name(record.name)  # Malformed concerns this caller alone, not its batch
+        values = messages.rrset(unless_changed) if unless_changed else None
+        await self._queue(settings, key).submit(Delete(record, owner or settings.ownership, values))
 
     async def read(self, zone: str, record: RecordKey, *, key: TsigKey | None = None) -> RecordSet | None:
         """What the update server answers for `record`, a wildcard's answer included."""
         queue = self._queue(self._zone(zone), key)
-        query = messages.query(messages.pack_name(record.name), messages.NUMBERS[record.type])
+        query = messages.query(messages.name(record.name), RdataType[record.type])
         [reply] = await queue.ask(lambda connection: connection.exchange([query]))
         return messages.record_set(record, reply)
 
@@ -86,7 +83,7 @@ class Nameserver:
         different: list[RecordKey] = []
         for start in range(0, len(wanted), settings.max_rrsets):
             part = wanted[start : start + settings.max_rrsets]
-            records = [messages.packed(each, settings.name) for each in part]
+            records = [messages.rrset(each) for each in part]
             replies = await queue.ask(partial(read_back, records=records))
             for each, record, reply in zip(part, records, replies, strict=True):
                 if not as_wanted(record, reply):

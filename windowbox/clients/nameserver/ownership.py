@@ -1,23 +1,28 @@
 """The owner of a record, in a TXT record beside it that guards every change.
 
-An owner claims a name and type that nobody holds, and from then on every change names the owner as its
-condition, so that the server itself keeps others out, without a moment between looking and writing.
+An owner claims a name and type that has no owner. From then on every change requires its mark as a
+prerequisite, so that the server itself rejects other owners, without a race between reading and writing.
 
-What was there before anybody claimed it is adopted if it is exactly what is wanted, and refused otherwise:
-somebody else may need it.
+A record that exists without a mark is adopted if it has exactly the wanted values, and refused otherwise:
+it may be in use.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+import dns.rrset
+from dns.message import Message
+from dns.rdatatype import RdataType
+from dns.rrset import RRset
+from dns.update import UpdateMessage
 
 from windowbox.clients.nameserver import messages
 from windowbox.clients.nameserver.changes import Change, Delete, Replace
-from windowbox.clients.nameserver.messages import Packed, Reply, Update
-from windowbox.models.recordsets import RecordKey, RecordType
+from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 
 OWNER_TTL = 300
 _HERITAGE = "heritage=windowbox,owner="
@@ -27,15 +32,15 @@ _NAME = re.compile(r"_windowbox-(?P<wild>wildcard-)?(?P<type>a|aaaa|cname|txt)\.
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Held by us, or by the owner that hands it over."""
+    """The record is ours."""
 
-    values: tuple[bytes, ...]
-    """Those of the mark, as they were found."""
+    mark: RRset
+    """As it was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An owner's mark, as it stands in the zone."""
+    """An owner's mark in the zone."""
 
     key: RecordKey
     """The record that it belongs to."""
@@ -45,19 +50,19 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed:
-    """Without an owner: it must not exist, so that the claim takes it from no one."""
+    """The record has no owner: it must not exist, so that the claim takes it from no one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adoptable:
-    """Without an owner, but there: it must be exactly what is wanted."""
+    """The record has no owner, but exists: it must have exactly the wanted values."""
 
 
 Claim = Held | Unclaimed | Adoptable
 
 
 def mark_name(key: RecordKey, zone: str) -> str:
-    """The name of the owner's mark of `key`: its own, so that it can stand beside a CNAME."""
+    """The name of the owner's mark of `key`: a separate one, as nothing can stand beside a CNAME."""
     wild = "wildcard-" if key.name.startswith("*.") else ""
     label = f"_windowbox-{wild}{key.type.lower()}"
     name = f"{label}.{key.name.removeprefix('*.')}"
@@ -66,70 +71,62 @@ def mark_name(key: RecordKey, zone: str) -> str:
     return f"{label}-{hashlib.sha256(key.name.encode()).hexdigest()[:24]}.{zone}"
 
 
-def mark(key: RecordKey, zone: str, owner: str, resource: str = "") -> Packed:
-    texts = [_HERITAGE + owner, *([_RESOURCE + resource] if resource else [])]
-    values = tuple(messages.text_rdata(text) for text in texts)
-    name = mark_name(key, zone)
-    return Packed(messages.pack_name(name), messages.owner(name, zone), messages.TXT, OWNER_TTL, values)
+def mark(key: RecordKey, zone: str, owner: str, resource: str = "") -> RRset:
+    texts = (_HERITAGE + owner, *((_RESOURCE + resource,) if resource else ()))
+    return messages.rrset(RecordSet(RecordKey(mark_name(key, zone), "TXT"), OWNER_TTL, texts))
 
 
-def owner_found(reply: Reply) -> str | None:
-    """The owner that a mark names, if there is one."""
-    return _said(_HERITAGE, mark_values(reply))
+def found_mark(reply: Message) -> tuple[str | None, RRset]:
+    """The owner in a mark, if there is one, and the mark itself."""
+    question = reply.question[0]
+    found = messages.answer(reply, question.name, RdataType.TXT)
+    if found is None:
+        found = dns.rrset.RRset(question.name, question.rdclass, RdataType.TXT)
+    return _after(_HERITAGE, map(messages.text, found)), found
 
 
-def mark_values(reply: Reply) -> tuple[bytes, ...]:
-    return tuple(record.rdata for record in reply.answers if record.type == messages.TXT)
-
-
-def read_mark(name: str, values: Sequence[bytes], owner: str) -> Mark | None:
-    """What a TXT record set says, if it is a mark of this owner that names the record and its object."""
-    match, resource = _NAME.fullmatch(name), _said(_RESOURCE, values)
-    if match is None or not resource or _said(_HERITAGE, values) != owner:
+def read_mark(name: str, texts: Iterable[str], owner: str) -> Mark | None:
+    """The mark in a TXT record set, if it is of this owner, and has the record's name and its object."""
+    match, resource = _NAME.fullmatch(name), _after(_RESOURCE, texts)
+    if match is None or not resource or _after(_HERITAGE, texts) != owner:
         return None
     record_type: RecordType = match["type"].upper()  # type: ignore[assignment]
     return Mark(RecordKey(("*." if match["wild"] else "") + match["name"], record_type), resource)
 
 
-def _said(what: str, values: Sequence[bytes]) -> str | None:
-    texts = map(messages.text_of, values)
-    return next((text.removeprefix(what) for text in texts if text.startswith(what)), None)
+def _after(prefix: str, texts: Iterable[str]) -> str | None:
+    return next((text.removeprefix(prefix) for text in texts if text.startswith(prefix)), None)
 
 
-def guard(update: Update, change: Change, claim: Claim | None, zone: str) -> None:
+def guard(update: UpdateMessage, change: Change, claim: Claim | None, zone: str) -> None:
     """Add the prerequisites of `change` to the update."""
-    record = change.record
+    name, marked = messages.name(change.key.name), messages.name(mark_name(change.key, zone))
+    number = RdataType[change.key.type]
     match change, claim:
-        case Delete(unless_changed=values), None if values:
-            update.guard_present(record.owner, record.type, values)
+        case Delete(unless_changed=RRset() as values), None:
+            update.present(name, *values)
         case _, None:
             pass
-        case _, Held(values):
-            update.guard_present(messages.owner(mark_name(change.key, zone), zone), messages.TXT, values)
+        case _, Held(found):
+            update.present(marked, *found)
         case _, Unclaimed():
-            update.guard_absent(record.owner, record.type)
-            _guard_unmarked(update, change, zone)
-        case Replace(), Adoptable():
-            update.guard_present(record.owner, record.type, record.rdatas)
-            _guard_unmarked(update, change, zone)
-        case Delete(unless_changed=values), Adoptable():
-            update.guard_present(record.owner, record.type, values)
-            _guard_unmarked(update, change, zone)
+            update.absent(name, number)
+            update.absent(marked, RdataType.TXT)
+        case (Replace(rrset=values), Adoptable()) | (Delete(unless_changed=RRset() as values), Adoptable()):
+            update.present(name, *values)
+            update.absent(marked, RdataType.TXT)
 
 
-def write(update: Update, change: Change, zone: str) -> None:
+def write(update: UpdateMessage, change: Change, zone: str) -> None:
     """Add what `change` writes to the update, the mark included."""
     match change:
-        case Replace(owner=None):
-            update.replace(change.record)
-        case Replace(owner=str(owner), resource=resource):
-            update.replace(change.record)
-            update.replace(mark(change.key, zone, owner, resource))
-        case Delete():
-            update.delete(change.record.owner, change.record.type)
+        case Replace(rrset=values):
+            # One transaction: readers see the old set or the new one, never none.
+            update.replace(values.name, values.to_rdataset())
             if change.owner:
-                update.delete(messages.owner(mark_name(change.key, zone), zone), messages.TXT)
-
-
-def _guard_unmarked(update: Update, change: Change, zone: str) -> None:
-    update.guard_absent(messages.owner(mark_name(change.key, zone), zone), messages.TXT)
+                new = mark(change.key, zone, change.owner, change.resource)
+                update.replace(new.name, new.to_rdataset())
+        case Delete():
+            update.delete(messages.name(change.key.name), RdataType[change.key.type])
+            if change.owner:
+                update.delete(messages.name(mark_name(change.key, zone)), RdataType.TXT)

@@ -8,13 +8,14 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
+from dns.message import Message
+
 from windowbox.clients.nameserver import connection as connections
-from windowbox.clients.nameserver import messages
-from windowbox.clients.nameserver.batches import BatchSender, Counters, look
+from windowbox.clients.nameserver.batches import BatchSender, Counters, probe
 from windowbox.clients.nameserver.changes import Change, ChangeQueue, Item
 from windowbox.clients.nameserver.classify import Failure, ZoneFailed
 from windowbox.clients.nameserver.connection import Connection, TimedOut
-from windowbox.clients.nameserver.signing import TsigKey
+from windowbox.clients.nameserver.tsig import TsigKey
 from windowbox.errors import Unreachable
 from windowbox.settings.dnssettings import DnsSettings, ZoneSettings, split_server
 
@@ -47,7 +48,7 @@ class ZoneStats:
     breaker_open: bool
 
 
-Question = Callable[[Connection], Awaitable[list[messages.Reply]]]
+Question = Callable[[Connection], Awaitable[list[Message]]]
 
 
 class ZoneQueue:
@@ -116,7 +117,7 @@ class ZoneQueue:
         self._wake.set()
         await waiter
 
-    async def ask(self, question: Question) -> list[messages.Reply]:
+    async def ask(self, question: Question) -> list[Message]:
         """The answers to a question, asked again if the connection ends meanwhile.
 
         Raises Unreachable if the server stays away for too long.
@@ -289,7 +290,7 @@ class ZoneQueue:
     async def _look(self, connection: Connection) -> None:
         """Check the health of the zone, and keep the connection from idling."""
         try:
-            apex = await look(connection, self._zone.name)
+            apex = await probe(connection, self._zone.name)
         except Unreachable as error:
             connection.close(error)
         except ZoneFailed as failed:

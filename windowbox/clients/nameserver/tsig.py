@@ -1,0 +1,135 @@
+"""TSIG: the keys of zones, and answers whose signature is verified."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import hashlib
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+import dns.exception
+import dns.message
+import dns.tsig
+from dns.message import Message
+from dns.rcode import Rcode
+from dns.rdatatype import RdataType
+
+from windowbox.clients.nameserver import messages
+from windowbox.clients.nameserver.classify import Failure, ZoneFailed, zone_wide
+from windowbox.errors import Malformed, Unreachable
+from windowbox.settings.dnssettings import Algorithm, KeySettings
+
+# Errors show the name of a key, so a name that may be a misplaced secret is refused.
+_NAME = re.compile(r"[a-z0-9._-]+")
+# These answers say that nothing was done. Servers send them unsigned, and they cannot pretend success.
+_UNSIGNED = {Rcode.FORMERR, Rcode.SERVFAIL, Rcode.NOTIMP, Rcode.REFUSED, Rcode.NOTAUTH}
+
+
+@dataclass(frozen=True)
+class TsigKey:
+    """A shared secret and its name. The secret shows up in no text."""
+
+    name: str
+    algorithm: Algorithm
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def from_settings(cls, settings: KeySettings) -> TsigKey:
+        return cls(settings.name, settings.algorithm, base64.b64decode(settings.secret.get_secret_value()))
+
+    @classmethod
+    def from_secret_data(cls, data: Mapping[str, bytes]) -> TsigKey:
+        """The key in a Secret with `TSIGKeyName`, `TSIGSecret` (base64 text) and `TSIGSecretAlgorithm`."""
+        texts = {field: octets.decode("ascii", "replace").strip() for field, octets in data.items()}
+        for needed in ("TSIGKeyName", "TSIGSecret"):
+            if not texts.get(needed):
+                raise Malformed(f"the Secret has no {needed}: it needs TSIGKeyName and TSIGSecret")
+        name = texts["TSIGKeyName"].lower().removesuffix(".")
+        try:
+            if not _NAME.fullmatch(name):
+                raise Malformed("no letters, digits, dots and hyphens only")
+            messages.name(name)
+        except Malformed:
+            raise Malformed(
+                "TSIGKeyName in the Secret is not a DNS name: copy it from the key's file"
+            ) from None
+        try:
+            secret = base64.b64decode(texts["TSIGSecret"], validate=True)
+        except (binascii.Error, ValueError):
+            secret = b""
+        if not secret:
+            raise Malformed("TSIGSecret in the Secret is not base64 text: copy it from the key's file")
+        given = texts.get("TSIGSecretAlgorithm", "").lower().removesuffix(".") or "hmac-sha256"
+        for algorithm in get_args(Algorithm):
+            if given == algorithm:
+                return cls(name, algorithm, secret)
+        # The error does not repeat the value: it may be the secret, in the wrong place.
+        raise Malformed(f"TSIGSecretAlgorithm in the Secret is unknown: use {', '.join(get_args(Algorithm))}")
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Distinguishes keys without revealing them."""
+        return hashlib.sha256(b"\0".join((self.algorithm.encode(), self.secret))).hexdigest()[:16]
+
+    @functools.cached_property
+    def ring(self) -> dns.tsig.Key:
+        """The key for dnspython, whose own `repr` shows the secret."""
+        return dns.tsig.Key(messages.name(self.name), self.secret, f"{self.algorithm}.")
+
+
+def verified(wire: bytes, request: Message, key: TsigKey | None, server: str, context: Any = None) -> Message:
+    """The answer of `server` to `request`; with a `key`, signed with it.
+
+    For each further message of a zone transfer, `context` is the `tsig_ctx` of the message before. Such a
+    message may be unsigned: the next signature covers it.
+    Raises ZoneFailed if the signature is wrong, Unreachable if the answer cannot be read.
+    """
+    try:
+        reply = dns.message.from_wire(
+            wire,
+            keyring=key.ring if key else None,
+            request_mac=request.mac or b"",
+            tsig_ctx=context,
+            multi=True,  # accepts unsigned messages, which are judged below
+            # The first and the last record of a transfer are equal, and would become one.
+            one_rr_per_rrset=request.question[0].rdtype == RdataType.AXFR,
+        )
+    except (dns.exception.DNSException, ValueError) as error:
+        failure = _signature_failure(error, key, server, wire) if key else None
+        if failure is not None:
+            raise ZoneFailed(failure) from error
+        raise Unreachable(f"{server} answers what nobody can read: {error}") from error
+    if key and context is None and not reply.had_tsig and reply.rcode() not in _UNSIGNED:
+        raise ZoneFailed(unsigned(key, server))
+    return reply
+
+
+def unsigned(key: TsigKey, server: str) -> Failure:
+    return zone_wide(
+        f"an answer of {server} is not signed with TSIG key {key.name}: find out who answers in its place"
+    )
+
+
+def _signature_failure(error: Exception, key: TsigKey, server: str, wire: bytes) -> Failure | None:
+    match error:
+        case dns.tsig.PeerBadKey() | dns.tsig.BadKey() | dns.tsig.BadAlgorithm():
+            return zone_wide(
+                f"TSIG key {key.name} ({key.algorithm}) is not known to {server}: "
+                "correct its name or algorithm, or add it to the server"
+            )
+        case dns.tsig.PeerBadSignature() | dns.tsig.PeerBadTruncation():
+            return zone_wide(f"the TSIG secret of key {key.name} is not the one {server} has")
+        case dns.tsig.PeerBadTime() | dns.tsig.BadTime():
+            # A server that answers BADTIME ends its message with its time: 6 octets, preceded by their count.
+            known = isinstance(error, dns.tsig.PeerBadTime) and wire[-8:-6] == b"\0\6"
+            by = f" by {abs(int.from_bytes(wire[-6:], 'big') - int(time.time()))} s" if known else ""
+            return zone_wide(f"our clock differs from that of {server}{by}: set both by NTP")
+        case dns.tsig.BadSignature():
+            return unsigned(key, server)
+        case _:
+            return None
