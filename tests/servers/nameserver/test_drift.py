@@ -47,7 +47,7 @@ async def test_a_restored_zone_is_announced_and_found_empty(named: Named, namese
 async def test_a_serial_that_went_back_is_announced(
     named: Named, opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zonequeue, "LOOK_INTERVAL", 0.1)
+    monkeypatch.setattr(zonequeue, "PROBE_INTERVAL", 0.1)
     nameserver = opened(settings(named.server, probe_interval=0.1))
     record = rrset("x", "A", "1.1.1.1")
     await nameserver.replace(ZONE, record)

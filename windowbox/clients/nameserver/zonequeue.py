@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 
 from dns.message import Message
@@ -22,19 +23,19 @@ from windowbox.settings.dnssettings import DnsSettings, ZoneSettings, split_serv
 logger = logging.getLogger(__name__)
 
 IN_FLIGHT = 2
-"""While one message is in flight the next one gathers; a third would only wait in the server."""
-LOOK_INTERVAL = 15.0
+"""While one message is in flight the next batch collects; a third would only wait in the server."""
+PROBE_INTERVAL = 15.0
 """BIND ends connections that were idle for 30 s."""
 UNUSED_AFTER = 600.0
 LONGEST_PROBE_INTERVAL = 600.0
 FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
 MOST_LOSSES = 3
-"""Connections that may be lost under one change before it fails."""
+"""Lost connections after which a change that was in flight each time fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneStats:
-    """What a zone's queue has done and how it is, for metrics."""
+    """Counters and state of a zone's queue, for metrics."""
 
     zone: str
     messages: int
@@ -52,9 +53,9 @@ Question = Callable[[Connection], Awaitable[list[Message]]]
 
 
 class ZoneQueue:
-    """Sends at once when nothing is in flight, and gathers meanwhile: batches without a waiting window.
+    """Sends at once when nothing is in flight, and collects meanwhile: group commit, without a time window.
 
-    One connection keeps the order of changes; a name under way waits until its outcome is known.
+    One connection keeps the order of changes. A name in flight blocks its further changes.
     """
 
     def __init__(
@@ -75,7 +76,10 @@ class ZoneQueue:
         self._counters = Counters()
         self._wake = asyncio.Event()
         self._up = asyncio.Event()
-        self._route = _Route(zone.servers)
+        self._servers = deque(zone.servers)
+        """The next one to try first."""
+        self._untried: list[tuple[str, int, str]] = []
+        """Addresses of the server tried last."""
         self._task: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._hosts: frozenset[str] = frozenset()
@@ -88,11 +92,11 @@ class ZoneQueue:
         self._most = zone.max_rrsets
         self._in_flight = 0
         self._connections = 0
-        self._next_look = 0.0
+        self._next_probe = 0.0
         self._last_use = 0.0
 
     def start(self) -> None:
-        """Connect, and stay connected. Does nothing if that is so already."""
+        """Connect, and stay connected. Idempotent."""
         self._last_use = asyncio.get_running_loop().time()
         if not self.running:
             self._away = None
@@ -105,7 +109,7 @@ class ZoneQueue:
         return self._task is not None and not self._task.done()
 
     async def submit(self, change: Change) -> None:
-        """Return when the change, or a newer one of the same records, is proved."""
+        """Return when the change, or a newer one of the same record set, is proved."""
         self.start()
         await self._changes.room()
         if not self.running:
@@ -118,9 +122,9 @@ class ZoneQueue:
         await waiter
 
     async def ask(self, question: Question) -> list[Message]:
-        """The answers to a question, asked again if the connection ends meanwhile.
+        """The answers to a question, repeated once if the connection ends meanwhile.
 
-        Raises Unreachable if the server stays away for too long.
+        Raises Unreachable if no server can be reached in time.
         """
         self.start()
         try:
@@ -157,7 +161,8 @@ class ZoneQueue:
             async with asyncio.timeout(self._settings.patience):
                 await self._up.wait()
         except TimeoutError:
-            raise (self._away or self._silence()).error() from None
+            text = f"no server of zone {self._zone.name} could be reached in time"
+            raise (self._away or Failure(Unreachable, text)).error() from None
         if self._away:
             raise self._away.error()
         assert self._connection is not None
@@ -166,90 +171,81 @@ class ZoneQueue:
     def _closed(self) -> Failure:
         return Failure(Unreachable, f"the queue of zone {self._zone.name} was closed")
 
-    def _silence(self) -> Failure:
-        return Failure(Unreachable, f"no server of zone {self._zone.name} could be reached in time")
-
     def _stopped(self, task: asyncio.Task[None]) -> None:
-        """Fail all waiters when the queue has ended, for whatever reason."""
+        """Fail all waiters once the queue has ended, for any reason."""
         if self._connection:
             self._connection.close()
         self._away = self._closed()
         self._changes.fail_all(self._away)
-        self._up.set()  # wakes those who wait for a connection, to be told
+        self._up.set()  # wakes callers that wait for a connection
         if not task.cancelled() and (error := task.exception()):
             logger.error("zone %s: its queue failed", self._zone.name, exc_info=error)
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as senders:
             while not self._unused():
-                self._connection = await self._connect()
+                connection = self._connection = await self._connect()
+                started = loop.time()
+                self._away = None
+                self._connections += 1
+                self._up.set()
+                if self._connections > 1:
+                    self._announce(self._zone.name)
                 try:
-                    await self._serve(self._connection, senders)
+                    while connection.alive and not self._unused():
+                        self._wake.clear()
+                        self._launch_batches(connection, senders)
+                        try:
+                            async with asyncio.timeout_at(self._next_probe):
+                                await self._wake.wait()
+                        except TimeoutError:
+                            if self._outage is not None and len(self._servers) > 1:
+                                self._refusals = 0
+                                connection.close(Unreachable(self._outage.text))  # another server may work
+                            else:
+                                await self._probe(connection)
                 finally:
                     self._up.clear()
-                    self._connection.close()
+                    connection.close()
+                if loop.time() - started < 1:
+                    await asyncio.sleep(FIRST_DELAY)  # the server closes each new connection at once
 
     def _unused(self) -> bool:
         idle = asyncio.get_running_loop().time() - self._last_use > UNUSED_AFTER
         return idle and not self._kept and not self._changes.size and not self._in_flight
 
     async def _connect(self) -> Connection:
-        """A connection, however long it takes. After a while waiting and new changes fail."""
+        """Connect to the servers in turn until one answers. After `patience`, changes fail meanwhile."""
         loop = asyncio.get_running_loop()
         given_up = loop.time() + self._settings.patience
         delay = FIRST_DELAY
         while True:
             try:
-                return await self._attempt()
+                if not self._untried:
+                    self._servers.rotate(-1)
+                    server = self._servers[-1]
+                    found = await connections.addresses(*split_server(server))
+                    self._untried = [(host, port, server) for host, port in found]
+                timeout = self._settings.message_timeout
+                connection = await connections.connected(*self._untried.pop(0), self._key, timeout)
+                connection.ended.add_done_callback(lambda _: self._wake.set())
+                await self._probe(connection)
+                if connection.alive:
+                    return connection
+                raise connection.ended.result()
             except Unreachable as error:
                 left = given_up - loop.time()
                 if left <= 0:
-                    self._stay_away(Failure(Unreachable, str(error), retry_after=delay))
+                    if self._away is None:
+                        logger.warning("zone %s: %s", self._zone.name, error)
+                    self._away = Failure(Unreachable, str(error), retry_after=delay)
+                    self._changes.fail_all(self._away)
                 pause = delay * random.uniform(0.5, 1)
                 await asyncio.sleep(min(pause, left) if left > 0 else pause)
                 delay = min(2 * delay, LONGEST_DELAY)
 
-    async def _attempt(self) -> Connection:
-        connection = await self._route.connect(self._key, self._settings.message_timeout)
-        connection.ended.add_done_callback(lambda _: self._wake.set())
-        await self._look(connection)
-        if not connection.alive:
-            raise connection.ended.result()
-        return connection
-
-    def _stay_away(self, failure: Failure) -> None:
-        if self._away is None:
-            logger.warning("zone %s: %s", self._zone.name, failure.text)
-        self._away = failure
-        self._changes.fail_all(failure)
-
-    async def _serve(self, connection: Connection, senders: asyncio.TaskGroup) -> None:
-        started = asyncio.get_running_loop().time()
-        self._welcome()
-        while connection.alive and not self._unused():
-            self._wake.clear()
-            self._launch(connection, senders)
-            try:
-                async with asyncio.timeout_at(self._next_look):
-                    await self._wake.wait()
-            except TimeoutError:
-                await self._look_again(connection)
-        await self._not_too_fast(started)
-
-    def _welcome(self) -> None:
-        self._away = None
-        self._connections += 1
-        self._up.set()
-        if self._connections > 1:
-            self._announce(self._zone.name)
-
-    async def _not_too_fast(self, started: float) -> None:
-        """Back off from a server that closes each new connection at once."""
-        self._up.clear()
-        if asyncio.get_running_loop().time() - started < 1:
-            await asyncio.sleep(FIRST_DELAY)
-
-    def _launch(self, connection: Connection, senders: asyncio.TaskGroup) -> None:
+    def _launch_batches(self, connection: Connection, senders: asyncio.TaskGroup) -> None:
         while self._in_flight < IN_FLIGHT and self._changes.size and connection.alive:
             batch = self._changes.take(self._most, self._zone.max_octets)
             if not batch:
@@ -265,7 +261,7 @@ class ZoneQueue:
             self._most = min(self._zone.max_rrsets, self._most + 10)
         except Unreachable as error:
             connection.close(error)
-            self._lost(batch, error)
+            self._requeue_lost(batch, error)
         except ZoneFailed as failed:
             self._open_breaker(failed.failure)
             _fail(batch, failed.failure)
@@ -277,8 +273,8 @@ class ZoneQueue:
             self._changes.release(batch)
             self._wake.set()
 
-    def _lost(self, batch: list[Item], error: Unreachable) -> None:
-        """Requeue what was in flight: it may have happened, and repeating it is harmless."""
+    def _requeue_lost(self, batch: list[Item], error: Unreachable) -> None:
+        """Requeue changes in flight: the server may have applied them, and repeating them is harmless."""
         if isinstance(error, TimedOut):
             self._most = max(1, self._most // 2)
         open_items = [item for item in batch if not item.settled and not item.abandoned]
@@ -287,79 +283,46 @@ class ZoneQueue:
         _fail([item for item in open_items if item.losses >= MOST_LOSSES], Failure(Unreachable, str(error)))
         self._changes.requeue(item for item in open_items if not item.settled)
 
-    async def _look(self, connection: Connection) -> None:
-        """Check the health of the zone, and keep the connection from idling."""
+    async def _probe(self, connection: Connection) -> None:
+        """Check the zone; this also keeps the connection from idling."""
         try:
             apex = await probe(connection, self._zone.name)
         except Unreachable as error:
             connection.close(error)
         except ZoneFailed as failed:
             self._refusals += 1
-            if self._refusals < self._route.servers:
+            if self._refusals < len(self._servers):
                 connection.close(Unreachable(failed.failure.text))
             else:
                 self._open_breaker(failed.failure)
         else:
             self._refusals = 0
-            self._next_look = asyncio.get_running_loop().time() + LOOK_INTERVAL
-            self._close_breaker()
-            self._compare_serial(apex.serial)
+            self._next_probe = asyncio.get_running_loop().time() + PROBE_INTERVAL
+            if self._outage is not None:
+                logger.info("zone %s takes changes again", self._zone.name)
+            self._outage = None
             self._hosts = apex.hosts
-
-    async def _look_again(self, connection: Connection) -> None:
-        if self._outage is not None and self._route.servers > 1:
-            self._refusals = 0
-            connection.close(Unreachable(self._outage.text))  # another server may work
-        else:
-            await self._look(connection)
-
-    def _compare_serial(self, serial: int) -> None:
-        before, self._serial = self._serial, serial
-        if before is not None and (serial - before) % 2**32 >= 2**31:
-            logger.warning("zone %s went back from serial %s to %s", self._zone.name, before, serial)
-            self._announce(self._zone.name)
+            before, self._serial = self._serial, apex.serial
+            # Serials wrap around: half of all 32-bit numbers are behind each.
+            if before is not None and (apex.serial - before) % 2**32 >= 2**31:
+                logger.warning("zone %s went back from serial %s to %s", self._zone.name, before, apex.serial)
+                self._announce(self._zone.name)
 
     def _open_breaker(self, failure: Failure) -> None:
         """No change can succeed now: fail all waiters, and probe with back-off (a circuit breaker)."""
         loop = asyncio.get_running_loop()
-        if loop.time() < self._next_look and self._outage is not None:
+        if loop.time() < self._next_probe and self._outage is not None:
             return
         if self._outage is None:
             self._probe_interval = self._settings.probe_interval
             logger.error("zone %s: %s", self._zone.name, failure.text)
         self._outage = replace(failure, retry_after=self._probe_interval)
-        self._next_look = loop.time() + self._probe_interval
+        self._next_probe = loop.time() + self._probe_interval
         self._probe_interval = min(2 * self._probe_interval, LONGEST_PROBE_INTERVAL)
         self._changes.fail_all(self._outage)
 
-    def _close_breaker(self) -> None:
-        if self._outage is not None:
-            logger.info("zone %s takes changes again", self._zone.name)
-        self._outage = None
 
-
-class _Route:
-    """The addresses of a zone's servers, all in turn."""
-
-    def __init__(self, servers: Sequence[str]) -> None:
-        self._servers = list(servers)
-        self._untried: list[tuple[str, str, int]] = []
-
-    @property
-    def servers(self) -> int:
-        return len(self._servers)
-
-    async def connect(self, key: TsigKey | None, timeout: float) -> Connection:
-        if not self._untried:
-            server = self._servers[0]
-            self._servers = [*self._servers[1:], server]
-            found = await connections.addresses(*split_server(server))
-            self._untried = [(server, host, port) for host, port in found]
-        server, host, port = self._untried.pop(0)
-        return await connections.connected(host, port, server, key, timeout)
-
-
-def _fail(items: Sequence[Item], failure: Failure) -> None:
+def _fail(items: Iterable[Item], failure: Failure) -> None:
     for item in items:
         if not item.settled:
             item.fail(failure)

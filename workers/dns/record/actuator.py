@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from bus import subjects
 from bus.messages import Reason, Wish
@@ -21,8 +22,7 @@ from windowbox.settings.dnssettings import DnsSettings, ZoneSettings
 from workers.core.lifecycle import specs, statuses
 from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.core.lifecycle.operations import Flow
-from workers.dns.record import orphans, places, records
-from workers.dns.record.places import Place
+from workers.dns.record import orphans, records
 from workers.dns.record.twins import PATIENCE, Twins
 
 KIND = Kind(
@@ -36,10 +36,28 @@ KIND = Kind(
 )
 
 _MOST_FORMER = 20
-"""Former places of a record. If more could not be left, nothing new is written before they are."""
+"""Former places of a record. Beyond these, nothing new is written before they are empty."""
 
 _LAST_TRY = 2 * PATIENCE
-"""Seconds. That nobody tells of twins is known by then."""
+"""Seconds, enough for the answer that nobody knows of twins."""
+
+_WRITTEN = "written"
+
+
+class Place(NamedTuple):
+    """A record set in a zone.
+
+    A DNSRecord whose name, type or zone changes has to leave its former place. Gardener's webhook forbids
+    such changes of name and type; clusters without it allow them.
+    """
+
+    zone: str
+    key: RecordKey
+
+    def excludes(self, other: Place) -> bool:
+        """Whether the two cannot coexist: nothing stands beside a CNAME."""
+        same_name = (self.zone, self.key.name) == (other.zone, other.key.name)
+        return same_name and self.key.type != other.key.type and "CNAME" in (self.key.type, other.key.type)
 
 
 class DNSRecordActuator(Actuator):
@@ -58,54 +76,71 @@ class DNSRecordActuator(Actuator):
         wanted = records.wanted(spec, zone.name)
         here = Place(zone.name, wanted.key)
         former = [place for place in self._known(run.object, run.memo) if place != here]
-        # A zone that is not configured now may be again.
+        # A zone that is not configured now may be configured again later.
         unknown = [place for place in former if place.zone not in self._zones]
         if len(former) > _MOST_FORMER:
-            await self._leave(run, former)
+            for place in former:
+                await self._leave(run, place)
             former = unknown
-        await self._note(run, [*former, here])
-        await self._leave(run, [place for place in former if place.excludes(here)])
-        key = await self._key(run, zone)
-        request = {"do": "replace", "zone": zone.name, **_described(wanted)}
-
-        async def act() -> None:
-            resource = orphans.resource(run)
-            await self._nameserver.replace(
+        # Note the places before they are written, so that none is lost if the process dies. The first place
+        # of all almost never changes, and is kept with the first report.
+        before = _noted(run.memo)
+        _note(run.memo, [*former, here])
+        if before and before != [*former, here]:
+            await run.remember()
+        for place in former:
+            if place.excludes(here):
+                await self._leave(run, place)
+        key, resource = await self._key(run, zone), orphans.resource(run)
+        request = {
+            "do": "replace",
+            "zone": zone.name,
+            "name": here.key.name,
+            "type": here.key.type,
+            "ttl": wanted.ttl,
+            "values": list(wanted.values),
+        }
+        await run.recorder.call(
+            "dns",
+            request,
+            lambda: self._nameserver.replace(
                 zone.name, wanted, key=key, owner=zone.ownership, resource=resource
-            )
-
-        await self._act(run, request, act)
-        await self._leave(run, [place for place in former if not place.excludes(here)])
-        places.note(run.memo, [*unknown, here])
+            ),
+            effect=True,
+        )
+        for place in former:
+            if not place.excludes(here):
+                await self._leave(run, place)
+        _note(run.memo, [*unknown, here])
         if self._ask_resolver:
-            await self._note_resolver(run, wanted)
+            # For `trace` only: the resolver of this host may lag, which is no failure.
+            await run.recorder.call("resolver", {"name": here.key.name}, partial(_resolver_text, wanted))
         return {"zone": zone.name}
 
     async def delete(self, run: Run) -> None:
         if statuses.never_created(run.object.status.get("conditions") or ()):
-            # The first attempt failed, perhaps only by a lost answer: one more message costs nothing.
-            await self._try_to_remove(run)
+            # The first attempt failed, but perhaps only its answer was lost: one more message costs nothing.
+            await self.force_delete(run)
         else:
             await self._remove(run)
 
     async def force_delete(self, run: Run) -> None:
-        await self._try_to_remove(run)
-
-    async def _try_to_remove(self, run: Run) -> None:
         try:
             async with asyncio.timeout(_LAST_TRY):
                 await self._remove(run)
         except NotListed:
-            raise  # known in a moment, and then the name can be removed
+            raise  # twins are known in a moment, and then the name can be removed
         except (WindowboxError, TimeoutError):
             pass
 
     async def clean_up(self, run: Run, successor: Object | None) -> None:
         kept = self._places(successor, {}) if successor and not successor.deleting else []
-        await self._leave(run, [place for place in self._places(run.object, run.memo) if place not in kept])
+        for place in self._places(run.object, run.memo):
+            if place not in kept:
+                await self._leave(run, place)
 
     async def migrate(self, run: Run) -> None:
-        # A self-hosted Shoot takes its control plane, and so its address, along.
+        # The control plane of a self-hosted Shoot moves along, and keeps its address.
         if run.shoot is None or not run.shoot.self_hosted:
             await self.delete(run)
 
@@ -116,11 +151,12 @@ class DNSRecordActuator(Actuator):
         return statuses.created_condition(before, flow, succeeded, now) or None
 
     async def _remove(self, run: Run) -> None:
-        await self._leave(run, self._places(run.object, run.memo))
+        for place in self._places(run.object, run.memo):
+            await self._leave(run, place)
         run.memo.clear()
 
     def _places(self, object: Object, memo: Mapping[str, Any]) -> list[Place]:
-        """Where record sets of the object may be. Of a first run that could not report, its spec tells."""
+        """Where record sets of the object may be; without a report, where its spec puts them."""
         known = self._known(object, memo)
         if not memo:
             with contextlib.suppress(Malformed):  # what we refused to write is not there
@@ -130,70 +166,45 @@ class DNSRecordActuator(Actuator):
         return list(dict.fromkeys(known))
 
     def _known(self, object: Object, memo: Mapping[str, Any]) -> list[Place]:
-        """Where reports say that record sets may be. Those of earlier versions tell only the zone."""
+        """Where record sets may be according to reports. Those of earlier versions name only the zone."""
         zone = str(object.status.get("zone") or "")
         if memo or zone not in self._zones:
-            return places.noted(memo)
+            return _noted(memo)
         try:
             return [Place(zone, records.key(specs.parsed(DNSRecordSpec, object), zone))]
         except Malformed:
-            return []  # nor could the name have been written there
+            return []  # such a name was never written there
 
-    async def _note(self, run: Run, written: list[Place]) -> None:
-        """Note the places before they are written, so that none is forgotten if the process dies.
+    async def _leave(self, run: Run, place: Place) -> None:
+        """Delete the record set, unless another DNSRecord needs it or its zone is not configured."""
+        zone, record = self._zones.get(place.zone), place.key
+        if zone is None:
+            return
+        name = {"zone": zone.name, "name": record.name, "type": record.type}
 
-        The first place of all, which almost never changes, is kept with the first report.
-        """
-        before = places.noted(run.memo)
-        places.note(run.memo, written)
-        if before and before != written:
-            await run.remember()
+        async def twin() -> str | None:
+            found = await self._twins.find(run.ref, place.zone, record)
+            if found:
+                # The twin has to compare the name with its own values: ours may be there.
+                await self._queue.wish(subjects.key(found), Wish(reason=Reason.DRIFT))
+            return str(found) if found else None
 
-    async def _leave(self, run: Run, former: list[Place]) -> None:
-        for place in former:
-            if place.zone in self._zones:
-                await self._delete(run, self._zones[place.zone], place.key)
-
-    async def _delete(self, run: Run, zone: ZoneSettings, record: RecordKey) -> None:
-        if await self._left_to_twin(run, zone, record):
-            return  # another DNSRecord asks for the same name: it stays
+        if await run.recorder.call("twin", name, twin):
+            return
         key = await self._key(run, zone)
-        request = {"do": "delete", "zone": zone.name, "name": record.name, "type": record.type}
+        owner = zone.ownership
 
-        async def act() -> None:
-            await self._nameserver.delete(zone.name, record, key=key, owner=zone.ownership)
-            # What could not be written because of this record can be now. Without this, it is retried later.
+        async def delete() -> None:
+            await self._nameserver.delete(place.zone, record, key=key, owner=owner)
+            # DNSRecords that this record kept out can be written now. Without this hint, they retry later.
             with contextlib.suppress(NotListed):
-                for displaced in await self._twins.displaced(run.ref, zone.name, record):
+                for displaced in await self._twins.displaced(run.ref, place.zone, record):
                     await self._queue.wish(subjects.key(displaced), Wish(reason=Reason.DRIFT))
 
-        await self._act(run, request, act)
-
-    async def _note_resolver(self, run: Run, wanted: RecordSet) -> None:
-        """Note, for `trace`, whether this host resolves the name already. It may lag: that is no failure."""
-
-        async def act() -> str:
-            return (await ask_resolver(wanted)).text
-
-        await run.recorder.call("resolver", {"name": wanted.key.name}, act)
-
-    async def _left_to_twin(self, run: Run, zone: ZoneSettings, record: RecordKey) -> bool:
-        """Whether a twin keeps the name. It compares the name with its own values then: ours may be there."""
-
-        async def act() -> str | None:
-            twin = await self._twins.find(run.ref, zone.name, record)
-            if twin:
-                await self._queue.wish(subjects.key(twin), Wish(reason=Reason.DRIFT))
-            return str(twin) if twin else None
-
-        request = {"zone": zone.name, "name": record.name, "type": record.type}
-        return bool(await run.recorder.call("twin", request, act))
-
-    async def _act(self, run: Run, request: dict[str, Any], act: Callable[[], Awaitable[None]]) -> None:
-        await run.recorder.call("dns", request, act, effect=True)
+        await run.recorder.call("dns", {"do": "delete"} | name, delete, effect=True)
 
     async def _key(self, run: Run, zone: ZoneSettings) -> TsigKey | None:
-        """The key that the record brings along, where the settings say that it does."""
+        """The key in the record's Secret, for zones with `key_from_record`."""
         if not zone.key_from_record:
             return None
         where = run.object.spec.get("secretRef") or {}
@@ -210,10 +221,14 @@ class DNSRecordActuator(Actuator):
         return self._zones[records.zone_for(spec.name, spec.zone, former, self._zones)]
 
 
-def _described(wanted: RecordSet) -> dict[str, Any]:
-    return {
-        "name": wanted.key.name,
-        "type": wanted.key.type,
-        "ttl": wanted.ttl,
-        "values": list(wanted.values),
-    }
+def _noted(memo: Mapping[str, Any]) -> list[Place]:
+    """All places written since they were last known to be empty, and perhaps more."""
+    return [Place(zone, RecordKey(name, type)) for zone, name, type in memo.get(_WRITTEN, ())]
+
+
+def _note(memo: dict[str, Any], places: Iterable[Place]) -> None:
+    memo[_WRITTEN] = [[place.zone, place.key.name, place.key.type] for place in places]
+
+
+async def _resolver_text(wanted: RecordSet) -> str:
+    return (await ask_resolver(wanted)).text
