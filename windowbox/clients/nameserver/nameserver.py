@@ -22,7 +22,7 @@ _Route = tuple[str, tuple[str, ...], str, str]
 
 
 class Nameserver:
-    """One connection per zone and key, over which everything about that zone goes."""
+    """Keeps one connection per zone and key."""
 
     def __init__(self, settings: DnsSettings) -> None:
         self._settings = settings
@@ -68,7 +68,7 @@ class Nameserver:
         await self._queue(settings, key).submit(Delete(record, owner or settings.ownership, values))
 
     async def read(self, zone: str, record: RecordKey, *, key: TsigKey | None = None) -> RecordSet | None:
-        """What the update server answers for `record`, a wildcard's answer included."""
+        """The update server's answer for `record`, which may come from a wildcard."""
         queue = self._queue(self._zone(zone), key)
         query = messages.query(messages.name(record.name), RdataType[record.type])
         [reply] = await queue.ask(lambda connection: connection.exchange([query]))
@@ -77,7 +77,7 @@ class Nameserver:
     async def drifted(
         self, zone: str, wanted: Sequence[RecordSet], *, key: TsigKey | None = None
     ) -> list[RecordKey]:
-        """Those of `wanted` for which the server answers something else."""
+        """The keys of `wanted` for which the server gives another answer."""
         settings = self._zone(zone)
         queue = self._queue(settings, key)
         different: list[RecordKey] = []
@@ -91,7 +91,7 @@ class Nameserver:
         return different
 
     async def marks(self, zone: str) -> list[Mark]:
-        """The marks in the zone that are ours and name an object, by a zone transfer.
+        """Our marks in the zone that name an object, by a zone transfer.
 
         Raises Refused if no server allows it.
         """
@@ -103,7 +103,7 @@ class Nameserver:
         return [mark for name, values in texts.items() if (mark := read_mark(name, values, owner))]
 
     async def reconnected(self) -> AsyncGenerator[str, None]:
-        """Each zone whose server came back, or whose serial went back: what it holds may be old, or gone."""
+        """Zones whose server reconnected, or whose serial decreased: their records may be old, or lost."""
         listener = _Listener()
         self._listeners.append(listener)
         try:
@@ -149,7 +149,7 @@ class Nameserver:
 
 
 class _Listener:
-    """Remembers each zone once, however often it is announced before it is read."""
+    """A queue that holds each announced zone once."""
 
     def __init__(self) -> None:
         self._zones: dict[str, None] = {}

@@ -16,7 +16,7 @@ TIMEOUT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ResolverFinding:
-    """`answers` tells whether the resolver says what is wanted, `text` what it says."""
+    """Whether the resolver gives the wanted answer, and a sentence about it."""
 
     answers: bool
     text: str
@@ -25,9 +25,9 @@ class ResolverFinding:
 async def ask_resolver(
     wanted: RecordSet, *, servers: Sequence[str] = (), port: int = 53, timeout: float = TIMEOUT
 ) -> ResolverFinding:
-    """Ask the host's resolver, or `servers`, about `wanted`. Whatever goes wrong is in the finding."""
-    # A resolver object remembers answers, empty ones for up to an hour, and cannot be told not to.
-    # So each question gets a new one: https://github.com/c-ares/c-ares/issues/1293
+    """Ask the host's resolver, or `servers`, about `wanted`. Never raises: the finding holds every error."""
+    # A resolver object caches answers, empty ones for up to an hour, and its cache cannot be disabled.
+    # So each question gets a new object: https://github.com/c-ares/c-ares/issues/1293
     what = f"{wanted.key.name} {wanted.key.type}"
     try:
         async with aiodns.DNSResolver(

@@ -1,1 +1,1 @@
-"""The pool `dnsrecord`: DNSRecords become records in name servers."""
+"""The pool `dnsrecord`: DNSRecords come in, changes of records in name servers go out."""

@@ -1,4 +1,4 @@
-"""Which DNSRecords ask for which name: to find twins before a deletion, and drift."""
+"""Which DNSRecords claim which name: to find twins before a deletion, and drift."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _PATIENCE = 15.0
 """Seconds for which a deletion waits for other clusters to be listed."""
 
 _MOST_DISPLACED = 100
-"""DNSRecords that are enqueued at once when a name becomes free; the others have their retries."""
+"""DNSRecords enqueued at once when a name becomes free; the others wait for their retries."""
 
 
 class Claim(NamedTuple):
-    """What one DNSRecord asks for, if it is ours and was fulfilled."""
+    """The record set that one DNSRecord of ours asks for."""
 
     key: RecordKey
     zone: str
     wanted: RecordSet | None
-    """None while a run is due: then the name is not in the state of rest that drift is measured from."""
+    """None while a run is due: drift is measured only once the name has been written."""
 
 
 def claim(object: Object, scope: Scope, zones: Iterable[str]) -> Claim | None:
-    """What `object` asks for; None if it is not ours, on its way out, or nonsense."""
+    """The claim of `object`; None if it is not ours, is being deleted or migrated, or is invalid."""
     migrated = object.last_operation.get("type") == "Migrate"
     if not predicates.responsible(object, scope) or object.deleting or migrated:
         return None
@@ -53,7 +53,7 @@ def claim(object: Object, scope: Scope, zones: Iterable[str]) -> Claim | None:
 
 
 class Claims:
-    """All claims, as the bus tells of them. `clusters` tells which clusters take part."""
+    """All claims of the DNSRecords on the bus. `clusters` names the clusters that may have some."""
 
     def __init__(
         self, bus: Bus, scope: Scope, zones: Collection[str], clusters: Callable[[], Collection[str]]
@@ -69,38 +69,43 @@ class Claims:
         )
         self._known: set[str] = set()
         self.newly_listed = asyncio.Event()
-        """Set when a cluster has been listed: names that it needs, or has left, may be known only now."""
+        """Set when a cluster has been listed: its claims are complete only then."""
 
     @property
     def listed(self) -> set[str]:
-        """The clusters of which no DNSRecord is missing."""
+        """The clusters whose DNSRecords are complete."""
         return self._view.listed
 
     async def run(self) -> None:
-        """Follow all DNSRecords, for ever. What was known when this ended before is forgotten."""
+        """Follow all DNSRecords, for ever. A new call starts from a full listing."""
         await self._view.run()
 
     async def complete(self) -> None:
-        """Wait until everything that was there at the start has been seen."""
+        """Wait until all DNSRecords that existed at the start have been read."""
         await self._view.complete.wait()
 
     async def find(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
-        """Like `twin`, once everything has been seen that was there at the start."""
+        """Like `twin`, once the claims are complete."""
         await self.complete()
         return self.twin(ref, zone, record)
 
     def twin(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
         """Another DNSRecord that asks for the same name and type, in the same zone.
 
-        Its own cluster has to be listed: a twin that the bus has forgotten would lose its name. Others are
-        waited for, but not for long: one that is away must not hold up all the others.
+        Raises NotListed until the record's own cluster is listed: an unknown twin would lose its name. Other
+        clusters are waited for only briefly, so that an unreachable one does not block all deletions.
         """
         self._view.require_listed(ref.cluster)
-        self._await_others()
+        # A drift check restores names that were deleted too early, once the other clusters are listed.
+        now, missing = time.monotonic(), set(self._clusters()) - self._view.listed
+        self._awaited = {cluster: self._awaited.get(cluster, now) for cluster in missing}
+        for cluster, since in self._awaited.items():
+            if now - since < _PATIENCE:
+                self._view.require_listed(cluster)
         return next((other for other in self._view.refs((zone, record)) if other != ref), None)
 
     async def displaced(self, ref: ObjectRef, zone: str, record: RecordKey) -> list[ObjectRef]:
-        """Other DNSRecords that ask for what cannot stand beside `record`: some, if they are very many."""
+        """Other DNSRecords that ask for types which cannot coexist with `record`, up to a limit."""
         await self.complete()
         others: tuple[RecordType, ...] = ("A", "AAAA", "TXT") if record.type == "CNAME" else ("CNAME",)
         names = (RecordKey(record.name, other) for other in others)
@@ -112,23 +117,12 @@ class Claims:
         return bool(self._view.refs((zone, record)))
 
     def idle(self) -> dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]]:
-        """By zone, what ought to be there right now."""
+        """By zone, the record sets that the server should answer now."""
         zones: dict[str, dict[RecordKey, tuple[ObjectRef, RecordSet]]] = defaultdict(dict)
         for ref, found in self._view.items():
             if found.wanted:
                 zones[found.zone][found.key] = (ref, found.wanted)
         return zones
-
-    def _await_others(self) -> None:
-        """Raise NotListed while the records of another cluster may be missing, for some seconds at most.
-
-        A name that is deleted nevertheless is written again when that cluster has been listed.
-        """
-        now, missing = time.monotonic(), set(self._clusters()) - self._view.listed
-        self._awaited = {cluster: self._awaited.get(cluster, now) for cluster in missing}
-        for cluster, since in self._awaited.items():
-            if now - since < _PATIENCE:
-                self._view.require_listed(cluster)
 
     def _notice(self) -> None:
         if self._view.listed != self._known:

@@ -1,4 +1,4 @@
-"""Drift: records that were changed on the name server are found and enqueued for repair."""
+"""Drift: finds records that were changed on the name server, and enqueues them for repair."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 class DriftCheck:
-    """Compares the zones with what is wanted: now and then, whenever a name server comes back, and when a
+    """Compares the zones with the wanted records: periodically, when a name server comes back, and when a
     cluster has been listed.
 
-    What differs is not written here, but wished for: the queue sees to it that nothing older overtakes
-    something newer.
+    It does not write: it enqueues drifted records, since the queue keeps the order of changes of each.
     """
 
     def __init__(
@@ -34,10 +33,16 @@ class DriftCheck:
         self._interval = interval
 
     async def run(self) -> None:
-        """Check for ever. For the holder of a lease."""
+        """Check for ever. Only the holder of the lease calls this."""
         await self._claims.complete()
         due = self._claims.newly_listed
-        listening = asyncio.create_task(self._listen(due), name="drift: listen")
+
+        async def listen() -> None:
+            async for zone in self._nameserver.reconnected():
+                logger.info("zone %s: its name server is back; comparing", zone)
+                due.set()
+
+        listening = asyncio.create_task(listen(), name="drift: listen")
         try:
             while True:
                 due.clear()
@@ -50,11 +55,6 @@ class DriftCheck:
                     continue
         finally:
             listening.cancel()
-
-    async def _listen(self, due: asyncio.Event) -> None:
-        async for zone in self._nameserver.reconnected():
-            logger.info("zone %s: its name server is back; comparing", zone)
-            due.set()
 
     async def _check(self) -> None:
         for zone, idle in self._claims.idle().items():

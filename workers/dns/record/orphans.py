@@ -1,6 +1,6 @@
 """Orphaned names: records in a zone whose owner's mark names a DNSRecord that is gone.
 
-Only zones with the setting `ownership` have marks, and only the server can tell all names, by a transfer.
+Only zones with the setting `ownership` have marks. A zone transfer lists them.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from workers.dns.record.claims import Claims
 logger = logging.getLogger(__name__)
 
 MOST = 500
-"""Names of one zone that are removed at once; the next check goes on."""
+"""Names of one zone removed at once; the next check continues."""
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 
 
 class Resource(NamedTuple):
-    """The DNSRecord that a mark names."""
+    """The DNSRecord in a mark."""
 
     ref: ObjectRef
     uid: str
 
 
 def resource(run: Run) -> str:
-    """What the mark of the run's record names. Nothing for self-hosted Shoots.
+    """The DNSRecord for the mark of the run's record; empty for self-hosted Shoots.
 
-    Their names stay when they are migrated, and for a while belong to no object.
+    Their names stay during a migration, while no object owns them.
     """
     if run.shoot is not None and run.shoot.self_hosted:
         return ""
@@ -47,7 +47,7 @@ def resource(run: Run) -> str:
 
 
 def parsed(text: str) -> Resource | None:
-    """None for what cannot be a DNSRecord: anybody who may change the zone may write marks."""
+    """None if the text cannot name a DNSRecord: every client that may update the zone can write marks."""
     parts = text.split("/")
     if len(parts) != 4 or not all(map(_PART.fullmatch, parts)):
         return None
@@ -56,7 +56,7 @@ def parsed(text: str) -> Resource | None:
 
 
 class OrphanedNames:
-    """Finds them. They are removed by runs for the DNSRecords that they name, which ask the API first."""
+    """Finds orphaned names, and enqueues their DNSRecords, whose runs ask the API before they remove one."""
 
     def __init__(
         self, bus: Bus, nameserver: Nameserver, claims: Claims, queue: Queue, zones: Collection[ZoneSettings]
@@ -69,7 +69,7 @@ class OrphanedNames:
         self._refused: set[str] = set()
 
     async def check(self) -> None:
-        """Have the orphaned names of all zones removed."""
+        """Enqueue the orphaned names of all zones for removal."""
         for zone in self._zones:
             try:
                 await self._check(zone)

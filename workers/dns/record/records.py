@@ -1,9 +1,10 @@
-"""What a DNSRecord asks for, checked: nothing that a server would refuse or quietly ignore gets past."""
+"""Validates DNSRecords: rejects everything that a server would refuse or silently ignore."""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 from typing import cast, get_args
 
@@ -13,9 +14,9 @@ from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 
 DEFAULT_TTL = 120
 MAX_TTL = 2**31 - 1
-"""A server stores a larger one as 0, without a word."""
+"""A server silently stores a larger one as 0."""
 MAX_VALUES = 100
-"""BIND's `max-records-per-type`; one more value is answered with SERVFAIL."""
+"""BIND's `max-records-per-type`; it answers SERVFAIL to one more."""
 MAX_TEXT = 4_096
 MAX_TEXTS = 32_768
 """Octets of one TXT value and of all of them: the whole set has to fit one message of 64 KiB, both ways."""
@@ -26,11 +27,21 @@ _ANY_LABEL = re.compile(r"[a-z0-9_-]+")
 
 
 def zone_for(name: str, spec_zone: str | None, status_zone: str | None, zones: Iterable[str]) -> str:
-    """The zone in which `name` lives: the one asked for, else the one used before, else the closest."""
+    """The zone of `name`: `spec.zone`, else that of the last report, else the longest around it."""
     known = [_plain(zone) for zone in zones]
     owner = _plain(name)
     if spec_zone:
-        return _zone_asked_for(_plain(spec_zone), owner, known)
+        zone = _plain(spec_zone)
+        if not _contains(zone, owner):
+            raise Malformed(
+                f"spec.zone {_short(zone)} does not contain spec.name {_short(owner)}: correct one of them"
+            )
+        if zone not in known:
+            raise Malformed(
+                f"spec.zone {_short(zone)} is none of the configured zones ({', '.join(sorted(known))}): "
+                "leave it empty, or add it to the settings"
+            )
+        return zone
     if status_zone and _plain(status_zone) in known and _contains(_plain(status_zone), owner):
         return _plain(status_zone)
     around = [zone for zone in known if _contains(zone, owner)]
@@ -43,9 +54,12 @@ def zone_for(name: str, spec_zone: str | None, status_zone: str | None, zones: I
 
 
 def key(spec: DNSRecordSpec, zone: str) -> RecordKey:
-    """The RRset of `spec`, whatever its values are: enough to delete it."""
-    record_type = _record_type(spec.record_type)
-    name = _owner(spec.name, record_type)
+    """The key of the RRset, whose values need not be valid: enough to delete it."""
+    if spec.record_type not in _RECORD_TYPES:
+        raise Malformed(f"spec.recordType {_short(spec.record_type)} is unknown: use A, AAAA, CNAME or TXT")
+    record_type = cast(RecordType, spec.record_type)
+    name = _plain(spec.name)
+    _check_name("spec.name", name, spec.name, host=record_type in ("A", "AAAA"))
     if not _contains(zone, name):
         raise Malformed(
             f"spec.name {_short(spec.name)} is outside zone {zone}: correct the name or spec.zone"
@@ -54,7 +68,7 @@ def key(spec: DNSRecordSpec, zone: str) -> RecordKey:
 
 
 def wanted(spec: DNSRecordSpec, zone: str) -> RecordSet:
-    """What `spec` asks for, in one spelling."""
+    """The RRset that `spec` asks for, normalized."""
     record = key(spec, zone)
     if not spec.values:
         raise Malformed("spec.values is empty: give at least one value, or delete the record")
@@ -64,20 +78,21 @@ def wanted(spec: DNSRecordSpec, zone: str) -> RecordSet:
             f"spec.values holds {len(distinct)} values: a name server takes at most {MAX_VALUES} of one "
             "type, so spread them over several names"
         )
-    return RecordSet(record, _ttl(spec.ttl), _values(distinct, record, zone))
-
-
-def _zone_asked_for(zone: str, owner: str, known: Collection[str]) -> str:
-    if not _contains(zone, owner):
+    ttl = DEFAULT_TTL if spec.ttl is None else spec.ttl
+    if not 0 <= ttl <= MAX_TTL:
         raise Malformed(
-            f"spec.zone {_short(zone)} does not contain spec.name {_short(owner)}: correct one of them"
+            f"spec.ttl {ttl} is out of range: use 0 to {MAX_TTL} seconds, or leave it out for {DEFAULT_TTL}"
         )
-    if zone not in known:
-        raise Malformed(
-            f"spec.zone {_short(zone)} is none of the configured zones ({', '.join(sorted(known))}): "
-            "leave it empty, or add it to the settings"
-        )
-    return zone
+    match record.type:
+        case "A":
+            values = tuple(str(a) for a in sorted({_ipv4(value) for value in distinct}))
+        case "AAAA":
+            values = tuple(str(a) for a in sorted({_ipv6(value) for value in distinct}))
+        case "CNAME":
+            values = (_target(distinct, record, zone),)
+        case "TXT":
+            values = _texts(distinct)
+    return RecordSet(record, ttl, values)
 
 
 def _contains(zone: str, name: str) -> bool:
@@ -92,32 +107,15 @@ def _short(value: str) -> str:
     return f'"{value}"' if len(value) <= 60 else f'"{value[:45]}…" ({len(value)} characters)'
 
 
-def _record_type(text: str) -> RecordType:
-    if text in _RECORD_TYPES:
-        return cast(RecordType, text)
-    raise Malformed(f"spec.recordType {_short(text)} is unknown: use A, AAAA, CNAME or TXT")
-
-
-def _owner(name: str, record_type: RecordType) -> str:
-    owner = _plain(name)
-    below_star = owner.removeprefix("*.")
-    _check_length("spec.name", owner)
-    for label in below_star.split("."):
-        _check_label("spec.name", name, label, host=record_type in ("A", "AAAA"))
-    return owner
-
-
-def _check_length(field: str, name: str) -> None:
+def _check_name(field: str, name: str, shown: str, *, host: bool) -> None:
+    """Raise Malformed unless `name` is a name, perhaps a wildcard; with `host`, a host name."""
     if not name:
         raise Malformed(f'{field} "{name}" is empty: write a full name, like api.local.gardener.cloud')
     if len(name) > 253:
         raise Malformed(f"{field} {_short(name)} is longer than 253 characters: shorten it")
-
-
-def _check_label(field: str, name: str, label: str, *, host: bool) -> None:
-    problem = _label_problem(label, host=host)
-    if problem:
-        raise Malformed(f"{field} {_short(name)} {problem}")
+    for label in name.removeprefix("*.").split("."):
+        if problem := _label_problem(label, host=host):
+            raise Malformed(f"{field} {_short(shown)} {problem}")
 
 
 def _label_problem(label: str, *, host: bool) -> str | None:
@@ -137,28 +135,6 @@ def _label_problem(label: str, *, host: bool) -> str | None:
             "use letters, digits, and hyphens inside"
         )
     return None
-
-
-def _ttl(ttl: int | None) -> int:
-    if ttl is None:
-        return DEFAULT_TTL
-    if not 0 <= ttl <= MAX_TTL:
-        raise Malformed(
-            f"spec.ttl {ttl} is out of range: use 0 to {MAX_TTL} seconds, or leave it out for {DEFAULT_TTL}"
-        )
-    return ttl
-
-
-def _values(values: list[str], record: RecordKey, zone: str) -> tuple[str, ...]:
-    match record.type:
-        case "A":
-            return tuple(str(a) for a in sorted({_ipv4(value) for value in values}))
-        case "AAAA":
-            return tuple(str(a) for a in sorted({_ipv6(value) for value in values}))
-        case "CNAME":
-            return (_target(values, record, zone),)
-        case "TXT":
-            return _texts(values)
 
 
 def _ipv4(value: str) -> IPv4Address:
@@ -219,10 +195,9 @@ def _target(values: list[str], record: RecordKey, zone: str) -> str:
             f"spec.name {_short(record.name)} is the apex of its zone, where no CNAME can be: use A or AAAA"
         )
     target = targets.pop()
-    _check_length("spec.values", target)
-    for label in target.removeprefix("*.").split("."):
-        _check_label("spec.values", target, label, host=False)
-    if _is_address(target):
+    _check_name("spec.values", target, target, host=False)
+    with contextlib.suppress(ValueError):
+        ip_address(target)
         raise Malformed(
             f"spec.values holds {_short(target)}, an address in a CNAME record: use recordType A for it"
         )
@@ -231,17 +206,15 @@ def _target(values: list[str], record: RecordKey, zone: str) -> str:
     return target
 
 
-def _is_address(text: str) -> bool:
-    try:
-        return bool(ip_address(text))
-    except ValueError:
-        return False
-
-
 def _texts(values: list[str]) -> tuple[str, ...]:
     total = 0
     for value in values:
-        octets = _octets(value)
+        try:
+            octets = len(value.encode())
+        except UnicodeEncodeError:
+            raise Malformed(
+                f'spec.values holds "{ascii(value)[1:46]}", half of a surrogate pair: write proper Unicode'
+            ) from None
         total += octets
         if not octets:
             raise Malformed('spec.values holds "", a text without content: remove it, or give it content')
@@ -252,12 +225,3 @@ def _texts(values: list[str]) -> tuple[str, ...]:
             f"spec.values holds {total} octets in all: spread them over several names, {MAX_TEXTS} each"
         )
     return tuple(sorted(values))
-
-
-def _octets(text: str) -> int:
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        raise Malformed(
-            f'spec.values holds "{ascii(text)[1:46]}", half of a surrogate pair: write proper Unicode'
-        ) from None

@@ -1,6 +1,6 @@
-"""Whether another DNSRecord asks for the same name: one worker, by lease, follows all, and the others ask it.
+"""Twins: DNSRecords that ask for the same name. One worker, by lease, follows all of them for the others.
 
-Were each to follow them itself, the CPU for one record would grow with the number of workers.
+If each worker followed them, the CPU for one record would grow with the number of workers.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from workers.dns.record.claims import Claims
 logger = logging.getLogger(__name__)
 
 LEASE = "twins.dnsrecord"
-"""Held by the worker that answers. Earlier versions do not answer, and hold `drift.dnsrecord`."""
+"""The lease of the worker that answers. Earlier versions hold `drift.dnsrecord`, and do not answer."""
 
 PATIENCE = 1.0
-"""Seconds for an answer. A last attempt to delete a name takes longer: without one, it has not succeeded."""
+"""Seconds for an answer. The last attempt to delete a name takes longer, as it needs one."""
 
 _AGAIN = 0.5
 
 _BESIDE = "beside "
-"""Before the type, a question about other types. Earlier versions answer that no DNSRecord has this type."""
+"""Before the type, asks about other types at the name. Earlier versions find no DNSRecord of such a type."""
 
 
 class Twins(Protocol):
-    """Who knows all DNSRecords, or knows whom to ask."""
+    """Finds DNSRecords by the names that they ask for."""
 
     async def find(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
         """Another DNSRecord that asks for the same name and type, in the same zone."""
 
     async def displaced(self, ref: ObjectRef, zone: str, record: RecordKey) -> list[ObjectRef]:
-        """Other DNSRecords that ask for what cannot stand beside `record`."""
+        """Other DNSRecords that ask for types which cannot coexist with `record`."""
 
 
 class SharedTwins:
-    """Twins that one worker of all finds, for itself and for the others."""
+    """Asks the worker that follows all DNSRecords, which may be this one."""
 
     def __init__(self, bus: Bus, claims: Claims) -> None:
         self._bus = bus
@@ -51,7 +51,7 @@ class SharedTwins:
         self._here = False
 
     async def answer(self) -> None:
-        """Answer for all workers, for ever. For the holder of the lease, who follows the claims."""
+        """Answer for all workers, for ever. Only the holder of the lease calls this."""
         await self._claims.complete()
         self._here = True
         try:
