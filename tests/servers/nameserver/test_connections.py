@@ -8,6 +8,7 @@ import pytest
 import uvloop
 from dns.message import Message
 from dns.rdatatype import RdataType
+from dns.update import UpdateMessage
 
 from tests.servers.nameserver.conftest import (
     ZONE,
@@ -21,7 +22,7 @@ from tests.servers.nameserver.conftest import (
 from tests.support.rules import rule
 from windowbox.clients.nameserver import Nameserver, messages
 from windowbox.clients.nameserver.connection import TimedOut, connected
-from windowbox.errors import Unreachable
+from windowbox.errors import Malformed, Unreachable
 from windowbox.models.recordsets import RecordKey
 
 
@@ -144,6 +145,20 @@ async def test_replies_find_their_questions_whatever_their_number(named: Named) 
     finally:
         connection.close()
     assert [len(group) for group in groups] == [3000, 3000, 3000]
+
+
+@rule("V18", "DN-65")
+async def test_a_message_that_is_too_long_is_not_sent(named: Named) -> None:
+    connection = await connected("127.0.0.1", named.port, "the server", None, 5)
+    update = UpdateMessage(messages.name(ZONE))
+    for n in range(20):
+        text = messages.rrset(rrset(f"x{n}", "TXT", "x" * 4000))
+        update.add(text.name, text.to_rdataset())
+    with pytest.raises(Malformed, match="too long"):
+        await connection.exchange([update])
+    [reply] = await connection.exchange([messages.query(messages.name(f"x0.{ZONE}"), RdataType.TXT)])
+    connection.close()
+    assert reply.answer == []
 
 
 @rule("DN-43")
