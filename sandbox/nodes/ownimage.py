@@ -20,7 +20,7 @@ from windowbox.errors import Missing
 
 NAME = "windowbox.local/windowbox:1"
 
-PACKAGES = ("windowbox", "bus", "watchers", "workers", "patchers", "webhooks")
+PACKAGES = ("windowbox", "bus", "watchers", "patchers", "webhooks", "workers", "commands", "sandbox")
 _ROOT = Path(__file__).parents[2]
 OURS = "opt/windowbox"
 _HOME = "usr/lib/python"

@@ -51,7 +51,7 @@ class SimulatedDriver:
             while True:
                 with contextlib.suppress(WindowboxError):
                     await self._follow()
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)  # before it connects again
         finally:
             for task in self._busy.values():
                 task.cancel()
@@ -89,11 +89,11 @@ class SimulatedDriver:
                 if not await self._step(machine):
                     return
             except Conflict:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # another client has changed it
             except Missing:
                 self._versions.pop(uid, None)
             except WindowboxError:
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.2)  # the API server is away
 
     async def _step(self, machine: Object) -> bool:
         phase = _phase(machine)
@@ -104,6 +104,7 @@ class SimulatedDriver:
         elif phase == Phase.NEW:
             await self._set(machine, Phase.PENDING, OperationState.PROCESSING)
         elif phase == Phase.PENDING:
+            # As long as a node takes to join.
             await (self.joins.acquire() if self.joins else asyncio.sleep(self.joining))
             machine = self._versions.get(machine.uid, machine)
             if not machine.deleting:
@@ -132,6 +133,7 @@ class SimulatedDriver:
             return False
         if _phase(machine) != Phase.TERMINATING:
             await self._set(machine, Phase.TERMINATING, OperationState.PROCESSING)
+        # As long as a Pod takes to end.
         await (self.leaves.acquire() if self.leaves else asyncio.sleep(self.leaving))
         if self.nodes:
             await self.nodes.remove(NODES, "", f"machine-{machine.name}")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 SOURCES = (
     "pyproject.toml", "README.md", "LICENSE",
-    "bus", "deploy", "examples", "patchers", "watchers", "webhooks", "windowbox", "workers",
+    "bus", "commands", "deploy", "examples", "patchers", "sandbox", "watchers", "webhooks", "windowbox",
+    "workers",
 )  # fmt: skip
 """What a wheel is built from."""
 

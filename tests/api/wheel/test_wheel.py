@@ -20,6 +20,7 @@ from tests.support import servers, wheels
 from tests.support.commandline import ROOT, CommandLine
 
 OURS = {"bus", "commands", "patchers", "sandbox", "watchers", "webhooks", "windowbox", "workers"}
+OURS = {"bus", "commands", "patchers", "sandbox", "watchers", "webhooks", "windowbox", "workers"}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_the_wheel_holds_the_packages_and_their_data(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
-    assert tops == {"bus", "patchers", "watchers", "webhooks", "windowbox", "workers"}
+    assert tops == OURS
     for kind in ("crds", "examples", "binaries"):
         source = ROOT / "sandbox" / "shipped" / kind
         wanted = {f"sandbox/shipped/{kind}/{file.relative_to(source)}" for file in _files(source)}
@@ -65,7 +66,7 @@ def test_all_that_is_imported_is_declared(wheel: Path) -> None:
     installed = _required([one for one in required if 'extra == "dev"' not in one])
     distributions = metadata.packages_distributions()
     imported = {name.partition(".")[0] for source in sources for name in _imports(ast.parse(source))}
-    own = {"bus", "patchers", "watchers", "webhooks", "windowbox", "workers"}
+    own = OURS
     missing = {
         name
         for name in imported - set(sys.stdlib_module_names) - own
