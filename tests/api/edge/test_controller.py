@@ -138,7 +138,7 @@ async def waits_for_the_edge(world: BalancerWorld, name: str) -> bool:
     async with connected(Access(world.nats.url)) as bus:
         last = await bus.last(streams.JOURNAL, subject)
     run = last and RunRecord.model_validate_json(last.data)
-    return bool(run) and run.note.startswith("waiting for the edge")
+    return run is not None and run.note.startswith("waiting for the edge")
 
 
 async def test_states_that_the_bus_has_forgotten_come_back(world: BalancerWorld) -> None:
