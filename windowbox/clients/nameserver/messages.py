@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from ipaddress import ip_address
 
 import dns.exception
@@ -30,6 +31,7 @@ _MAX_OCTETS = 65_535 - 1_000
 """A TCP message holds 65,535 octets; the header, an owner's mark and a signature need room too."""
 
 
+@functools.lru_cache(maxsize=4096)  # each change asks for the names of its record, its mark and its zone
 def name(text: str) -> Name:
     """The absolute name. Raises Malformed if it cannot be one."""
     # dns.name.from_text would read backslashes as escapes, and translate what is not ASCII.
