@@ -47,7 +47,7 @@ class Waiting(WindowboxError):
     ) -> None:
         super().__init__(message, codes=codes)
         self.retry_after = retry_after
-        """Seconds until the next look, where no event will tell."""
+        """Seconds until the retry, if no event reports the change."""
 
 
 class Conflict(TransientError):
@@ -63,15 +63,15 @@ class TooManyRequests(Unreachable):
 
 
 class LeaseLost(TransientError):
-    """Another program may have begun to act in our place: stop, and decide again."""
+    """Another program may act in our place by now: stop, and decide again."""
 
 
 class NotListed(TransientError):
-    """The bus does not know all objects of a cluster yet, so nothing that is final can be decided."""
+    """The bus does not know all objects of a cluster yet: no final decision is possible."""
 
 
 class NotJoined(TransientError):
-    """The API server of a Shoot does not take part yet."""
+    """The API server of a Shoot has not joined yet."""
 
 
 class PermanentError(WindowboxError):

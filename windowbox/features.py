@@ -8,29 +8,29 @@ from enum import StrEnum
 
 
 class Stage(StrEnum):
-    """How far a feature is."""
+    """The maturity of a feature."""
 
     ALPHA = "alpha"
-    """Off unless it is asked for. It may change, or go."""
+    """Off by default; it may change, or be removed."""
     BETA = "beta"
-    """On unless it is switched off."""
+    """On by default."""
     GA = "GA"
-    """On. It cannot be switched off."""
+    """Always on."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """What can be switched."""
+    """One feature gate."""
 
     name: str
     stage: Stage
     about: str
     pools: frozenset[str] = frozenset()
-    """The pools that nobody serves where it is off."""
+    """The pools that are not served while it is off."""
 
     @property
     def on(self) -> bool:
-        """Whether it is on where nothing is said."""
+        """Whether it is on by default."""
         return self.stage is not Stage.ALPHA
 
     def __str__(self) -> str:
@@ -61,6 +61,6 @@ def refusal(gates: Mapping[str, bool], known: Iterable[Feature] = FEATURES) -> s
 
 
 def unserved(gates: Mapping[str, bool], known: Iterable[Feature] = FEATURES) -> frozenset[str]:
-    """The pools that nobody serves, since their features are off."""
+    """The pools that are not served, because their features are off."""
     off = (feature.pools for feature in known if not gates.get(feature.name, feature.on))
     return frozenset[str]().union(*off)

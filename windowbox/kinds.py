@@ -54,7 +54,7 @@ WATCH = ("list", "watch")
 
 @dataclass(frozen=True)
 class Right:
-    """What a role may do with objects of a kind, besides what follows from the other columns."""
+    """A right of a role on objects of a kind, beyond those that follow from the other columns."""
 
     resource: Resource
     verbs: tuple[str, ...]
@@ -70,7 +70,7 @@ class Served:
     resource: Resource
     pool: str
     about: str
-    """What becomes of an object, for docs/kinds.md."""
+    """What windowbox does for an object, for docs/kinds.md."""
     type: str = ""
     """Of an extension kind: the `spec.type` that is served. Empty for kinds that are no extensions."""
     package: str = ""
@@ -85,14 +85,14 @@ class Served:
     credentials_of: Resource | None = None
     """The kind of the objects that name that Secret, by a field, where it is not the kind itself."""
     owns: tuple[Resource, ...] = ()
-    """The watched kinds of the objects that it makes, in the provider cluster if it has one."""
+    """The watched kinds of the objects that it owns, in the provider cluster if it has one."""
     awaits: tuple[Resource, ...] = ()
-    """The kinds of objects that others make and it waits for."""
+    """The kinds of objects that other controllers create and that it waits for."""
     reads: tuple[Resource, ...] = ()
     """The other kinds that it reads from the mirror."""
     rights: tuple[Right, ...] = ()
     setting: str = ""
-    """What to set so that it is served, where that is not the default: `backup.root for …`."""
+    """The setting that enables it, if it is off by default: `backup.root for …`."""
 
     @property
     def module(self) -> str:
@@ -364,7 +364,7 @@ WATCHED = tuple(sorted(RESOURCES.keys() - {SECRETS.id}))
 
 
 def named(name: str) -> Resource | None:
-    """The kind that a person means: by id, plural, kind, short name or alias, in any case."""
+    """The kind for what a person types: id, plural, kind, short name or alias, in any case."""
     lowered = name.lower()
     aliases = {alias: row.resource for row in KINDS for alias in row.aliases}
     for one in RESOURCES.values():

@@ -23,7 +23,7 @@ SUPPORTED = {"Kubernetes": Range((1, 33), (1, 37)), "Gardener": Range((1, 140), 
 
 
 def problem(component: str, version: str) -> str | None:
-    """Why this version of a component is none that windowbox is known to work with; None if it is one."""
+    """Why windowbox is not known to work with this version of a component; None if it is."""
     known, found = SUPPORTED[component], _VERSION.match(version)
     if not found:
         return f"{version!r} is no version: windowbox is tried with {component} {known}"

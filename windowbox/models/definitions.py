@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition is made from."""
+"""Definitions: the values from which CustomResourceDefinitions are generated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all kinds of `extensions.gardener.cloud` have in common, as the API spells it."""
+"""The fields that all kinds of `extensions.gardener.cloud` share, as the API spells them."""
 
 from __future__ import annotations
 

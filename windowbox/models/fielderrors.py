@@ -1,4 +1,4 @@
-"""What is wrong with fields of an object, in the words of Kubernetes."""
+"""Errors of fields of an object, in the words of Kubernetes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from windowbox.errors import Malformed
 
 _NO_SEGMENT = re.compile(r"\.\.?|.*[/%?#\\\x00-\x20].*", re.DOTALL)
-"""What would lead a path elsewhere, to an object of somebody else."""
+"""Segments that would lead a path to another object."""
 
 
 class Resource(NamedTuple):
@@ -34,7 +34,7 @@ class Resource(NamedTuple):
 
     @property
     def id(self) -> str:
-        """`dnsrecords.extensions.gardener.cloud`, as kubectl takes it; the group alone tells kinds apart."""
+        """`dnsrecords.extensions.gardener.cloud`, as kubectl takes it; plurals alone are ambiguous."""
         name = self.watched_as or self.plural
         return f"{name}.{self.group}" if self.group else name
 
@@ -163,7 +163,7 @@ def is_provider_cluster(cluster: str) -> bool:
 
 
 class SecretKey(BaseModel, frozen=True):
-    """A place in a Secret of the runtime cluster. What stands there never travels on the bus."""
+    """A place in a Secret of the runtime cluster. Its data never travels on the bus."""
 
     namespace: str
     name: str

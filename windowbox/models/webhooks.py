@@ -1,4 +1,4 @@
-"""Which webhooks there are, and for which requests the API server calls them.
+"""The table of webhooks, and the requests for which API servers call them.
 
 What they do stands in `webhooks/`; this part is also read by those who only write the configurations.
 """

@@ -1,4 +1,4 @@
-"""What secrets are to be generated. Pure."""
+"""The configurations of generated secrets, and their checksums. Pure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Config = Authority | Certificate | BasicAuth
 
 
 def checksum(config: Config) -> str:
-    """A decimal uint64 that changes exactly if the config does, whoever signs it.
+    """A decimal uint64 that changes exactly if the config does, independent of the signer.
 
     Those of authorities and passwords are Gardener's own, so that each of both programs finds what the other
     has generated. Gardener's of a certificate covers its signer's keys: these are told by their content.

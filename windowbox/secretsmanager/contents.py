@@ -25,7 +25,7 @@ PASSWORD = "password"
 AUTH = "auth"
 
 _TOLERANCE = timedelta(days=2)
-"""Between the validity that was asked for and that of the certificate, which may go by the calendar."""
+"""Tolerated between the requested validity and that of the certificate, which may follow the calendar."""
 _USAGES = {Usage.SERVER: ExtendedKeyUsageOID.SERVER_AUTH, Usage.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
 
 
@@ -53,7 +53,7 @@ def complete(config: Config, data: Mapping[str, bytes]) -> bool:
         same = x509.load_pem_x509_certificate(data[certificate]).public_key() == key.public_key()
     except (ValueError, TypeError):
         return False
-    # With other keys nothing is signed here.
+    # Other keys sign nothing here.
     return same and (isinstance(key, rsa.RSAPrivateKey) or not isinstance(config, Authority))
 
 
@@ -83,7 +83,7 @@ def is_trusted(config: Certificate, data: Mapping[str, bytes], bundle: bytes) ->
 
 
 def lifetime(data: Mapping[str, bytes]) -> tuple[int, int] | None:
-    """From when until when the certificate in the data is valid: unix times; None if there is none."""
+    """Begin and end of the validity of the certificate in the data, as unix times; None if there is none."""
     pem = data.get(CERTIFICATE) or data.get(CA_CERTIFICATE)
     if not pem:
         return None

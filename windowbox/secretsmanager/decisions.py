@@ -1,4 +1,4 @@
-"""Which Secrets stay, are renewed, rotated or dropped, and who signs. Pure."""
+"""Decides which Secrets stay, are renewed, rotated or dropped, and which authority signs. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Policy:
     rotation: int | None = None
     """When the Shoot's rotation of authorities was last initiated: unix time."""
     drop_old: bool = False
-    """Whether old authorities are dropped, and what they have signed is signed anew."""
+    """Whether old authorities are dropped, and their certificates signed by the new ones."""
     renew_authorities: bool = False
     """Whether authorities are renewed by time like everything else."""
     keep_old: timedelta | None = None
@@ -132,7 +132,7 @@ def old_authority(
 
 
 def dropping_time(current: Stored, old: Stored | None, policy: Policy) -> int | None:
-    """When the old authority has to be dropped, if only time tells."""
+    """When the old authority has to be dropped, if that depends on time."""
     if old is None or policy.keep_old is None:
         return None
     return _issued(current) + int(policy.keep_old.total_seconds())
@@ -154,7 +154,7 @@ def secret_name(config_name: str, checksum: str, signing: str, rotation: str) ->
 def labels(
     config: Config, identity: str, rotation: str, signer: Stored | None, issued: int
 ) -> dict[str, str]:
-    """Those of the Secret of `config`, without times that its content tells."""
+    """The labels of the Secret of `config`, without the times that its content determines."""
     found = _labels(config.name, identity, configs.checksum(config), rotation)
     if signer:
         found[secrets.SIGNING] = secrets.authority_checksum(signer)
@@ -171,7 +171,7 @@ def bundle_labels(config: Authority, identity: str, checksum: str) -> dict[str, 
 
 
 def unused(found: Iterable[Stored], used: Collection[str]) -> list[Stored]:
-    """The Secrets that are left over, given the names of those in use."""
+    """The unused Secrets, given the names of those in use."""
     return [one for one in found if not one.deleting and one.name not in used]
 
 

@@ -1,4 +1,4 @@
-"""The Secrets of one manager identity in one namespace: what is missing is generated, what is left over goes.
+"""The Secrets of one manager identity in one namespace: generates missing ones, removes unused ones.
 
 The data of Secrets leaves this module only through `read`: what `ensure` returns may be recorded.
 """
@@ -36,7 +36,7 @@ def _lower_priority() -> None:
 
 
 _GENERATING = ThreadPoolExecutor(os.cpu_count() or 1, "keys", _lower_priority)
-"""Keys are generated on all processors, as far as event loops leave them."""
+"""Generates keys on all processors, at a priority below the event loops."""
 _SOURCES = SECRETS._replace(selector=secrets.USE_DATA_FOR)
 
 
@@ -76,7 +76,7 @@ class SecretsManager:
     async def clean_up(self, ensured: Ensured) -> None:
         """Delete what `ensure` has found to be unused."""
         for name, uid in ensured.unused.items():
-            with contextlib.suppress(Conflict):  # another one has its name now
+            with contextlib.suppress(Conflict):  # another Secret has its name now
                 await self._kube.remove(SECRETS, self._namespace, name, uid=uid)
 
     async def remove_all(self) -> None:
@@ -132,7 +132,7 @@ class _Run:
         self._bundles: dict[str, str] = {}
         self._changed = False
         self._sources: list[Stored] | None = None
-        """Secrets whose data is to be used for others, once they are listed."""
+        """Secrets whose data replaces generated data, once they are listed."""
 
     async def ensure(self, config: Config) -> None:
         signer = self._signer(config) if isinstance(config, Certificate) else None
@@ -163,7 +163,7 @@ class _Run:
         return decisions.signer(config, current, self._old[config.authority], self._policy)
 
     async def _supplied(self, config: Config) -> Mapping[str, bytes] | None:
-        """Data that somebody has put there for the Secret that is to be generated."""
+        """Data that a person or program provides for the Secret to be generated."""
         if self._sources is None:
             self._sources = await self._manager._listed(_SOURCES)
         sources = decisions.supplied(config.name, self._sources)

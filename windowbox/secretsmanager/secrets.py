@@ -115,7 +115,7 @@ def label_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[s
 
 
 def _decoded(data: object) -> dict[str, bytes]:
-    """What is not base64 counts as missing: nothing fits it, and it is generated anew."""
+    """Data that is not base64 counts as missing, so that the Secret is generated again."""
     decoded = {}
     for key, value in mapping(data).items():
         try:

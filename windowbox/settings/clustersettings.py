@@ -49,7 +49,7 @@ class GardenSettings(BaseModel):
 
 
 class GrantSettings(BaseModel):
-    """What `windowbox grant` grants."""
+    """The namespaces and Secrets of `windowbox grant`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

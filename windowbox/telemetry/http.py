@@ -13,7 +13,7 @@ from windowbox.errors import Malformed
 
 
 class Health(NamedTuple):
-    """What /healthz answers."""
+    """The state that /healthz reports."""
 
     well: bool = True
     words: str = "ok"
@@ -48,7 +48,7 @@ async def served(
     application.add_routes(
         [web.get("/metrics", metrics), web.get("/healthz", healthz), web.get("/readyz", readyz)]
     )
-    # Bodies are read to their end, though nobody asks for them: unpacked, they could take seconds.
+    # aiohttp would read bodies to their end, and decompressing them could take seconds.
     runner = web.AppRunner(application, access_log=None, auto_decompress=False)
     await runner.setup()
     try:

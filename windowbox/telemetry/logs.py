@@ -28,7 +28,7 @@ def configure(format: LogFormat, level: str) -> None:
 
 
 def is_our_error(record: logging.LogRecord) -> bool:
-    """Whether a server is at fault. Of requests that are no HTTP it would log each, and quote content."""
+    """Whether an error is the server's own. aiohttp would log each request that is no HTTP, and quote it."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError)
 

@@ -58,7 +58,7 @@ garden_access = Gauge(
 
 process_started = Gauge("windowbox_process_started_seconds", "When this process began, as a Unix time")
 
-# Told by the connection to the name servers, which counts for itself.
+# Set from the counters of the connection to the name servers.
 dns_messages = Counter("windowbox_dns_messages_total", "DNS update messages sent", ["zone"])
 dns_rrsets = Counter("windowbox_dns_rrsets_total", "Changes they carried", ["zone"])
 dns_reconnections = Counter("windowbox_dns_reconnections_total", "Connections that came back", ["zone"])

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 _BEAT = 0.5
 _LIMIT = 0.5
-"""Seconds that a beat is late until the log says what the loop is busy with."""
+"""Seconds of delay after which the log names the task that blocks the loop."""
 _LOOK = 0.25
 """Seconds between two looks at a loop that is late. At one that is not there are fewer."""
 _FRAMES = 3
@@ -33,7 +33,7 @@ class Stall:
     task: str
     """The name of the task; for an item of a pool this is the item's subject."""
     at: float
-    """When it was last seen at that, by the monotonic clock."""
+    """When it was last seen blocking, by the monotonic clock."""
 
 
 _latest = Stall("", 0.0)

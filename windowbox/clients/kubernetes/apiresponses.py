@@ -23,19 +23,19 @@ from windowbox.models.refs import Resource
 UNAUTHENTICATED = "ERR_INFRA_UNAUTHENTICATED"
 
 _LONGEST = 2000
-"""Of what an API says; the whole goes into the status of objects."""
+"""Characters of an error text: the text goes into the status of objects."""
 _DEEPEST = 100
 """So deep may what stands in an object be nested. Kubernetes allows a hundred times as much, which nobody who
 reads JSON here could take: one object would stop them for all others."""
 _QUOTA = "exceeded quota: "
-"""An API server has nothing else by which to tell that a right is there, and only used up."""
+"""The only sign by which an API server distinguishes a used-up right from a missing one."""
 _FIELDS = {"labels": dict, "annotations": dict, "finalizers": list, "ownerReferences": list}
 _PARTS = {"labels": str, "annotations": str, "finalizers": str, "ownerReferences": dict}
-"""What those consist of."""
+"""The characters of such names."""
 _VERSION = re.compile(r"[!-~]{0,128}")
 """A uid or a resourceVersion: it is a header on the bus."""
 _CONTINUE = re.compile(r"[!-~]{0,8192}")
-"""What asks for the next page: it is a part of a URL."""
+"""A continue token: it is a part of a URL."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """Names become parts of subjects and paths. All kinds that are watched have names of this form."""

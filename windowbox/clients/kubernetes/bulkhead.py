@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 from windowbox.errors import Waiting
 
 _BUDGET = 120.0
-"""Seconds for all that one run does at a cluster."""
+"""The longest time of one run at a cluster, in seconds."""
 _PATIENCE = 3.0
 """Seconds after which a cluster counts as slow: a run that exceeds its share is stopped, and one within it
 makes way for clusters that are new."""
 _REMEMBERED = 60.0
-"""Seconds for which a cluster that was slow counts as slow at least."""
+"""A slow cluster counts as slow for at least so many seconds."""
 _INTRODUCTION = 0.5
-"""Seconds that runs at a cluster that is new wait for its first one to end."""
+"""Seconds that runs at a new cluster wait for its first run to end."""
 _PER_WAITING = 0.2
 _SOONEST, _LATEST = 2.0, 60.0
-"""Seconds until somebody who was refused tries again, by how many others wait."""
+"""Seconds until a refused run is retried, by the number of others that wait."""
 _MOST_HOSTS = 1024
 
 
@@ -42,9 +42,9 @@ class _Host:
 
     turns: set[_Turn] = field(default_factory=set)
     new: bool = True
-    """No run has ended there: it is not known how fast it is."""
+    """No run has ended there yet, so its speed is unknown."""
     fast: bool = False
-    """The last run there was quick, and none has been slow for a while."""
+    """The last run there was quick, and no run has been slow for a while."""
     slow_until: float = 0.0
     waiting: set[Hashable] = field(default_factory=set)
 
@@ -66,12 +66,12 @@ class Bulkhead:
         self._share = max(1, slots // 4)
         self._half = max(1, slots // 2)
         self._hosts: dict[tuple[str, str], _Host] = {}
-        """Those used last at the end."""
+        """The most recently used last."""
         self._left = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def turn(self, pool: str, host: str, who: Hashable) -> AsyncIterator[None]:
-        """A turn for `who` at a host. Waiting if it gets none now, TimeoutError if it takes too long."""
+        """A slot for `who` at a host. Waiting if there is none now, TimeoutError if the run takes too long."""
         at = self._host(pool, host)
         if at.new and not self._has_room(pool, at):
             await self._make_room(pool, at)
@@ -104,10 +104,10 @@ class Bulkhead:
         return sum(len(at.turns) for (of, _), at in self._hosts.items() if of == pool and not at.fast)
 
     async def _make_room(self, pool: str, at: _Host) -> None:
-        """Wait shortly; if slow clusters have all the room, stop one of their runs."""
+        """Wait briefly; if slow clusters use all the room, stop one of their runs."""
         if len(at.turns) < self._share:
             self._stop_longest(pool)
-        # Reckoned from the first run there: were each of many to wait in its slot, they would hold others up.
+        # Counted from the first run there: many runs that each wait in their slot would hold up others.
         begun = min((turn.since for turn in at.turns), default=time.monotonic())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(begun + _INTRODUCTION - time.monotonic()):
@@ -115,7 +115,7 @@ class Bulkhead:
                     await self._left.wait()
 
     def _stop_longest(self, pool: str) -> None:
-        """Stop the longest run at the cluster that has the most, unless all runs are young."""
+        """Stop the longest run at the cluster with the most runs, unless all runs are young."""
         begun = time.monotonic() - _PATIENCE
         hosts = [at for (of, _), at in self._hosts.items() if of == pool and not at.fast]
         for at in sorted(hosts, key=lambda one: -len(one.turns)):
@@ -137,7 +137,7 @@ class Bulkhead:
         return at
 
     def _forget_one(self) -> None:
-        """Forget the cluster that nobody has been at for the longest time. Fast ones are kept if possible."""
+        """Forget the least recently used cluster; fast clusters only if there is no other."""
         idle = [key for key, at in self._hosts.items() if not at.turns]
         if idle:
             del self._hosts[next((key for key in idle if not self._hosts[key].fast), idle[0])]

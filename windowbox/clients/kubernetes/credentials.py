@@ -1,6 +1,6 @@
 """Credentials for a cluster by file: kubeconfigs with what they refer to, and those that Pods are given.
 
-Tokens and certificates are rotated by others, who replace the files. They are read again then (rotation.py).
+Other programs rotate tokens and certificates by replacing the files; rotation.py reads them again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ async def opened(
 ) -> AsyncIterator[aiohttp.ClientSession]:
     """A session with keep-alive; with `egress`, to permitted addresses only.
 
-    When it is closed, whoever reads a response of it gets an error.
+    After it is closed, reading one of its responses raises an error.
     """
     ours = None if proxy else _proxy(host)
     responses = _Responses()
     connector = aiohttp.TCPConnector(
         limit=_CONNECTIONS,
         ssl=tls,
-        # A proxy that our own environment names has rules of its own about where it leads.
+        # A proxy from our own environment applies its own rules about destinations.
         socket_factory=egress.socket if egress and not ours else None,
     )
     async with aiohttp.ClientSession(
@@ -60,7 +60,7 @@ async def opened(
 
 
 class _Responses:
-    """The responses of a session. aiohttp closes their connections, but tells none who reads from them."""
+    """The responses of a session. aiohttp closes their connections without an error for their readers."""
 
     def __init__(self) -> None:
         self._begun: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()
@@ -95,16 +95,16 @@ _BEARER = "BearerToken"
 
 @dataclass(frozen=True)
 class Credentials:
-    """Where the API server is, and who we are."""
+    """The address of the API server, and our credentials for it."""
 
     configuration: Configuration
     tls: ssl.SSLContext
     trust: str | None
-    """By whom the server is vouched for; None if by nobody."""
+    """The certificate authority of the server; None if it is not verified."""
     files: Mapping[Path, str]
-    """All files that this was read from, with their digests."""
+    """The files that the credentials come from, with their digests."""
     connection: tuple[str, ...]
-    """What connections depend on. A token is no part of it: each request has its own."""
+    """The settings that need new connections when they change. Each request carries the token itself."""
     context: str | None
     """The name of the context, so that another current context does not lead to another cluster later."""
 
@@ -115,7 +115,7 @@ class Credentials:
 async def read(kubeconfig: Path | None, context: str | None) -> Credentials:
     """The credentials of a kubeconfig file, or those of the Pod. Malformed says what to set."""
     configuration = empty()
-    # Certificates and keys that stand in the kubeconfig are files only while they are read.
+    # Inline certificates and keys are files only while they are read.
     with _malformed(kubeconfig), tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
         files = _digests(kubeconfig)
         if kubeconfig:
@@ -168,7 +168,7 @@ def empty() -> Configuration:
 
 
 def trust(configuration: Configuration) -> str | None:
-    """By whom the server is vouched for; None if by nobody."""
+    """The certificate authority of the server; None if it is not verified."""
     authorities = Path(configuration.ssl_ca_cert) if configuration.ssl_ca_cert else None
     return kubeconfigs.trust(str(configuration.host).rstrip("/"), bool(configuration.verify_ssl), authorities)
 
@@ -190,7 +190,7 @@ def _digests(kubeconfig: Path | None) -> dict[Path, str]:
 
 
 def _if_there(path: Path) -> str:
-    """The digest of a file that a kubeconfig refers to: perhaps for a context that nobody uses."""
+    """The digest of a file that a kubeconfig refers to, perhaps in an unused context; empty if unreadable."""
     try:
         return _digest(path)
     except OSError:

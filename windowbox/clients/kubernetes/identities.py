@@ -41,7 +41,7 @@ def _address(opened: Kube) -> str:
 
 
 async def own_uid(opened: Kube) -> str:
-    """The uid of a namespace that every cluster has; nothing if we may not know it."""
+    """The uid of the namespace kube-system, which identifies a cluster; empty if we may not read it."""
     try:
         return (await opened.get(NAMESPACES, "", "kube-system")).uid
     except Missing:

@@ -29,13 +29,13 @@ TIMEOUT = 15.0
 """Seconds for one request."""
 
 _WATCH_SECONDS = (240, 360)
-"""At least and at most: else the watches of a thousand clusters that began together end together."""
+"""Randomized between these, so that a thousand watches that began together do not end together."""
 _SILENCE = 90.0
 """Seconds of silence after which a watch ends. API servers send a bookmark about once a minute, so that the
 connection may be lost where none comes."""
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _BATCH = 256
-"""Events, or objects of a page, that are read at once."""
+"""Events, or objects of a page, that are parsed before the event loop gets its turn."""
 _BIG = 1 << 18
 """Bytes of an answer that is read in a thread."""
 _LIMIT = aiohttp.ClientTimeout(total=TIMEOUT)
@@ -78,13 +78,13 @@ class Kube:
     def use(
         self, configuration: Configuration, trust: str | None, session: aiohttp.ClientSession | None = None
     ) -> None:
-        """From now on these credentials; with a session where connections are to be made anew."""
+        """Use these credentials from now on, with a new session if connections have to be opened again."""
         self._configuration = configuration
         self._session = session or self._session
         self._host = str(self._configuration.host).rstrip("/")
         self._distrusted = False
         self.trust = trust
-        """By whom the server is vouched for; None if by nobody."""
+        """The certificate authority of the server; None if it is not verified."""
 
     @property
     def host(self) -> str:
@@ -125,7 +125,7 @@ class Kube:
             for number, raw in enumerate(page.items, 1):
                 yield Object(raw)
                 if number % _BATCH == 0:
-                    await asyncio.sleep(0)  # others go on: a server may put thousands of objects into a page
+                    await asyncio.sleep(0)  # other tasks run: a server may put thousands of objects into a page
 
     async def pages(
         self,
@@ -464,14 +464,14 @@ def _translated(what: str, *, tenant: bool) -> Iterator[None]:
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         text = str(error) or type(error).__name__
         if tenant:
-            # The author of the kubeconfig must not learn from us what answers at an address.
+            # The author of the kubeconfig must not learn from our error which service listens at an address.
             logger.info("%s: %s", what, text)
             text = "no usable connection to the API server that the kubeconfig names"
         raise Unreachable(f"{what}: {text}") from error
 
 
 _REFUSAL = 1 << 16
-"""Bytes of an error's body: a Kubernetes API says what is wrong in a few hundred."""
+"""Bytes of the body of an error: Kubernetes needs a few hundred."""
 
 
 class Limit(NamedTuple):
@@ -496,7 +496,7 @@ class Limits(NamedTuple):
     """The limits for each kind of response of an API server."""
 
     object: Limit
-    """One object, which is also what one line of a watch may bring."""
+    """One object, or one line of a watch."""
     page: Limit
     """A page of a listing with several objects."""
     listing: Listing
@@ -504,9 +504,9 @@ class Limits(NamedTuple):
 
 # etcd takes 1.5 MiB for one object by default; as JSON a built-in kind takes up to three times as much.
 OWN = Limits(Limit(16 << 20, 4_000_000), Limit(16 << 20, 200_000), Listing(10_000_000, 1 << 37, 600.0))
-"""Of a cluster whose kubeconfig is in a file of this machine."""
+"""For clusters whose kubeconfig is a file of this machine."""
 TENANT = Limits(Limit(4 << 20, 200_000), Limit(8 << 20, 200_000), Listing(100_000, 1 << 30, 300.0))
-"""Of a cluster whose kubeconfig is in a Secret: its API server may be anything."""
+"""For clusters whose kubeconfig is in a Secret: their API server is not trusted."""
 
 
 async def read_body(what: str, response: aiohttp.ClientResponse, limit: Limit) -> bytes:

@@ -17,7 +17,7 @@ from windowbox.clients.kubernetes.egress import Egress
 from windowbox.errors import Malformed
 
 PUBLIC = "public"
-"""The trust in authorities that vouch for servers of anybody."""
+"""Public certificate authorities sign servers of anybody."""
 
 _FILES = {"certificate-authority", "client-certificate", "client-key"}
 _PROGRAMS = {"exec", "auth-provider", "tokenFile"}
@@ -71,7 +71,7 @@ def parsed(kubeconfig: bytes, what: str) -> dict[str, Any]:
 
 
 def host(kubeconfig: bytes) -> str:
-    """Where its server is, with the port; nothing if that cannot be told."""
+    """Host and port of its server; empty if they are unknown."""
     with contextlib.suppress(Malformed, LookupError, TypeError, StopIteration):
         content = harmless(kubeconfig, "")
         context = _named(content["contexts"], content["current-context"])["context"]

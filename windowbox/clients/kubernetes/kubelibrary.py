@@ -25,7 +25,7 @@ _CONFIGURATION = f"{_CLIENT}.configuration"
 def _empty_packages(*names: str) -> Iterator[None]:
     """Let modules of these packages be imported while the packages themselves are empty.
 
-    Afterwards the packages can be imported as a whole, by whoever needs more of the library.
+    Afterwards other code can import the packages as a whole.
     """
     library = importlib.util.find_spec(_LIBRARY)
     folders = (library and library.submodule_search_locations) or []

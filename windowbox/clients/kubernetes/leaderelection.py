@@ -24,9 +24,9 @@ class Times:
     """In seconds, as controllers have them by default."""
 
     lease: int = 15
-    """How long others wait since they saw the last renewal."""
+    """Other candidates wait so long after the last renewal."""
     renewal: float = 10.0
-    """How long the leader goes on without a renewal: less than others wait."""
+    """The leader continues so long without a renewal: less than others wait."""
     retry: float = 2.0
 
 
@@ -42,10 +42,10 @@ class LeaderElection:
         self._identity = identity
         self._times = times or Times()
         self._seen: tuple[Any, float] = (None, 0.0)
-        """Another's last renewal, and when we saw it first: clocks of other machines are not trusted."""
+        """The last renewal of another candidate, and when we first saw it: its clock is not trusted."""
 
     async def while_leading(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Do `act` whenever we lead, and stop it when we do not. For ever."""
+        """Run `act` while we lead, for ever; cancel it when the Lease is lost."""
         try:
             while True:
                 before = time.monotonic()
@@ -81,7 +81,7 @@ class LeaderElection:
             await asyncio.wait([acting])
 
     async def _renewed(self) -> bool:
-        """Take or renew the Lease. False if it is somebody else's, or cannot be written now."""
+        """Take or renew the Lease. False if another candidate has it, or if it cannot be written now."""
         try:
             found = await self._kube.find(LEASES, self._namespace, self._name)
             if found is None:
@@ -126,7 +126,7 @@ class LeaderElection:
         return {**kind, "metadata": {"name": self._name}, "spec": self._spec()}
 
     async def _release(self) -> None:
-        """Let another lead at once."""
+        """Release the Lease, so that another candidate leads at once."""
         with contextlib.suppress(WindowboxError, TimeoutError):
             async with asyncio.timeout(self._times.retry):
                 found = await self._kube.find(LEASES, self._namespace, self._name)

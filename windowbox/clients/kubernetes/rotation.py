@@ -24,9 +24,9 @@ from windowbox.models.refs import NAMESPACES, Resource
 logger = logging.getLogger(__name__)
 
 _LOOK = 60.0
-"""Seconds after which files are compared though no event came. The library read tokens again as often."""
+"""Seconds between two comparisons of the files without an event: the interval of the library."""
 _GRACE = 600.0
-"""Seconds that a former session stays open for what it is doing: longer than any watch."""
+"""Seconds that a former session stays open for its requests: longer than any watch."""
 _REMEDY = "restart this process if that is intended, else correct the file"
 
 
@@ -80,7 +80,7 @@ class Rotation:
             await session.aclose()
 
     async def follow(self) -> None:
-        """Have the client use new credentials whenever the files change. For ever."""
+        """Give the client new credentials whenever the files change, for ever."""
         while True:
             try:
                 await self._watch()
@@ -90,7 +90,7 @@ class Rotation:
                 await asyncio.sleep(_LOOK)
 
     async def _watch(self) -> None:
-        """Look at the files whenever they may have changed. Ends when they are others."""
+        """Wait until the files differ, comparing them at each event and at intervals."""
         paths = self._current.files.keys()
         async with watched(paths) as changed:
             while self._current.files.keys() == paths:
@@ -98,15 +98,15 @@ class Rotation:
                 await self._look()
                 await self._remember_cluster()
                 # There is no event where inotify is exhausted, from a single file that is mounted, from
-                # network mounts, and from a folder that was made anew.
+                # network mounts, and from a folder that was recreated.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK):
                         await changed.wait()
 
     async def _remember_cluster(self) -> None:
-        """Learn which cluster this is, while it can be asked: a server that has moved no longer answers."""
+        """Read the identity of the cluster early: a server that has moved no longer answers."""
         if self._moves and not self._known_uid:
-            # An API server that has just started may not know yet that we may know.
+            # A starting API server answers Forbidden until it has loaded its RBAC rules.
             with contextlib.suppress(WindowboxError):
                 self._known_uid = await _uid(self._client)
 
@@ -116,7 +116,7 @@ class Rotation:
                 return
             found = await self._read()
         except Malformed as error:
-            # Whoever replaces several files does it one by one.
+            # Several files are replaced one after another.
             logger.warning("changed credentials are not used: %s", error)
             return
         if await self._leads_to_same_cluster(found):
@@ -162,7 +162,7 @@ class Rotation:
         return same
 
     async def _own_uid(self) -> str:
-        """The uid of our cluster: as it tells now, or as it told when it could be asked."""
+        """The uid of our cluster as it reports it now, or as it reported it last."""
         try:
             self._known_uid = await _uid(self._client)
         except WindowboxError:
@@ -177,7 +177,7 @@ async def _close_later(session: contextlib.AsyncExitStack) -> None:
 
 
 async def _uid(client: Client) -> str:
-    """The uid of a namespace that every cluster has."""
+    """The uid of the namespace kube-system, which identifies a cluster."""
     return (await client.get(NAMESPACES, "", "kube-system")).uid
 
 

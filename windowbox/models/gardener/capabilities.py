@@ -1,4 +1,4 @@
-"""What machines can do, what images ask for, and which of them go together."""
+"""Capabilities: matches images to machines by what they need and offer."""
 
 from __future__ import annotations
 
