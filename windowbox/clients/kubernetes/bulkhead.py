@@ -71,7 +71,7 @@ class Bulkhead:
 
     @contextlib.asynccontextmanager
     async def turn(self, pool: str, host: str, who: Hashable) -> AsyncIterator[None]:
-        """A slot for `who` at a host. Waiting if there is none now, TimeoutError if the run takes too long."""
+        """A slot for `who` at a host. Waiting if there is none, TimeoutError if the run takes too long."""
         at = self._host(pool, host)
         if at.new and not self._has_room(pool, at):
             await self._make_room(pool, at)

@@ -125,7 +125,7 @@ class Kube:
             for number, raw in enumerate(page.items, 1):
                 yield Object(raw)
                 if number % _BATCH == 0:
-                    await asyncio.sleep(0)  # other tasks run: a server may put thousands of objects into a page
+                    await asyncio.sleep(0)  # other tasks run: a page may hold thousands of objects
 
     async def pages(
         self,
