@@ -37,8 +37,17 @@ def test_top_shows_workers_and_recent_runs(operated: Operated) -> None:
 
 def test_top_counts_errors(operated: Operated) -> None:
     space = operated.space()
-    space.record(space.name(), ["nonsense"])
-    operated.windowbox.until("top", "--once", shows=lambda told: by_name(told)["dnsrecord"]["errors"])
+    before = by_name(operated.windowbox.until("top", "--once", shows=lambda shown: shown["pools"]))
+    record = space.record(space.name(), ["nonsense"])
+    after = by_name(
+        operated.windowbox.until(
+            "top",
+            "--once",
+            shows=lambda shown: by_name(shown)["dnsrecord"]["errors"] > before["dnsrecord"]["errors"],
+        )
+    )
+    assert after["patch"]["errors"] == before["patch"]["errors"]
+    assert record.read().last_operation["state"] == "Error"
 
 
 def by_name(told: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -59,9 +59,11 @@ async def test_all_that_are_not_known_to_be_fast_have_half_of_the_slots() -> Non
 
 async def test_a_cluster_known_to_be_fast_may_have_all_slots() -> None:
     turns = Bulkhead(16)
+    async with taken(turns, *"a" * 4):
+        assert not await admitted(turns, "a")
     await known(turns, "a")
-    async with taken(turns, *"a" * 16):
-        pass
+    async with taken(turns, *"a" * 15):
+        assert await admitted(turns, "a")
 
 
 async def test_a_first_answer_is_waited_for_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
