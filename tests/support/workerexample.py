@@ -11,11 +11,10 @@ import yaml
 
 from windowbox.models.gardener import cloudprofile
 from windowbox.models.gardener.cloudprofile import CloudProfileSpec
-from windowbox.models.gardener.worker import WorkerSpec
 from windowbox.models.objects import Object
 from workers.core.lifecycle.shoots import ShootFacts
-from workers.machines.worker import specs, wanted
-from workers.machines.worker.wanted import Group, Site
+from workers.machines.worker import workergroups
+from workers.machines.worker.workergroups import Group, Site
 
 TECHNICAL_ID = "shoot--local--demo"
 IMAGE = "registry.local/node:v1.0.0"
@@ -75,18 +74,21 @@ def worker(*pools: dict[str, Any], status: dict[str, Any] | None = None, **metad
     )
 
 
-def spec(of: Object, known: dict[str, Any] | None = None) -> WorkerSpec:
-    return specs.checked(of, parsed(known or profile()))
-
-
 def site(of: Object, *families: str, resources: bool = False) -> Site:
+    """What the groups of a Worker share, whatever its pools are."""
+    bare = Object({**of.raw, "spec": {**of.spec, "pools": []}})
     shoot = ShootFacts(technical_id=TECHNICAL_ID, ip_families=families or ("IPv4",))
-    return wanted.site(of, WorkerSpec.model_validate(of.spec), shoot, with_resources=resources)
+    return workergroups.plan(bare, shoot, _cluster(profile()), with_resources=resources).site
 
 
 def groups(
     of: Object, known: dict[str, Any] | None = None, shoot: dict[str, Any] | None = None
 ) -> list[Group]:
     """What a Worker asks for."""
-    known = known or profile()
-    return wanted.groups(of, spec(of, known), site(of), parsed(known), shoot or {})
+    facts = ShootFacts(technical_id=TECHNICAL_ID, ip_families=("IPv4",))
+    cluster = _cluster(known or profile()) | {"shoot": shoot or {}}
+    return list(workergroups.plan(of, facts, cluster, with_resources=False).groups)
+
+
+def _cluster(known: dict[str, Any]) -> dict[str, Any]:
+    return {"cloudProfile": {"spec": known}}

@@ -13,10 +13,10 @@ from tests.support.workerexample import pool, worker
 from windowbox.models.objects import Object
 from workers.core.health import checks
 from workers.core.health import conditions as health
-from workers.machines.worker import deployments, readiness
-from workers.machines.worker.observed import Machine, MachineSet, Observed
+from workers.machines.worker import readiness, workermanifests
 from workers.machines.worker.readiness import Failed, Pending, Verdict
-from workers.machines.worker.wanted import Group
+from workers.machines.worker.workergroups import Group
+from workers.machines.worker.workerobserved import Machine, MachineSet, Observed
 
 ASKED = worker(pool(minimum=2, maximum=2))
 AVAILABLE = {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": "Well."}
@@ -32,7 +32,7 @@ def group(**more: Any) -> Group:
 
 
 def deployment(of: Group, **status: Any) -> Object:
-    made = deployments.deployment(of, example.site(ASKED), 2)
+    made = workermanifests.deployment(of, example.site(ASKED), 2)
     metadata = {**made["metadata"], "generation": 1}
     status = {name: value for name, value in {**READY, **status}.items() if value is not None}
     return Object({**made, "metadata": metadata, "status": status})

@@ -1,4 +1,4 @@
-"""The Worker: the groups of machines that a Shoot has."""
+"""The Worker: the pools of machines of a Shoot."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class KubeletConfig(Part):
 
 
 class MachineControllerManager(Part):
-    """What the machines of a pool have in their own fields."""
+    """The settings that each machine of a pool gets in its spec."""
 
     auto_preserve_failed_machine_max: Int32 | None = None
     disable_health_timeout: bool | None = None
@@ -140,7 +140,7 @@ class UserDataReference(Part):
 
 
 class WorkerPool(Part):
-    """Machines of one kind."""
+    """Machines with the same type, image and settings."""
 
     annotations: Strings | None = None
     architecture: str | None = None
@@ -159,7 +159,7 @@ class WorkerPool(Part):
     minimum: Int32
     name: str
     node_agent_secret_name: str | None = None
-    """A hash of all that makes the nodes of a pool be replaced when it changes."""
+    """Ends in a hash of the settings whose change replaces the nodes of the pool."""
     node_template: PoolNodeTemplate | None = None
     priority: Int32 | None = None
     provider_config: Raw | None = None
@@ -185,7 +185,7 @@ class InPlaceUpdates(Part):
 
 
 class PoolDeployment(Part):
-    """One MachineDeployment, as the cluster autoscaler has to know it."""
+    """One MachineDeployment, with the limits of the cluster autoscaler."""
 
     auto_preserve_failed_machine_max: Int32 | None = None
     maximum: Int32
@@ -210,7 +210,7 @@ class UsedImage(Strict):
 
 
 class ProviderStatus(Strict):
-    """`status.providerStatus`: the images in use. They stay known when a CloudProfile loses them."""
+    """`status.providerStatus`: the images in use. They stay known after a CloudProfile has removed them."""
 
     api_version: Literal["local.provider.extensions.gardener.cloud/v1alpha1"]
     kind: Literal["WorkerStatus"]

@@ -1,1 +1,4 @@
-"""Workers: pools of machines, as MachineDeployments."""
+"""Workers come in; a Secret, a MachineClass and a MachineDeployment for each zone of each pool go out.
+
+`workeractuator` reads the world and writes; groups, manifests, readiness and status are pure functions.
+"""

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 
 from windowbox.models.objects import Object
 from workers.core.health import checks
-from workers.machines.worker.deployments import replicas_of
-from workers.machines.worker.observed import CANDIDATE, Machine, MachineSet, Observed, count
-from workers.machines.worker.wanted import Group
+from workers.machines.worker.workergroups import Group
+from workers.machines.worker.workermanifests import replicas_of
+from workers.machines.worker.workerobserved import CANDIDATE, MachineSet, Observed, count
 
 
 @dataclass(frozen=True)
 class Pending:
-    """Others are at it."""
+    """Other controllers are still working."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Failed:
-    """Something has to be looked at by a person, or will be tried again."""
+    """Machines have failed; a retry, or a person, has to repair them."""
 
     text: str
 
@@ -33,12 +33,12 @@ Verdict = Pending | Failed | None
 
 @dataclass
 class _Sums:
-    """Of all MachineDeployments that are wanted."""
+    """Of all wanted MachineDeployments."""
 
     awake: int = 0
-    extra: int = 0
+    waiting: int = 0
     """Machines of old sets that wait for a person to choose their nodes for an update."""
-    blocked: int = 0
+    updating: int = 0
     """Machines of old sets that are being updated."""
     healthy: int = 0
     desired: int = 0
@@ -55,7 +55,7 @@ def verdict(
     *,
     hibernated: bool,
 ) -> Verdict:
-    """`deployments` are those that are there now; `before` is what there was when the run began."""
+    """`deployments` are as they are now; `before` is what the run observed at its begin."""
     wanted, sums = list(groups), _Sums()
     for group in wanted:
         deployment = deployments.get(group.name)
@@ -63,27 +63,41 @@ def verdict(
             continue
         if failed := checks.failed_machines([deployment]):
             return Failed(f"machine(s) failed: {_grouped(failed)}")
-        sums.awake += count(deployment.status.get("replicas"))
+        status = deployment.status
+        sums.awake += count(status.get("replicas"))
         if hibernated:
             continue
         sets = [one for one in before.sets if one.deployment == group.name]
-        if pending := _sets_missing(group, deployment, sets, before):
+        if pending := _missing_sets(group, deployment, sets, before):
             return pending
         sums.healthy += not checks.unhealthy_machines(deployment)
         if group.manual:
-            old = [one for one in sets if one.class_name != group.class_name]
-            sums.extra += sum(one.replicas for one in old)
-            sums.blocked += len(_updating(old, before.machines))
-        _add(sums, deployment)
-    return _hibernation(sums) if hibernated else _summary(sums, len(wanted))
+            old = {one.name: one.replicas for one in sets if one.class_name != group.class_name}
+            sums.waiting += sum(old.values())
+            sums.updating += sum(
+                one.set in old and one.update not in ("", CANDIDATE) for one in before.machines
+            )
+        sums.desired += replicas_of(deployment)
+        sums.updated += count(status.get("updatedReplicas"))
+        sums.available += count(status.get("availableReplicas"))
+        sums.unavailable += count(status.get("unavailableReplicas"))
+        sums.preserved += count(status.get("preservedFailedReplicas"))
+    if not hibernated:
+        return _of_sums(sums, len(wanted))
+    return (
+        Pending(f"Waiting until all machines have been hibernated ({sums.awake} still awake)...")
+        if sums.awake
+        else None
+    )
 
 
-def _sets_missing(
+def _missing_sets(
     group: Group, deployment: Object, sets: list[MachineSet], before: Observed
 ) -> Pending | None:
     waiting = "waiting for the machine-controller-manager to create the"
     where = f"for the machine deployment ({deployment.namespace}/{deployment.name})"
     existed = group.name in before.deployments
+    # A new class rolls the machines: besides the old set there has to be a second one.
     if existed and group.class_name not in before.classes and len(sets) < 2:
         return Pending(f"{waiting} machine sets {where}")
     if not any(one.class_name == group.class_name for one in sets):
@@ -91,47 +105,28 @@ def _sets_missing(
     return None
 
 
-def _updating(old: list[MachineSet], machines: Iterable[Machine]) -> list[Machine]:
-    names = {one.name for one in old}
-    return [one for one in machines if one.set in names and one.update not in ("", CANDIDATE)]
-
-
-def _add(sums: _Sums, deployment: Object) -> None:
-    status = deployment.status
-    sums.desired += replicas_of(deployment)
-    sums.updated += count(status.get("updatedReplicas"))
-    sums.available += count(status.get("availableReplicas"))
-    sums.unavailable += count(status.get("unavailableReplicas"))
-    sums.preserved += count(status.get("preservedFailedReplicas"))
-
-
-def _hibernation(sums: _Sums) -> Verdict:
-    if not sums.awake:
-        return None
-    return Pending(f"Waiting until all machines have been hibernated ({sums.awake} still awake)...")
-
-
-def _summary(sums: _Sums, wanted: int) -> Verdict:
-    all_updated = sums.updated + sums.extra == sums.awake
+def _of_sums(sums: _Sums, wanted: int) -> Verdict:
+    updated = sums.updated + sums.waiting
+    # Preserved failed machines stay unavailable on purpose.
     missing = sums.unavailable and not (sums.preserved > 0 and sums.unavailable <= sums.preserved)
-    if all_updated and sums.healthy == wanted and not sums.blocked and not missing:
+    if updated == sums.awake and sums.healthy == wanted and not sums.updating and not missing:
         return None
-    if sums.blocked:
-        return Pending(f"Waiting until {sums.blocked} old machines are updated...")
-    if sums.healthy == wanted and not missing and (old := sums.awake - sums.updated - sums.extra) > 0:
+    if sums.updating:
+        return Pending(f"Waiting until {sums.updating} old machines are updated...")
+    if sums.healthy == wanted and not missing and (old := sums.awake - updated) > 0:
         return Pending(
             f"Waiting until all old machines are drained and terminated. Waiting for {old} machine(s)..."
         )
     return Pending(
         f"Waiting until machines are available ({sums.available}/{sums.desired} desired machine(s) "
-        f"available, {sums.updated + sums.extra}/{sums.desired} machine(s) updated, {sums.unavailable} "
+        f"available, {updated}/{sums.desired} machine(s) updated, {sums.unavailable} "
         f"machine(s) pending, {sums.preserved} preserved failed machine(s), "
         f"{sums.healthy}/{wanted} machinedeployments available)..."
     )
 
 
 def _grouped(failed: Iterable[tuple[str, str]]) -> str:
-    """Machines that have failed for the same reason, named together."""
+    """The failed machines, grouped by the reason of their failure."""
     machines: dict[str, list[str]] = defaultdict(list)
     for name, reason in failed:
         machines[reason].append(f'"{name}"')

@@ -8,7 +8,7 @@ from windowbox.kinds import Served
 from windowbox.models.refs import MACHINE_CONTROLLER_MANAGER, MANAGED_RESOURCES, PLANE_DEPLOYMENTS, ObjectRef
 from workers.core.owned.ownerindex import OwnerIndex
 from workers.core.serving import Common, Serving
-from workers.machines.worker.actuator import KIND, MANAGER_BUNDLE, WorkerActuator
+from workers.machines.worker.workeractuator import KIND, MANAGER_BUNDLE, WorkerActuator
 
 
 def serving(common: Common, row: Served) -> Serving:

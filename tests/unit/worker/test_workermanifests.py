@@ -11,7 +11,7 @@ from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.models.objects import Object
 from workers.core.lifecycle import statuses
-from workers.machines.worker import deployments
+from workers.machines.worker import workermanifests
 
 SCALED = worker(pool(minimum=2, maximum=5))
 AT = example.site(SCALED)
@@ -19,7 +19,7 @@ AT = example.site(SCALED)
 
 def found(replicas: int = 2, **spec: Any) -> Object:
     [group] = example.groups(SCALED)
-    made = deployments.deployment(group, AT, replicas)
+    made = workermanifests.deployment(group, AT, replicas)
     return Object(statuses.merge(made, {"spec": spec}))
 
 
@@ -40,7 +40,7 @@ def test_replicas(there: int | None, flags: dict[str, bool], replicas: int) -> N
     [group] = example.groups(SCALED)
     flags = {"hibernated": False, "scaled": True, "awake": False} | flags
     before = None if there is None else found(there)
-    assert deployments.replicas(group, before, **flags) == replicas
+    assert workermanifests.replicas(group, before, **flags) == replicas
 
 
 @rule("A9-R4")
@@ -48,14 +48,14 @@ def test_limits_are_those_of_the_zone() -> None:
     first, second = example.groups(worker(pool(minimum=3, maximum=5, zones=["a", "b"])))
     nine = found(9)
     flags = {"hibernated": False, "scaled": True, "awake": False}
-    assert [deployments.replicas(group, nine, **flags) for group in (first, second)] == [3, 2]
+    assert [workermanifests.replicas(group, nine, **flags) for group in (first, second)] == [3, 2]
 
 
 @rule("A9-R2")
 def test_a_pool_of_fixed_size_beside_one_that_is_scaled_keeps_its_size() -> None:
     [group] = example.groups(worker(pool(minimum=2, maximum=2)))
     flags = {"hibernated": False, "scaled": True, "awake": False}
-    assert [deployments.replicas(group, found(n), **flags) for n in (1, 2, 3)] == [2, 2, 2]
+    assert [workermanifests.replicas(group, found(n), **flags) for n in (1, 2, 3)] == [2, 2, 2]
 
 
 def test_what_others_have_set_stays() -> None:
@@ -73,8 +73,8 @@ def test_what_others_have_set_stays() -> None:
         )
     )
     [group] = example.groups(SCALED)
-    assert deployments.patch(before, group, AT, 2) == {}
-    assert deployments.patch(before, group, AT, 3) == {"spec": {"replicas": 3}}
+    assert workermanifests.deployment_patch(before, group, AT, 2) == {}
+    assert workermanifests.deployment_patch(before, group, AT, 3) == {"spec": {"replicas": 3}}
 
 
 def test_what_a_pool_does_not_ask_for_any_more_is_taken_off() -> None:
@@ -91,11 +91,11 @@ def test_what_a_pool_does_not_ask_for_any_more_is_taken_off() -> None:
         )
     )
     [before] = example.groups(asked)
-    made = Object(deployments.deployment(before, AT, 1))
+    made = Object(workermanifests.deployment(before, AT, 1))
     assert made.annotations == {"autoscaler.gardener.cloud/max-node-provision-time": "30m0s"}
     assert made.spec["template"]["spec"]["nodeConditions"] == "A,B"
     [after] = example.groups(worker(pool(labels={"a": "1"})))
-    assert deployments.patch(made, after, AT, 1) == {
+    assert workermanifests.deployment_patch(made, after, AT, 1) == {
         "metadata": {"annotations": {"autoscaler.gardener.cloud/max-node-provision-time": None}},
         "spec": {
             "autoPreserveFailedMachineMax": None,
@@ -114,8 +114,8 @@ def test_what_a_pool_does_not_ask_for_any_more_is_taken_off() -> None:
 def test_a_pool_that_is_updated_in_place_from_now_on_gets_another_label_and_strategy() -> None:
     [before] = example.groups(worker(pool()))
     [after] = example.groups(worker(pool(updateStrategy="AutoInPlaceUpdate")))
-    made = Object(deployments.deployment(before, AT, 1))
-    patch = deployments.patch(made, after, AT, 1)["spec"]
+    made = Object(workermanifests.deployment(before, AT, 1))
+    patch = workermanifests.deployment_patch(made, after, AT, 1)["spec"]
     assert patch["strategy"]["rollingUpdate"] is None
     assert patch["strategy"]["type"] == "InPlaceUpdate"
     assert patch["template"]["metadata"]["labels"] == {"worker.gardener.cloud/name": "demo"}
@@ -132,5 +132,5 @@ def test_a_pool_that_is_updated_in_place_from_now_on_gets_another_label_and_stra
     ],
 )
 def test_differences(before: dict[str, Any], after: dict[str, Any], patch: dict[str, Any]) -> None:
-    assert deployments.difference(before, after) == patch
+    assert workermanifests.difference(before, after) == patch
     assert statuses.merge(before, patch) == after

@@ -9,7 +9,7 @@ import pytest
 from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models.gardener.worker import WorkerPool
-from workers.machines.worker import hashes
+from workers.machines.worker import poolhashes
 
 ROTATED = "2026-08-21T10:00:00Z"
 
@@ -35,12 +35,14 @@ def rotation(**rotated: Any) -> dict[str, Any]:
 @rule("A7", "A7-R2")
 def test_the_name_of_the_secret_of_a_rolling_pool_is_all_that_counts() -> None:
     # gardenlet makes that name: here of the Kubernetes version, machine type, image and container runtime.
-    agent = f"gardener-node-agent-small-{hashes.combined(['1.35', 'local', 'local1.0.0', 'containerd'])[:16]}"
+    agent = (
+        f"gardener-node-agent-small-{poolhashes.combined(['1.35', 'local', 'local1.0.0', 'containerd'])[:16]}"
+    )
     assert agent == "gardener-node-agent-small-6af919d2b5e8f371"
-    assert hashes.class_hash(pool("small", agent)) == "7dbbe"
+    assert poolhashes.class_hash(pool("small", agent)) == "7dbbe"
     other = pool("small", agent, machineType="large", zones=["a"], minimum=0, labels={"a": "b"})
-    assert hashes.class_hash(other) == "7dbbe"
-    assert hashes.combined([agent, "x"])[:5] == "7f2a1"
+    assert poolhashes.class_hash(other) == "7dbbe"
+    assert poolhashes.combined([agent, "x"])[:5] == "7f2a1"
 
 
 RESERVED: dict[str, Any] = {"kubeletConfig": {"kubeReserved": {"cpu": "80m", "memory": "1Gi", "pid": "20k"}}}
@@ -60,8 +62,8 @@ RESERVED: dict[str, Any] = {"kubeletConfig": {"kubeReserved": {"cpu": "80m", "me
 def test_vectors_of_pools_that_are_updated_in_place(
     asked: WorkerPool, shoot: dict[str, Any], in_place: str, of_class: str
 ) -> None:
-    assert hashes.in_place_hash(asked, shoot) == in_place
-    assert hashes.class_hash(asked, in_place) == of_class
+    assert poolhashes.in_place_hash(asked, shoot) == in_place
+    assert poolhashes.class_hash(asked, in_place) == of_class
 
 
 def test_the_roll_out_of_a_pool_has_a_time_of_its_own() -> None:
@@ -69,10 +71,10 @@ def test_the_roll_out_of_a_pool_has_a_time_of_its_own() -> None:
     shoot = rotation(
         certificateAuthorities={"lastInitiationTime": ROTATED, "pendingWorkersRollouts": pending}
     )
-    assert hashes.in_place_hash(big(), shoot) == hashes.in_place_hash(big(), {})
+    assert poolhashes.in_place_hash(big(), shoot) == poolhashes.in_place_hash(big(), {})
     pending[1]["lastInitiationTime"] = ROTATED
     expected = rotation(certificateAuthorities={"lastInitiationTime": ROTATED})
-    assert hashes.in_place_hash(big(), shoot) == hashes.in_place_hash(big(), expected)
+    assert poolhashes.in_place_hash(big(), shoot) == poolhashes.in_place_hash(big(), expected)
 
 
 @pytest.mark.parametrize(
@@ -92,20 +94,20 @@ def test_the_roll_out_of_a_pool_has_a_time_of_its_own() -> None:
     ],
 )
 def test_what_of_a_kubelet_configuration_counts(config: dict[str, Any] | None, parts: list[str]) -> None:
-    assert hashes.kubelet_parts(big(kubeletConfig=config).kubelet_config) == parts
+    assert poolhashes.kubelet_parts(big(kubeletConfig=config).kubelet_config) == parts
 
 
 @rule("A7-R1", "L22")
 def test_a_pool_without_the_name_of_its_secret_is_an_error() -> None:
     with pytest.raises(Malformed, match='missing node-agent secret name for worker pool "small"') as raised:
-        hashes.class_hash(pool("small"))
+        poolhashes.class_hash(pool("small"))
     assert raised.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
 
 
 def test_a_version_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(Malformed, match=r"failed to parse kubernetes version 'new'.*kubernetesVersion"):
-        hashes.in_place_hash(pool("big", kubernetesVersion="new"), {})
+        poolhashes.in_place_hash(pool("big", kubernetesVersion="new"), {})
     shoot = {"spec": {"kubernetes": {"version": "1.35.0"}}}
-    assert hashes.in_place_hash(pool("big"), shoot) == hashes.in_place_hash(
+    assert poolhashes.in_place_hash(pool("big"), shoot) == poolhashes.in_place_hash(
         pool("big", kubernetesVersion="1.35.9"), {}
     )

@@ -12,8 +12,8 @@ from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.machines.worker import deployments, wanted
-from workers.machines.worker.wanted import Group
+from workers.machines.worker import workergroups, workermanifests
+from workers.machines.worker.workergroups import Group
 
 NODE = "registry.local.gardener.cloud:5001/local-skaffold_gardener-extension-provider-local_node:v1.0.0"
 
@@ -36,21 +36,21 @@ def test_the_secrets_are_those_of_the_example() -> None:
     asked, groups = of_contract()
     secrets = example.example("AP1.2")
     script = base64.b64decode(secrets[0]["data"]["userData"])
-    made = [wanted.secret(group, example.site(asked), script) for group in groups]
+    made = [workermanifests.secret(group, example.site(asked), script) for group in groups]
     assert made == [bare(one) for one in secrets]
 
 
 @rule("AP1.3", "A6-R6", "A6-R1")
 def test_the_classes_are_those_of_the_example() -> None:
     asked, groups = of_contract()
-    made = [wanted.machine_class(group, example.site(asked)) for group in groups]
+    made = [workermanifests.machine_class(group, example.site(asked)) for group in groups]
     assert made == [bare(one) for one in example.example("AP1.3")]
 
 
 @rule("AP1.4", "A6-R7", "A6-R8", "A10-R1")
 def test_the_deployments_are_those_of_the_example() -> None:
     asked, groups = of_contract()
-    made = [deployments.deployment(group, example.site(asked), group.minimum) for group in groups]
+    made = [workermanifests.deployment(group, example.site(asked), group.minimum) for group in groups]
     assert made == [bare(one) for one in example.example("AP1.4")]
 
 
@@ -59,9 +59,9 @@ def test_the_deployments_of_the_example_need_no_patch() -> None:
     asked, groups = of_contract()
     found = [Object(one) for one in example.example("AP1.4")]
     at = example.site(asked)
-    assert [deployments.patch(one, g, at, g.minimum) for one, g in zip(found, groups, strict=True)] == [
-        {}
-    ] * 4
+    assert [
+        workermanifests.deployment_patch(one, g, at, g.minimum) for one, g in zip(found, groups, strict=True)
+    ] == [{}] * 4
 
 
 @rule("A6-R2", "A6-R3")
@@ -81,7 +81,7 @@ def test_a_changed_capacity_changes_the_class_under_its_name() -> None:
     large = worker(pool(nodeTemplate={"capacity": {"cpu": "8"}, "virtualCapacity": {"x": "1"}}))
     [before], [after] = example.groups(asked), example.groups(large)
     assert before.class_name == after.class_name
-    template = wanted.machine_class(after, example.site(large))["nodeTemplate"]
+    template = workermanifests.machine_class(after, example.site(large))["nodeTemplate"]
     assert template["capacity"] == {"cpu": "8"}
     assert template["virtualCapacity"] == {"x": "1"}
 
@@ -90,7 +90,7 @@ def test_a_changed_capacity_changes_the_class_under_its_name() -> None:
 def test_a_pool_of_addresses_is_named_for_each_family() -> None:
     asked = worker(pool())
     [group] = example.groups(asked)
-    spec = wanted.machine_class(group, example.site(asked, "IPv6", "IPv4"))["providerSpec"]
+    spec = workermanifests.machine_class(group, example.site(asked, "IPv6", "IPv4"))["providerSpec"]
     assert spec == {
         "image": example.IMAGE,
         "ipPoolNameV4": f"shoot-machine-pods-{example.TECHNICAL_ID}-ipv4",
@@ -103,10 +103,10 @@ def test_resources_zone_and_volumes_are_given_where_a_setting_says_so() -> None:
     disks = [{"name": "data", "size": "5Gi"}]
     asked = worker(pool(volume={"size": "20Gi"}, dataVolumes=disks, zones=["a"]))
     [group] = example.groups(asked)
-    assert set(wanted.machine_class(group, example.site(asked))["providerSpec"]) == {
+    assert set(workermanifests.machine_class(group, example.site(asked))["providerSpec"]) == {
         "image", "ipPoolNameV4", "namespace",
     }  # fmt: skip
-    spec = wanted.machine_class(group, example.site(asked, resources=True))["providerSpec"]
+    spec = workermanifests.machine_class(group, example.site(asked, resources=True))["providerSpec"]
     amounts = {"cpu": "1", "memory": "8Gi"}
     assert spec["resources"] == {"requests": amounts, "limits": amounts}
     assert spec["zone"] == "a"
@@ -183,3 +183,16 @@ def test_what_cannot_be_made_is_a_problem_of_the_configuration(changed: dict[str
 def test_pools_are_bounded_and_have_names_of_their_own(asked: Object, words: str) -> None:
     with pytest.raises(Malformed, match=words):
         example.groups(asked)
+
+
+@pytest.mark.parametrize(
+    ("size", "shares"),
+    [
+        pytest.param(3, [2, 1], id="A6-R8-three"),
+        pytest.param(5, [3, 2], id="A6-R8-five"),
+        pytest.param(0, [0, 0], id="A6-R8-none"),
+        pytest.param(7, [3, 2, 2], id="A6-R8-three-zones"),
+    ],
+)
+def test_the_first_zones_get_more(size: int, shares: list[int]) -> None:
+    assert [workergroups.share(zone, size, len(shares)) for zone in range(len(shares))] == shares

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from workers.machines.set.status import Condition
+
 from tests.support.machinefacts import machine, machine_set
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
 from workers.machines import preservation
 from workers.machines.set import freezing, status
-from workers.machines.set.status import Condition
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LATER = "2026-01-03T00:00:00Z"

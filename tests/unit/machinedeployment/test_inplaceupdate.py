@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from workers.machines.deployment.state import State
 
 from tests.support.machinefacts import deployment, machine, machine_set
 from tests.support.rules import rule
@@ -12,7 +13,6 @@ from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from workers.machines import deployments
 from workers.machines.deployment import inplace
-from workers.machines.deployment.state import State
 
 CANDIDATE, SELECTED = {keys.CANDIDATE: "true"}, {keys.CANDIDATE: "true", keys.SELECTED: "true"}
 NODES = {"a": CANDIDATE, "b": CANDIDATE, "c": CANDIDATE, "n": {}}

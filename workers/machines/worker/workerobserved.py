@@ -20,9 +20,8 @@ from windowbox.models.refs import (
     ObjectRef,
     Resource,
 )
-from workers.core.recorder import Recorder
+from workers.core.lifecycle.kinds import Run
 
-UPDATE = "InPlaceUpdate"
 CANDIDATE = "CandidateForUpdate"
 
 
@@ -53,18 +52,15 @@ class Machine:
     set: str
     """The MachineSet that it belongs to."""
     update: str
-    """At what point of an update in place it is; empty if at none."""
+    """The step of its in-place update; empty without one."""
     forced: bool
-    """Whether its deletion does not wait for its node to be emptied."""
+    """Whether its deletion skips the drain of its node."""
     deleting: bool = False
 
     @classmethod
     def of(cls, found: Object) -> Self:
-        reasons = (
-            str(one.get("reason") or "")
-            for one in mappings(found.status.get("conditions"))
-            if one.get("type") == UPDATE
-        )
+        conditions = mappings(found.status.get("conditions"))
+        reasons = (str(one.get("reason") or "") for one in conditions if one.get("type") == "InPlaceUpdate")
         return cls(
             name=found.name,
             set=_owner(found, MACHINE_SETS),
@@ -76,7 +72,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Observed:
-    """What there is in one namespace."""
+    """The machine objects of one namespace."""
 
     classes: frozenset[str]
     deployments: Mapping[str, Object]
@@ -85,20 +81,13 @@ class Observed:
     machines: tuple[Machine, ...]
 
 
-async def observe(bus: Bus, recorder: Recorder, cluster: str, namespace: str) -> Observed:
-    """What there is, as the bus knows it now: a view could be a moment behind the change that started a run,
-    and there might never be another."""
+async def observe(bus: Bus, run: Run) -> Observed:
+    """Read the last versions in the stream, for the namespace of a Worker.
 
-    async def act() -> dict[str, Any]:
-        found = await _found(bus, cluster, namespace)
-        return {
-            "classes": [one.name for one in found[MACHINE_CLASSES]],
-            "deployments": [one.name for one in found[MACHINE_DEPLOYMENTS]],
-            "sets": [asdict(MachineSet.of(one)) for one in found[MACHINE_SETS]],
-            "machines": [asdict(Machine.of(one)) for one in found[MACHINES]],
-        }
-
-    answer = await recorder.call("machines", {"namespace": namespace}, act)
+    A view could be a moment behind the change that started the run, and no further change might follow.
+    """
+    recorder, cluster, namespace = run.recorder, run.ref.cluster, run.ref.namespace
+    answer = await recorder.call("machines", {"namespace": namespace}, _snapshot, bus, cluster, namespace)
     refs = [ObjectRef(cluster, MACHINE_DEPLOYMENTS.id, namespace, name) for name in answer["deployments"]]
     deployments = {ref.name: await recorder.read(ref) for ref in refs}
     return Observed(
@@ -109,20 +98,24 @@ async def observe(bus: Bus, recorder: Recorder, cluster: str, namespace: str) ->
     )
 
 
-async def _found(bus: Bus, cluster: str, namespace: str) -> dict[Resource, list[Object]]:
+async def _snapshot(bus: Bus, cluster: str, namespace: str) -> dict[str, Any]:
     kinds = (MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES)
-    subjects_of = {kind.id: subjects.seen_namespace(cluster, kind.id, namespace) for kind in kinds}
-    found: dict[Resource, list[Object]] = {kind: [] for kind in kinds}
-    by_id = {kind.id: kind for kind in kinds}
-    async for stored in consumers.snapshot(bus, streams.OBJECTS, list(subjects_of.values())):
+    found: dict[str, list[Object]] = {kind.id: [] for kind in kinds}
+    wanted = [subjects.seen_namespace(cluster, kind.id, namespace) for kind in kinds]
+    async for stored in consumers.snapshot(bus, streams.OBJECTS, wanted):
         seen = Announcement(stored)
         if seen.gone:
             continue
         ref = subjects.ref(subjects.without("object", stored.subject))
-        # Of what is too large for the bus, at least the name is known.
+        # The bus omits the content of an object that is too large, and keeps its name.
         bare = Object({"metadata": {"name": ref.name, "namespace": ref.namespace}})
-        found[by_id[ref.kind]].append(bare if seen.omitted else seen.object())
-    return found
+        found[ref.kind].append(bare if seen.omitted else seen.object())
+    return {
+        "classes": [one.name for one in found[MACHINE_CLASSES.id]],
+        "deployments": [one.name for one in found[MACHINE_DEPLOYMENTS.id]],
+        "sets": [asdict(MachineSet.of(one)) for one in found[MACHINE_SETS.id]],
+        "machines": [asdict(Machine.of(one)) for one in found[MACHINES.id]],
+    }
 
 
 def class_name(found: Object) -> str:
@@ -132,14 +125,14 @@ def class_name(found: Object) -> str:
 
 
 def count(value: object) -> int:
-    """A number in a status; 0 where there is none."""
+    """A number in a status; 0 if it is missing."""
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _owner(found: Object, resource: Resource) -> str:
-    """The name of the object's owner of a kind. Restored objects have no owner yet, but a label."""
+    """The name of the object's owner of this kind."""
     owners = found.metadata.get("ownerReferences")
-    if not owners:
+    if not owners:  # a restored MachineSet has only its label until its MachineDeployment adopts it
         return str(found.labels.get(keys.DEPLOYMENT, "")) if resource == MACHINE_DEPLOYMENTS else ""
     ours = (
         str(one.get("name", ""))

@@ -11,7 +11,7 @@ from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.errors import Malformed
 from windowbox.models.gardener.worker import UsedImage, WorkerPool
-from workers.machines.worker import images
+from workers.machines.worker import poolimages
 
 CAPABILITIES = [
     {"name": "architecture", "values": ["amd64", "arm64"]},
@@ -41,7 +41,7 @@ def remembered(*used: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def found(profile: dict[str, Any], status: dict[str, Any] | None = None) -> str:
-    return images.found(POOL, example.parsed(profile), worker(pool(), status=status)).image
+    return poolimages.image(POOL, example.parsed(profile), worker(pool(), status=status)).image
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ def test_what_cannot_be_decoded_is_an_error() -> None:
 def test_images_in_use_are_remembered_once() -> None:
     one = UsedImage(name="a", version="1", image="x")
     other = UsedImage(name="b", version="1", image="y")
-    told = images.status([one, other, one], example.parsed(example.profile()))
+    told = poolimages.provider_status([one, other, one], example.parsed(example.profile()))
     assert [image["name"] for image in told["machineImages"]] == ["a", "b"]
     profile = example.parsed(flavored())
     arm = UsedImage(name="a", version="1", image="z", capabilities={"architecture": ["arm64"]})
     all_ = UsedImage(name="a", version="1", image="x", capabilities={"boot": ["plain", "secure"]})
-    told = images.status([one, arm, all_], profile)
+    told = poolimages.provider_status([one, arm, all_], profile)
     assert [image["image"] for image in told["machineImages"]] == ["x", "z"]

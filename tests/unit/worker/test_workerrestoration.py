@@ -12,7 +12,7 @@ import pytest
 from tests.support.rules import rule
 from tests.support.workerexample import worker
 from windowbox.errors import Malformed
-from workers.machines.worker import states
+from workers.machines.worker import workerrestoration
 
 SET: dict[str, Any] = {
     "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
@@ -33,7 +33,7 @@ def packed(content: bytes) -> dict[str, Any]:
 def test_what_a_deployment_had_is_read_for_the_namespace_of_the_worker() -> None:
     machine = {"metadata": {"name": "m"}, "spec": {"providerID": "machine-m"}}
     content = {"machineDeployments": {"d": {"replicas": 2, "machineSets": [SET], "machines": [machine]}}}
-    [(name, state)] = states.decoded(worker(status=encoded(content))).items()
+    [(name, state)] = workerrestoration.decoded(worker(status=encoded(content))).items()
     assert (name, state.replicas) == ("d", 2)
     assert state.sets == (
         {
@@ -58,7 +58,7 @@ def test_what_a_deployment_had_is_read_for_the_namespace_of_the_worker() -> None
     ],
 )
 def test_no_state(status: dict[str, Any]) -> None:
-    assert states.decoded(worker(status=status)) == {}
+    assert workerrestoration.decoded(worker(status=status)) == {}
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_no_state(status: dict[str, Any]) -> None:
 )
 def test_a_state_that_cannot_be_read_is_an_error(status: dict[str, Any], words: str) -> None:
     with pytest.raises(Malformed, match=words):
-        states.decoded(worker(status=status))
+        workerrestoration.decoded(worker(status=status))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from workers.machines.deployment.rollout import DeploymentRun
+from workers.machines.deployment.state import State
 
 from tests.support.machineapi import MachineApi
 from tests.support.machinefacts import deployment, machine, machine_set, sized, state
@@ -15,8 +17,6 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_SETS, MACHINES, NODES
 from workers.machines import deployments
 from workers.machines.deployment import inplace, scaling, strategies
-from workers.machines.deployment.rollout import DeploymentRun
-from workers.machines.deployment.state import State
 from workers.machines.facts import MachineFacts
 from workers.machines.sets import MachineSet
 

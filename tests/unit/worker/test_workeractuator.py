@@ -10,7 +10,7 @@ import pytest
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef
 from workers.core.owned.targets import TargetCluster
-from workers.machines.worker import manager
+from workers.machines.worker import workeractuator
 
 DEPLOYMENT: dict[str, Any] = {
     "metadata": {"name": "machine-controller-manager", "namespace": "shoot--one", "generation": 1},
@@ -43,5 +43,5 @@ class _NotMirrored:
 @pytest.mark.parametrize("live", [DEPLOYMENT, None], ids=["there", "missing"])
 async def test_a_deployment_that_is_not_mirrored_yet_is_not_missing(live: dict[str, Any] | None) -> None:
     target = TargetCluster(RUNTIME, _NotMirrored(live), None)  # type: ignore[arg-type]
-    result = await manager.check(target, "shoot--one")
+    result = await workeractuator.manager_health(target, "shoot--one")
     assert ("not found" in str(result)) == (live is None)

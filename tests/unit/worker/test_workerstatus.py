@@ -12,7 +12,7 @@ from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.models.extensions import TIMESTAMP
 from windowbox.models.objects import Object
-from workers.machines.worker import deployments, statusreport
+from workers.machines.worker import poolimages, workermanifests, workerstatus
 
 NOW = datetime(2026, 8, 21, 10, 0, 4, 700000, tzinfo=UTC)
 PROCESSING, SUCCEEDED = {"state": "Processing"}, {"state": "Succeeded"}
@@ -56,7 +56,7 @@ def asked(at: str | None, last: dict[str, Any], told: str | None, *, listed: boo
     ],
 )  # fmt: skip
 def test_when_deployments_are_told(found: Object, time: str | None) -> None:
-    told = statusreport.deployments(found, example.groups(found), NOW)
+    told = workerstatus.machine_deployments(found, example.groups(found), NOW)
     expected = {"machineDeployments": LISTED, "machineDeploymentsLastUpdateTime": time} if time else {}
     assert told == expected
 
@@ -82,16 +82,16 @@ FAILED = {"state": "Error"}
     ],
 )
 def test_when_user_data_is_read_again(found: Object, answered: bool) -> None:
-    assert statusreport.answered(found) == answered
+    assert workerstatus.secrets_are_written(found) == answered
 
 
 def test_a_failure_alone_gives_deployments_no_new_time() -> None:
     found = asked(None, FAILED, "2026-08-21T10:00:03Z")
-    assert statusreport.deployments(found, example.groups(found), NOW) == {}
+    assert workerstatus.machine_deployments(found, example.groups(found), NOW) == {}
 
 
 def test_a_worker_without_pools_tells_of_none() -> None:
-    assert statusreport.deployments(worker(), [], NOW) == {}
+    assert workerstatus.machine_deployments(worker(), [], NOW) == {}
 
 
 @rule("AP1.1")
@@ -102,23 +102,23 @@ def test_the_status_of_the_example() -> None:
     groups = example.groups(found, known)
     fresh = Object({**raw, "status": {}})
     assert (
-        statusreport.deployments(fresh, groups, NOW)["machineDeployments"]
+        workerstatus.machine_deployments(fresh, groups, NOW)["machineDeployments"]
         == found.status["machineDeployments"]
     )
-    told = statusreport.machine_images(found, groups, example.parsed(known))
-    assert told["providerStatus"] == found.status["providerStatus"]
+    images = poolimages.provider_status((group.image for group in groups), example.parsed(known))
+    assert images == found.status["providerStatus"]
     there = {one["metadata"]["name"]: Object(one) for one in example.example("AP1.4")}
-    hashes = statusreport.in_place_hashes(fresh, groups, there)
+    hashes = workerstatus.in_place_hashes(fresh, groups, there)
     assert hashes == {"inPlaceUpdates": found.status["inPlaceUpdates"]}
-    assert statusreport.in_place_hashes(found, groups, there) == {}
+    assert workerstatus.in_place_hashes(found, groups, there) == {}
 
 
 def in_place(strategy: str, before: dict[str, str], **status: int) -> dict[str, Any]:
     """What is told of a pool `small` that is updated in place."""
     found = worker(pool(updateStrategy=strategy), status={"inPlaceUpdates": {"workerPoolToHashMap": before}})
     groups = example.groups(found)
-    made = deployments.deployment(groups[0], example.site(found), 1)
-    return statusreport.in_place_hashes(found, groups, {groups[0].name: Object({**made, "status": status})})
+    made = workermanifests.deployment(groups[0], example.site(found), 1)
+    return workerstatus.in_place_hashes(found, groups, {groups[0].name: Object({**made, "status": status})})
 
 
 PENDING, UPDATED = {"replicas": 2, "updatedReplicas": 1}, {"replicas": 2, "updatedReplicas": 2}

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from workers.machines.deployment.state import State
+from workers.machines.deployment.status import Condition
 
 from tests.support.machinefacts import deployment, machine_set, state
 from tests.support.rules import rule
 from workers.machines.deployment import status
-from workers.machines.deployment.state import State
-from workers.machines.deployment.status import Condition
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

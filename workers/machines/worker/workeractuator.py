@@ -1,0 +1,301 @@
+"""The actuator of Workers: writes MachineClasses and MachineDeployments, and waits for their machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from windowbox.settings.machinesettings import MachineSettings
+
+from bus.transport.connection import Bus
+from windowbox.errors import Conflict, Malformed, TransientError, Waiting
+from windowbox.models.gardener.worker import WorkerPool
+from windowbox.models.objects import Object
+from windowbox.models.refs import (
+    DEPLOYMENTS,
+    MACHINE_CLASSES,
+    MACHINE_CONTROLLER_MANAGER,
+    MACHINE_DEPLOYMENTS,
+    MANAGED_RESOURCES,
+    PLANE_DEPLOYMENTS,
+    SECRETS,
+    WORKERS,
+    ObjectRef,
+)
+from workers.core import clock
+from workers.core.health import checks, conditions
+from workers.core.health.checks import Result
+from workers.core.lifecycle import shoots, statuses
+from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
+from workers.core.owned import manifests
+from workers.core.owned.targets import TargetCluster, TargetClusters, in_batches
+from workers.machines.worker import (
+    poolimages,
+    readiness,
+    workerdeletion,
+    workergroups,
+    workermanifests,
+    workerobserved,
+    workerstatus,
+)
+from workers.machines.worker.readiness import Failed, Pending
+from workers.machines.worker.workergroups import Group, Plan
+from workers.machines.worker.workerobserved import Observed
+from workers.machines.worker.workerrestoration import Restoration
+
+KIND = Kind(
+    resource=WORKERS,
+    pool="worker",
+    finalizer="extensions.gardener.cloud/worker",
+    descriptions=statuses.Descriptions(
+        reconcile=statuses.descriptions_for("Worker").reconcile,
+        delete=statuses.descriptions_for("Worker").delete,
+        migrate=statuses.OperationTexts(
+            "Starting migration of the Worker", "Successfully migrated Worker", "Error migrating Worker"
+        ),
+        restore=statuses.OperationTexts(
+            "Restoring the Worker", "Successfully reconciled Worker", "Error restoring Worker"
+        ),
+    ),
+    classes=frozenset({"shoot"}),
+    deadline=300.0,
+    strips_all_finalizers=False,
+)
+
+MANAGER_BUNDLE = "extension-worker-mcm-shoot"
+"""The ManagedResource with what Gardener's machine-controller-manager needs in the Shoot."""
+_CONFLICTS = 5
+"""The autoscaler and the machine-controller-manager write to MachineDeployments, too."""
+
+
+class WorkerActuator(Actuator):
+    """Gives a Shoot the machines that its Worker asks for."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        targets: TargetClusters,
+        settings: MachineSettings,
+        conditions: Literal["short", "long"] = "short",
+    ) -> None:
+        self._bus = bus
+        self._targets = targets
+        self._with_resources = settings.resources
+        self._ours = settings.mode == "full"
+        """windowbox serves MachineDeployments; otherwise Gardener's machine-controller-manager does."""
+        self._conditions = conditions
+
+    async def reconcile(self, run: Run) -> Status:
+        plan, before = await self._read(run)
+        if run.drift and any(
+            group.class_name not in before.classes and workerobserved.class_name(found) in before.classes
+            for group in plan.groups
+            if (found := before.deployments.get(group.name))
+        ):
+            # The Cluster has changed. Its machines are replaced when its client asks for it.
+            return {}
+        return await self._ensure(run, plan, before, None)
+
+    async def restore(self, run: Run) -> Status:
+        plan, before = await self._read(run)
+        restoration = Restoration.of(run.object, {group.name for group in plan.groups})
+        return await self._ensure(run, plan, before, restoration)
+
+    async def delete(self, run: Run) -> None:
+        found = await workerobserved.observe(self._bus, run)
+        await workerdeletion.delete(run.object, self._targets.own_cluster(run), found)
+
+    async def force_delete(self, run: Run) -> None:
+        """Nothing: gardenlet removes the machines of a Shoot that is deleted by force."""
+
+    async def _read(self, run: Run) -> tuple[Plan, Observed]:
+        """What the Worker asks for, and what there is."""
+        cluster = await self._targets.shoot_cluster(run)
+        shoot = shoots.facts(cluster)
+        if not shoot.technical_id:
+            shoot = shoot_of(run)
+        plan = workergroups.plan(run.object, shoot, cluster.spec, with_resources=self._with_resources)
+        return plan, await workerobserved.observe(self._bus, run)
+
+    async def _ensure(
+        self, run: Run, plan: Plan, before: Observed, restoration: Restoration | None
+    ) -> Status:
+        """Write what differs from the plan. Returns the status once all machines are ready."""
+        target, namespace = self._targets.own_cluster(run), plan.site.namespace
+        await self._ensure_classes(run, target, plan, before)
+        if restoration:
+            await restoration.create(target, before)
+            if not self._ours and not plan.hibernated:
+                await self._scale_manager(target, namespace, 1)
+        if plan.hibernated:
+            await workerdeletion.force_machines(target, namespace, before.machines)
+        found = await self._ensure_deployments(target, plan, before, restoration)
+        status = await self._status(run, target, plan, found)
+        verdict = readiness.verdict(plan.groups, found, before, hibernated=plan.hibernated)
+        if not run.drift:
+            # The status is reported while machines are missing, too: gardenlet waits for its list.
+            error: Waiting | TransientError
+            match verdict:
+                case Pending(text):
+                    error = Waiting(text)
+                    error.status = status
+                    raise error
+                case Failed(text):
+                    words = f"failed while waiting for all machine deployments to be ready: {text}"
+                    error = TransientError(words, retry_after=workerdeletion.FAILED_RETRY)
+                    error.status = status
+                    raise error
+            await self._clean_up(target, plan, before, status)
+        if verdict is None:
+            # A check for drift reports them, too: a person chooses when nodes are updated.
+            status |= workerstatus.in_place_hashes(run.object, plan.groups, found)
+        return status
+
+    async def _ensure_classes(self, run: Run, target: TargetCluster, plan: Plan, before: Observed) -> None:
+        """Write the Secrets, and then the MachineClasses, which refer to them."""
+        # Secrets are not watched: the first run for each request reads them all.
+        first = not (run.drift or workerstatus.secrets_are_written(run.object))
+        written = [group for group in plan.groups if first or group.class_name not in before.classes]
+        pools = {group.pool.name: group.pool for group in written}
+        user_data = {name: await self._user_data(run, pool) for name, pool in pools.items()}
+        await in_batches(
+            target.ensure_secret(workermanifests.secret(group, plan.site, user_data[group.pool.name]))
+            for group in written
+        )
+
+        async def ensure_class(group: Group) -> None:
+            # A class that is being deleted still serves its machines, and is updated for them.
+            found = await target.cached(MACHINE_CLASSES, plan.site.namespace, group.class_name)
+            wanted = workermanifests.machine_class(group, plan.site)
+            if found is None or manifests.differs(MACHINE_CLASSES, found, wanted):
+                await target.apply(MACHINE_CLASSES, wanted)
+
+        await in_batches(map(ensure_class, plan.groups))
+
+    async def _user_data(self, run: Run, pool: WorkerPool) -> bytes:
+        reference = pool.user_data_secret_ref
+        ref = ObjectRef(run.ref.cluster, SECRETS.id, run.ref.namespace, reference.name)
+
+        def parse(data: Mapping[str, bytes]) -> bytes:
+            if not data.get(reference.key):
+                raise Malformed(
+                    f"user data secret {reference.name} for worker pool {pool.name} has no "
+                    f"{reference.key} field or it's empty: add it, or correct userDataSecretRef of the pool"
+                )
+            return data[reference.key]
+
+        try:
+            return await run.recorder.secret(ref, parse) or b""
+        except Malformed as error:
+            if str(error).startswith("user data secret"):
+                raise
+            raise Malformed(
+                f"failed fetching user data secret {reference.name} referenced in worker pool "
+                f"{pool.name}: {error}"
+            ) from error
+
+    async def _ensure_deployments(
+        self, target: TargetCluster, plan: Plan, before: Observed, restoration: Restoration | None
+    ) -> dict[str, Object]:
+        """Write the MachineDeployments that differ. Returns all wanted ones, as they are then."""
+        scaled = restoration is not None or any(
+            group.pool.maximum > group.pool.minimum for group in plan.groups
+        )
+        asleep = not any(map(workermanifests.replicas_of, before.deployments.values()))
+        flags = {"hibernated": plan.hibernated, "scaled": scaled, "awake": not plan.hibernated and asleep}
+        written: dict[str, Object] = {}
+
+        async def ensure(group: Group) -> None:
+            found = before.deployments.get(group.name)
+            for _ in range(_CONFLICTS):
+                restored = restoration.states.get(group.name) if restoration and found is None else None
+                replicas = workermanifests.replicas(group, found, **flags)
+                if restored and not plan.hibernated:
+                    replicas = restored.replicas
+                try:
+                    written[group.name] = await self._write(target, plan, group, found, replicas)
+                    return
+                except Conflict:
+                    found = await target.live(MACHINE_DEPLOYMENTS, plan.site.namespace, group.name)
+            raise TransientError(f"MachineDeployment {group.name}: changed by others again and again")
+
+        await in_batches(map(ensure, plan.groups))
+        return written
+
+    async def _write(
+        self, target: TargetCluster, plan: Plan, group: Group, found: Object | None, replicas: int
+    ) -> Object:
+        """Create or patch one MachineDeployment. Returns it as it is then; Conflict if it has changed."""
+        if found is None:
+            body = workermanifests.deployment(group, plan.site, replicas)
+            uid = await target.create_if_absent(MACHINE_DEPLOYMENTS, body)
+            if uid is None:
+                raise Conflict(f"MachineDeployment {group.name} is there already")
+            return Object({**body, "metadata": {**body["metadata"], "uid": uid, "generation": 1}})
+        if found.deleting:
+            raise Waiting(f"waiting for the former MachineDeployment {group.name} to be gone")
+        patch = workermanifests.deployment_patch(found, group, plan.site, replicas)
+        if not patch:
+            return found
+        # Replicas were computed from this version; the autoscaler may have changed them since.
+        head = {**patch.get("metadata", {}), "uid": found.uid, "resourceVersion": found.resource_version}
+        patch = {**patch, "metadata": head}
+        changed = await target.merged(MACHINE_DEPLOYMENTS, plan.site.namespace, group.name, patch)
+        if changed is None:
+            raise Conflict(f"MachineDeployment {group.name} is gone")
+        return changed
+
+    async def _status(
+        self, run: Run, target: TargetCluster, plan: Plan, found: Mapping[str, Object]
+    ) -> Status:
+        """The fields that do not depend on ready machines."""
+        now, namespace = await clock.now(run.recorder), plan.site.namespace
+        results: dict[str, list[Result]] = {conditions.EVERY_NODE_READY: [checks.nodes(found.values())]}
+        if self._conditions == "long":
+            bundle = await target.cached(MANAGED_RESOURCES, namespace, MANAGER_BUNDLE)
+            checked = checks.managed_resource(namespace, MANAGER_BUNDLE, bundle)
+            results[conditions.SYSTEM_COMPONENTS_HEALTHY] = [checked]
+            if not self._ours:
+                results[conditions.CONTROL_PLANE_HEALTHY] = [await manager_health(target, namespace)]
+        if due := conditions.requeue_after(results):
+            run.dues.append((due, "unfinished health checks are repeated"))
+        listed = {} if run.drift else workerstatus.machine_deployments(run.object, plan.groups, now)
+        images = poolimages.provider_status((group.image for group in plan.groups), plan.profile)
+        patch = conditions.patch(run.object, results, now, hibernated=plan.hibernated)
+        return {**listed, "providerStatus": images, **patch}
+
+    async def _clean_up(self, target: TargetCluster, plan: Plan, before: Observed, status: Status) -> None:
+        """Remove unwanted MachineDeployments: their machines served until the wanted ones were ready."""
+        namespace, wanted = plan.site.namespace, {group.name for group in plan.groups}
+        unwanted = [one for name, one in before.deployments.items() if name not in wanted]
+        await in_batches(
+            target.remove(MACHINE_DEPLOYMENTS, namespace, one.name) for one in unwanted if not one.deleting
+        )
+        classes = before.classes - {group.class_name for group in plan.groups}
+        await workerdeletion.remove_classes(target, namespace, classes)
+        if unwanted and not self._ours:
+            manager = await target.live(DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER)
+            replicas = manager.spec.get("replicas", 1) if manager else 0
+            if not isinstance(replicas, int) or replicas <= 0:
+                unwanted = []  # no controller runs that could delete them: they would be waited for in vain
+        if unwanted:
+            workerdeletion.require_no_failure(unwanted)
+            names = ", ".join(sorted(one.name for one in unwanted))
+            waiting = Waiting(f"Waiting until undesired machine deployments are deleted: {names}")
+            waiting.status = status
+            raise waiting
+        if plan.hibernated and not self._ours:
+            await self._scale_manager(target, namespace, 0)
+
+    async def _scale_manager(self, target: TargetCluster, namespace: str, replicas: int) -> None:
+        """Start or stop Gardener's machine-controller-manager, if it has a Deployment."""
+        patch = {"spec": {"replicas": replicas}}
+        await target.merge(DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER, patch, part="scale")
+
+
+async def manager_health(target: TargetCluster, namespace: str) -> Result:
+    """The health of Gardener's machine-controller-manager."""
+    found = await target.cached(PLANE_DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER)
+    if found is None:  # Deployments of control planes may not be mirrored yet
+        found = await target.live(DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER)
+    return checks.deployment(namespace, MACHINE_CONTROLLER_MANAGER, found)
