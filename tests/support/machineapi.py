@@ -19,8 +19,8 @@ from windowbox.models.refs import (
 )
 from workers.core.lifecycle.statuses import merge
 from workers.core.reports import Reports
-from workers.machines.deployment.rollout import DeploymentRun
-from workers.machines.deployment.state import State
+from workers.machines.deployment.deploymentrun import DeploymentRun
+from workers.machines.deployment.deploymentstate import State
 from workers.machines.fence import Fence
 from workers.machines.nodes import Nodes
 from workers.machines.objects import MachineObjects

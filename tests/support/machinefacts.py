@@ -8,7 +8,7 @@ from typing import Any
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from workers.machines import deployments
-from workers.machines.deployment.state import State
+from workers.machines.deployment.deploymentstate import State
 from workers.machines.facts import MachineFacts
 from workers.machines.sets import MachineSet
 

@@ -10,7 +10,7 @@ from tests.support.machinefacts import deployment, machine
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
-from workers.machines.deployment import autoscaling
+from workers.machines.deployment import deploymentrequests
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 THEN = "2026-01-01T00:00:00Z"
@@ -35,7 +35,7 @@ def asked(text: str, scaled: str = "") -> Object:
     ],
 )
 def test_chosen(text: str, scaled: str, annotation: str | None, marked: dict[str, str]) -> None:
-    found = autoscaling.chosen(asked(text, scaled), MACHINES, NOW)
+    found = deploymentrequests.chosen(asked(text, scaled), MACHINES, NOW)
     assert found
     assert found.annotation == annotation
     assert {one.name: since for one, since in found.marks} == marked
@@ -43,11 +43,11 @@ def test_chosen(text: str, scaled: str, annotation: str | None, marked: dict[str
 
 @rule("C6-R6")
 def test_nobody_is_chosen_without_annotation() -> None:
-    assert autoscaling.chosen(deployment(), MACHINES, NOW) is None
+    assert deploymentrequests.chosen(deployment(), MACHINES, NOW) is None
 
 
 @rule("C6-R7")
 def test_a_machine_is_marked_once() -> None:
     mark = {keys.PRIORITY: "1", keys.MARKED_FOR_DELETION: THEN}
-    found = autoscaling.chosen(asked(f"a~{THEN}"), [machine("a", annotations=mark)], NOW)
-    assert found == autoscaling.Chosen(f"a~{THEN}")
+    found = deploymentrequests.chosen(asked(f"a~{THEN}"), [machine("a", annotations=mark)], NOW)
+    assert found == deploymentrequests.Chosen(f"a~{THEN}")

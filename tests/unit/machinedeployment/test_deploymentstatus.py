@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from workers.machines.deployment.state import State
-from workers.machines.deployment.status import Condition
 
 from tests.support.machinefacts import deployment, machine_set, state
 from tests.support.rules import rule
-from workers.machines.deployment import status
+from workers.machines.deployment import deploymentstatus
+from workers.machines.deployment.deploymentstate import State
+from workers.machines.deployment.deploymentstatus import Condition
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def counted(found: State) -> dict[str, Any]:
-    return status.counts(found)
+    return deploymentstatus.counts(found)
 
 
 @rule("C8")
@@ -50,7 +50,7 @@ def test_numbers_are_those_of_the_sets() -> None:
 def test_available(available: int, preserved: int, wanted: str) -> None:
     one = machine_set("new-set", 4, available=available, status={"preservedFailedReplicas": preserved})
     found = state(deployment(4, 0, 1), one)
-    assert status.available(found, counted(found)).status == wanted
+    assert deploymentstatus.available(found, counted(found)).status == wanted
 
 
 def said(
@@ -90,19 +90,19 @@ AS_BEFORE: dict[str, Any] = {"replicas": 2, "updatedReplicas": 2, "readyReplicas
     ],
 )
 def test_progressing(found: State, shown: dict[str, Any], reason: str | None) -> None:
-    condition = status.progressing(found, counted(found), shown, NOW)
+    condition = deploymentstatus.progressing(found, counted(found), shown, NOW)
     assert (condition.reason if condition else None) == reason
 
 
 @rule("C9-R2")
 def test_a_transition_is_one_of_the_status() -> None:
     shown = {"conditions": [{**said("NewMachineSetCreated")["conditions"][0], "lastTransitionTime": "then"}]}
-    [same] = status.shown_with(shown, [Condition("Progressing", "True", "Other", "")], NOW, renew=False)
+    [same] = deploymentstatus.shown_with(shown, [Condition("Progressing", "True", "Other", "")], NOW)
     assert (same["lastTransitionTime"], same["lastUpdateTime"]) == ("then", "2026-01-02T00:00:00Z")
-    [other] = status.shown_with(shown, [Condition("Progressing", "False", "Other", "")], NOW, renew=False)
+    [other] = deploymentstatus.shown_with(shown, [Condition("Progressing", "False", "Other", "")], NOW)
     assert other["lastTransitionTime"] == "2026-01-02T00:00:00Z"
-    [as_it_was] = status.shown_with(
-        shown, [Condition("Progressing", "True", "NewMachineSetCreated", "other words")], NOW, renew=False
+    [as_it_was] = deploymentstatus.shown_with(
+        shown, [Condition("Progressing", "True", "NewMachineSetCreated", "other words")], NOW
     )
     assert as_it_was == shown["conditions"][0]
 
@@ -110,10 +110,10 @@ def test_a_transition_is_one_of_the_status() -> None:
 @rule("C13-R1")
 def test_a_pause_is_told_once() -> None:
     paused = state(deployment(spec={"paused": True}))
-    assert (found := status.paused(paused, said("MachineSetUpdated")))
+    assert (found := deploymentstatus.paused(paused, said("MachineSetUpdated")))
     assert (found.status, found.reason) == ("Unknown", "DeploymentPaused")
-    assert status.paused(paused, said("DeploymentPaused", "Unknown")) is None
-    resumed = status.paused(state(deployment()), said("DeploymentPaused", "Unknown"))
+    assert deploymentstatus.paused(paused, said("DeploymentPaused", "Unknown")) is None
+    resumed = deploymentstatus.paused(state(deployment()), said("DeploymentPaused", "Unknown"))
     assert resumed
     assert resumed.reason == "DeploymentResumed"
 
@@ -122,4 +122,4 @@ def test_a_pause_is_told_once() -> None:
 def test_a_frozen_set_shows_in_the_deployment() -> None:
     frozen = {"machineSetCondition": [{"type": "Frozen", "status": "True", "reason": "r", "message": "m"}]}
     found = state(deployment(), machine_set("new-set", 3, class_name="big", status=frozen))
-    assert status.of_sets(found) == [Condition("Frozen", "True", "r", "m")]
+    assert deploymentstatus.of_sets(found) == [Condition("Frozen", "True", "r", "m")]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from workers.machines.deployment.state import State
 
 from tests.support.machinefacts import deployment, machine, machine_set
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from workers.machines import deployments
-from workers.machines.deployment import inplace
+from workers.machines.deployment import inplaceupdate
+from workers.machines.deployment.deploymentstate import State
 
 CANDIDATE, SELECTED = {keys.CANDIDATE: "true"}, {keys.CANDIDATE: "true", keys.SELECTED: "true"}
 NODES = {"a": CANDIDATE, "b": CANDIDATE, "c": CANDIDATE, "n": {}}
@@ -65,7 +65,7 @@ def test_no_more_nodes_are_selected_than_may_be_unavailable(
     found: tuple[State, Any], nodes: dict[str, dict[str, str]], names: list[str]
 ) -> None:
     live = {name: node(name, labels) for name, labels in nodes.items()}
-    assert inplace.selectable(*found, live) == names
+    assert inplaceupdate.selectable(*found, live) == names
 
 
 @rule("C10")
@@ -74,10 +74,10 @@ def test_an_updated_node_takes_pods_again() -> None:
     mark = {"key": keys.PREFER_NO_SCHEDULE, "value": "True", "effect": "PreferNoSchedule"}
     dedicated = {"key": "dedicated", "effect": "NoSchedule"}
     found = node("a", labels, unschedulable=True, taints=[mark, dedicated])
-    assert inplace.updated(found) == {}, "the condition does not say so yet"
+    assert inplaceupdate.updated(found) == {}, "the condition does not say so yet"
     said = {"conditions": [{"type": "InPlaceUpdate", "reason": "UpdateSuccessful"}]}
     ready = {"key": keys.CRITICAL_COMPONENTS, "value": "", "effect": "NoSchedule"}
-    assert inplace.updated(Object({**found.raw, "status": said})) == {
+    assert inplaceupdate.updated(Object({**found.raw, "status": said})) == {
         "metadata": {
             "labels": {keys.CANDIDATE: None, keys.SELECTED: None, keys.UPDATE_RESULT: None},
             "annotations": {keys.UPDATE_FAILED_REASON: None},
@@ -88,13 +88,13 @@ def test_an_updated_node_takes_pods_again() -> None:
 
 def test_a_node_is_no_candidate_any_more_after_a_rollback() -> None:
     found = node("a", CANDIDATE)
-    marked = Object({**found.raw, "spec": inplace.candidate(found)["spec"]})
-    assert inplace.candidate(marked) == {}
-    assert inplace.no_candidate(marked) == {
+    marked = Object({**found.raw, "spec": inplaceupdate.candidate(found)["spec"]})
+    assert inplaceupdate.candidate(marked) == {}
+    assert inplaceupdate.no_candidate(marked) == {
         "metadata": {"labels": {keys.CANDIDATE: None}},
         "spec": {"taints": None},
     }
-    assert inplace.no_candidate(node("a", SELECTED)) == {}, "it may be emptied already"
+    assert inplaceupdate.no_candidate(node("a", SELECTED)) == {}, "it may be emptied already"
 
 
 @rule("C10-R3", "C10-R4", "L36")
@@ -102,7 +102,7 @@ def test_a_machine_that_is_handed_over_gets_labels_and_class_of_the_new_set() ->
     labels = {"name": "pool", keys.TEMPLATE_HASH: "1", "old": "x"}
     old = machine_set("pool-a", spec={"template": {"metadata": {"labels": labels}}})
     new = machine_set("pool-bb", class_name="big")
-    patch = inplace.handed_over(machine("m"), old, new)
+    patch = inplaceupdate.handed_over(machine("m"), old, new)
     assert patch["metadata"]["uid"] == "uid-m"
     assert patch["metadata"]["ownerReferences"][0]["uid"] == "uid-pool-bb"
     assert patch["metadata"]["labels"] == {

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from workers.machines.deployment.rollout import DeploymentRun
-from workers.machines.deployment.state import State
 
 from tests.support.machineapi import MachineApi
 from tests.support.machinefacts import deployment, machine, machine_set, sized, state
@@ -16,7 +14,9 @@ from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_SETS, MACHINES, NODES
 from workers.machines import deployments
-from workers.machines.deployment import inplace, scaling, strategies
+from workers.machines.deployment import deploymentreconciler, inplaceupdate, setsizes
+from workers.machines.deployment.deploymentrun import DeploymentRun
+from workers.machines.deployment.deploymentstate import State
 from workers.machines.facts import MachineFacts
 from workers.machines.sets import MachineSet
 
@@ -64,7 +64,7 @@ async def test_a_set_whose_template_is_wanted_again_bears_no_marks_of_an_old_one
     api = MachineApi()
     for name in "xyz":
         node(api, name, CANDIDATE)
-    await strategies.advance(run(api, "", "xyz", kind=kind, marked=NEW))
+    await deploymentreconciler.advance(run(api, "", "xyz", kind=kind, marked=NEW))
     assert keys.SCALE_UP_DISABLED not in api.stored[f"{MACHINE_SETS.id} {NEW}"].labels
     for name in "xyz":
         assert keys.CANDIDATE not in api.node(name).labels
@@ -76,7 +76,7 @@ async def test_an_api_server_that_is_away_is_asked_for_one_node_only() -> None:
     for name in "abc":
         node(api, name)
     step = run(api, "abc", "")
-    await strategies.advance(step)
+    await deploymentreconciler.advance(step)
     assert api.asked.count("Node a") == 1
     assert not {"Node b", "Node c"} & set(api.asked)
     assert isinstance(step.node_error, Unreachable), "the run ends, with a status, and is tried again later"
@@ -91,7 +91,7 @@ async def test_only_a_node_that_has_changed_is_tried_again_soon(
     api = MachineApi({"Node": error})
     node(api, "a")
     step = run(api, "a", "xy", marked=OLD)
-    await inplace.update(step)
+    await inplaceupdate.update(step)
     assert step.again == again
     assert (step.node_error is error) is (again is None)
 
@@ -99,7 +99,7 @@ async def test_only_a_node_that_has_changed_is_tried_again_soon(
 async def test_a_run_that_cannot_list_nodes_goes_on_to_its_status() -> None:
     away = Unreachable("no answer")
     step = run(MachineApi({"NodeList": away}), "a", "xy", marked=OLD)
-    await inplace.update(step)
+    await inplaceupdate.update(step)
     assert step.node_error is away
 
 
@@ -112,7 +112,7 @@ async def test_a_machine_that_has_been_handed_over_is_not_counted_again() -> Non
     step = run(api, "ab", "x", marked=OLD)
     await api.merge(MACHINES, "", "a", {"metadata": {"labels": {"handed": "over"}}})
     with pytest.raises(Conflict):
-        await inplace.update(step)
+        await inplaceupdate.update(step)
     sizes = {name: api.stored[f"{MACHINE_SETS.id} {name}"].spec["replicas"] for name in (OLD, NEW)}
     assert sizes == {OLD: 2, NEW: 1}
 
@@ -128,7 +128,7 @@ async def test_an_update_goes_on_after_the_deployment_has_been_scaled(
     sets.append(machine_set(NEW, 2, class_name="big", metadata=sized(5, 5)))
     api = MachineApi()
     step = api.run(state(of, *(MachineSet(api.add(MACHINE_SETS, one.object)) for one in sets)))
-    assert scaling.is_scaling(step.state)
-    await strategies.advance(step)
+    assert setsizes.is_scaling(step.state)
+    await deploymentreconciler.advance(step)
     assert tuple(one.wanted for one in step.state.sets) == sizes
-    assert not scaling.is_scaling(step.state)
+    assert not setsizes.is_scaling(step.state)

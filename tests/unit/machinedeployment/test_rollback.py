@@ -7,8 +7,8 @@ import pytest
 from tests.support.machinefacts import deployment, machine_set, state
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
-from workers.machines.deployment import rollback
-from workers.machines.deployment.state import State
+from workers.machines.deployment import deploymentrequests
+from workers.machines.deployment.deploymentstate import State
 
 
 def asked(revision: int, *, sets: bool = True) -> State:
@@ -29,7 +29,7 @@ def asked(revision: int, *, sets: bool = True) -> State:
     ],
 )
 def test_rollback(found: State, reason: str) -> None:
-    back = rollback.rollback(found)
+    back = deploymentrequests.rollback(found)
     assert back
     assert back.reason == reason
     assert back.patch["spec"]["rollbackTo"] is None
@@ -37,8 +37,8 @@ def test_rollback(found: State, reason: str) -> None:
 
 @rule("C13-R2")
 def test_template_and_annotations_come_back() -> None:
-    back = rollback.rollback(asked(1))
+    back = deploymentrequests.rollback(asked(1))
     assert back
     assert back.patch["metadata"]["annotations"] == {"a": "then", "b": None}
     assert back.patch["spec"]["template"]["spec"]["class"] == {"kind": "MachineClass", "name": "small"}
-    assert rollback.rollback(state(deployment())) is None
+    assert deploymentrequests.rollback(state(deployment())) is None

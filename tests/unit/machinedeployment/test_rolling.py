@@ -9,8 +9,8 @@ import pytest
 from tests.support.machinefacts import deployment, machine_set, state
 from tests.support.rules import rule
 from workers.machines import deployments
-from workers.machines.deployment import rolling
-from workers.machines.deployment.state import State
+from workers.machines.deployment import setsizes
+from workers.machines.deployment.deploymentstate import State
 
 OLD, OLDER, NEW = "old-x", "old", "new-set"
 
@@ -45,9 +45,9 @@ def rolled(of: tuple[int, Any, Any], old: tuple[int, int], new: tuple[int, int],
         pytest.param(rolled((3, 1, 0), (2, 2), (1, 1), going=1), {NEW: 2}, id="C5-R1+L33-slow-deletion"),
     ],
 )
-def test_step(found: State, sizes: rolling.Sizes) -> None:
+def test_step(found: State, sizes: setsizes.Sizes) -> None:
     assert found.new
-    assert rolling.step(found, found.new) == sizes
+    assert setsizes.step(found, found.new) == sizes
 
 
 @rule("C5")
@@ -59,7 +59,7 @@ def test_the_oldest_sets_shrink_first() -> None:
     ]
     found = state(deployment(4, 2, 0), *sets)
     assert found.new
-    assert rolling.step(found, found.new) == {OLDER: 0}
+    assert setsizes.step(found, found.new) == {OLDER: 0}
 
 
 @rule("C5")
@@ -67,7 +67,7 @@ def test_machines_to_come_count_for_the_surge() -> None:
     sets = [machine_set(OLD, 3), machine_set(NEW, 1, available=0, existing=0, class_name="big")]
     found = state(deployment(3, 1, 0), *sets)
     assert found.new
-    assert rolling.step(found, found.new) == {}
+    assert setsizes.step(found, found.new) == {}
 
 
 @rule("C5")
@@ -75,7 +75,7 @@ def test_machines_to_come_count_for_the_surge() -> None:
     ("replicas", "surge", "unavailable", "size"), [(3, 1, 0, 3), (0, 1, 0, 0), (5, "50%", 0, 5)]
 )
 def test_a_first_set_has_all_machines_at_once(replicas: int, surge: Any, unavailable: Any, size: int) -> None:
-    assert rolling.first_size(state(deployment(replicas, surge, unavailable))) == size
+    assert setsizes.first_size(state(deployment(replicas, surge, unavailable))) == size
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.machinefacts import deployment, machine_set, sized, state
-from workers.machines.deployment import scaling
-from workers.machines.deployment.rolling import Sizes
-from workers.machines.deployment.state import State
+from workers.machines.deployment import setsizes
+from workers.machines.deployment.deploymentstate import State
+from workers.machines.deployment.setsizes import Sizes
 
 OLD, NEW = "old-x", "new-set"
 
@@ -48,7 +48,7 @@ def scaled(
     ],
 )
 def test_sizes(found: State, sizes: Sizes) -> None:
-    assert scaling.sizes(found) == sizes
+    assert setsizes.scaled(found) == sizes
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_sizes(found: State, sizes: Sizes) -> None:
     ],
 )
 def test_scaling_is_noticed(found: State, scaling_now: bool) -> None:
-    assert scaling.is_scaling(found) is scaling_now
+    assert setsizes.is_scaling(found) is scaling_now

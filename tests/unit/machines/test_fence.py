@@ -12,8 +12,8 @@ from windowbox.errors import LeaseLost
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_SETS, MACHINES, NODES
 from workers.machines import deployments
-from workers.machines.deployment.rollout import DeploymentRun
-from workers.machines.deployment.state import State
+from workers.machines.deployment.deploymentrun import DeploymentRun
+from workers.machines.deployment.deploymentstate import State
 
 _NODE = Object({"metadata": {"name": "n"}})
 _WRITES: dict[str, Callable[[DeploymentRun], Awaitable[Any]]] = {

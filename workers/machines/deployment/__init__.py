@@ -1,1 +1,4 @@
-"""MachineDeployments replace and scale Machines through MachineSets."""
+"""MachineDeployments: one and its MachineSets come in; sets that are created, sized and removed go out.
+
+`deploymentreconciler` reads top to bottom; sizes, requests, manifests and status are functions of a `State`.
+"""

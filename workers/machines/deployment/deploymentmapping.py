@@ -16,7 +16,7 @@ from workers.machines.views import MachineViews
 
 
 class MachineDeploymentMapping:
-    """Their own changes but those of their status, all of their sets, and machines that are deleted."""
+    """Maps its own changes (not of its status), all changes of its sets, and some of its machines."""
 
     kinds: tuple[str, ...] = (MACHINE_DEPLOYMENTS.id, MACHINE_SETS.id, MACHINES.id)
     owned: tuple[str, ...] = (MACHINE_SETS.id, MACHINES.id)
@@ -26,39 +26,30 @@ class MachineDeploymentMapping:
 
     async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
         ref = subjects.ref(subjects.without("object", change.stored.subject))
-        match ref.kind:
-            case MACHINE_DEPLOYMENTS.id:
-                return [subjects.key(ref)] if await predicates.triggers(change, before) else []
-            case MACHINE_SETS.id:
-                return await self._of_set(ref, change, before)
-            case _:
-                return await self._of_machine(ref, change, before)
+        if ref.kind == MACHINE_DEPLOYMENTS.id:
+            return [subjects.key(ref)] if await predicates.triggers(change, before) else []
+        old = await before.object()
+        new = None if change.gone or change.omitted else change.object()
+        if ref.kind == MACHINE_SETS.id:
+            names = {_owner(one) for one in (old, new) if one} - {""}
+            # A set without an owner may be adopted by the deployment that its label names.
+            names = names or {str(one.labels.get("name", "")) for one in (old, new) if one} - {""}
+        else:
+            names = await self._of_machine(ref, old, new)
+        return sorted(subjects.key(ref._replace(kind=MACHINE_DEPLOYMENTS.id, name=name)) for name in names)
 
     def unfinished(self, object: Object) -> bool:
         return object.deleting or number(object.status.get("observedGeneration")) < object.generation
 
-    async def _of_set(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
-        versions = [await before.object(), None if change.gone or change.omitted else change.object()]
-        names = {name for one in versions if one and (name := _owner(one))}
-        if not names:
-            names = {str(one.labels.get("name", "")) for one in versions if one} - {""}
-        return sorted(subjects.key(ref._replace(kind=MACHINE_DEPLOYMENTS.id, name=name)) for name in names)
-
-    async def _of_machine(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
-        """What the status of its set does not tell: that a machine goes, or how far its update is."""
-        old = await before.object()
-        new = None if change.gone or change.omitted else change.object()
+    async def _of_machine(self, ref: ObjectRef, old: Object | None, new: Object | None) -> set[str]:
+        """Deployments of changes that the status of a set does not show: deletions, and in-place updates."""
         if new is not None and (old is None or _essence(old) == _essence(new)):
-            return []
+            return set()
         machine = new or old
         owner = facts.controller(machine) if machine else None
         await self._views.complete()
-        names = {
-            _owner(one.object)
-            for one in self._views.known_sets(ref.cluster, ref.namespace)
-            if owner and one.uid == owner.get("uid")
-        } - {""}
-        return sorted(subjects.key(ref._replace(kind=MACHINE_DEPLOYMENTS.id, name=name)) for name in names)
+        sets = self._views.known_sets(ref.cluster, ref.namespace)
+        return {_owner(one.object) for one in sets if owner and one.uid == owner.get("uid")} - {""}
 
 
 def _owner(found: Object) -> str:

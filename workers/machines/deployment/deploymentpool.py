@@ -9,8 +9,8 @@ from windowbox.kinds import Served
 from windowbox.models.refs import ObjectRef
 from workers.core.reconcile import ReconcileHandler
 from workers.core.serving import Common, Parts
-from workers.machines.deployment.mapping import MachineDeploymentMapping
-from workers.machines.deployment.runs import MachineDeploymentRuns
+from workers.machines.deployment.deploymentmapping import MachineDeploymentMapping
+from workers.machines.deployment.deploymentreconciler import MachineDeploymentReconciler
 from workers.machines.views import MachineViews
 
 
@@ -21,8 +21,13 @@ def enabled(common: Common) -> bool:
 
 async def assembled(common: Common, row: Served) -> Parts:
     bus, work, views = common.bus, common.work, MachineViews(common.bus)
-    runs = MachineDeploymentRuns(common.clusters, views)
-    handler = ReconcileHandler(bus, common.clusters, runs, views.complete)
+    reconciler = MachineDeploymentReconciler(common.clusters, views)
+    handler = ReconcileHandler(bus, common.clusters, reconciler, views.complete)
+
+    def control_plane(ref: ObjectRef) -> str:
+        # A tenant may hold up the API server of its Shoot: one Shoot must not take all slots.
+        return f"{ref.cluster}/{ref.namespace}"
+
     return Parts(
         pool=Pool(
             bus,
@@ -30,14 +35,8 @@ async def assembled(common: Common, row: Served) -> Parts:
             handler,
             concurrency=work.concurrency,
             ack_wait=work.ack_wait,
-            # A tenant may hold up the API server of its Shoot: that Shoot must not take all slots.
-            sharing=_control_plane,
+            sharing=control_plane,
         ),
         router=Router(bus, Queue(bus, row.pool), MachineDeploymentMapping(views)),
         tasks=views.tasks,
     )
-
-
-def _control_plane(ref: ObjectRef) -> str:
-    """Whose MachineDeployments share slots: those of one namespace."""
-    return f"{ref.cluster}/{ref.namespace}"

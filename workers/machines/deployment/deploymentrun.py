@@ -1,27 +1,30 @@
-"""One step of a MachineDeployment, done: sets made, sized and removed, nodes marked."""
+"""The writes of one run of a MachineDeployment: to the deployment, its MachineSets, and their nodes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from windowbox.errors import Conflict, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS
 from workers.core.recorder import Recorder
 from workers.machines import templates
-from workers.machines.deployment import machinesets, nodemarks, rolling, scaling, status
-from workers.machines.deployment.autoscaling import Chosen
-from workers.machines.deployment.rollback import Rollback
-from workers.machines.deployment.rolling import Sizes
-from workers.machines.deployment.state import State
-from workers.machines.deployment.status import Condition
-from workers.machines.nodes import Nodes
+from workers.machines.deployment import deploymentstatus
+from workers.machines.deployment.deploymentstate import State
+from workers.machines.deployment.deploymentstatus import Condition
+from workers.machines.deployment.setsizes import Sizes
+from workers.machines.nodes import Nodes, Taint
 from workers.machines.objects import MachineObjects
 from workers.machines.reporting import StatusReport
 from workers.machines.sets import MachineSet, oldest_first
+
+LEAVING = Taint(keys.PREFER_NO_SCHEDULE, "True", "PreferNoSchedule")
+"""On nodes of old machines: the scheduler prefers other nodes."""
+NOT_SCALED_DOWN = {keys.SCALE_DOWN_DISABLED: "true", keys.SCALE_DOWN_DISABLED_BY_US: "true"}
+"""The annotations that keep the cluster autoscaler from removing a node while machines roll."""
 
 
 @dataclass
@@ -37,9 +40,9 @@ class DeploymentRun:
     conditions: list[Condition] = field(default_factory=list)
     collisions: int = 0
     again: float | None = None
-    """Seconds until the next run, where nothing else starts it."""
+    """Seconds until the next run, if no event triggers it."""
     node_error: TransientError | PermanentError | None = None
-    """Why a node that is updated in place could not be changed or read: try again, ever later."""
+    """Why a node could not be read or patched in an in-place update: the next run retries, with backoff."""
     changed: bool = False
 
     @property
@@ -47,173 +50,141 @@ class DeploymentRun:
         return self.state.deployment
 
     def replace(self, one: MachineSet) -> None:
-        """Go on with a newer version of a set."""
+        """Continue with a newer version of a set."""
         others = [other for other in self.state.sets if other.uid != one.uid]
         self.state = replace(self.state, sets=tuple(oldest_first([*others, one])))
         self.changed = True
 
+    async def patch_deployment(self, patch: dict[str, Any]) -> None:
+        """Patch the version of the deployment that this run decides upon."""
+        whole = {**patch, "metadata": {**patch.get("metadata", {}), "uid": self.object.uid}}
+        version = self.object.resource_version
+        patched = await self.objects.patch(MACHINE_DEPLOYMENTS, self.object.name, whole, version)
+        if patched is None:
+            raise Conflict(f"MachineDeployment {self.object.name} is gone", retry_after=0.1)
+        self.state = replace(self.state, deployment=patched)
+        self.report.version = patched.resource_version
 
-async def mark_chosen(run: DeploymentRun, chosen: Chosen) -> None:
-    """Have the machines that the autoscaler has chosen go first."""
-    for machine, since in chosen.marks:
-        annotations = {keys.PRIORITY: "1", keys.MARKED_FOR_DELETION: since}
-        patch = {"metadata": {"uid": machine.uid, "annotations": annotations}}
-        await run.objects.patch(MACHINES, machine.name, patch)
-    if chosen.annotation != run.object.annotations.get(keys.TRIGGER_DELETION):
-        await write(run, {"annotations": {keys.TRIGGER_DELETION: chosen.annotation}})
+    async def patch_set(self, one: MachineSet, patch: dict[str, Any]) -> MachineSet:
+        """Patch the version of a set that this run decides upon."""
+        whole = {**patch, "metadata": {**patch.get("metadata", {}), "uid": one.uid}}
+        patched = await self.objects.patch(MACHINE_SETS, one.name, whole, one.object.resource_version)
+        if patched is None:
+            raise Conflict(f"MachineSet {one.name} is gone", retry_after=0.1)
+        self.replace(found := MachineSet(patched))
+        return found
 
+    async def scale(self, sizes: Sizes, *, all_annotated: bool = False) -> bool:
+        """Give sets their new sizes. True if one has changed."""
+        scaled = False
+        annotations = self.state.size_annotations
+        for one in self.state.sets:
+            size = sizes.get(one.name)
+            if size is None or one.object.deleting:
+                continue
+            changed = {k: v for k, v in annotations.items() if one.annotations.get(k) != v}
+            if size == one.wanted and not (changed and all_annotated):
+                continue
+            await self.patch_set(one, {"metadata": {"annotations": changed}, "spec": {"replicas": size}})
+            if size != one.wanted:
+                scaled = True
+                way = "up" if size > one.wanted else "down"
+                note = f"Scaled {way} machine set {one.name} to {size}"
+                self.report.event("Normal", "ScalingMachineSet", note)
+        return scaled
 
-async def roll_back(run: DeploymentRun, to: Rollback) -> None:
-    """Return to a former template. The change of the deployment has the next run roll."""
-    if to.to:
-        await nodemarks.unmark_set(run.nodes, run.state, to.to)
-        await _forget_mark(run, to.to)
-    run.report.event(to.type, to.reason, to.note)
-    await _patch(run, to.patch)
+    async def update_newest(self) -> MachineSet | None:
+        """Copy changes that replace no machines to the newest set; None without that set."""
+        new = self.state.new
+        if new and (patch := self.state.set_patch(new)):
+            new = await self.patch_set(new, patch)
+        return new
 
+    async def ensure_newest(self, replicas: int) -> MachineSet | None:
+        """The set of the current template, up to date. None if the next run has to decide."""
+        new = await self.update_newest() or await self._create_newest(replicas)
+        if new is None:
+            return None
+        progressing = deploymentstatus.condition(self.report.shown, deploymentstatus.PROGRESSING)
+        if not progressing and not self.conditions:
+            self._progress("True", deploymentstatus.FOUND, f'Found new machine set "{new.name}"')
+        revision = str(self.state.revision)
+        if self.object.annotations.get(keys.REVISION) != revision:
+            await self.patch_deployment({"metadata": {"annotations": {keys.REVISION: revision}}})
+        return new
 
-async def write(run: DeploymentRun, metadata: dict[str, Any]) -> None:
-    """Change the deployment's metadata, if there is anything to change."""
-    if metadata:
-        await _patch(run, {"metadata": metadata})
+    async def _create_newest(self, replicas: int) -> MachineSet | None:
+        body = self.state.new_set(replicas, self.collisions)
+        name = body["metadata"]["name"]
+        # A recreated bus may not know all sets: without this list, the template could get a second set.
+        known = {one.uid for one in self.state.sets}
+        live = [MachineSet(one) for one in await self.objects.listed(MACHINE_SETS)]
+        if any(one.owner == self.object.uid and one.uid not in known and one.name != name for one in live):
+            raise Conflict("the bus does not show all MachineSets yet", retry_after=0.5)
+        try:
+            new = MachineSet(await self.objects.create(MACHINE_SETS, body))
+        except Conflict:
+            found = await self.objects.get(MACHINE_SETS, name)
+            if found is None:
+                raise Conflict(f"MachineSet {name} has just gone", retry_after=0.1) from None
+            one = MachineSet(found)
+            if one.owner == self.object.uid and templates.same(one.template, self.state.spec.template):
+                self.replace(one)
+                return one
+            # Another template has the same hash: the next run tries the next name.
+            self.collisions += 1
+            return None
+        except PermanentError as error:
+            message = f'Failed to create new machine set "{name}": {error}'
+            self._progress("False", deploymentstatus.CREATE_ERROR, message)
+            self.report.event("Warning", deploymentstatus.CREATE_ERROR, message)
+            return None
+        self.replace(new)
+        self._progress("True", deploymentstatus.CREATED, f'Created new machine set "{name}"')
+        if replicas:
+            note = f"Scaled up machine set {name} to {replicas}"
+            self.report.event("Normal", "ScalingMachineSet", note)
+        return new
 
+    def _progress(self, status: Literal["True", "False"], reason: str, message: str) -> None:
+        self.conditions.append(Condition(deploymentstatus.PROGRESSING, status, reason, message))
 
-async def _patch(run: DeploymentRun, patch: dict[str, Any]) -> None:
-    whole = {**patch, "metadata": {**patch.get("metadata", {}), "uid": run.object.uid}}
-    version = run.object.resource_version
-    patched = await run.objects.patch(MACHINE_DEPLOYMENTS, run.object.name, whole, version)
-    if patched is None:
-        raise Conflict(f"MachineDeployment {run.object.name} is gone", retry_after=0.1)
-    run.state = replace(run.state, deployment=patched)
-    run.report.version = patched.resource_version
+    async def remove_surplus(self) -> None:
+        """Delete old sets beyond the revision history."""
+        for one in self.state.surplus:
+            await self.objects.delete(MACHINE_SETS, one.name, one.uid)
+            self.changed = True
 
+    async def mark_nodes(self) -> None:
+        """Taint the nodes of old sets, and keep the autoscaler off all nodes while machines roll."""
+        unmarked = [one for one in self.state.old if keys.PREFER_NO_SCHEDULE not in one.annotations]
+        for one in unmarked:
+            await self.nodes.taint(self.state.nodes(one), LEAVING)
+        counts = ("replicas", "availableReplicas", "readyReplicas", "fullyLabeledReplicas")
+        if any(one.wanted and all(map(one.count, counts)) for one in self.state.old):
+            for one in self.state.sets:
+                await self.nodes.annotate(self.state.nodes(one), NOT_SCALED_DOWN)
+        # The annotation of a set records that its nodes have been tainted.
+        for one in unmarked:
+            await self.patch_set(one, {"metadata": {"annotations": {keys.PREFER_NO_SCHEDULE: "True"}}})
 
-async def roll(run: DeploymentRun) -> None:
-    new = await new_set(run, rolling.first_size(run.state))
-    if new is None:
-        return
-    for one in await nodemarks.begin(run.nodes, run.state):
-        await _remember_mark(run, one)
-    scaled = await scale(run, rolling.step(run.state, run.state.new or new))
-    if not scaled and status.complete(run.state, status.counts(run.state)):
-        await nodemarks.end(run.nodes, run.state)
-        if run.state.new:
-            await _forget_mark(run, run.state.new)
-        await clean_up(run)
+    async def unmark_nodes(self) -> None:
+        """Remove the marks after a roll-out, but keep the autoscaler off preserved machines."""
+        for one in self.state.sets:
+            for machine in self.state.machines.get(one.uid, ()):
+                node = await self.nodes.get(machine.node)
+                ours = node is not None and keys.SCALE_DOWN_DISABLED_BY_US in node.annotations
+                if ours and not machine.preserved_until:
+                    await self.nodes.annotate([machine.node], dict.fromkeys(NOT_SCALED_DOWN))
+        if self.state.new:
+            await self.untaint_nodes(self.state.new)
 
+    async def untaint_nodes(self, one: MachineSet) -> None:
+        """Allow Pods on the nodes of a set again."""
+        if keys.PREFER_NO_SCHEDULE in one.annotations:
+            await self.nodes.untaint(self.state.nodes(one), LEAVING)
 
-async def recreate(run: DeploymentRun) -> None:
-    """Old machines go first; the new set is made when none is left."""
-    if await scale(run, {one.name: 0 for one in run.state.old if one.wanted > 0}):
-        return
-    if any(run.state.machines.get(one.uid) or one.existing for one in run.state.old):
-        return
-    new = await new_set(run, run.state.spec.replicas)
-    if new and new.wanted != run.state.spec.replicas:
-        await scale(run, {new.name: run.state.spec.replicas})
-    elif status.complete(run.state, status.counts(run.state)):
-        await clean_up(run)
-
-
-async def new_set(run: DeploymentRun, replicas: int) -> MachineSet | None:
-    """The set of the template as it is now, up to date. None if it has to be looked at again."""
-    new = await follow(run) or await _make_set(run, replicas)
-    if new is None:
-        return None
-    if not status.condition(run.report.shown, status.PROGRESSING) and not run.conditions:
-        message = f'Found new machine set "{new.name}"'
-        run.conditions.append(Condition(status.PROGRESSING, "True", status.FOUND, message))
-    revision = str(machinesets.revision(run.state))
-    if run.object.annotations.get(keys.REVISION) != revision:
-        await write(run, {"annotations": {keys.REVISION: revision}})
-    return new
-
-
-async def follow(run: DeploymentRun) -> MachineSet | None:
-    """Copy to the newest set what of the deployment replaces no machines; None if there is no such set."""
-    new = run.state.new
-    if new and (patch := machinesets.changes(run.state, new)):
-        new = await patch_set(run, new, patch)
-    return new
-
-
-async def _make_set(run: DeploymentRun, replicas: int) -> MachineSet | None:
-    body = machinesets.made(run.state, replicas, run.collisions)
-    name = body["metadata"]["name"]
-    # A bus that was made anew may not know of sets that are there.
-    known = {one.uid for one in run.state.sets}
-    live = [MachineSet(one) for one in await run.objects.listed(MACHINE_SETS)]
-    if any(one.owner == run.object.uid and one.uid not in known and one.name != name for one in live):
-        raise Conflict("the bus has not told of all MachineSets yet", retry_after=0.5)
-    try:
-        new = MachineSet(await run.objects.create(MACHINE_SETS, body))
-    except Conflict:
-        return await _existing(run, name)
-    except PermanentError as error:
-        message = f'Failed to create new machine set "{name}": {error}'
-        run.conditions.append(Condition(status.PROGRESSING, "False", status.CREATE_ERROR, message))
-        run.report.event("Warning", status.CREATE_ERROR, message)
-        return None
-    run.replace(new)
-    message = f'Created new machine set "{name}"'
-    run.conditions.append(Condition(status.PROGRESSING, "True", status.CREATED, message))
-    if replicas:
-        run.report.event("Normal", "ScalingMachineSet", f"Scaled up machine set {name} to {replicas}")
-    return new
-
-
-async def _existing(run: DeploymentRun, name: str) -> MachineSet | None:
-    """A set of this name that the bus has not told of yet, unless it is another's."""
-    found = await run.objects.get(MACHINE_SETS, name)
-    if found is None:
-        raise Conflict(f"MachineSet {name} has just gone", retry_after=0.1)
-    one = MachineSet(found)
-    if one.owner == run.object.uid and templates.same(one.template, run.state.spec.template):
-        run.replace(one)
-        return one
-    run.collisions += 1
-    return None
-
-
-async def scale(run: DeploymentRun, sizes: Sizes, *, all_annotated: bool = False) -> bool:
-    """Give sets their new sizes. True if one has changed."""
-    scaled = False
-    annotations = scaling.noted(run.state)
-    for one in run.state.sets:
-        size = sizes.get(one.name)
-        if size is None or one.object.deleting:
-            continue
-        changed = {k: v for k, v in annotations.items() if one.annotations.get(k) != v}
-        if size == one.wanted and not (changed and all_annotated):
-            continue
-        await patch_set(run, one, {"metadata": {"annotations": changed}, "spec": {"replicas": size}})
-        if size != one.wanted:
-            scaled = True
-            way = "up" if size > one.wanted else "down"
-            run.report.event("Normal", "ScalingMachineSet", f"Scaled {way} machine set {one.name} to {size}")
-    return scaled
-
-
-async def patch_set(run: DeploymentRun, one: MachineSet, patch: dict[str, Any]) -> MachineSet:
-    """Change the version of a set that was decided upon."""
-    whole = {**patch, "metadata": {**patch.get("metadata", {}), "uid": one.uid}}
-    patched = await run.objects.patch(MACHINE_SETS, one.name, whole, one.object.resource_version)
-    if patched is None:
-        raise Conflict(f"MachineSet {one.name} is gone", retry_after=0.1)
-    run.replace(found := MachineSet(patched))
-    return found
-
-
-async def _remember_mark(run: DeploymentRun, one: MachineSet) -> None:
-    await patch_set(run, one, {"metadata": {"annotations": {keys.PREFER_NO_SCHEDULE: "True"}}})
-
-
-async def _forget_mark(run: DeploymentRun, one: MachineSet) -> None:
-    if keys.PREFER_NO_SCHEDULE in one.annotations:
-        await patch_set(run, one, {"metadata": {"annotations": {keys.PREFER_NO_SCHEDULE: None}}})
-
-
-async def clean_up(run: DeploymentRun) -> None:
-    for one in machinesets.surplus(run.state):
-        await run.objects.delete(MACHINE_SETS, one.name, one.uid)
-        run.changed = True
+    async def forget_taint(self, one: MachineSet) -> None:
+        """Remove the record that the nodes of a set are tainted."""
+        if keys.PREFER_NO_SCHEDULE in one.annotations:
+            await self.patch_set(one, {"metadata": {"annotations": {keys.PREFER_NO_SCHEDULE: None}}})

@@ -1,4 +1,4 @@
-"""The status of a MachineDeployment, as a function of its MachineSets."""
+"""The status of a MachineDeployment, as a function of its MachineSets. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from windowbox.models.extensions import instant, spelled
 from windowbox.models.objects import mappings
-from workers.machines.deployment.state import State
+from workers.machines.deployment.deploymentstate import State
 from workers.machines.facts import number
 
 AVAILABLE, PROGRESSING, FROZEN, FAILURE = "Available", "Progressing", "Frozen", "ReplicaFailure"
@@ -25,7 +25,7 @@ CREATE_ERROR = "MachineSetCreateError"
 
 Json = Mapping[str, Any]
 _MOST_FAILED = 100
-"""Failed machines that the status lists, so that it fits the API however many there are."""
+"""Failed machines that the status lists: etcd limits the size of an object."""
 _ORDER = (PROGRESSING, AVAILABLE, FROZEN, FAILURE)
 
 
@@ -52,34 +52,35 @@ def counts(state: State) -> dict[str, Any]:
     }
 
 
-def complete(state: State, counted: Json) -> bool:
-    """Whether all machines are of the new template, and available."""
+def complete(state: State) -> bool:
+    """Whether all machines have the current template, and are available."""
+    counted = counts(state)
     fields = ("updatedReplicas", "replicas", "availableReplicas")
     return all(counted[field] == state.spec.replicas for field in fields)
 
 
 def available(state: State, counted: Json) -> Condition:
-    """Machines that are preserved although they failed count as if nobody had asked for them."""
+    """The condition Available. Preserved failed machines reduce the number that has to be available."""
     needed = max(state.spec.min_available - counted["preservedFailedReplicas"], 0)
     if counted["availableReplicas"] >= needed:
-        return Condition(
-            AVAILABLE, "True", "MinimumReplicasAvailable", "Deployment has minimum availability."
-        )
-    return Condition(
-        AVAILABLE, "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability."
-    )
+        reason, message = "MinimumReplicasAvailable", "Deployment has minimum availability."
+        return Condition(AVAILABLE, "True", reason, message)
+    reason, message = "MinimumReplicasUnavailable", "Deployment does not have minimum availability."
+    return Condition(AVAILABLE, "False", reason, message)
 
 
 def progressing(state: State, counted: Json, shown: Json, now: datetime) -> Condition | None:
-    """How the roll-out goes on; None if the condition stays as it is."""
+    """The condition Progressing; None if it stays as it is."""
     before = condition(shown, PROGRESSING)
     reason = str(before.get("reason", ""))
     what = f'MachineSet "{state.new.name}"' if state.new else f'Machine Deployment "{state.deployment.name}"'
     if reason == COMPLETE and counted["replicas"] == counted["updatedReplicas"]:
         return None
-    if complete(state, counted):
+    if complete(state):
         return Condition(PROGRESSING, "True", COMPLETE, f"{what} has successfully progressed.")
-    if _has_progressed(counted, shown):
+    grown = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    of_old = [number(of.get("replicas")) - number(of.get("updatedReplicas")) for of in (counted, shown)]
+    if of_old[0] < of_old[1] or any(number(counted[name]) > number(shown.get(name)) for name in grown):
         return Condition(PROGRESSING, "True", UPDATED, f"{what} is progressing.")
     if remaining(state, shown, now) == 0:
         return Condition(PROGRESSING, "False", TIMED_OUT, f"{what} has timed out progressing.")
@@ -87,7 +88,7 @@ def progressing(state: State, counted: Json, shown: Json, now: datetime) -> Cond
 
 
 def remaining(state: State, shown: Json, now: datetime) -> float | None:
-    """Seconds until a roll-out has taken too long; None if that cannot happen."""
+    """Seconds until the progress deadline of a roll-out; None without a deadline or a roll-out."""
     before = condition(shown, PROGRESSING)
     since = instant(before.get("lastUpdateTime"))
     if state.spec.deadline is None or since is None or before.get("reason") == COMPLETE:
@@ -99,9 +100,9 @@ def remaining(state: State, shown: Json, now: datetime) -> float | None:
 
 
 def paused(state: State, shown: Json) -> Condition | None:
-    """That the roll-out has been paused, or goes on."""
+    """The condition Progressing of a roll-out that is paused or resumed now; None without such a change."""
     reason = condition(shown, PROGRESSING).get("reason")
-    if reason == TIMED_OUT:
+    if reason == TIMED_OUT:  # a pause does not hide the failure
         return None
     if state.spec.paused and reason != PAUSED:
         return Condition(PROGRESSING, "Unknown", PAUSED, "Deployment is paused")
@@ -111,59 +112,42 @@ def paused(state: State, shown: Json) -> Condition | None:
 
 
 def of_sets(state: State) -> list[Condition]:
-    """Conditions that are there because a set has them."""
+    """The conditions that the deployment copies from its sets; those of the newest set come first."""
     found = []
+    sets = [state.new, *state.old] if state.new else list(state.old)
     for type_ in (FROZEN, FAILURE):
-        sets = [state.new, *state.old] if state.new else list(state.old)
-        shown = [owner.object.status.get("machineSetCondition") for owner in sets]
-        conditions = [one for found_there in shown for one in _of_type(found_there, type_)]
-        if conditions:
-            said = conditions[0]
-            found.append(Condition(type_, "True", str(said.get("reason")), str(said.get("message"))))
+        shown = [mappings(owner.object.status.get("machineSetCondition")) for owner in sets]
+        if first := next((one for listed in shown for one in listed if one.get("type") == type_), None):
+            found.append(Condition(type_, "True", str(first.get("reason")), str(first.get("message"))))
     return found
 
 
-def shown_with(shown: Json, conditions: list[Condition], now: datetime, *, renew: bool) -> list[Any]:
-    """The conditions after these have been set; those that sets have no longer are left out.
+def shown_with(shown: Json, conditions: list[Condition], now: datetime) -> list[Any]:
+    """All conditions after these have been set. Those that no set has any longer are left out.
 
-    One that is said again keeps its times; with `renew`, progress is noted anew.
+    A condition with the same status and reason keeps its times, but progress renews its update time.
     """
     kept = {type_: dict(found) for type_ in (PROGRESSING, AVAILABLE) if (found := condition(shown, type_))}
     for one in conditions:
         before = condition(shown, one.type)
-        if before.get("status") == one.status and before.get("reason") == one.reason:
+        same_status = before.get("status") == one.status
+        if same_status and before.get("reason") == one.reason:
             kept[one.type] = dict(before)
-            if renew and one.reason == UPDATED:
+            if one.reason == UPDATED:  # the deadline counts from the last progress
                 kept[one.type] |= {"lastUpdateTime": spelled(now), "message": one.message}
             continue
-        same_status = before.get("status") == one.status
+        since = before.get("lastTransitionTime", spelled(now)) if same_status else spelled(now)
         kept[one.type] = {
             "type": one.type,
             "status": one.status,
             "reason": one.reason,
             "message": one.message,
             "lastUpdateTime": spelled(now),
-            "lastTransitionTime": before.get("lastTransitionTime", spelled(now))
-            if same_status
-            else spelled(now),
+            "lastTransitionTime": since,
         }
     return [kept[type_] for type_ in _ORDER if type_ in kept]
 
 
-def condition(shown: Json, type_: str) -> Mapping[str, Any]:
-    """A condition as it is; empty if it is not there."""
-    return next(iter(_of_type(shown.get("conditions"), type_)), {})
-
-
-def _has_progressed(counted: Json, shown: Json) -> bool:
-    def old(of: Json) -> int:
-        return number(of.get("replicas")) - number(of.get("updatedReplicas"))
-
-    grown = ("updatedReplicas", "readyReplicas", "availableReplicas")
-    return old(counted) < old(shown) or any(
-        number(counted.get(name)) > number(shown.get(name)) for name in grown
-    )
-
-
-def _of_type(conditions: object, type_: str) -> list[Json]:
-    return [one for one in mappings(conditions) if one.get("type") == type_]
+def condition(shown: Json, type_: str) -> Json:
+    """A condition of the status; empty if it is missing."""
+    return next((one for one in mappings(shown.get("conditions")) if one.get("type") == type_), {})

@@ -1,12 +1,11 @@
-"""Updates in place: machines of old sets become machines of the new one, once their nodes are updated.
+"""In-place updates: machines move from old sets to the new one, once their nodes are updated.
 
-Signals are labels of nodes: here nodes become candidates, and are selected; the driver empties a node that is
-selected, and the node agent says how its update ended.
+The signals are labels of nodes: this module makes nodes candidates and selects them, the pool `machine`
+drains selected nodes, and gardener-node-agent reports the results of their updates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from windowbox.errors import Conflict, TransientError
@@ -15,16 +14,16 @@ from windowbox.models.machines import Phase
 from windowbox.models.objects import Object, mapping, mappings
 from windowbox.models.refs import MACHINES
 from workers.machines import facts
-from workers.machines.deployment import nodemarks, rolling, rollout, status
-from workers.machines.deployment.rollout import DeploymentRun
-from workers.machines.deployment.state import State
+from workers.machines.deployment import deploymentstatus, setsizes
+from workers.machines.deployment.deploymentrun import LEAVING, NOT_SCALED_DOWN, DeploymentRun
+from workers.machines.deployment.deploymentstate import State
 from workers.machines.facts import MachineFacts
 from workers.machines.nodes import Taint
 from workers.machines.sets import MachineSet
 
 _UPDATED = "UpdateSuccessful"
 _NOT_READY = Taint(keys.CRITICAL_COMPONENTS, "", "NoSchedule")
-"""No Pods but those that the node needs itself, until those run."""
+"""Keeps Pods off an updated node until its critical components run."""
 _CONFLICT_RETRY = 1.0
 
 Json = dict[str, Any]
@@ -32,67 +31,72 @@ Json = dict[str, Any]
 
 async def update(run: DeploymentRun) -> None:
     """One step: nodes are marked, machines handed over, sets sized, or nodes selected."""
-    new = await rollout.new_set(run, rolling.first_size(run.state))
+    new = await run.ensure_newest(setsizes.first_size(run.state))
     if new is None:
         return
     if any(one.wanted or run.state.living(one) for one in run.state.old):
-        await _mark_sets(run)
+        for one in run.state.old:
+            # A set must not recreate machines that it hands over.
+            if keys.SCALE_UP_DISABLED not in one.labels:
+                await run.patch_set(one, {"metadata": {"labels": {keys.SCALE_UP_DISABLED: "true"}}})
+        if run.state.new:
+            await _enable_scale_up(run, run.state.new)
         await _mark_nodes(run)
     else:
         await unmark_newest(run)
-    changed = await _finish_transfers(run) or await _shrink_to_existing(run)
+    if await _finish_transfers(run) or await _shrink_to_existing(run):
+        return
     new = run.state.new or new
-    if changed or await _grow(run, new) or await _shrink(run, new):
+    if await _take_over(run, new) or await _select_nodes(run, new):
         return
     written = run.again is None and run.node_error is None
-    if written and status.complete(run.state, status.counts(run.state)):
-        await nodemarks.end(run.nodes, run.state)
-        await rollout.clean_up(run)
+    if written and deploymentstatus.complete(run.state):
+        await run.unmark_nodes()
+        await run.remove_surplus()
 
 
 def candidate(node: Object) -> Json:
-    """The patch that makes a node one that is to be updated; empty if it is."""
+    """The patch that makes a node a candidate for an update; empty if it is one."""
     patch: Json = {}
     if node.labels.get(keys.CANDIDATE) != "true":
         patch["metadata"] = {"labels": {keys.CANDIDATE: "true"}}
-    if not nodemarks.LEAVING.on(node):
-        patch["spec"] = {"taints": nodemarks.LEAVING.added(node)}
+    if not LEAVING.on(node):
+        patch["spec"] = {"taints": LEAVING.added(node)}
     return patch
 
 
 def no_candidate(node: Object) -> Json:
-    """The same for a node whose machine has the newest template again, before anything was done to it."""
+    """The patch for a node whose machine has the current template again, unless its update has begun."""
     if keys.CANDIDATE not in node.labels or keys.SELECTED in node.labels or keys.UPDATE_RESULT in node.labels:
         return {}
     patch: Json = {"metadata": {"labels": {keys.CANDIDATE: None}}}
-    if nodemarks.LEAVING.on(node):
-        patch["spec"] = {"taints": nodemarks.LEAVING.removed(node) or None}
+    if LEAVING.on(node):
+        patch["spec"] = {"taints": LEAVING.removed(node) or None}
     return patch
 
 
 def updated(node: Object) -> Json:
-    """The patch that takes all marks of an update off a node; empty if its update has not succeeded."""
+    """The patch that removes all marks of an update from a node; empty if its update has not succeeded."""
     if not is_updated(node):
         return {}
     marks = (keys.CANDIDATE, keys.SELECTED, keys.UPDATE_RESULT)
     labels = {name: None for name in marks if name in node.labels}
     metadata: Json = {"labels": labels, "annotations": {keys.UPDATE_FAILED_REASON: None}}
-    kept = Object({**node.raw, "spec": {**node.spec, "taints": nodemarks.LEAVING.removed(node)}})
+    kept = Object({**node.raw, "spec": {**node.spec, "taints": LEAVING.removed(node)}})
     return {"metadata": metadata, "spec": {"unschedulable": None, "taints": _NOT_READY.added(kept)}}
 
 
 def is_updated(node: Object) -> bool:
-    said = mappings(node.status.get("conditions"))
-    reasons = [one.get("reason") for one in said if one.get("type") == "InPlaceUpdate"]
+    conditions = mappings(node.status.get("conditions"))
+    reasons = [one.get("reason") for one in conditions if one.get("type") == "InPlaceUpdate"]
     return reasons == [_UPDATED] and node.labels.get(keys.UPDATE_RESULT) == keys.SUCCESSFUL
 
 
 def selectable(state: State, new: MachineSet, nodes: dict[str, Object]) -> list[str]:
-    """The nodes to be selected now: with those that are, no more than may be unavailable."""
+    """The nodes to select now: together with selected nodes, no more than may be unavailable."""
     selected = {name for name, node in nodes.items() if keys.SELECTED in node.labels}
-    old = [machine for one in state.old for machine in _living(state, one)]
-    everything = [*old, *_living(state, new)]
-    serving = sum(one.available and one.node not in selected for one in everything)
+    old = [machine for one in state.old for machine in state.living(one)]
+    serving = sum(one.available and one.node not in selected for one in [*old, *state.living(new)])
     coming = new.wanted + sum(one.node in selected for one in old)
     room = min(serving - state.spec.min_available, state.spec.replicas - coming)
     waiting = [
@@ -104,65 +108,67 @@ def selectable(state: State, new: MachineSet, nodes: dict[str, Object]) -> list[
 
 
 def handed_over(machine: MachineFacts, old: MachineSet, new: MachineSet) -> Json:
-    """The patch by which a machine becomes one of the new set.
+    """The patch that moves a machine to the new set.
 
-    Gardener's own leaves the class as it was, so that old classes stay until their machines are gone.
+    Gardener's own controller keeps the class, so that old classes stay until their machines are gone.
     """
-    before: Json = dict.fromkeys(_labels(old))
-    template = mapping(new.template.get("spec"))
+    of_old, of_new = (
+        facts.strings(mapping(mapping(one.template.get("metadata")).get("labels"))) for one in (old, new)
+    )
+    removed: Json = dict.fromkeys(of_old)
     metadata = {
         "uid": machine.uid,
         "ownerReferences": [facts.owner_reference(new.object, "MachineSet")],
-        "labels": {**before, **_labels(new), keys.UPDATE_RESULT: keys.SUCCESSFUL},
+        "labels": {**removed, **of_new, keys.UPDATE_RESULT: keys.SUCCESSFUL},
     }
-    return {"metadata": metadata, "spec": {"class": dict(mapping(template.get("class")))}}
+    return {
+        "metadata": metadata,
+        "spec": {"class": dict(mapping(mapping(new.template.get("spec")).get("class")))},
+    }
 
 
 async def unmark_newest(run: DeploymentRun) -> None:
-    """Take off the newest set and its nodes what they got as old ones: a template may be reverted."""
+    """Remove the marks of an old set from the newest one and its nodes: a template may have been reverted."""
     new = run.state.new
     if new is None:
         return
-    for machine in _living(run.state, new):
+    for machine in run.state.living(new):
         node = await run.nodes.get(machine.node)
         if node is not None:
             await _patch(run, node, no_candidate(node))
-    await _let_grow(run, new)
+    await _enable_scale_up(run, new)
 
 
-async def _mark_sets(run: DeploymentRun) -> None:
-    """Machines that are handed over must not be made again in the set that they leave."""
-    for one in run.state.old:
-        if keys.SCALE_UP_DISABLED not in one.labels:
-            await rollout.patch_set(run, one, {"metadata": {"labels": {keys.SCALE_UP_DISABLED: "true"}}})
-    if run.state.new:
-        await _let_grow(run, run.state.new)
-
-
-async def _let_grow(run: DeploymentRun, new: MachineSet) -> None:
+async def _enable_scale_up(run: DeploymentRun, new: MachineSet) -> None:
     if keys.SCALE_UP_DISABLED in new.labels:
-        await rollout.patch_set(run, new, {"metadata": {"labels": {keys.SCALE_UP_DISABLED: None}}})
+        await run.patch_set(new, {"metadata": {"labels": {keys.SCALE_UP_DISABLED: None}}})
 
 
 async def _mark_nodes(run: DeploymentRun) -> None:
+    """Make the nodes of old sets candidates, and keep the autoscaler off all nodes."""
     for one in run.state.sets:
         is_new = run.state.new is not None and one.uid == run.state.new.uid
-        for machine in _living(run.state, one):
+        for machine in run.state.living(one):
             node = await run.nodes.get(machine.node)
-            if node is not None:
-                patch = no_candidate(node) if is_new else candidate(node)
-                await _patch(run, node, nodemarks.not_scaled_down(node, patch))
+            if node is None:
+                continue
+            patch = no_candidate(node) if is_new else candidate(node)
+            found = node.annotations
+            if lacking := {k: v for k, v in NOT_SCALED_DOWN.items() if found.get(k) != v}:
+                patch = {**patch, "metadata": {**patch.get("metadata", {}), "annotations": lacking}}
+            await _patch(run, node, patch)
 
 
 async def _finish_transfers(run: DeploymentRun) -> bool:
-    """Count machines that were handed over, then treat them as all others. True if a set has changed."""
+    """Count the machines that were handed over, then treat them as all others. True if a set has changed."""
     new = run.state.new
     if new is None:
         return False
-    machines = _living(run.state, new)
+    machines = run.state.living(new)
     arrived = [one for one in machines if one.labels.get(keys.UPDATE_RESULT) == keys.SUCCESSFUL]
     size = new.wanted + min(len(arrived), max(0, len(machines) - new.wanted))
-    scaled = await rollout.scale(run, {new.name: size})
+    # The size comes first: without their label, machines beyond it would be deleted.
+    scaled = await run.scale({new.name: size})
     for one in arrived:
         patch = {"metadata": {"uid": one.uid, "labels": {keys.UPDATE_RESULT: None}}}
         await run.objects.patch(MACHINES, one.name, patch)
@@ -174,48 +180,43 @@ async def _finish_transfers(run: DeploymentRun) -> bool:
 
 
 async def _shrink_to_existing(run: DeploymentRun) -> bool:
-    """Old sets want no more machines than they have."""
+    """Reduce old sets to the machines that they have."""
     if all(len(run.state.machines.get(one.uid, ())) >= one.wanted for one in run.state.old):
         return False
-    # What is seen on the bus may be older than what their sets have made.
+    # The bus may not show yet the machines that the sets have just created.
     live = await run.objects.machines()
     existing = {one.name: sum(machine.owner == one.uid for machine in live) for one in run.state.old}
-    return await rollout.scale(run, {one.name: min(one.wanted, existing[one.name]) for one in run.state.old})
+    return await run.scale({one.name: min(one.wanted, existing[one.name]) for one in run.state.old})
 
 
-async def _grow(run: DeploymentRun, new: MachineSet) -> bool:
-    """The new set takes over machines that are updated, and makes those that no old set has."""
+async def _take_over(run: DeploymentRun, new: MachineSet) -> bool:
+    """Hand updated machines to the new set, and size it for machines that no old set has."""
     replicas, old = run.state.spec.replicas, sum(one.wanted for one in run.state.old)
     if new.wanted >= replicas or new.wanted + old < replicas:
-        return await rollout.scale(run, {new.name: min(replicas, max(replicas - old, new.wanted))})
+        return await run.scale({new.name: min(replicas, max(replicas - old, new.wanted))})
     sizes = {new.name: new.wanted}
     for one in run.state.old:
-        gone = await _hand_over(run, one, new)
-        sizes |= {one.name: max(0, one.wanted - gone), new.name: sizes[new.name] + gone}
-    return await rollout.scale(run, sizes)
+        taken = 0
+        for machine in run.state.living(one):
+            node = await run.nodes.get(machine.node)
+            if node is None or machine.update != _UPDATED or machine.phase == Phase.IN_PLACE_UPDATING:
+                continue
+            # With the version: the bus may not show yet an earlier hand-over, which must not count twice.
+            patch = handed_over(machine, one, new)
+            if is_updated(node) and await run.objects.patch(MACHINES, machine.name, patch, machine.version):
+                taken += 1
+        sizes |= {one.name: max(0, one.wanted - taken), new.name: sizes[new.name] + taken}
+    return await run.scale(sizes)
 
 
-async def _hand_over(run: DeploymentRun, old: MachineSet, new: MachineSet) -> int:
-    done = 0
-    for one in _living(run.state, old):
-        node = await run.nodes.get(one.node)
-        if node is None or one.update != _UPDATED or one.phase == Phase.IN_PLACE_UPDATING:
-            continue
-        # What is seen on the bus may be older than its hand-over, which must not be counted twice.
-        patch = handed_over(one, old, new)
-        if is_updated(node) and await run.objects.patch(MACHINES, one.name, patch, one.version):
-            done += 1
-    return done
-
-
-async def _shrink(run: DeploymentRun, new: MachineSet) -> bool:
-    """Have nodes updated; machines that the new set does not need go."""
+async def _select_nodes(run: DeploymentRun, new: MachineSet) -> bool:
+    """Select nodes for an update. Once the new set is complete, remove the machines of old sets instead."""
     active = [one for one in run.state.old if one.wanted]
     if new.wanted == run.state.spec.replicas:
-        return await rollout.scale(run, {one.name: 0 for one in active})
+        return await run.scale({one.name: 0 for one in active})
     if run.state.spec.manual or not active:
         return False
-    # Who was selected a moment ago may not be seen on the bus yet.
+    # The bus may not show yet the nodes that the last run selected.
     try:
         machines = [one for owned in run.state.machines.values() for one in owned]
         nodes = await run.nodes.live({one.node for one in machines if one.node})
@@ -235,12 +236,3 @@ async def _patch(run: DeploymentRun, node: Object, patch: Json) -> None:
         run.again = _CONFLICT_RETRY
     else:
         run.node_error = error
-
-
-def _living(state: State, one: MachineSet) -> list[MachineFacts]:
-    machines: Iterable[MachineFacts] = state.machines.get(one.uid, ())
-    return [machine for machine in machines if not machine.terminating]
-
-
-def _labels(one: MachineSet) -> dict[str, str]:
-    return facts.strings(mapping(mapping(one.template.get("metadata")).get("labels")))
