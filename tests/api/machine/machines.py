@@ -25,7 +25,7 @@ from windowbox.models.refs import (
     SecretKey,
 )
 from windowbox.settings.bussettings import Access
-from workers.machines.set import machines as machines_of_sets
+from workers.machines.set import setplan
 from workers.machines.sets import MachineSet
 
 USER_DATA = b"#!/bin/sh\ntoken=<<BOOTSTRAP_TOKEN>>\nname=<<MACHINE_NAME>>\n"
@@ -77,7 +77,7 @@ class Machines:
             "metadata": {"labels": {"name": "pool"}},
             "spec": {"class": {"kind": "MachineClass", "name": of}, **spec},
         }
-        body = machines_of_sets.machine(MachineSet(Object({"spec": {"template": template}})), name)
+        body = setplan.machine(MachineSet(Object({"spec": {"template": template}})), name)
         del body["metadata"]["ownerReferences"]
         if not of_set:
             body |= {"metadata": {"name": name, **template["metadata"]}, "spec": template["spec"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from tests.support.machinefacts import machine, machine_set
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
+from windowbox.models.objects import Object
 from workers.machines.facts import MachineFacts
-from workers.machines.set import deletions, replicas
+from workers.machines.set import setplan
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LATER, EARLIER = "2026-01-03T00:00:00Z", "2026-01-01T12:00:00Z"
@@ -62,15 +64,15 @@ def labelled(**labels: str) -> dict[str, Any]:
     ],
 )
 def test_plan(machines: list[MachineFacts], metadata: dict[str, Any], wanted: tuple[int, list[str]]) -> None:
-    found = replicas.plan(machine_set(replicas=3, metadata=metadata), machines, {}, NOW)
+    found = setplan.plan(machine_set(replicas=3, metadata=metadata), machines, {}, NOW)
     assert (found.create, [one.name for one in found.delete]) == wanted
 
 
 @rule("C7")
 def test_a_run_makes_at_most_a_hundred() -> None:
-    assert replicas.plan(machine_set(replicas=250), [], {}, NOW).create == 100
+    assert setplan.plan(machine_set(replicas=250), [], {}, NOW).create == 100
     many = running(250)
-    assert len(replicas.plan(machine_set(replicas=0), many, {}, NOW).delete) == 100
+    assert len(setplan.plan(machine_set(replicas=0), many, {}, NOW).delete) == 100
 
 
 @rule("C12-R1", "C12-R9", "L38")
@@ -79,10 +81,10 @@ def test_a_missing_node_does_not_end_preservation() -> None:
         "f", "Failed", labels={"name": "pool", "node": "n"}, annotations={keys.PRESERVE: "when-failed"}
     )
     owner = machine_set(replicas=1)
-    assert not replicas.plan(owner, [failed], {"n": None}, NOW).delete
-    assert not replicas.plan(owner, [failed], {"n": ""}, NOW).delete
-    assert replicas.plan(owner, [failed], {"n": "false"}, NOW).delete
-    assert not replicas.plan(owner, [failed], {"n": "now"}, NOW).delete
+    assert not setplan.plan(owner, [failed], {"n": None}, NOW).delete
+    assert not setplan.plan(owner, [failed], {"n": ""}, NOW).delete
+    assert setplan.plan(owner, [failed], {"n": "false"}, NOW).delete
+    assert not setplan.plan(owner, [failed], {"n": "now"}, NOW).delete
 
 
 @rule("C6-R8")
@@ -91,9 +93,9 @@ def test_machines_that_the_autoscaler_chose_go_anyhow() -> None:
     late = {keys.PRIORITY: "1", keys.MARKED_FOR_DELETION: LATER}
     machines = [machine("a", annotations=mark), machine("b", annotations=late), machine("c")]
     metadata = {"annotations": {keys.SCALER_TIME: EARLIER}}
-    found = replicas.plan(machine_set(replicas=3, metadata=metadata), machines, {}, NOW)
+    found = setplan.plan(machine_set(replicas=3, metadata=metadata), machines, {}, NOW)
     assert [one.name for one in found.delete] == ["a"]
-    assert not replicas.plan(machine_set(replicas=3), machines, {}, NOW).delete
+    assert not setplan.plan(machine_set(replicas=3), machines, {}, NOW).delete
 
 
 _PRESERVED = {"phase": "Failed", "preserved_until": LATER}
@@ -137,4 +139,12 @@ def test_deletion_order(first: dict[str, Any], second: dict[str, Any]) -> None:
     # Names sort the other way round, so that they decide nothing.
     one, other = (machine(name, fields.pop("phase", "Running"), **fields) for name, fields in
                   (("z", dict(first)), ("a", dict(second))))  # fmt: skip
-    assert [found.name for found in deletions.first_to_go([other, one], NOW)] == ["z", "a"]
+    assert [found.name for found in setplan.first_to_go([other, one], NOW)] == ["z", "a"]
+
+
+def test_a_set_that_goes_keeps_machines_its_selector_no_longer_matches() -> None:
+    owner = machine_set("pool-x", 1).object
+    stray = replace(machine("m"), owner=owner.uid, labels={"name": "another"})
+    assert setplan.claims(owner, [stray]).released == [stray]
+    going = Object({**owner.raw, "metadata": {**owner.metadata, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    assert setplan.claims(going, [stray]).owned == [stray]

@@ -1,61 +1,196 @@
-"""How many Machines a MachineSet creates and deletes to reach its `replicas`. Pure."""
+"""The plan of a MachineSet: which Machines it owns, creates and deletes, and when it is frozen. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
 from windowbox.models import machinekeys as keys
-from workers.machines import preservation
+from windowbox.models.extensions import instant
+from windowbox.models.machines import Phase
+from windowbox.models.objects import Object, mapping
+from windowbox.models.refs import MACHINES
+from workers.machines import facts, names, preservation, templates
 from workers.machines.facts import MachineFacts
-from workers.machines.set import deletions
-from workers.machines.sets import MachineSet
+from workers.machines.preservation import AUTO
+from workers.machines.sets import MachineSet, integer
 
 BURST = 100
-"""The most machines that one run makes or deletes."""
-_UPDATED = "successful"
+"""The most machines that one run creates or deletes."""
+_PRIORITY = 3
+_RANKS = {
+    Phase.TERMINATING: 0,
+    Phase.FAILED: 1,
+    Phase.CRASH_LOOP_BACK_OFF: 2,
+    Phase.UNKNOWN: 3,
+    Phase.IN_PLACE_UPDATE_FAILED: 3,
+    Phase.NEW: 4,
+    Phase.PENDING: 4,
+    Phase.AVAILABLE: 5,
+    # Gardener's own controller has no rank for these and deletes them first: a set that shrinks during an
+    # in-place update loses just the machines that are updated.
+    Phase.IN_PLACE_UPDATING: 6,
+    Phase.IN_PLACE_UPDATE_SUCCESSFUL: 7,
+    Phase.RUNNING: 7,
+}
+_LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The Machines of a MachineSet, and those to adopt and to release."""
+
+    owned: list[MachineFacts]
+    adopted: list[MachineFacts]
+    released: list[MachineFacts]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is to do about the number of machines."""
+    """The Machines to create and to delete."""
 
     create: int = 0
     delete: tuple[MachineFacts, ...] = ()
     held: str = ""
-    """Why machines that are missing are not made."""
+    """Why missing machines are not created."""
 
     @property
     def acts(self) -> bool:
         return bool(self.create or self.delete)
 
 
+@dataclass(frozen=True)
+class Limits:
+    """The numbers of machines at which a set is frozen, and unfrozen."""
+
+    upper: int
+    lower: int
+
+
+def invalid(owner: MachineSet) -> str:
+    """Why a set cannot be served; empty if it can."""
+    spec = mapping(owner.template.get("spec"))
+    if not facts.selects(owner.object.spec.get("selector"), _template_labels(owner)):
+        return "spec.selector does not match spec.template.metadata.labels: correct one of them"
+    if not mapping(spec.get("class")).get("name"):
+        return "spec.template.spec.class.name is missing: name a MachineClass"
+    return ""
+
+
+def claims(owner: Object, machines: Iterable[MachineFacts]) -> Claims:
+    """The claims by owner reference and selector. A set that is being deleted adopts nothing."""
+    owned: list[MachineFacts] = []
+    adopted: list[MachineFacts] = []
+    released: list[MachineFacts] = []
+    for one in machines:
+        matches = facts.selects(owner.spec.get("selector"), one.labels)
+        if one.owner == owner.uid:
+            # A set that is being deleted deletes all its machines, even if its selector has changed.
+            (owned if matches or owner.deleting else released).append(one)
+        elif not one.owner and matches and not one.deleting and not owner.deleting:
+            adopted.append(one)
+    return Claims(owned, adopted, released)
+
+
 def plan(
     owner: MachineSet, machines: Sequence[MachineFacts], nodes: dict[str, str | None], now: datetime
 ) -> Plan:
-    """For the machines of a set. `nodes` holds, by name, what nodes of failed ones say of preservation."""
+    """The plan for the machines of a set. `nodes` holds preservation annotations, by names of nodes."""
     if owner.object.deleting:
-        return Plan(delete=_existing(machines))
+        return Plan(delete=tuple(one for one in machines if not one.deleting))
     living = [one for one in machines if not one.terminating]
     if len(living) < owner.wanted:
-        held = _held(owner)
+        held = "its machines are updated in place" if keys.SCALE_UP_DISABLED in owner.labels else ""
+        held = "it is frozen, because it has too many machines" if owner.frozen else held
         return Plan(create=0 if held else min(owner.wanted - len(living), BURST), held=held)
-    # Machines that an in-place update hands over still count for the former set, or not yet for the new.
-    own = [one for one in living if one.labels.get(keys.UPDATE_RESULT) != _UPDATED]
-    going = deletions.first_to_go(own, now)[: max(0, len(own) - owner.wanted)]
-    going += deletions.marked(own, owner.annotations.get(keys.SCALER_TIME, ""))
+    # A machine that an in-place update hands over still counts for the old set, or not yet for the new one.
+    own = [one for one in living if one.labels.get(keys.UPDATE_RESULT) != keys.SUCCESSFUL]
+    going = first_to_go(own, now)[: max(0, len(own) - owner.wanted)]
+    # The autoscaler marks machines before it changes the replicas: later marks belong to its next change.
+    if scaled := instant(owner.annotations.get(keys.SCALER_TIME, "")):
+        chosen = [one for one in own if one.annotations.get(keys.PRIORITY) == "1"]
+        going += [one for one in chosen if _marked(one) <= scaled]
     going += [one for one in own if one.failed and not preservation.is_kept(one, nodes.get(one.node), now)]
-    return Plan(delete=_existing(list({one.uid: one for one in going}.values())[:BURST]))
+    first = list({one.uid: one for one in going}.values())[:BURST]
+    return Plan(delete=tuple(one for one in first if not one.deleting))
 
 
-def _existing(machines: Collection[MachineFacts]) -> tuple[MachineFacts, ...]:
-    return tuple(one for one in machines if not one.deleting)
+def first_to_go(machines: Iterable[MachineFacts], now: datetime) -> list[MachineFacts]:
+    """The machines in the order in which they are deleted."""
+
+    def order(machine: MachineFacts) -> tuple[object, ...]:
+        expiry = machine.expiry
+        preserved = expiry is not None and expiry > now
+        priority = integer(machine.annotations.get(keys.PRIORITY, _PRIORITY))
+        phase = Phase(machine.phase) if machine.phase in set(Phase) else Phase.UNKNOWN
+        return (
+            preserved,
+            preserved and machine.annotations.get(keys.PRESERVE) != AUTO,
+            expiry if preserved and expiry else _LATEST,
+            _PRIORITY if priority is None else priority,
+            _marked(machine),
+            _RANKS.get(phase, 3),
+            machine.created,
+            machine.name,
+        )
+
+    return sorted(machines, key=order)
 
 
-def _held(owner: MachineSet) -> str:
-    if owner.frozen:
-        return "it is frozen, because it has too many machines"
-    if keys.SCALE_UP_DISABLED in owner.labels:
-        return "its machines are updated in place"
-    return ""
+def fresh_names(owner: MachineSet, count: int, first: int, taken: Collection[str]) -> tuple[list[str], int]:
+    """Names for so many machines, and the number to continue with. A repeated run gets the same names."""
+    found: list[str] = []
+    number = first
+    while len(found) < count:
+        name = names.machine_name(owner.name, owner.uid, number)
+        number += 1
+        if name not in taken:
+            found.append(name)
+    return found, number
+
+
+def machine(owner: MachineSet, name: str) -> dict[str, Any]:
+    """The manifest of a Machine, with the fields that its driver would write next."""
+    template = templates.pruned(owner.template)
+    given, pod = template.get("metadata", {}), names.pod(name)
+    return {
+        "apiVersion": f"{MACHINES.group}/{MACHINES.version}",
+        "kind": MACHINES.kind,
+        "metadata": {
+            "name": name,
+            "ownerReferences": [facts.owner_reference(owner.object, "MachineSet")],
+            "finalizers": list(dict.fromkeys([*given.get("finalizers", []), keys.FINALIZER])),
+            "labels": {**given.get("labels", {}), keys.NODE: pod},
+            "annotations": {keys.PRIORITY: keys.USUAL_PRIORITY, **given.get("annotations", {})},
+        },
+        "spec": {**template.get("spec", {}), "providerID": pod},
+    }
+
+
+def freeze_limits(owner: MachineSet, wanted: int | None, surge: int, up: int, down: int) -> Limits:
+    """The limits of a set; `wanted` are the replicas of its MachineDeployment, None without one."""
+    upper = (2 * owner.wanted if wanted is None else wanted + surge) + up
+    return Limits(upper, upper - down)
+
+
+def fully_labeled(owner: MachineSet, machines: Iterable[MachineFacts]) -> int:
+    """How many machines bear the labels of the set's template."""
+    labels = _template_labels(owner).items()
+    return sum(labels <= dict(one.labels).items() for one in machines)
+
+
+def is_frozen(owner: MachineSet, count: int, limit: Limits) -> bool:
+    """Whether the set has to be frozen now."""
+    if keys.UNFREEZE in owner.annotations:
+        return False
+    return count > limit.lower if owner.frozen else count >= limit.upper
+
+
+def _marked(machine: MachineFacts) -> datetime:
+    return instant(machine.annotations.get(keys.MARKED_FOR_DELETION)) or _LATEST
+
+
+def _template_labels(owner: MachineSet) -> dict[str, str]:
+    return facts.strings(mapping(mapping(owner.template.get("metadata")).get("labels")))

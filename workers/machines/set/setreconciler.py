@@ -1,4 +1,4 @@
-"""The reconciler of the pool `machineset`: Machines as `replicas` says, and a status that counts them."""
+"""The reconciler of MachineSets: as many Machines as `replicas` asks for, and a status that counts them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, Unfinishe
 from windowbox.errors import Conflict, LeaseLost, Missing, PermanentError, TransientError
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object, mapping
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ObjectRef
-from windowbox.settings.kindsettings import MachineSettings
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
+from windowbox.settings.machinesettings import MachineSettings
 from workers.core import clock
 from workers.core.reconcile import Request
 from workers.core.recorder import Recorder, at_once
@@ -26,16 +26,14 @@ from workers.machines.fence import Held
 from workers.machines.nodes import Nodes
 from workers.machines.objects import MachineObjects, with_finalizer, without_finalizer
 from workers.machines.reporting import StatusReport
-from workers.machines.set import freezing, machines, replicas, status
-from workers.machines.set.claims import claims
-from workers.machines.set.replicas import Plan
-from workers.machines.set.status import Condition
+from workers.machines.set import setplan, setstatus
+from workers.machines.set.setplan import Claims, Plan
+from workers.machines.set.setstatus import Condition
 from workers.machines.sets import MachineSet
 from workers.machines.views import MachineViews
 
 _CREATED = "created"
 """In the memo: the number of machines that the set has created; the next one is named after it."""
-_FIRST_BATCH = 1
 _MIGRATION = 30.0
 """Seconds until the next check whether the Worker is still being migrated."""
 
@@ -57,7 +55,7 @@ class _Run:
         return self.set.object
 
 
-class MachineSetRuns:
+class MachineSetReconciler:
     """Reconciles MachineSets. Idempotent; may be cancelled at any point."""
 
     def __init__(self, clusters: Clusters, views: MachineViews, settings: MachineSettings) -> None:
@@ -71,7 +69,7 @@ class MachineSetRuns:
         if found is None:
             return Ignored("gone")
         owner = MachineSet(found)
-        if not found.deleting and (reason := machines.valid(owner)):
+        if not found.deleting and (reason := setplan.invalid(owner)):
             return Failed(reason)
         lease = await fence.claim(self._clusters, ref, recorder)
         if isinstance(lease, Held):
@@ -80,70 +78,78 @@ class MachineSetRuns:
         await report.begin()
         objects = MachineObjects(self._clusters, ref, recorder, lease)
         run = _Run(owner, objects, report, recorder, await clock.now(recorder))
-        return await self._reconcile(run, request)
+        return await self._reconcile(run)
 
     async def quarantine_patch(self, request: Request, found: Object, event: EventIntent) -> dict[str, Any]:
         return {}  # the Event says it
 
-    async def _reconcile(self, run: _Run, request: Request) -> Outcome:
+    async def _reconcile(self, run: _Run) -> Outcome:
         if run.object.deleting and keys.FINALIZER not in run.object.finalizers:
             return Ignored()
-        claimed = claims(run.object, await self._views.machines(run.objects.ref, run.recorder))
-        if claimed.adopted or claimed.released:
-            await self._claim(run, claimed.adopted, claimed.released)
+        claimed = setplan.claims(run.object, await self._views.machines(run.objects.ref, run.recorder))
+        await self._claim(run, claimed)
         owned = [*claimed.owned, *claimed.adopted]
-        await self._set_metadata(run, owned)
+        await self._write_metadata(run, owned)
         if not run.object.deleting:
-            owned = await self._copy_template(run, owned)
+            await self._copy_template(run, owned)
             owned = await self._preserve(run, owned)
         plan = await self._plan(run, owned)
         created = int(run.report.memo.get(_CREATED, 0))
         if plan.acts or (run.object.deleting and not owned):
             # The bus may be behind the last actions of this set: read the API server before it acts.
-            await self._require_current(run)
+            live = await run.objects.get(MACHINE_SETS, run.object.name)
+            seen = (run.object.uid, run.object.generation, run.object.deleting)
+            if live is None or (live.uid, live.generation, live.deleting) != seen:
+                raise Conflict(f"MachineSet {run.object.name} has changed meanwhile", retry_after=0.2)
             if await run.objects.are_leaving():
-                return await self._skip_for_migration(run)
+                # The other seed takes the machines over: none is created or deleted; the set may be deleted.
+                if run.object.deleting:
+                    return await self._release(run)
+                later = RequeueAfter(Wish(reason=Reason.RETRY), _MIGRATION)
+                return Unfinished("its Worker is being migrated: its machines stay as they are", later)
             everything = await run.objects.machines()
-            owned = claims(run.object, everything).owned
+            owned = setplan.claims(run.object, everything).owned
             plan = await self._plan(run, owned)
             owned, created = await self._act(run, plan, owned, {one.name for one in everything}, created)
         if run.object.deleting and not owned:
             return await self._release(run)
-        shown = status.status(run.set, owned, run.conditions, run.report.shown, run.now)
+        shown = setstatus.status(run.set, owned, run.conditions, run.report.shown, run.now)
         changed = await run.report.end(shown, {_CREATED: created} if created else None)
         if run.error:
             raise run.error
-        return _outcome(run, owned, plan, changed)
-
-    async def _require_current(self, run: _Run) -> None:
-        live = await run.objects.get(MACHINE_SETS, run.object.name)
-        seen = (run.object.uid, run.object.generation, run.object.deleting)
-        if live is None or (live.uid, live.generation, live.deleting) != seen:
-            raise Conflict(f"MachineSet {run.object.name} has changed meanwhile", retry_after=0.2)
+        # The next run comes with an event, or when the preservation of a machine expires.
+        again: RequeueAfter | None = None
+        if expiries := [(one.expiry, one.name) for one in owned if one.expiry and one.expiry > run.now]:
+            expiry, name = min(expiries)
+            after = max(1.0, (expiry - run.now).total_seconds())
+            again = RequeueAfter(
+                Wish(reason=Reason.DUE), after, f"the preservation of Machine {name} ends then"
+            )
+        if plan.held:
+            return Unfinished(plan.held, again)
+        return Done("ensured", again) if plan.acts or changed else Ignored(requeue=again)
 
     async def _plan(self, run: _Run, owned: Sequence[MachineFacts]) -> Plan:
-        nodes = await self._nodes(run, [one for one in owned if one.failed and one.node])
-        return replicas.plan(run.set, owned, nodes, run.now)
-
-    async def _nodes(self, run: _Run, failed: Sequence[MachineFacts]) -> dict[str, str | None]:
-        """The preservation annotations of the nodes of failed machines."""
-        said: dict[str, str | None] = {}
         nodes = Nodes(self._clusters, run.objects.ref, run.recorder, run.objects.fence)
-        for one in failed:
-            node = await nodes.get(one.node)
-            said[one.node] = str(node.annotations.get(keys.PRESERVE, "")) if node else None
-        return said
+        preserved: dict[str, str | None] = {}
+        for one in owned:
+            if one.failed and one.node:
+                node = await nodes.get(one.node)
+                preserved[one.node] = str(node.annotations.get(keys.PRESERVE, "")) if node else None
+        return setplan.plan(run.set, owned, preserved, run.now)
 
-    async def _claim(
-        self, run: _Run, adopted: Sequence[MachineFacts], released: Sequence[MachineFacts]
-    ) -> None:
-        if adopted and not await self._still_there(run):
-            raise Conflict(f"{run.object.name} has changed meanwhile", retry_after=0.2)
-        for one in adopted:
+    async def _claim(self, run: _Run, claimed: Claims) -> None:
+        """Adopt and release machines."""
+        if claimed.adopted:
+            # The garbage collector deletes machines that a deleted set adopts.
+            live = await run.objects.get(MACHINE_SETS, run.object.name)
+            if live is None or live.uid != run.object.uid or live.deleting:
+                raise Conflict(f"{run.object.name} has changed meanwhile", retry_after=0.2)
+        for one in claimed.adopted:
             owner = facts.owner_reference(run.object, "MachineSet")
             patch = {"metadata": {"uid": one.uid, "ownerReferences": [owner]}}
             await run.objects.patch(MACHINES, one.name, patch, one.version)
-        for one in released:
+        for one in claimed.released:
             found = await run.objects.get(MACHINES, one.name)
             if found is None or found.uid != one.uid:
                 continue
@@ -152,16 +158,23 @@ class MachineSetRuns:
             freed = {"metadata": {"uid": one.uid, "ownerReferences": kept or None}}
             await run.objects.patch(MACHINES, one.name, freed, found.resource_version)
 
-    async def _still_there(self, run: _Run) -> bool:
-        """Whether the set may adopt: it exists, and is not being deleted."""
-        found = await run.objects.get(MACHINE_SETS, run.object.name)
-        return found is not None and found.uid == run.object.uid and not found.deleting
-
-    async def _set_metadata(self, run: _Run, owned: Sequence[MachineFacts]) -> None:
+    async def _write_metadata(self, run: _Run, owned: Sequence[MachineFacts]) -> None:
         """Set the finalizer and the freeze label in one write."""
-        limit = await self._limits(run)
-        count = freezing.counted(run.set, owned)
-        frozen = freezing.is_frozen(run.set, count, limit)
+        owner = facts.controller(run.object) or {}
+        deployment = None
+        if owner.get("kind") == "MachineDeployment":
+            name = str(owner.get("name", ""))
+            deployment = await run.recorder.read(
+                run.objects.ref._replace(kind=MACHINE_DEPLOYMENTS.id, name=name)
+            )
+        spec = deployments.spec(deployment) if deployment else None
+        wanted, surge = (spec.replicas, spec.configured_surge) if spec else (None, 0)
+        safety_up, safety_down = self._settings.safety_up, self._settings.safety_down
+        limit = setplan.freeze_limits(run.set, wanted, surge, safety_up, safety_down)
+        # Gardener's own controller counts machines that are being deleted, too, so that a large set that
+        # shrinks is frozen, and its Worker fails, until they are gone.
+        count = setplan.fully_labeled(run.set, [one for one in owned if not one.terminating])
+        frozen = setplan.is_frozen(run.set, count, limit)
         patch = {} if run.object.deleting else with_finalizer(run.object.metadata, keys.FINALIZER)
         if frozen != run.set.frozen:
             patch["labels"] = {keys.FREEZE: "True" if frozen else None}
@@ -171,29 +184,17 @@ class MachineSetRuns:
         if keys.UNFREEZE in run.set.annotations:
             patch["annotations"] = {keys.UNFREEZE: None}
         if patch:
+            whole = {"metadata": {"uid": run.object.uid, **patch}}
             version = run.object.resource_version
-            patched = await run.objects.patch(
-                MACHINE_SETS, run.object.name, {"metadata": {"uid": run.object.uid, **patch}}, version
-            )
+            patched = await run.objects.patch(MACHINE_SETS, run.object.name, whole, version)
             if patched is None:
                 raise Missing(f"MachineSet {run.object.name} is gone")
             run.set = MachineSet(patched)
             run.report.version = patched.resource_version
         if frozen:
-            message = freezing.message(run.set, count, limit)
-            run.conditions.append(Condition(status.FROZEN, freezing.REASON, message))
+            run.conditions.append(setstatus.frozen(run.set, count, limit))
 
-    async def _limits(self, run: _Run) -> freezing.Limits:
-        owner = facts.controller(run.object) or {}
-        at = ObjectRef(
-            run.objects.ref.cluster, MACHINE_DEPLOYMENTS.id, run.object.namespace, str(owner.get("name", ""))
-        )
-        deployment = await run.recorder.read(at) if owner.get("kind") == "MachineDeployment" else None
-        spec = deployments.spec(deployment) if deployment else None
-        wanted, surge = (spec.replicas, spec.configured_surge) if spec else (None, 0)
-        return freezing.limits(run.set, wanted, surge, self._settings.safety_up, self._settings.safety_down)
-
-    async def _copy_template(self, run: _Run, owned: Sequence[MachineFacts]) -> list[MachineFacts]:
+    async def _copy_template(self, run: _Run, owned: Sequence[MachineFacts]) -> None:
         """Copy fields of the template that change in place to existing machines."""
         wanted = facts.digest(templates.copied(run.set.template))
         for one in owned:
@@ -203,7 +204,6 @@ class MachineSetRuns:
             patch = templates.differences(found.spec, run.set.template) if found else {}
             if found and found.uid == one.uid and patch:
                 await run.objects.patch(MACHINES, one.name, {"spec": patch}, found.resource_version)
-        return list(owned)
 
     async def _preserve(self, run: _Run, owned: Sequence[MachineFacts]) -> list[MachineFacts]:
         """Annotate failed machines that are preserved automatically."""
@@ -224,66 +224,40 @@ class MachineSetRuns:
         made: list[MachineFacts] = []
         try:
             if plan.create:
-                fresh, created = machines.fresh_names(run.set, plan.create, created, taken)
-                await self._create(run, fresh, made)
+                fresh, created = setplan.fresh_names(run.set, plan.create, created, taken)
+                # Batches double: most errors concern all machines, and stop the first batch, which has one.
+                batch = 1
+                while fresh:
+                    now, fresh = fresh[:batch], fresh[batch:]
+                    bodies = [setplan.machine(run.set, name) for name in now]
+                    with at_once():
+                        results = await asyncio.gather(
+                            *(run.objects.create(MACHINES, body) for body in bodies), return_exceptions=True
+                        )
+                    made += [facts.machine(one) for one in results if isinstance(one, Object)]
+                    _raise_first(results)
+                    batch *= 2
             if plan.delete:
-                await self._delete(run, plan)
+                with at_once():
+                    deleted = await asyncio.gather(
+                        *(run.objects.delete(MACHINES, one.name, one.uid) for one in plan.delete),
+                        return_exceptions=True,
+                    )
+                # After a Conflict, the name belongs to another machine.
+                _raise_first([one for one in deleted if not isinstance(one, Conflict)])
+                run.report.event("Normal", "SuccessfulDelete", f"Deleted Machine: {_names(plan.delete)}")
                 going = {one.uid for one in plan.delete}
                 owned = [dataclasses.replace(o, deleting=True) if o.uid in going else o for o in owned]
         except LeaseLost:
-            raise  # the status is for others to write now
+            raise  # another program writes the status now
         except (TransientError, PermanentError) as error:
             verb = "FailedCreate" if plan.create else "FailedDelete"
-            run.conditions.append(Condition(status.FAILURE, verb, str(error)))
+            run.conditions.append(Condition(setstatus.FAILURE, verb, str(error)))
             run.report.event("Warning", verb, str(error))
             run.error = error
         if made:
             run.report.event("Normal", "SuccessfulCreate", f"Created Machine: {_names(made)}")
         return [*owned, *made], created
-
-    async def _create(self, run: _Run, fresh: list[str], made: list[MachineFacts]) -> None:
-        """Create in batches that double: most errors concern all machines, and stop the first batch."""
-        batch = _FIRST_BATCH
-        while fresh:
-            now, fresh = fresh[:batch], fresh[batch:]
-            with at_once():
-                async with asyncio.TaskGroup() as tasks:
-                    started = [tasks.create_task(self._make(run, name)) for name in now]
-            outcomes = [task.result() for task in started]
-            made += [one for one in outcomes if isinstance(one, MachineFacts)]
-            if errors := [one for one in outcomes if not isinstance(one, MachineFacts)]:
-                raise errors[0]
-            batch *= 2
-
-    async def _make(self, run: _Run, name: str) -> MachineFacts | TransientError | PermanentError:
-        try:
-            return facts.machine(await run.objects.create(MACHINES, machines.machine(run.set, name)))
-        except (TransientError, PermanentError) as error:
-            return error
-
-    async def _delete(self, run: _Run, plan: Plan) -> None:
-        with at_once():
-            async with asyncio.TaskGroup() as tasks:
-                started = [tasks.create_task(self._remove(run, one)) for one in plan.delete]
-        if errors := [error for task in started if (error := task.result())]:
-            raise errors[0]
-        run.report.event("Normal", "SuccessfulDelete", f"Deleted Machine: {_names(plan.delete)}")
-
-    async def _remove(self, run: _Run, one: MachineFacts) -> TransientError | PermanentError | None:
-        try:
-            await run.objects.delete(MACHINES, one.name, one.uid)
-        except Conflict:
-            pass  # another one of this name
-        except (TransientError, PermanentError) as error:
-            return error
-        return None
-
-    async def _skip_for_migration(self, run: _Run) -> Outcome:
-        """The Worker is being migrated: no machine is created or deleted; the set may be deleted."""
-        if run.object.deleting:
-            return await self._release(run)
-        again = RequeueAfter(Wish(reason=Reason.RETRY), _MIGRATION)
-        return Unfinished("its Worker is being migrated: its machines stay as they are", again)
 
     async def _release(self, run: _Run) -> Outcome:
         patch = {"metadata": without_finalizer(run.object, keys.FINALIZER)}
@@ -291,17 +265,11 @@ class MachineSetRuns:
         return Done("removed")
 
 
-def _outcome(run: _Run, owned: Sequence[MachineFacts], plan: Plan, changed: bool) -> Outcome:
-    """The next run comes with an event, or when the preservation of a machine expires."""
-    expiries = [(one.expiry, one.name) for one in owned if one.expiry and one.expiry > run.now]
-    again = None
-    if expiries:
-        expiry, name = min(expiries)
-        after = max(1.0, (expiry - run.now).total_seconds())
-        again = RequeueAfter(Wish(reason=Reason.DUE), after, f"the preservation of Machine {name} ends then")
-    if plan.held:
-        return Unfinished(plan.held, again)
-    return Done("ensured", again) if plan.acts or changed else Ignored(requeue=again)
+def _raise_first(results: Sequence[object]) -> None:
+    """Raise the first error."""
+    for one in results:
+        if isinstance(one, BaseException):
+            raise one
 
 
 def _names(found: Sequence[MachineFacts]) -> str:

@@ -1,4 +1,4 @@
-"""The status of a MachineSet, as a function of its machines."""
+"""The status of a MachineSet, as a function of its machines. Pure."""
 
 from __future__ import annotations
 
@@ -9,26 +9,37 @@ from typing import Any
 
 from windowbox.models import machinekeys as keys
 from windowbox.models.extensions import spelled
-from windowbox.models.objects import mapping
+from windowbox.models.objects import mappings
 from workers.machines import preservation
-from workers.machines.facts import MachineFacts, strings
+from workers.machines.facts import MachineFacts
+from workers.machines.set import setplan
+from workers.machines.set.setplan import Limits
 from workers.machines.sets import MachineSet
 
 FAILURE = "ReplicaFailure"
 FROZEN = "Frozen"
 _MOST_FAILED = 100
-"""Failed machines that the status lists, so that it fits the API however many there are."""
+"""Failed machines that the status lists: etcd limits the size of an object."""
 _LONGEST = 500
-"""Characters of what it says of each."""
+"""Characters of the description of each."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition that is True; one that no longer holds is left out."""
+    """A condition that is True; a condition that no longer holds is left out."""
 
     type: str
     reason: str
     message: str
+
+
+def frozen(owner: MachineSet, count: int, limit: Limits) -> Condition:
+    """The condition of a set that is frozen, because it has so many machines."""
+    message = (
+        f"The number of machines backing MachineSet: {owner.name} is {count} >= {limit.upper} "
+        "which is the Max-ScaleUp-Limit"
+    )
+    return Condition(FROZEN, "OverShootingReplicaCount", message)
 
 
 def status(
@@ -39,29 +50,21 @@ def status(
     now: datetime,
 ) -> dict[str, Any]:
     """The whole status but its last operation. `shown` is the status so far: conditions keep their times."""
-    labels = strings(mapping(mapping(owner.template.get("metadata")).get("labels")))
-    failed = [one for one in machines if one.failure is not None and not _preserved(one)]
+    preserved = {one.uid for one in machines if one.failed and one.preserved_until}
+    failed = [one for one in machines if one.failure is not None and one.uid not in preserved]
+    listed = sorted(failed, key=lambda one: one.name)[:_MOST_FAILED]
+    auto = sum(one.annotations.get(keys.PRESERVE) == preservation.AUTO for one in machines)
     return {
         "observedGeneration": owner.object.generation,
         "replicas": len(machines),
-        "fullyLabeledReplicas": sum(labels.items() <= dict(one.labels).items() for one in machines),
+        "fullyLabeledReplicas": setplan.fully_labeled(owner, machines),
         "readyReplicas": sum(one.ready for one in machines),
         "availableReplicas": sum(one.available for one in machines),
-        "preservedFailedReplicas": sum(_preserved(one) for one in machines),
-        "autoPreserveFailedMachineCount": sum(
-            one.annotations.get(keys.PRESERVE) == preservation.AUTO for one in machines
-        ),
-        "failedMachines": [_summary(one, owner) for one in _listed(failed)] or None,
+        "preservedFailedReplicas": len(preserved),
+        "autoPreserveFailedMachineCount": auto,
+        "failedMachines": [_summary(one, owner) for one in listed] or None,
         "machineSetCondition": [_shown(one, shown, now) for one in conditions] or None,
     }
-
-
-def _preserved(machine: MachineFacts) -> bool:
-    return machine.failed and bool(machine.preserved_until)
-
-
-def _listed(failed: Sequence[MachineFacts]) -> list[MachineFacts]:
-    return sorted(failed, key=lambda one: one.name)[:_MOST_FAILED]
 
 
 def _summary(machine: MachineFacts, owner: MachineSet) -> dict[str, Any]:
@@ -73,10 +76,9 @@ def _summary(machine: MachineFacts, owner: MachineSet) -> dict[str, Any]:
 
 
 def _shown(condition: Condition, shown: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """A condition as it was, where neither status nor reason have changed."""
-    before = shown.get("machineSetCondition")
-    for one in before if isinstance(before, list) else ():
-        same = mapping(one).get("type") == condition.type and one.get("reason") == condition.reason
+    """The condition as it was, if neither its status nor its reason has changed."""
+    for one in mappings(shown.get("machineSetCondition")):
+        same = one.get("type") == condition.type and one.get("reason") == condition.reason
         if same and one.get("status") == "True":
             return dict(one)
     return {
