@@ -21,7 +21,7 @@ def counted(found: State) -> dict[str, Any]:
 
 
 @rule("C8")
-def test_numbers_are_those_of_the_sets() -> None:
+def test_counts_are_sums_of_the_sets() -> None:
     failed = {"name": "m", "lastOperation": {"description": "x"}}
     sets = [
         machine_set("old-x", 2, available=1, existing=3, status={"failedMachines": [failed]}),
@@ -95,7 +95,7 @@ def test_progressing(found: State, shown: dict[str, Any], reason: str | None) ->
 
 
 @rule("C9-R2")
-def test_a_transition_is_one_of_the_status() -> None:
+def test_the_transition_time_changes_with_the_status_only() -> None:
     shown = {"conditions": [{**said("NewMachineSetCreated")["conditions"][0], "lastTransitionTime": "then"}]}
     [same] = deploymentstatus.shown_with(shown, [Condition("Progressing", "True", "Other", "")], NOW)
     assert (same["lastTransitionTime"], same["lastUpdateTime"]) == ("then", "2026-01-02T00:00:00Z")
@@ -108,7 +108,7 @@ def test_a_transition_is_one_of_the_status() -> None:
 
 
 @rule("C13-R1")
-def test_a_pause_is_told_once() -> None:
+def test_a_pause_is_reported_once() -> None:
     paused = state(deployment(spec={"paused": True}))
     assert (found := deploymentstatus.paused(paused, said("MachineSetUpdated")))
     assert (found.status, found.reason) == ("Unknown", "DeploymentPaused")

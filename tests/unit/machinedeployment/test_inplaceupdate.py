@@ -1,4 +1,4 @@
-"""Updates in place: which nodes are selected, and what becomes of a node."""
+"""In-place updates: the selection and the patches of nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODES = {"a": CANDIDATE, "b": CANDIDATE, "c": CANDIDATE, "n": {}}
 def state(
     old: str, new: str = "", *, unavailable: int = 1, down: str = "", manual: bool = False
 ) -> tuple[State, Any]:
-    """Three machines are wanted; `old` and `new` name those that there are."""
+    """A deployment of three machines; `old` and `new` name the machines of its sets."""
     kind = "Manual" if manual else "Auto"
     limits = {"maxSurge": 0, "maxUnavailable": unavailable, "orchestrationType": kind}
     of = deployment(spec={"strategy": {"type": "InPlaceUpdate", "inPlaceUpdate": limits}})
@@ -86,7 +86,7 @@ def test_an_updated_node_takes_pods_again() -> None:
     }
 
 
-def test_a_node_is_no_candidate_any_more_after_a_rollback() -> None:
+def test_a_rollback_unmarks_candidates() -> None:
     found = node("a", CANDIDATE)
     marked = Object({**found.raw, "spec": inplaceupdate.candidate(found)["spec"]})
     assert inplaceupdate.candidate(marked) == {}
@@ -98,7 +98,7 @@ def test_a_node_is_no_candidate_any_more_after_a_rollback() -> None:
 
 
 @rule("C10-R3", "C10-R4", "L36")
-def test_a_machine_that_is_handed_over_gets_labels_and_class_of_the_new_set() -> None:
+def test_a_handed_over_machine_gets_labels_and_class_of_the_new_set() -> None:
     labels = {"name": "pool", keys.TEMPLATE_HASH: "1", "old": "x"}
     old = machine_set("pool-a", spec={"template": {"metadata": {"labels": labels}}})
     new = machine_set("pool-bb", class_name="big")

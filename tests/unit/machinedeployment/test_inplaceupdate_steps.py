@@ -1,4 +1,4 @@
-"""Updates in place: what single steps write to sets, machines and nodes."""
+"""In-place updates: the writes of single steps to sets, machines and nodes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def node(api: MachineApi, name: str, metadata: Any = None, **parts: Any) -> None
 
 @rule("C10")
 @pytest.mark.parametrize("kind", ["InPlaceUpdate", "RollingUpdate", "Recreate"])
-async def test_a_set_whose_template_is_wanted_again_bears_no_marks_of_an_old_one(kind: str) -> None:
+async def test_a_set_loses_the_marks_of_an_old_set_when_its_template_returns(kind: str) -> None:
     api = MachineApi()
     for name in "xyz":
         node(api, name, CANDIDATE)
@@ -71,7 +71,7 @@ async def test_a_set_whose_template_is_wanted_again_bears_no_marks_of_an_old_one
         assert not api.node(name).spec.get("taints")
 
 
-async def test_an_api_server_that_is_away_is_asked_for_one_node_only() -> None:
+async def test_an_unreachable_api_server_gets_one_request() -> None:
     api = MachineApi({"Node": Unreachable("no answer")})
     for name in "abc":
         node(api, name)
@@ -85,7 +85,7 @@ async def test_an_api_server_that_is_away_is_asked_for_one_node_only() -> None:
 @pytest.mark.parametrize(
     ("error", "again"), [(Conflict("changed"), 1.0), (PermanentError("forbidden"), None)], ids=type
 )
-async def test_only_a_node_that_has_changed_is_tried_again_soon(
+async def test_only_a_conflict_on_a_node_is_retried_soon(
     error: TransientError | PermanentError, again: float | None
 ) -> None:
     api = MachineApi({"Node": error})
@@ -96,7 +96,7 @@ async def test_only_a_node_that_has_changed_is_tried_again_soon(
     assert (step.node_error is error) is (again is None)
 
 
-async def test_a_run_that_cannot_list_nodes_goes_on_to_its_status() -> None:
+async def test_a_run_that_cannot_list_nodes_still_reports_a_status() -> None:
     away = Unreachable("no answer")
     step = run(MachineApi({"NodeList": away}), "a", "xy", marked=OLD)
     await inplaceupdate.update(step)
@@ -104,7 +104,7 @@ async def test_a_run_that_cannot_list_nodes_goes_on_to_its_status() -> None:
 
 
 @rule("C10")
-async def test_a_machine_that_has_been_handed_over_is_not_counted_again() -> None:
+async def test_a_handed_over_machine_is_not_counted_twice() -> None:
     api = MachineApi()
     said = {"conditions": [{"type": "InPlaceUpdate", "reason": "UpdateSuccessful"}]}
     labels = {keys.CANDIDATE: "true", keys.SELECTED: "true", keys.UPDATE_RESULT: keys.SUCCESSFUL}
@@ -119,9 +119,7 @@ async def test_a_machine_that_has_been_handed_over_is_not_counted_again() -> Non
 
 @rule("C10")
 @pytest.mark.parametrize(("replicas", "sizes"), [(9, (3, 2)), (3, (1, 2)), (0, (0, 0))])
-async def test_an_update_goes_on_after_the_deployment_has_been_scaled(
-    replicas: int, sizes: tuple[int, int]
-) -> None:
+async def test_an_update_continues_after_scaling(replicas: int, sizes: tuple[int, int]) -> None:
     limits = {"maxSurge": 0, "maxUnavailable": 1}
     of = deployment(replicas, spec={"strategy": {"type": "InPlaceUpdate", "inPlaceUpdate": limits}})
     sets = [machine_set(OLD, 3, metadata=sized(5, 5))]

@@ -9,7 +9,7 @@ from bus.messages import Announcement
 from bus.workqueue.routing import PreviousVersion
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ObjectRef
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from workers.machines import facts, predicates
 from workers.machines.facts import number
 from workers.machines.views import MachineViews
@@ -35,21 +35,18 @@ class MachineDeploymentMapping:
             # A set without an owner may be adopted by the deployment that its label names.
             names = names or {str(one.labels.get("name", "")) for one in (old, new) if one} - {""}
         else:
-            names = await self._of_machine(ref, old, new)
+            # The status of a set shows neither that a machine is deleted, nor how far its update is.
+            if new is not None and (old is None or _essence(old) == _essence(new)):
+                return []
+            machine = new or old
+            owner = facts.controller(machine) if machine else None
+            await self._views.complete()
+            sets = self._views.known_sets(ref.cluster, ref.namespace)
+            names = {_owner(one.object) for one in sets if owner and one.uid == owner.get("uid")} - {""}
         return sorted(subjects.key(ref._replace(kind=MACHINE_DEPLOYMENTS.id, name=name)) for name in names)
 
     def unfinished(self, object: Object) -> bool:
         return object.deleting or number(object.status.get("observedGeneration")) < object.generation
-
-    async def _of_machine(self, ref: ObjectRef, old: Object | None, new: Object | None) -> set[str]:
-        """Deployments of changes that the status of a set does not show: deletions, and in-place updates."""
-        if new is not None and (old is None or _essence(old) == _essence(new)):
-            return set()
-        machine = new or old
-        owner = facts.controller(machine) if machine else None
-        await self._views.complete()
-        sets = self._views.known_sets(ref.cluster, ref.namespace)
-        return {_owner(one.object) for one in sets if owner and one.uid == owner.get("uid")} - {""}
 
 
 def _owner(found: Object) -> str:

@@ -44,8 +44,15 @@ async def update(run: DeploymentRun) -> None:
         await _mark_nodes(run)
     else:
         await unmark_newest(run)
-    if await _finish_transfers(run) or await _shrink_to_existing(run):
+    if await _finish_transfers(run):
         return
+    old = run.state.old
+    if any(len(run.state.machines.get(one.uid, ())) < one.wanted for one in old):
+        # Old sets shrink to their existing machines. The bus may not show yet those that were just created.
+        live = await run.objects.machines()
+        existing = {one.name: sum(machine.owner == one.uid for machine in live) for one in old}
+        if await run.scale({one.name: min(one.wanted, existing[one.name]) for one in old}):
+            return
     new = run.state.new or new
     if await _take_over(run, new) or await _select_nodes(run, new):
         return
@@ -177,16 +184,6 @@ async def _finish_transfers(run: DeploymentRun) -> bool:
         if node is not None:
             await _patch(run, node, updated(node))
     return scaled
-
-
-async def _shrink_to_existing(run: DeploymentRun) -> bool:
-    """Reduce old sets to the machines that they have."""
-    if all(len(run.state.machines.get(one.uid, ())) >= one.wanted for one in run.state.old):
-        return False
-    # The bus may not show yet the machines that the sets have just created.
-    live = await run.objects.machines()
-    existing = {one.name: sum(machine.owner == one.uid for machine in live) for one in run.state.old}
-    return await run.scale({one.name: min(one.wanted, existing[one.name]) for one in run.state.old})
 
 
 async def _take_over(run: DeploymentRun, new: MachineSet) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from windowbox.models.objects import Object
 from workers.core.health import checks
+from workers.machines.facts import number
 from workers.machines.worker.workergroups import Group
-from workers.machines.worker.workermanifests import replicas_of
-from workers.machines.worker.workerobserved import CANDIDATE, MachineSet, Observed, count
+from workers.machines.worker.workerobserved import CANDIDATE, MachineSet, Observed
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def verdict(
         if failed := checks.failed_machines([deployment]):
             return Failed(f"machine(s) failed: {_grouped(failed)}")
         status = deployment.status
-        sums.awake += count(status.get("replicas"))
+        sums.awake += number(status.get("replicas"))
         if hibernated:
             continue
         sets = [one for one in before.sets if one.deployment == group.name]
@@ -77,11 +77,11 @@ def verdict(
             sums.updating += sum(
                 one.set in old and one.update not in ("", CANDIDATE) for one in before.machines
             )
-        sums.desired += replicas_of(deployment)
-        sums.updated += count(status.get("updatedReplicas"))
-        sums.available += count(status.get("availableReplicas"))
-        sums.unavailable += count(status.get("unavailableReplicas"))
-        sums.preserved += count(status.get("preservedFailedReplicas"))
+        sums.desired += number(deployment.spec.get("replicas"))
+        sums.updated += number(status.get("updatedReplicas"))
+        sums.available += number(status.get("availableReplicas"))
+        sums.unavailable += number(status.get("unavailableReplicas"))
+        sums.preserved += number(status.get("preservedFailedReplicas"))
     if not hibernated:
         return _of_sums(sums, len(wanted))
     return (

@@ -29,6 +29,7 @@ from workers.core.lifecycle import shoots, statuses
 from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
 from workers.core.owned import manifests
 from workers.core.owned.targets import TargetCluster, TargetClusters, in_batches
+from workers.machines.facts import number
 from workers.machines.worker import (
     poolimages,
     readiness,
@@ -201,7 +202,7 @@ class WorkerActuator(Actuator):
         scaled = restoration is not None or any(
             group.pool.maximum > group.pool.minimum for group in plan.groups
         )
-        asleep = not any(map(workermanifests.replicas_of, before.deployments.values()))
+        asleep = not any(number(one.spec.get("replicas")) for one in before.deployments.values())
         flags = {"hibernated": plan.hibernated, "scaled": scaled, "awake": not plan.hibernated and asleep}
         written: dict[str, Object] = {}
 

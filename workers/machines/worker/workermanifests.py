@@ -12,6 +12,7 @@ from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import MACHINE_CLASSES, MACHINE_DEPLOYMENTS, SECRETS
 from workers.core.owned import ownerindex
 from workers.core.owned.manifests import Manifest, manifest
+from workers.machines.facts import number
 from workers.machines.worker.workergroups import Group, Site
 
 PROVIDER = "local"
@@ -124,16 +125,10 @@ def replicas(group: Group, found: Object | None, *, hibernated: bool, scaled: bo
         return 0
     if not scaled or found is None:
         return group.minimum
-    current = replicas_of(found)
+    current = number(found.spec.get("replicas"))
     if awake and current == 0:
         return group.minimum
     return min(max(current, group.minimum), group.maximum)
-
-
-def replicas_of(found: Object) -> int:
-    """`spec.replicas` of a MachineDeployment."""
-    wanted = found.spec.get("replicas")
-    return wanted if isinstance(wanted, int) else 0
 
 
 def _spec(group: Group, site: Site, replicas: int) -> dict[str, Any]:

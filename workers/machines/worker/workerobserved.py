@@ -21,6 +21,7 @@ from windowbox.models.refs import (
     Resource,
 )
 from workers.core.lifecycle.kinds import Run
+from workers.machines.facts import number
 
 CANDIDATE = "CandidateForUpdate"
 
@@ -41,7 +42,7 @@ class MachineSet:
             name=found.name,
             deployment=_owner(found, MACHINE_DEPLOYMENTS),
             class_name=class_name(found),
-            replicas=count(found.status.get("replicas")),
+            replicas=number(found.status.get("replicas")),
             deleting=found.deleting,
         )
 
@@ -122,11 +123,6 @@ def class_name(found: Object) -> str:
     """The MachineClass in the template of a MachineDeployment or MachineSet."""
     spec = mapping(mapping(found.spec.get("template")).get("spec"))
     return str(mapping(spec.get("class")).get("name") or "")
-
-
-def count(value: object) -> int:
-    """A number in a status; 0 if it is missing."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _owner(found: Object, resource: Resource) -> str:

@@ -17,8 +17,8 @@ def serving(common: Common, row: Served) -> Serving:
 
     def owners(ref: ObjectRef) -> Iterable[ObjectRef]:
         """All machines of a namespace belong to the Worker there."""
-        looked_at = {MANAGED_RESOURCES.id: MANAGER_BUNDLE, PLANE_DEPLOYMENTS.id: MACHINE_CONTROLLER_MANAGER}
-        if (name := looked_at.get(ref.kind)) and (conditions == "short" or ref.name != name):
+        watched = {MANAGED_RESOURCES.id: MANAGER_BUNDLE, PLANE_DEPLOYMENTS.id: MACHINE_CONTROLLER_MANAGER}
+        if (name := watched.get(ref.kind)) and (conditions == "short" or ref.name != name):
             return ()
         return owner_index.in_namespace(ref.cluster, ref.namespace)
 

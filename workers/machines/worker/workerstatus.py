@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from windowbox.models.extensions import TIMESTAMP, instant, spelled
 from windowbox.models.objects import Object, mapping
 from workers.core.lifecycle.kinds import Status
+from workers.machines.facts import number
 from workers.machines.worker.workergroups import Group
 
 _SECOND = timedelta(seconds=1)
@@ -56,20 +57,17 @@ def in_place_hashes(worker: Object, groups: Iterable[Group], found: Mapping[str,
     after = {}
     for name, members in pools.items():
         # If a person chooses the nodes, a Worker may be ready before the pool is updated.
-        updated = all(not group.manual or _is_updated(found.get(group.name)) for group in members)
+        chosen = [found.get(group.name) for group in members if group.manual]
+        updated = all(
+            one and number(one.status.get("updatedReplicas")) >= number(one.status.get("replicas"))
+            for one in chosen
+        )
         if hash_ := members[0].in_place_hash if updated else before.get(name):
             after[name] = hash_
     if after == before:
         return {}
     gone = {name: None for name in before if name not in after}
     return {"inPlaceUpdates": {"workerPoolToHashMap": {**gone, **after}} if after else None}
-
-
-def _is_updated(deployment: Object | None) -> bool:
-    if deployment is None:
-        return False
-    status = deployment.status
-    return int(status.get("updatedReplicas") or 0) >= int(status.get("replicas") or 0)
 
 
 def _is_listed(worker: Object) -> bool:

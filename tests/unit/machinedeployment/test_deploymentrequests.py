@@ -1,4 +1,4 @@
-"""Machines that the cluster autoscaler has chosen."""
+"""Requests to a MachineDeployment: machines that the autoscaler has chosen, and rollbacks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.machinefacts import deployment, machine
+from tests.support.machinefacts import deployment, machine, machine_set, state
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from workers.machines.deployment import deploymentrequests
+from workers.machines.deployment.deploymentstate import State
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 THEN = "2026-01-01T00:00:00Z"
@@ -42,7 +43,7 @@ def test_chosen(text: str, scaled: str, annotation: str | None, marked: dict[str
 
 
 @rule("C6-R6")
-def test_nobody_is_chosen_without_annotation() -> None:
+def test_no_machine_is_chosen_without_annotation() -> None:
     assert deploymentrequests.chosen(deployment(), MACHINES, NOW) is None
 
 
@@ -51,3 +52,38 @@ def test_a_machine_is_marked_once() -> None:
     mark = {keys.PRIORITY: "1", keys.MARKED_FOR_DELETION: THEN}
     found = deploymentrequests.chosen(asked(f"a~{THEN}"), [machine("a", annotations=mark)], NOW)
     assert found == deploymentrequests.Chosen(f"a~{THEN}")
+
+
+def rolled_back(revision: int, *, sets: bool = True) -> State:
+    old = machine_set("old-x", 0, metadata={"annotations": {keys.REVISION: "1", "a": "then"}})
+    new = machine_set("new-set", 3, class_name="big", metadata={"annotations": {keys.REVISION: "2"}})
+    body = deployment(spec={"rollbackTo": {"revision": revision}}, metadata={"annotations": {"b": "now"}})
+    return state(body, *([old, new] if sets else []))
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        pytest.param(rolled_back(0), "DeploymentRollback", id="C13-R2-before"),
+        pytest.param(rolled_back(1), "DeploymentRollback", id="C13-R2-number"),
+        pytest.param(rolled_back(2), "DeploymentRollbackTemplateUnchanged", id="C13-R2-same"),
+        pytest.param(rolled_back(7), "DeploymentRollbackRevisionNotFound", id="C13-R2-none"),
+        pytest.param(
+            rolled_back(0, sets=False), "DeploymentRollbackRevisionNotFound", id="C13-R2-nothing-before"
+        ),
+    ],
+)
+def test_rollback(found: State, reason: str) -> None:
+    back = deploymentrequests.rollback(found)
+    assert back
+    assert back.reason == reason
+    assert back.patch["spec"]["rollbackTo"] is None
+
+
+@rule("C13-R2")
+def test_a_rollback_restores_template_and_annotations() -> None:
+    back = deploymentrequests.rollback(rolled_back(1))
+    assert back
+    assert back.patch["metadata"]["annotations"] == {"a": "then", "b": None}
+    assert back.patch["spec"]["template"]["spec"]["class"] == {"kind": "MachineClass", "name": "small"}
+    assert deploymentrequests.rollback(state(deployment())) is None

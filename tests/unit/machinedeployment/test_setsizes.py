@@ -1,4 +1,4 @@
-"""The next step of a rolling update."""
+"""The sizes of MachineSets: the next step of a rolling update, and after a change of `replicas`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.machinefacts import deployment, machine_set, state
+from tests.support.machinefacts import deployment, machine_set, sized, state
 from tests.support.rules import rule
 from workers.machines import deployments
 from workers.machines.deployment import setsizes
@@ -63,7 +63,7 @@ def test_the_oldest_sets_shrink_first() -> None:
 
 
 @rule("C5")
-def test_machines_to_come_count_for_the_surge() -> None:
+def test_machines_still_to_be_created_count_for_the_surge() -> None:
     sets = [machine_set(OLD, 3), machine_set(NEW, 1, available=0, existing=0, class_name="big")]
     found = state(deployment(3, 1, 0), *sets)
     assert found.new
@@ -89,3 +89,58 @@ def test_a_first_set_has_all_machines_at_once(replicas: int, surge: Any, unavail
 def test_fenceposts(surge: Any, unavailable: Any, wanted: tuple[int, int]) -> None:
     found = deployments.checked(deployment(3, surge, unavailable))
     assert (found.surge, found.unavailable) == wanted
+
+
+IN_PLACE = {"type": "InPlaceUpdate", "inPlaceUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+RECREATE = {"type": "Recreate"}
+
+
+def scaled(
+    to: int, old: int, new: int, *, before: int, surge: int = 1, strategy: dict[str, Any] | None = None
+) -> State:
+    """A deployment whose replicas change from `before` to `to`."""
+    spec = {"strategy": strategy} if strategy else {}
+    sets = [
+        machine_set(OLD, old, metadata=sized(before, before + surge)),
+        machine_set(NEW, new, class_name="big", metadata=sized(before, before + surge)),
+    ]
+    return state(deployment(to, surge, 0, spec=spec), *sets)
+
+
+@pytest.mark.parametrize(
+    ("found", "sizes"),
+    [
+        pytest.param(scaled(5, 0, 3, before=3), {NEW: 5}, id="C6-R2-up"),
+        pytest.param(scaled(1, 0, 3, before=3), {NEW: 1}, id="C6-R2-down"),
+        pytest.param(scaled(5, 3, 0, before=3), {OLD: 5}, id="C6-R2-only-the-old-one-is-active"),
+        pytest.param(scaled(3, 2, 3, before=3), {OLD: 0}, id="C6-R3-saturated"),
+        pytest.param(scaled(10, 4, 2, before=5), {OLD: 4, NEW: 7}, id="C6-R4-up-goes-to-the-new-one"),
+        pytest.param(scaled(5, 8, 3, before=10), {OLD: 4, NEW: 2}, id="C6-R4-down-in-proportion"),
+        pytest.param(scaled(0, 4, 2, before=5), {OLD: 0, NEW: 0}, id="C6-R4-to-nothing"),
+        pytest.param(scaled(5, 4, 2, before=6, strategy=RECREATE), {}, id="C6-R4-recreate"),
+        pytest.param(scaled(9, 3, 2, before=5, strategy=IN_PLACE), {OLD: 3, NEW: 2}, id="in-place-up"),
+        pytest.param(scaled(3, 3, 2, before=5, strategy=IN_PLACE), {OLD: 1, NEW: 2}, id="in-place-down"),
+        pytest.param(scaled(1, 3, 2, before=5, strategy=IN_PLACE), {OLD: 0, NEW: 1}, id="in-place-to-one"),
+        pytest.param(scaled(0, 3, 2, before=5, strategy=IN_PLACE), {OLD: 0, NEW: 0}, id="in-place-asleep"),
+    ],
+)
+def test_sizes(found: State, sizes: setsizes.Sizes) -> None:
+    assert setsizes.scaled(found) == sizes
+
+
+@pytest.mark.parametrize(
+    ("found", "scaling_now"),
+    [
+        pytest.param(scaled(5, 0, 3, before=3), True, id="C6-R1-other-number"),
+        pytest.param(scaled(3, 0, 3, before=3), False, id="C6-R1-same-number"),
+        pytest.param(scaled(3, 0, 0, before=3), True, id="C6-R1-from-nothing"),
+        pytest.param(
+            state(deployment(3), machine_set(OLD, 2, metadata=sized(9, 9))), False, id="C6-R1-no-new-set"
+        ),
+        pytest.param(
+            state(deployment(3), machine_set(NEW, 3, class_name="big")), False, id="C6-R1-not-noted"
+        ),
+    ],
+)
+def test_is_scaling(found: State, scaling_now: bool) -> None:
+    assert setsizes.is_scaling(found) is scaling_now
