@@ -16,7 +16,7 @@ _NAME = "machine-controller-manager"
 
 
 async def _take(client: MachineClient, by: str = "gardeners", seconds: int = 60, **metadata: Any) -> None:
-    """Hold the Lease, as another program does that finds none."""
+    """Take the Lease, as another program does."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": by, "leaseDurationSeconds": seconds, "renewTime": now}
     await client.shoot.kube.create(
@@ -58,7 +58,7 @@ async def test_no_lease_outlives_its_namespace(client: MachineClient, world: Kin
 
 
 @rule("C15-R4", "C11-R3")
-async def test_a_frozen_set_of_others_stays_frozen(client: MachineClient, world: KindWorld) -> None:
+async def test_a_set_served_by_others_stays_frozen(client: MachineClient, world: KindWorld) -> None:
     await client.make(deployment(replicas=1))
     await client.until_complete()
     [owner] = await client.sets()
@@ -73,7 +73,7 @@ async def test_a_frozen_set_of_others_stays_frozen(client: MachineClient, world:
     assert owner.spec["minReadySeconds"] == 400
 
 
-async def test_ordinary_runs_do_not_ask_for_the_lease(client: MachineClient, world: KindWorld) -> None:
+async def test_ordinary_runs_read_no_lease_from_the_api(client: MachineClient, world: KindWorld) -> None:
     await client.make(deployment(replicas=2))
     await client.until_complete()
     await world.quiet()
@@ -94,7 +94,7 @@ async def test_a_lease_of_a_former_version_is_mirrored(client: MachineClient) ->
     assert found.labels == {"app.kubernetes.io/managed-by": "windowbox"}
 
 
-async def test_a_namespace_that_is_deleted_loses_its_machines(world: KindWorld) -> None:
+async def test_a_deleted_namespace_loses_its_machines(world: KindWorld) -> None:
     async with machine_client(world) as client:
         await client.make(deployment(replicas=2))
         await client.until_complete()

@@ -1,4 +1,4 @@
-"""What `windowbox trace` says that a MachineDeployment waits for."""
+"""`windowbox trace` of a MachineDeployment."""
 
 from __future__ import annotations
 

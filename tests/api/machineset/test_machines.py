@@ -54,7 +54,7 @@ async def test_a_deployment_is_scaled_up_and_down(client: MachineClient) -> None
     assert left <= grown
 
 
-async def test_a_deleted_deployment_takes_all_along(client: MachineClient) -> None:
+async def test_a_deleted_deployment_deletes_sets_and_machines(client: MachineClient) -> None:
     await client.make(deployment(replicas=2))
     await client.until_complete()
     await client.shoot.delete(MACHINE_DEPLOYMENTS, "pool")
@@ -83,7 +83,7 @@ async def test_another_class_replaces_machines_within_surge(client: MachineClien
 
 
 @rule("A15-R6")
-async def test_no_machine_is_made_while_its_worker_is_migrated(client: MachineClient) -> None:
+async def test_no_machine_is_created_during_a_migration(client: MachineClient) -> None:
     await client.make(deployment(replicas=2))
     await client.until_complete()
     worker = {

@@ -1,4 +1,4 @@
-"""What nodes are marked with while their machines roll."""
+"""The marks of nodes while their machines roll."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays machine-controller-manager: gives MachineDeployments what Workers look at, and no machines run."""
+"""A simulated machine-controller-manager: writes the statuses that Workers read; no machine runs."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ VERSION = "machine.sapcloud.io/v1alpha1"
 
 @dataclass
 class SimulatedMCM:
-    """Rolls at once: a set of the wanted class has all machines, and former sets go."""
+    """Rolls at once: a set of the wanted class has all machines, and former sets are deleted."""
 
     kube: Kube
     namespace: str
     held: bool = False
-    """While held, new machines do not become available, and old ones do not go."""
+    """While held, new machines do not become available, and old machines are not deleted."""
     kept_asleep: bool = False
-    """While set, machines that are not wanted any more stay."""
+    """While set, unwanted machines stay."""
     failed: dict[str, str] = field(default_factory=dict)
     """Machines that have failed, with the reason."""
     failed_when_deleted: str = ""
-    """Why machines cannot be deleted, while set."""
+    """While set, machines cannot be deleted, for this reason."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
         self._changed.set()
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for kind in (MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES):
                 tasks.create_task(self._watch(kind))
@@ -181,7 +181,7 @@ def _reference(deployment: Object) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def simulated(kube: Kube, namespace: str) -> AsyncIterator[SimulatedMCM]:
-    """One at work in a namespace."""
+    """Run one in a namespace."""
     mcm = SimulatedMCM(kube, namespace)
     task = asyncio.create_task(mcm.run(), name="simulated machine-controller-manager")
     try:

@@ -1,4 +1,4 @@
-"""Conditions of a Worker, which follow what happens by event."""
+"""Conditions of a Worker, which follow events."""
 
 from __future__ import annotations
 

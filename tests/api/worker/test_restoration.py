@@ -1,4 +1,4 @@
-"""Workers that are handed over from one seed to another, with their machines."""
+"""The migration of Workers to another seed, with their machines."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def state(shoot: Client) -> dict[str, Any]:
 
 
 async def forget_machines(shoot: Client) -> None:
-    """Take a Worker and its machine objects away, as gardenlet does on the seed that is left."""
+    """Remove a Worker and its machine objects, as gardenlet does on the old seed."""
     await shoot.kube.delete(WORKERS, shoot.namespace, NAME)
     for kind in (MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, MACHINE_CLASSES):
         for one in await listed(shoot, kind):
@@ -68,7 +68,7 @@ async def forget_machines(shoot: Client) -> None:
 
 
 @rule("A5-R3", "A5-R4", "A15-R4", "A2-R1", "A2-R11")
-async def test_machines_survive_that_their_worker_moves_to_another_seed(world: KindWorld) -> None:
+async def test_machines_survive_the_migration_of_their_worker(world: KindWorld) -> None:
     small = pool(minimum=1, maximum=8, zones=["a", "b"])
     shoot = await shoot_with(world, small)
     async with simulated(shoot.kube, shoot.namespace):

@@ -30,7 +30,7 @@ async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorl
         yield made
 
 
-async def test_machines_come_are_replaced_sleep_and_go(world: KindWorld) -> None:
+async def test_machines_are_created_replaced_hibernated_and_deleted(world: KindWorld) -> None:
     small = pool(minimum=2, maximum=4, zones=["a", "b"])
     shoot = await shoot_with(world, small)
     async with running(SimulatedDriver(shoot.kube, shoot.namespace).run()):
@@ -75,7 +75,7 @@ async def test_machines_come_are_replaced_sleep_and_go(world: KindWorld) -> None
         assert await names(shoot, kind) == []
 
 
-async def test_a_restored_worker_has_just_the_machines_that_it_had(world: KindWorld) -> None:
+async def test_a_restored_worker_keeps_its_machines(world: KindWorld) -> None:
     small = pool(minimum=3, maximum=6)
     shoot = await shoot_with(world, small)
     driver = SimulatedDriver(shoot.kube, shoot.namespace, remembers=True)

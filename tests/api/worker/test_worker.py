@@ -1,4 +1,4 @@
-"""Workers, from the API to the MachineDeployments that are made of them."""
+"""Workers, from the API to their MachineDeployments."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def machine_class(shoot: Client, zone: str = "small-z1") -> str:
 
 
 @rule("A4-R1", "A11-R9", "A18-R5")
-async def test_a_worker_gets_its_machines_and_goes(world: KindWorld) -> None:
+async def test_a_worker_gets_its_machines_and_is_deleted(world: KindWorld) -> None:
     small = pool(minimum=3, maximum=5, zones=["a", "b"])
     shoot = await shoot_with(world, small)
     await create(shoot, small)
@@ -87,7 +87,7 @@ async def test_a_worker_gets_its_machines_and_goes(world: KindWorld) -> None:
 
 
 @rule("A4-R2", "A4-R3", "A13-R1", "A13-R3", "A9-R1")
-async def test_what_is_not_wanted_any_more_goes_once_the_rest_is_there(world: KindWorld) -> None:
+async def test_unwanted_objects_are_deleted_after_the_wanted_are_ready(world: KindWorld) -> None:
     small, old = pool(minimum=1, maximum=4), pool("old")
     shoot = await shoot_with(world, small, old)
     async with simulated(shoot.kube, shoot.namespace) as mcm:
@@ -121,7 +121,7 @@ async def test_what_is_not_wanted_any_more_goes_once_the_rest_is_there(world: Ki
         assert deployment.spec["replicas"] == 3
 
 
-async def test_done_again_nothing_is_written_but_the_answer(world: KindWorld) -> None:
+async def test_a_repeated_request_writes_only_the_status(world: KindWorld) -> None:
     small = pool(zones=["a", "b"])
     shoot = await shoot_with(world, small)
     async with simulated(shoot.kube, shoot.namespace):
@@ -139,7 +139,7 @@ async def test_done_again_nothing_is_written_but_the_answer(world: KindWorld) ->
 
 
 @rule("A18-R4", "A11-R1", "A11-R10")
-async def test_failed_machines_are_told_at_once_and_forgotten_when_they_are_gone(world: KindWorld) -> None:
+async def test_failed_machines_are_reported_at_once_until_they_are_gone(world: KindWorld) -> None:
     small = pool()
     shoot = await shoot_with(world, small)
     async with simulated(shoot.kube, shoot.namespace) as mcm:
@@ -163,7 +163,7 @@ async def test_failed_machines_are_told_at_once_and_forgotten_when_they_are_gone
 
 
 @rule("A9-R3")
-async def test_a_shoot_sleeps_and_wakes_up(world: KindWorld) -> None:
+async def test_a_shoot_hibernates_and_wakes_up(world: KindWorld) -> None:
     small = pool(minimum=2, maximum=3)
     shoot = await shoot_with(world, small)
     async with simulated(shoot.kube, shoot.namespace) as mcm:
@@ -193,7 +193,7 @@ async def test_a_shoot_sleeps_and_wakes_up(world: KindWorld) -> None:
 
 
 @rule("A6-R5")
-async def test_user_data_that_is_missing_is_named_and_waited_for(world: KindWorld) -> None:
+async def test_missing_user_data_is_reported_and_awaited(world: KindWorld) -> None:
     small = pool()
     shoot = await shoot_with(world)
     await create(shoot, small)
@@ -211,7 +211,7 @@ async def test_user_data_that_is_missing_is_named_and_waited_for(world: KindWorl
 
 
 @rule("A5-R1", "L15")
-async def test_a_worker_without_pools_goes_at_once(world: KindWorld) -> None:
+async def test_a_worker_without_pools_is_deleted_at_once(world: KindWorld) -> None:
     shoot = await shoot_with(world)
     await create(shoot)
     await shoot.until_ready(WORKERS, NAME)
@@ -220,7 +220,7 @@ async def test_a_worker_without_pools_goes_at_once(world: KindWorld) -> None:
 
 
 @rule("L16")
-async def test_a_worker_goes_though_its_image_is_unknown_and_its_user_data_gone(world: KindWorld) -> None:
+async def test_a_worker_is_deleted_without_its_image_and_user_data(world: KindWorld) -> None:
     small = pool()
     shoot = await shoot_with(world, small)
     async with simulated(shoot.kube, shoot.namespace):
@@ -234,7 +234,7 @@ async def test_a_worker_goes_though_its_image_is_unknown_and_its_user_data_gone(
     assert await names(shoot, MACHINE_CLASSES) == []
 
 
-async def test_a_deletion_tells_what_is_left(world: KindWorld) -> None:
+async def test_a_deletion_reports_remaining_objects(world: KindWorld) -> None:
     small = pool()
     shoot = await shoot_with(world, small)
     async with simulated(shoot.kube, shoot.namespace) as mcm:
@@ -251,7 +251,7 @@ async def test_a_deletion_tells_what_is_left(world: KindWorld) -> None:
 
 
 @rule("A5-R2")
-async def test_credentials_are_waited_for_until_they_are_released(world: KindWorld) -> None:
+async def test_a_deletion_waits_for_the_release_of_the_credentials(world: KindWorld) -> None:
     shoot = await shoot_with(world)
     held = {"metadata": {"finalizers": ["machine.sapcloud.io/machine-controller"]}}
     await shoot.merge(SECRETS, "cloudprovider", held)
@@ -264,7 +264,7 @@ async def test_credentials_are_waited_for_until_they_are_released(world: KindWor
 
 
 @rule("A2-R8")
-async def test_a_worker_that_is_deleted_by_force_leaves_its_machines_to_others(world: KindWorld) -> None:
+async def test_a_forced_deletion_leaves_the_machines(world: KindWorld) -> None:
     small = pool()
     shoot = await shoot_with(world, small)
     await create(shoot, small)
@@ -277,7 +277,7 @@ async def test_a_worker_that_is_deleted_by_force_leaves_its_machines_to_others(w
 
 
 @rule("A15-R7", "A11-R2")
-async def test_machine_controller_manager_sleeps_with_the_shoot(
+async def test_machine_controller_manager_hibernates_with_the_shoot(
     plane: ControlPlane, nats: NatsServer
 ) -> None:
     settings = KindSettings(machines=MachineSettings(mode="driver"))
@@ -304,7 +304,7 @@ async def test_machine_controller_manager_sleeps_with_the_shoot(
             )
 
 
-async def test_what_somebody_changes_is_put_right(world: KindWorld) -> None:
+async def test_drift_is_repaired(world: KindWorld) -> None:
     small = pool()
     shoot = await shoot_with(world, small)
     async with simulated(shoot.kube, shoot.namespace):
@@ -339,7 +339,7 @@ def machine_set(owner: Object, class_name: str, name: str) -> dict[str, Any]:
 
 
 @rule("A3-R6", "A14-R1", "A11-R6")
-async def test_the_hash_of_a_pool_follows_when_people_have_updated_its_nodes(world: KindWorld) -> None:
+async def test_a_manual_update_is_reported_by_the_hash_of_the_pool(world: KindWorld) -> None:
     small = pool(updateStrategy="ManualInPlaceUpdate", maxSurge=0)
     shoot = await shoot_with(world, small, cloudProfile=cloud_profile(("1.0.0", "one"), ("2.0.0", "two")))
     name = f"{shoot.namespace}-small-z1"
@@ -360,7 +360,7 @@ async def test_the_hash_of_a_pool_follows_when_people_have_updated_its_nodes(wor
         await shoot.merge(MACHINE_DEPLOYMENTS, name, {"status": status}, part="status")
 
     async def with_set(set_name: str) -> str:
-        """A set of the class that is wanted now. Returns the class."""
+        """Create a set of the current class. Returns the class."""
         wanted = await machine_class(shoot)
         owner = await shoot.get(MACHINE_DEPLOYMENTS, name)
         assert owner

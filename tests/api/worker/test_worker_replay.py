@@ -1,4 +1,4 @@
-"""Runs of Workers, recorded and done again; and what they write while many machines come."""
+"""Runs of Workers, recorded and replayed; and their reports while many machines are created."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorl
         yield made
 
 
-async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:
+async def test_recorded_runs_are_replayed_without_differences(world: KindWorld) -> None:
     began = datetime.now(UTC)
     small = pool(minimum=2, maximum=4, zones=["a", "b"])
     shoot = await shoot_with(world, small)

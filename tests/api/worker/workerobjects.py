@@ -1,4 +1,4 @@
-"""Workers as gardenlet makes them, for tests with an API server."""
+"""Workers as gardenlet creates them, for tests with an API server."""
 
 from __future__ import annotations
 

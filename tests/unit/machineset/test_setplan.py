@@ -1,4 +1,4 @@
-"""How many machines a set makes, and which it deletes."""
+"""The Machines that a set owns, creates and deletes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_plan(machines: list[MachineFacts], metadata: dict[str, Any], wanted: tu
 
 
 @rule("C7")
-def test_a_run_makes_at_most_a_hundred() -> None:
+def test_a_run_creates_at_most_a_hundred() -> None:
     assert setplan.plan(machine_set(replicas=250), [], {}, NOW).create == 100
     many = running(250)
     assert len(setplan.plan(machine_set(replicas=0), many, {}, NOW).delete) == 100
@@ -88,7 +88,7 @@ def test_a_missing_node_does_not_end_preservation() -> None:
 
 
 @rule("C6-R8")
-def test_machines_that_the_autoscaler_chose_go_anyhow() -> None:
+def test_machines_chosen_by_the_autoscaler_are_always_deleted() -> None:
     mark = {keys.PRIORITY: "1", keys.MARKED_FOR_DELETION: EARLIER}
     late = {keys.PRIORITY: "1", keys.MARKED_FOR_DELETION: LATER}
     machines = [machine("a", annotations=mark), machine("b", annotations=late), machine("c")]
@@ -142,7 +142,7 @@ def test_deletion_order(first: dict[str, Any], second: dict[str, Any]) -> None:
     assert [found.name for found in setplan.first_to_go([other, one], NOW)] == ["z", "a"]
 
 
-def test_a_set_that_goes_keeps_machines_its_selector_no_longer_matches() -> None:
+def test_a_deleted_set_keeps_machines_that_its_selector_no_longer_matches() -> None:
     owner = machine_set("pool-x", 1).object
     stray = replace(machine("m"), owner=owner.uid, labels={"name": "another"})
     assert setplan.claims(owner, [stray]).released == [stray]

@@ -88,7 +88,7 @@ def test_an_annotation_unfreezes_a_set() -> None:
 
 
 @rule("C12-R6")
-def test_the_newest_failed_machines_are_preserved_by_themselves() -> None:
+def test_the_newest_failed_machines_are_preserved_automatically() -> None:
     failed = [machine(f"f{n}", "Failed", created=f"2026-01-01T00:00:0{n}Z") for n in range(3)]
     decided = machine("no", "Failed", annotations={keys.PRESERVE: "false"})
     auto = machine("auto", "Failed", annotations={keys.PRESERVE: "auto-preserved"})

@@ -33,7 +33,7 @@ def rotation(**rotated: Any) -> dict[str, Any]:
 
 
 @rule("A7", "A7-R2")
-def test_the_name_of_the_secret_of_a_rolling_pool_is_all_that_counts() -> None:
+def test_the_hash_of_a_rolling_pool_depends_on_its_secret_name_only() -> None:
     # gardenlet makes that name: here of the Kubernetes version, machine type, image and container runtime.
     agent = (
         f"gardener-node-agent-small-{poolhashes.combined(['1.35', 'local', 'local1.0.0', 'containerd'])[:16]}"
@@ -93,7 +93,7 @@ def test_the_roll_out_of_a_pool_has_a_time_of_its_own() -> None:
         ),
     ],
 )
-def test_what_of_a_kubelet_configuration_counts(config: dict[str, Any] | None, parts: list[str]) -> None:
+def test_kubelet_settings_in_the_hash(config: dict[str, Any] | None, parts: list[str]) -> None:
     assert poolhashes.kubelet_parts(big(kubeletConfig=config).kubelet_config) == parts
 
 

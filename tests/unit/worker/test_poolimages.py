@@ -1,4 +1,4 @@
-"""Which container image machines run."""
+"""The container images of machines."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ def test_an_image_that_was_used_before_stays_known(profile: dict[str, Any]) -> N
 
 
 @rule("A8-R5")
-def test_of_former_images_only_one_that_fits_is_used() -> None:
+def test_a_former_image_is_used_only_if_it_fits() -> None:
     profile = flavored(machine={"architecture": ["amd64"]})
     arm = {**USED, "image": "arm", "capabilities": {"architecture": ["arm64"]}}
     assert found(profile, remembered(arm, USED)) == "former"
 
 
 @rule("A8-R9")
-def test_what_cannot_be_decoded_is_an_error() -> None:
+def test_a_status_that_cannot_be_decoded_is_an_error() -> None:
     profile = example.profile()
     profile["providerConfig"]["typo"] = 1
     with pytest.raises(Malformed, match="of the CloudProfile: typo is unknown"):
@@ -117,7 +117,7 @@ def test_what_cannot_be_decoded_is_an_error() -> None:
 
 
 @rule("A8-R7")
-def test_images_in_use_are_remembered_once() -> None:
+def test_each_image_in_use_is_reported_once() -> None:
     one = UsedImage(name="a", version="1", image="x")
     other = UsedImage(name="b", version="1", image="y")
     told = poolimages.provider_status([one, other, one], example.parsed(example.profile()))

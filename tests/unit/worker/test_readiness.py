@@ -1,4 +1,4 @@
-"""When the machines of a Worker are there, and what is said until then."""
+"""The readiness of a Worker's machines."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_machines_that_wait_for_a_person_count_as_updated() -> None:
     assert verdict(of, found, seen("SelectedForUpdate")) == blocked
 
 
-def test_a_deployment_that_is_missing_is_waited_for() -> None:
+def test_a_missing_deployment_is_pending() -> None:
     assert verdict(group(), None, before()) == Pending(WAITING.format(0, 0, 0, 0, 0).replace("/2", "/0"))
 
 

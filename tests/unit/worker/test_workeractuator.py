@@ -23,7 +23,7 @@ DEPLOYMENT: dict[str, Any] = {
 
 
 class _NotMirrored:
-    """A recorder of a cluster of which nothing is mirrored yet."""
+    """A recorder of a cluster that is not mirrored yet."""
 
     def __init__(self, live: dict[str, Any] | None) -> None:
         self._live = live

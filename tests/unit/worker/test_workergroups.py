@@ -1,4 +1,4 @@
-"""What Secrets, MachineClasses and MachineDeployments of a Worker look like."""
+"""The groups of a Worker, and their Secrets, MachineClasses and MachineDeployments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def of_contract() -> tuple[Object, list[Group]]:
 
 
 def bare(raw: dict[str, Any]) -> dict[str, Any]:
-    """Without what others write."""
+    """The object without fields of other clients."""
     metadata = {k: v for k, v in raw["metadata"].items() if k not in ("finalizers", "generation")}
     annotations = {k: v for k, v in metadata.pop("annotations", {}).items() if "autoscaler" in k}
     metadata |= {"annotations": annotations} if annotations else {}
@@ -99,7 +99,7 @@ def test_a_pool_of_addresses_is_named_for_each_family() -> None:
     }
 
 
-def test_resources_zone_and_volumes_are_given_where_a_setting_says_so() -> None:
+def test_a_setting_adds_resources_zone_and_volumes() -> None:
     disks = [{"name": "data", "size": "5Gi"}]
     asked = worker(pool(volume={"size": "20Gi"}, dataVolumes=disks, zones=["a"]))
     [group] = example.groups(asked)
@@ -164,7 +164,7 @@ def test_strategies(strategy: str | None, expected: dict[str, Any]) -> None:
         pytest.param({"maximum": "many"}, r"spec\.pools\.0\.maximum", id="type"),
     ],
 )
-def test_what_cannot_be_made_is_a_problem_of_the_configuration(changed: dict[str, Any], words: str) -> None:
+def test_an_invalid_pool_is_a_configuration_problem(changed: dict[str, Any], words: str) -> None:
     with pytest.raises(Malformed, match=words) as raised:
         example.groups(worker(pool(**changed)))
     assert raised.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
@@ -180,7 +180,7 @@ def test_what_cannot_be_made_is_a_problem_of_the_configuration(changed: dict[str
         ),
     ],
 )
-def test_pools_are_bounded_and_have_names_of_their_own(asked: Object, words: str) -> None:
+def test_pools_are_bounded_and_have_unique_names(asked: Object, words: str) -> None:
     with pytest.raises(Malformed, match=words):
         example.groups(asked)
 

@@ -1,4 +1,4 @@
-"""How many machines a MachineDeployment has, and how one is changed."""
+"""The replicas and the patch of a MachineDeployment."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_pool_of_fixed_size_beside_one_that_is_scaled_keeps_its_size() -> None
     assert [workermanifests.replicas(group, found(n), **flags) for n in (1, 2, 3)] == [2, 2, 2]
 
 
-def test_what_others_have_set_stays() -> None:
+def test_fields_of_other_clients_stay() -> None:
     before = found(paused=True, progressDeadlineSeconds=5, rollbackTo={"revision": 1})
     before = Object(
         statuses.merge(
@@ -77,7 +77,7 @@ def test_what_others_have_set_stays() -> None:
     assert workermanifests.deployment_patch(before, group, AT, 3) == {"spec": {"replicas": 3}}
 
 
-def test_what_a_pool_does_not_ask_for_any_more_is_taken_off() -> None:
+def test_settings_that_a_pool_has_lost_are_removed() -> None:
     asked = worker(
         pool(
             labels={"a": "1", "b": "2"},
@@ -111,7 +111,7 @@ def test_what_a_pool_does_not_ask_for_any_more_is_taken_off() -> None:
 
 
 @rule("A10-R4")
-def test_a_pool_that_is_updated_in_place_from_now_on_gets_another_label_and_strategy() -> None:
+def test_a_change_to_in_place_updates_changes_label_and_strategy() -> None:
     [before] = example.groups(worker(pool()))
     [after] = example.groups(worker(pool(updateStrategy="AutoInPlaceUpdate")))
     made = Object(workermanifests.deployment(before, AT, 1))

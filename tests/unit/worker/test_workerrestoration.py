@@ -1,4 +1,4 @@
-"""The machines of a former seed."""
+"""The decoded state of a former seed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def packed(content: bytes) -> dict[str, Any]:
 
 
 @rule("A15-R2", "A15-R3", "A15-R4")
-def test_what_a_deployment_had_is_read_for_the_namespace_of_the_worker() -> None:
+def test_the_state_is_decoded_for_the_namespace_of_the_worker() -> None:
     machine = {"metadata": {"name": "m"}, "spec": {"providerID": "machine-m"}}
     content = {"machineDeployments": {"d": {"replicas": 2, "machineSets": [SET], "machines": [machine]}}}
     [(name, state)] = workerrestoration.decoded(worker(status=encoded(content))).items()

@@ -1,4 +1,4 @@
-"""What a Worker reports besides the outcome of its runs."""
+"""Fields of a Worker's status besides its last operation."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def asked(at: str | None, last: dict[str, Any], told: str | None, *, listed: boo
         ),
     ],
 )  # fmt: skip
-def test_when_deployments_are_told(found: Object, time: str | None) -> None:
+def test_when_machine_deployments_are_reported(found: Object, time: str | None) -> None:
     told = workerstatus.machine_deployments(found, example.groups(found), NOW)
     expected = {"machineDeployments": LISTED, "machineDeploymentsLastUpdateTime": time} if time else {}
     assert told == expected
@@ -90,7 +90,7 @@ def test_a_failure_alone_gives_deployments_no_new_time() -> None:
     assert workerstatus.machine_deployments(found, example.groups(found), NOW) == {}
 
 
-def test_a_worker_without_pools_tells_of_none() -> None:
+def test_a_worker_without_pools_reports_none() -> None:
     assert workerstatus.machine_deployments(worker(), [], NOW) == {}
 
 
@@ -114,7 +114,7 @@ def test_the_status_of_the_example() -> None:
 
 
 def in_place(strategy: str, before: dict[str, str], **status: int) -> dict[str, Any]:
-    """What is told of a pool `small` that is updated in place."""
+    """The reported hashes of a pool `small` with in-place updates."""
     found = worker(pool(updateStrategy=strategy), status={"inPlaceUpdates": {"workerPoolToHashMap": before}})
     groups = example.groups(found)
     made = workermanifests.deployment(groups[0], example.site(found), 1)
