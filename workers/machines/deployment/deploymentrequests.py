@@ -53,6 +53,7 @@ def rollback(state: State) -> Rollback | None:
     if to is None:
         return Rollback("Warning", not_found, "Unable to find the revision to rollback to.", cleared)
     name = state.deployment.name
+    # A rollback to the same template would only trigger another run.
     if templates.same(to.template, state.spec.template):
         note = f'The rollback revision contains the same template as current deployment "{name}"'
         return Rollback("Warning", "DeploymentRollbackTemplateUnchanged", note, cleared, to)
@@ -79,6 +80,7 @@ def chosen(deployment: Object, machines: Iterable[MachineFacts], now: datetime) 
     marks: list[tuple[MachineFacts, str]] = []
     for entry in text.split(",")[:_MOST]:
         name, tilde, time = entry.partition("~")
+        # Entries of old autoscalers have no time: they belong to the last change of the replicas.
         time = time if tilde else scaled
         machine = by_name.get(name)
         if instant(time) is None or machine is None or machine.failed or machine.terminating:

@@ -105,6 +105,7 @@ class DeploymentRun:
         new = await self.update_newest() or await self._create_newest(replicas)
         if new is None:
             return None
+        # The run that created the set may have ended before its report.
         progressing = deploymentstatus.condition(self.report.shown, deploymentstatus.PROGRESSING)
         if not progressing and not self.conditions:
             self._progress("True", deploymentstatus.FOUND, f'Found new machine set "{new.name}"')

@@ -74,6 +74,7 @@ def progressing(state: State, counted: Json, shown: Json, now: datetime) -> Cond
     before = condition(shown, PROGRESSING)
     reason = str(before.get("reason", ""))
     what = f'MachineSet "{state.new.name}"' if state.new else f'Machine Deployment "{state.deployment.name}"'
+    # A complete roll-out stays complete while its machines are scaled or replaced.
     if reason == COMPLETE and counted["replicas"] == counted["updatedReplicas"]:
         return None
     if complete(state):
@@ -93,7 +94,7 @@ def remaining(state: State, shown: Json, now: datetime) -> float | None:
     since = instant(before.get("lastUpdateTime"))
     if state.spec.deadline is None or since is None or before.get("reason") == COMPLETE:
         return None
-    if before.get("reason") == TIMED_OUT:
+    if before.get("reason") == TIMED_OUT:  # until there is progress
         return 0.0
     end = since + timedelta(seconds=state.spec.deadline)
     return max(0.0, (end - now).total_seconds())

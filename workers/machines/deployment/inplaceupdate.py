@@ -104,6 +104,7 @@ def selectable(state: State, new: MachineSet, nodes: dict[str, Object]) -> list[
     selected = {name for name, node in nodes.items() if keys.SELECTED in node.labels}
     old = [machine for one in state.old for machine in state.living(one)]
     serving = sum(one.available and one.node not in selected for one in [*old, *state.living(new)])
+    # A selected machine will belong to the new set, which must not grow beyond the replicas.
     coming = new.wanted + sum(one.node in selected for one in old)
     room = min(serving - state.spec.min_available, state.spec.replicas - coming)
     waiting = [
@@ -189,6 +190,7 @@ async def _finish_transfers(run: DeploymentRun) -> bool:
 async def _take_over(run: DeploymentRun, new: MachineSet) -> bool:
     """Hand updated machines to the new set, and size it for machines that no old set has."""
     replicas, old = run.state.spec.replicas, sum(one.wanted for one in run.state.old)
+    # Machines of the missing difference are created, not handed over: no old set has them.
     if new.wanted >= replicas or new.wanted + old < replicas:
         return await run.scale({new.name: min(replicas, max(replicas - old, new.wanted))})
     sizes = {new.name: new.wanted}
@@ -229,6 +231,7 @@ async def _select_nodes(run: DeploymentRun, new: MachineSet) -> bool:
 async def _patch(run: DeploymentRun, node: Object, patch: Json) -> None:
     if not patch or (error := await run.nodes.patch(node, patch)) is None:
         return
+    # Machines matter more than marks of nodes: the run continues to its status, and patches nodes later.
     if isinstance(error, Conflict):
         run.again = _CONFLICT_RETRY
     else:

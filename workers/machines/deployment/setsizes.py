@@ -16,6 +16,7 @@ Sizes = dict[str, int]
 
 def first_size(state: State) -> int:
     """The replicas of a new MachineSet."""
+    # Created with its final size, the set would exceed the surge before the next step.
     room = state.spec.replicas + state.spec.surge - state.occupied
     return max(0, min(room, state.spec.replicas))
 
@@ -53,7 +54,7 @@ def is_scaling(state: State) -> bool:
     """Whether `replicas` has changed since the sets were sized."""
     if state.new is None:
         return False
-    if not state.active and state.spec.replicas > 0:
+    if not state.active and state.spec.replicas > 0:  # the deployment wakes from hibernation
         return True
     desired = [integer(one.annotations.get(keys.DESIRED_REPLICAS)) for one in state.active]
     return any(one is not None and one != state.spec.replicas for one in desired)

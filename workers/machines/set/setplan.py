@@ -100,6 +100,7 @@ def plan(
     """The plan for the machines of a set. `nodes` holds preservation annotations, by names of nodes."""
     if owner.object.deleting:
         return Plan(delete=tuple(one for one in machines if not one.deleting))
+    # A machine that is being deleted is replaced at once.
     living = [one for one in machines if not one.terminating]
     if len(living) < owner.wanted:
         held = "its machines are updated in place" if keys.SCALE_UP_DISABLED in owner.labels else ""
@@ -141,6 +142,7 @@ def first_to_go(machines: Iterable[MachineFacts], now: datetime) -> list[Machine
 
 def fresh_names(owner: MachineSet, count: int, first: int, taken: Collection[str]) -> tuple[list[str], int]:
     """Names for so many machines, and the number to continue with. A repeated run gets the same names."""
+    # The number continues over all runs: the name of a deleted machine is not used again.
     found: list[str] = []
     number = first
     while len(found) < count:

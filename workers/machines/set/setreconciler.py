@@ -91,8 +91,7 @@ class MachineSetReconciler:
         owned = [*claimed.owned, *claimed.adopted]
         await self._write_metadata(run, owned)
         if not run.object.deleting:
-            await self._copy_template(run, owned)
-            owned = await self._preserve(run, owned)
+            owned = await self._update_machines(run, owned)
         plan = await self._plan(run, owned)
         created = int(run.report.memo.get(_CREATED, 0))
         if plan.acts or (run.object.deleting and not owned):
@@ -107,6 +106,7 @@ class MachineSetReconciler:
                     return await self._release(run)
                 later = RequeueAfter(Wish(reason=Reason.RETRY), _MIGRATION)
                 return Unfinished("its Worker is being migrated: its machines stay as they are", later)
+            # Decide again: the API shows machines of a former run that the bus does not show yet.
             everything = await run.objects.machines()
             owned = setplan.claims(run.object, everything).owned
             plan = await self._plan(run, owned)
@@ -114,6 +114,7 @@ class MachineSetReconciler:
         if run.object.deleting and not owned:
             return await self._release(run)
         shown = setstatus.status(run.set, owned, run.conditions, run.report.shown, run.now)
+        # The memo continues the numbering of names.
         changed = await run.report.end(shown, {_CREATED: created} if created else None)
         if run.error:
             raise run.error
@@ -194,19 +195,17 @@ class MachineSetReconciler:
         if frozen:
             run.conditions.append(setstatus.frozen(run.set, count, limit))
 
-    async def _copy_template(self, run: _Run, owned: Sequence[MachineFacts]) -> None:
-        """Copy fields of the template that change in place to existing machines."""
+    async def _update_machines(self, run: _Run, owned: Sequence[MachineFacts]) -> list[MachineFacts]:
+        """Copy template fields that change in place; annotate automatically preserved machines."""
         wanted = facts.digest(templates.copied(run.set.template))
         for one in owned:
+            # The digest of the bus saves a read for each machine that has all fields.
             if one.copied == wanted or one.failed or one.terminating:
                 continue
             found = await run.objects.get(MACHINES, one.name)
             patch = templates.differences(found.spec, run.set.template) if found else {}
             if found and found.uid == one.uid and patch:
                 await run.objects.patch(MACHINES, one.name, {"spec": patch}, found.resource_version)
-
-    async def _preserve(self, run: _Run, owned: Sequence[MachineFacts]) -> list[MachineFacts]:
-        """Annotate failed machines that are preserved automatically."""
         most = facts.number(run.object.spec.get("autoPreserveFailedMachineMax"))
         begun, ended = preservation.automatic(owned, most)
         changed = {}

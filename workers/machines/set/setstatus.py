@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,8 +53,20 @@ def status(
     """The whole status but its last operation. `shown` is the status so far: conditions keep their times."""
     preserved = {one.uid for one in machines if one.failed and one.preserved_until}
     failed = [one for one in machines if one.failure is not None and one.uid not in preserved]
-    listed = sorted(failed, key=lambda one: one.name)[:_MOST_FAILED]
-    auto = sum(one.annotations.get(keys.PRESERVE) == preservation.AUTO for one in machines)
+    listed = []
+    for one in sorted(failed, key=lambda one: one.name)[:_MOST_FAILED]:
+        last = dict(one.failure or {})
+        if len(text := str(last.get("description", ""))) > _LONGEST:
+            last["description"] = f"{text[:_LONGEST]}…"
+        provider = {"providerID": one.provider_id} if one.provider_id else {}
+        listed.append({"name": one.name, "ownerRef": owner.name, "lastOperation": last, **provider})
+    # A condition keeps its time and message while neither its status nor its reason changes.
+    known = {
+        (one.get("type"), one.get("reason")): dict(one)
+        for one in mappings(shown.get("machineSetCondition"))
+        if one.get("status") == "True"
+    }
+    new = {"status": "True", "lastTransitionTime": spelled(now)}
     return {
         "observedGeneration": owner.object.generation,
         "replicas": len(machines),
@@ -61,30 +74,12 @@ def status(
         "readyReplicas": sum(one.ready for one in machines),
         "availableReplicas": sum(one.available for one in machines),
         "preservedFailedReplicas": len(preserved),
-        "autoPreserveFailedMachineCount": auto,
-        "failedMachines": [_summary(one, owner) for one in listed] or None,
-        "machineSetCondition": [_shown(one, shown, now) for one in conditions] or None,
-    }
-
-
-def _summary(machine: MachineFacts, owner: MachineSet) -> dict[str, Any]:
-    last = dict(machine.failure or {})
-    if len(text := str(last.get("description", ""))) > _LONGEST:
-        last["description"] = f"{text[:_LONGEST]}…"
-    summary = {"name": machine.name, "ownerRef": owner.name, "lastOperation": last}
-    return summary | ({"providerID": machine.provider_id} if machine.provider_id else {})
-
-
-def _shown(condition: Condition, shown: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The condition as it was, if neither its status nor its reason has changed."""
-    for one in mappings(shown.get("machineSetCondition")):
-        same = one.get("type") == condition.type and one.get("reason") == condition.reason
-        if same and one.get("status") == "True":
-            return dict(one)
-    return {
-        "type": condition.type,
-        "status": "True",
-        "reason": condition.reason,
-        "message": condition.message,
-        "lastTransitionTime": spelled(now),
+        "autoPreserveFailedMachineCount": sum(
+            one.annotations.get(keys.PRESERVE) == preservation.AUTO for one in machines
+        ),
+        "failedMachines": listed or None,
+        "machineSetCondition": [
+            known.get((one.type, one.reason)) or {**dataclasses.asdict(one), **new} for one in conditions
+        ]
+        or None,
     }

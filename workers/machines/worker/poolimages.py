@@ -33,7 +33,15 @@ def image(pool: WorkerPool, profile: CloudProfileSpec, worker: Object) -> UsedIm
             return _of_entry(entry, asked.name, able, definitions)
         except Malformed as error:
             reason = str(error)
-    for used in _used(worker):
+    reported, before = worker.status.get("providerStatus"), list[UsedImage]()
+    if isinstance(reported, Mapping):
+        try:
+            before = ProviderStatus.model_validate(reported).machine_images or []
+        except ValidationError as error:
+            what = f"could not decode worker status of worker '{worker.namespace}/{worker.name}'"
+            reasons = "; ".join(map(explained, error.errors()))
+            raise Malformed(f"{what}: status.providerStatus.{reasons}") from error
+    for used in before:
         if (used.name, used.version) == (asked.name, asked.version) and _fits(used, able, definitions):
             return used
     raise Malformed(
@@ -90,16 +98,3 @@ def _of_entry(entry: Version, name: str, able: Known, definitions: Sequence[Capa
 def _fits(image: UsedImage, able: Known, definitions: Sequence[Capability]) -> bool:
     known = capabilities.defaulted(image.capabilities, definitions)
     return not definitions or capabilities.fit(able, known)
-
-
-def _used(worker: Object) -> list[UsedImage]:
-    """The images that earlier runs have reported."""
-    reported = worker.status.get("providerStatus")
-    if not isinstance(reported, Mapping):
-        return []
-    try:
-        return ProviderStatus.model_validate(reported).machine_images or []
-    except ValidationError as error:
-        what = f"could not decode worker status of worker '{worker.namespace}/{worker.name}'"
-        reasons = "; ".join(map(explained, error.errors()))
-        raise Malformed(f"{what}: status.providerStatus.{reasons}") from error

@@ -18,18 +18,7 @@ from workers.machines.worker.workergroups import Group, Site
 PROVIDER = "local"
 _ARCHITECTURE = "amd64"
 _MIN_READY_SECONDS = 500
-_OURS = frozenset(
-    (
-        "replicas",
-        "minReadySeconds",
-        "revisionHistoryLimit",
-        "selector",
-        "strategy",
-        "template",
-        "autoPreserveFailedMachineMax",
-    )
-)
-"""The fields of a MachineDeployment's spec that belong to the Worker. Other clients set `paused`."""
+_AUTO_PRESERVE = "autoPreserveFailedMachineMax"
 _TEMPLATE_FIELDS = {
     "machine_drain_timeout": "drainTimeout",
     "machine_health_timeout": "healthTimeout",
@@ -100,7 +89,8 @@ def deployment_patch(found: Object, group: Group, site: Site, replicas: int) -> 
     Fields, labels and annotations of other clients stay.
     """
     spec = _spec(group, site, replicas)
-    mine = {name: value for name, value in found.spec.items() if name in _OURS}
+    # Other clients own other fields of the spec, such as `paused`.
+    mine = {name: value for name, value in found.spec.items() if name in {*spec, _AUTO_PRESERVE}}
     # Annotations of the template belong to other clients.
     if annotations := mapping(mapping(mine.get("template")).get("metadata")).get("annotations"):
         spec["template"]["metadata"]["annotations"] = annotations
@@ -125,6 +115,7 @@ def replicas(group: Group, found: Object | None, *, hibernated: bool, scaled: bo
         return 0
     if not scaled or found is None:
         return group.minimum
+    # The autoscaler writes the replicas: they stay, within the limits of the pool.
     current = number(found.spec.get("replicas"))
     if awake and current == 0:
         return group.minimum
@@ -134,7 +125,7 @@ def replicas(group: Group, found: Object | None, *, hibernated: bool, scaled: bo
 def _spec(group: Group, site: Site, replicas: int) -> dict[str, Any]:
     pool, settings = group.pool, group.pool.machine_controller_manager
     labels = {keys.DEPLOYMENT: group.name}
-    if group.in_place:
+    if group.in_place:  # Gardener maps Machines to their Worker by this label
         labels[keys.WORKER] = site.worker
     of_nodes = {"labels": pool.labels, "annotations": pool.annotations}
     taints = [taint.model_dump(by_alias=True, exclude_none=True, mode="json") for taint in pool.taints or []]
@@ -158,7 +149,7 @@ def _spec(group: Group, site: Site, replicas: int) -> dict[str, Any]:
         "strategy": group.strategy,
         "template": {"metadata": {"labels": labels}, "spec": machine},
     }
-    return spec | ({"autoPreserveFailedMachineMax": group.preserved} if group.preserved else {})
+    return spec | ({_AUTO_PRESERVE: group.preserved} if group.preserved else {})
 
 
 def _annotations(pool: WorkerPool) -> dict[str, str | None]:
@@ -176,6 +167,7 @@ def _annotations(pool: WorkerPool) -> dict[str, str | None]:
 
 def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """The merge patch that makes `found` equal to `wanted`; empty if it is."""
+    # A merge patch merges mappings: unwanted keys have to be set to null.
     patch: dict[str, Any] = {name: None for name in found if name not in wanted}
     for name, value in wanted.items():
         old = found.get(name)

@@ -90,6 +90,7 @@ async def observe(bus: Bus, run: Run) -> Observed:
     recorder, cluster, namespace = run.recorder, run.ref.cluster, run.ref.namespace
     answer = await recorder.call("machines", {"namespace": namespace}, _snapshot, bus, cluster, namespace)
     refs = [ObjectRef(cluster, MACHINE_DEPLOYMENTS.id, namespace, name) for name in answer["deployments"]]
+    # The recorder notes a read as a place in the stream, which keeps recordings small.
     deployments = {ref.name: await recorder.read(ref) for ref in refs}
     return Observed(
         classes=frozenset(answer["classes"]),

@@ -24,6 +24,7 @@ _REQUEUE_AFTER = 1.0
 _LARGEST = 32 * 1024 * 1024
 """Bytes of unpacked state: some thousands of machines. A larger state is a decompression bomb."""
 _KEPT = ("name", "annotations", "labels")
+"""Owner references and uids of the former seed name objects that do not exist here."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Restoration:
             unknown = [part for part in parts if known[part["metadata"]["name"]] is None]
             await in_batches(target.create_if_absent(resource, part) for part in unknown)
             if unknown:
+                # The next run continues, once the bus shows these objects.
                 what = f"{len(unknown)} of {len(parts)} objects of kind {resource.kind}"
                 raise Waiting(f"waiting until {what} are restored", retry_after=_REQUEUE_AFTER)
 
