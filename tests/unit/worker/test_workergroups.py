@@ -132,10 +132,12 @@ def test_a_setting_adds_resources_zone_and_volumes() -> None:
     ],
 )
 def test_strategies(strategy: str | None, expected: dict[str, Any]) -> None:
-    [group] = example.groups(worker(pool(updateStrategy=strategy, maxSurge="25%", maxUnavailable=1)))
+    asked = worker(pool(updateStrategy=strategy, maxSurge="25%", maxUnavailable=1))
+    [group] = example.groups(asked)
     limits = {"maxSurge": "25%", "maxUnavailable": 1}
     [inner] = [name for name in expected if name != "type"]
-    assert group.strategy == {**expected, inner: {**limits, **expected[inner]}}
+    spec = workermanifests.deployment(group, example.site(asked), 1)["spec"]
+    assert spec["strategy"] == {**expected, inner: {**limits, **expected[inner]}}
 
 
 @pytest.mark.parametrize(

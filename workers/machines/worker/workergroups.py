@@ -11,7 +11,6 @@ from windowbox.errors import Malformed
 from windowbox.models.gardener import cloudprofile
 from windowbox.models.gardener.cloudprofile import CloudProfileSpec
 from windowbox.models.gardener.worker import UsedImage, WorkerPool, WorkerSpec
-from windowbox.models.machines import StrategyType
 from windowbox.models.objects import Object
 from workers.core.lifecycle import specs
 from workers.core.lifecycle.shoots import ShootFacts
@@ -59,15 +58,6 @@ class Group:
     """The most failed machines that are preserved automatically."""
     image: UsedImage
     in_place_hash: str = ""
-
-    @property
-    def strategy(self) -> dict[str, Any]:
-        """The update strategy of its MachineDeployment."""
-        limits = {"maxSurge": self.pool.max_surge, "maxUnavailable": self.pool.max_unavailable}
-        if not self.in_place:
-            return {"type": str(StrategyType.ROLLING_UPDATE), "rollingUpdate": limits}
-        in_place = {**limits, "orchestrationType": "Manual" if self.manual else "Auto"}
-        return {"type": str(StrategyType.IN_PLACE_UPDATE), "inPlaceUpdate": in_place}
 
     @property
     def in_place(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from windowbox.models import machinekeys as keys
 from windowbox.models.gardener.worker import ClusterAutoscaler, WorkerPool
+from windowbox.models.machines import StrategyType
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import MACHINE_CLASSES, MACHINE_DEPLOYMENTS, SECRETS
 from workers.core.owned import ownerindex
@@ -141,12 +142,17 @@ def _spec(group: Group, site: Site, replicas: int) -> dict[str, Any]:
         if settings.node_conditions:
             given["nodeConditions"] = ",".join(settings.node_conditions)
         machine |= {field: value for field, value in given.items() if value is not None}
+    limits = {"maxSurge": pool.max_surge, "maxUnavailable": pool.max_unavailable}
+    strategy: dict[str, Any] = {"type": str(StrategyType.ROLLING_UPDATE), "rollingUpdate": limits}
+    if group.in_place:
+        in_place = {**limits, "orchestrationType": "Manual" if group.manual else "Auto"}
+        strategy = {"type": str(StrategyType.IN_PLACE_UPDATE), "inPlaceUpdate": in_place}
     spec = {
         "replicas": replicas,
         "minReadySeconds": _MIN_READY_SECONDS,
         "revisionHistoryLimit": 0,
         "selector": {"matchLabels": {keys.DEPLOYMENT: group.name}},
-        "strategy": group.strategy,
+        "strategy": strategy,
         "template": {"metadata": {"labels": labels}, "spec": machine},
     }
     return spec | ({_AUTO_PRESERVE: group.preserved} if group.preserved else {})
