@@ -16,7 +16,7 @@ from windowbox.errors import Conflict, LeaseLost, Missing, PermanentError, Trans
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock
 from workers.core.reconcile import Request
 from workers.core.recorder import Recorder, at_once

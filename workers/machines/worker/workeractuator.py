@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from windowbox.settings.machinesettings import MachineSettings
-
 from bus.transport.connection import Bus
 from windowbox.errors import Conflict, Malformed, TransientError, Waiting
 from windowbox.models.gardener.worker import WorkerPool
@@ -22,6 +20,7 @@ from windowbox.models.refs import (
     WORKERS,
     ObjectRef,
 )
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock
 from workers.core.health import checks, conditions
 from workers.core.health.checks import Result
