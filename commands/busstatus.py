@@ -17,8 +17,8 @@ from commands.edges import edge_lines
 from commands.units import size
 from windowbox.errors import WindowboxError
 from windowbox.kinds import POOLS
-from workers.loadbalancer.edge import status
-from workers.loadbalancer.edge.status import EdgeStatus
+from workers.loadbalancer.edge import edgestatus
+from workers.loadbalancer.edge.edgestatus import EdgeStatus
 
 if TYPE_CHECKING:
     from bus.transport.connection import Bus
@@ -91,7 +91,7 @@ async def read(bus: Bus, monitor: str | None) -> BusState:
 async def _edge(bus: Bus) -> EdgeStatus | None:
     """The status of the edge; None if its owner does not answer, or there is none."""
     with contextlib.suppress(WindowboxError):
-        return await status.query(bus)
+        return await edgestatus.query(bus)
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workers.loadbalancer.edge.status import EdgeStatus
+from workers.loadbalancer.edge.edgestatus import EdgeStatus
 
 
 def edge_lines(edge: EdgeStatus | None) -> Iterator[str]:

@@ -27,9 +27,8 @@ from workers.core.reports import Reports
 from workers.core.serving import Common, WorkSettings
 from workers.dns.ingress.runs import IngressRuns
 from workers.kinds.heartbeat.runs import HeartbeatRuns
-from workers.loadbalancer.service.addresses import Addresses
-from workers.loadbalancer.service.runs import ServiceRuns
-from workers.loadbalancer.service.world import ServiceWorld
+from workers.loadbalancer.service.servicedoors import ServiceDoors
+from workers.loadbalancer.service.servicereconciler import ServiceReconciler
 from workers.machines.machine.providerclusters import ProviderClusters
 from workers.machines.machine.runs import MachineRuns
 from workers.machines.machine.shoots import Shoots
@@ -172,7 +171,7 @@ async def replayed(recording: Recording, instead: Mapping[str, Reconciler] | Non
 def _players(settings: Deciding) -> dict[str, Reconciler]:
     common = common_of(settings)
     return {
-        "loadbalancer": service_runs(common),
+        "loadbalancer": service_reconciler(common),
         "ingress": _ingress_runs(common),
         "machine": _machine_runs(common),
         "heartbeat": HeartbeatRuns(common.bus, common.clusters, common.world, common.kinds.heartbeat),
@@ -199,9 +198,11 @@ def common_of(settings: Deciding) -> Common:
     )
 
 
-def service_runs(common: Common, runs: type[ServiceRuns] = ServiceRuns) -> ServiceRuns:
+def service_reconciler(
+    common: Common, reconciler: type[ServiceReconciler] = ServiceReconciler
+) -> ServiceReconciler:
     nowhere = cast(Any, _Nowhere())
-    return runs(ServiceWorld(nowhere, nowhere), Addresses(nowhere, nowhere), common.loadbalancer)
+    return reconciler(ServiceDoors(nowhere, nowhere, nowhere, nowhere), common.loadbalancer)
 
 
 def _ingress_runs(common: Common) -> IngressRuns:

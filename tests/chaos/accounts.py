@@ -29,7 +29,7 @@ from windowbox.models.refs import (
     SERVICES,
     Resource,
 )
-from workers.loadbalancer.service import statuses
+from workers.loadbalancer.service import servicestatus
 
 Zone = Mapping[tuple[str, str], frozenset[str]]
 """The values of each name and type."""
@@ -75,7 +75,7 @@ class Accounts:
         async for one in found(self.kube, SERVICES):
             if one.namespace == NAMESPACE:
                 there[one.name] = one
-            for address in statuses.addresses(one):
+            for address in servicestatus.addresses(one):
                 if other := given.get(address):
                     problems.append(f"{address} is shown by {other} and {one.name}")
                 given[address] = one.name

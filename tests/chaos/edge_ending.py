@@ -20,12 +20,12 @@ from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer import edgestate
-from workers.loadbalancer.edge import nodes
-from workers.loadbalancer.edge.nodes import Backend
+from workers.loadbalancer.edge import trafficnodes
+from workers.loadbalancer.edge.trafficnodes import Backend
 from workers.loadbalancer.envoy import admin
 from workers.loadbalancer.envoy.process import Process
 from workers.loadbalancer.ipam import entries
-from workers.loadbalancer.service import statuses
+from workers.loadbalancer.service import servicestatus
 
 
 @dataclass
@@ -61,7 +61,7 @@ class EdgeEnding:
     async def entries(self) -> list[str]:
         """The bus knows whose the addresses are and what the edge carries, and nothing else."""
         found = await self.found()
-        wanted = {(address, one.uid) for one in found for address in statuses.addresses(one)}
+        wanted = {(address, one.uid) for one in found for address in servicestatus.addresses(one)}
         book, waiting = set(), []
         async for entry in self._entries(streams.ADDRESSES):
             key = subjects.without(f"$KV.{streams.ADDRESSES}", entry.subject)
@@ -103,7 +103,7 @@ class EdgeEnding:
         return [one for one in map(Object, page.items) if one.spec.get("type") == "LoadBalancer"]
 
     async def _backends(self) -> list[Backend]:
-        found = (nodes.backend(Object(raw)) for raw in (await self.kube.page(NODES)).items)
+        found = (trafficnodes.backend(Object(raw)) for raw in (await self.kube.page(NODES)).items)
         return [one for one in found if isinstance(one, Backend)]
 
     def _listeners(
@@ -114,7 +114,7 @@ class EdgeEnding:
                 (node.addresses["IPv4"], port["nodePort"]) for node in backends
             }
             for one in found
-            for address in statuses.addresses(one)
+            for address in servicestatus.addresses(one)
             for port in one.spec["ports"]
         }
 

@@ -10,7 +10,7 @@ from tests.chaos.edge_ending import EdgeEnding
 from tests.chaos.services import Services
 from tests.host.simulated import world
 from windowbox.models.objects import Object
-from workers.loadbalancer.service import statuses
+from workers.loadbalancer.service import servicestatus
 
 
 @dataclass
@@ -29,14 +29,14 @@ class Ending(EdgeEnding):
             for name in living.keys() & found.keys()
             if found[name].uid != living[name].uid or not is_complete(found[name])
         ]
-        given = Counter(address for one in found.values() for address in statuses.addresses(one))
+        given = Counter(address for one in found.values() for address in servicestatus.addresses(one))
         return problems + [f"{address} is shown {n} times" for address, n in given.items() if n > 1]
 
     async def serve(self) -> list[str]:
         """Every port answers."""
         problems = []
         for name, one in (await self._found()).items():
-            for address in statuses.addresses(one):
+            for address in servicestatus.addresses(one):
                 for port in one.spec["ports"]:
                     said = await _answer(address, port["port"], port["protocol"])
                     if not said.startswith("simulated-"):

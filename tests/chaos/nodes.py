@@ -15,7 +15,7 @@ from tests.chaos.outages import Outages
 from tests.chaos.services import insist
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.refs import NODES
-from workers.loadbalancer.edge.nodes import DRAINED, EXCLUDED
+from workers.loadbalancer.edge.trafficnodes import DRAINED, EXCLUDED
 
 logger = logging.getLogger(__name__)
 

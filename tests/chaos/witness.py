@@ -16,7 +16,7 @@ from windowbox.errors import TransientError, WatchExpired
 from windowbox.models.objects import Object
 from windowbox.models.refs import SERVICES
 from workers.loadbalancer.ipam import entries
-from workers.loadbalancer.service import statuses
+from workers.loadbalancer.service import servicestatus
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Witness:
     def _see(self, service: Object) -> None:
         if service.namespace != NAMESPACE:
             return
-        addresses = statuses.addresses(service)
+        addresses = servicestatus.addresses(service)
         first = self._first.setdefault(service.uid, addresses[0]) if addresses else None
         if service.uid in self._first and not service.deleting and addresses != (self._first[service.uid],):
             self._complain(f"{service.name} had {self._first[service.uid]}, and now {addresses}")

@@ -1,4 +1,4 @@
-"""The pool `loadbalancer`, put together."""
+"""The pool `loadbalancer`: reconciles Services."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from workers.core.reconcile import ReconcileHandler
 from workers.core.serving import Common, Parts
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.ipam.store import AddressStore
-from workers.loadbalancer.service.addresses import Addresses
-from workers.loadbalancer.service.mapping import ServiceMapping
-from workers.loadbalancer.service.runs import ServiceRuns
+from workers.loadbalancer.service.servicedoors import ServiceDoors
+from workers.loadbalancer.service.servicemapping import ServiceMapping
+from workers.loadbalancer.service.servicereconciler import ServiceReconciler
 from workers.loadbalancer.service.upkeep import AddressUpkeep
-from workers.loadbalancer.service.world import ServiceWorld
 
 
 @dataclass(frozen=True)
 class BalancerParts(Parts):
-    """What a process runs for Services, and what it shares with an edge of the same process."""
+    """The pool's parts, and what an edge of the same process shares with it."""
 
     store: AddressStore
     states: States
 
 
 def enabled(common: Common) -> bool:
-    """Whether there are addresses to give to Services."""
+    """Whether there are addresses to allocate."""
     return bool(common.loadbalancer.ranges)
 
 
@@ -40,9 +39,8 @@ async def assembled(common: Common, row: Served) -> BalancerParts:
     queue = Queue(bus, row.pool)
     store = AddressStore(bus, settings.ranges, settings.quota)
     states = States(Bucket(bus, streams.EDGES))
-    world = ServiceWorld(clusters, states)
-    runs = ServiceRuns(world, Addresses(store, queue), settings)
-    handler = ReconcileHandler(bus, clusters, runs, store.synced.wait)
+    reconciler = ServiceReconciler(ServiceDoors(store, queue, clusters, states), settings)
+    handler = ReconcileHandler(bus, clusters, reconciler, store.synced.wait)
     upkeep = AddressUpkeep(bus, clusters, common.registry, store, states, settings, queue)
 
     async def measure() -> None:

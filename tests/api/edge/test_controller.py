@@ -23,7 +23,7 @@ from windowbox.clients import docker
 from windowbox.errors import TransientError, Unreachable
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.bussettings import Access
-from workers.loadbalancer.edge import wanted
+from workers.loadbalancer.edge import edges
 from workers.loadbalancer.edgestate import EdgeState
 from workers.loadbalancer.envoy.docker import choice
 from workers.loadbalancer.loadbalancerpool import BalancerParts
@@ -182,7 +182,7 @@ async def test_an_envoy_that_cannot_start_holds_up_no_other_service(world: Balan
     broken = await world.service("broken")
     folders = world.folder / "edge"
     folders.mkdir(parents=True)
-    (folders / wanted.box_name(broken.uid)).write_text("where its folder would have to be")
+    (folders / edges.box_name(broken.uid)).write_text("where its folder would have to be")
     async with world.worker():
         said = await world.complaint("broken", "Envoy does not start")
         assert "write to" in said

@@ -18,7 +18,7 @@ from tests.support.balancerworld import BalancerWorld, balancer_world, greeting,
 from tests.support.roles import RoleServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
-from workers.loadbalancer.edge import status
+from workers.loadbalancer.edge import edgestatus
 
 PLACE = f"127.68.{os.getpid() % 250}"
 NODE = f"{PLACE}.9"
@@ -65,7 +65,7 @@ async def test_the_edge_serves_with_the_rights_of_its_role(world: BalancerWorld,
         where = await world.served("web")
         assert await greeting(where) == "hello"
         async with connected(roles.access("operator")) as bus:
-            answer = await status.query(bus)
+            answer = await edgestatus.query(bus)
         assert answer is not None
         assert (answer.count, answer.envoys[0].name) == (1, "edge")
         await world.delete("web")

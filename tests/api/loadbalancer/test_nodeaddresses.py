@@ -14,7 +14,7 @@ from tests.support.balancerworld import EVENTS, greeting
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
 from windowbox.models.refs import NODES
-from workers.loadbalancer.edge import admission
+from workers.loadbalancer.edge import nodeadmission
 
 
 @pytest_asyncio.fixture
@@ -30,7 +30,7 @@ async def two(nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 async def test_a_node_claiming_a_foreign_address_is_refused(
     two: ManyShoots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "_SETTLING", 0.1)
+    monkeypatch.setattr(nodeadmission, "_SETTLING", 0.1)
     victim, thief = two.shoots
     async with two.world.worker():
         await two.create(victim)

@@ -23,9 +23,10 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef, Resource
 from windowbox.settings.bussettings import Access
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.loadbalancer.edge.admission import Admission
 from workers.loadbalancer.edge.desired import DesiredState
-from workers.loadbalancer.edge.routes import Machines
+from workers.loadbalancer.edge.machineroutes import Machines
+from workers.loadbalancer.edge.nodeadmission import Admission
+from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.entries import Held, Holder
 from workers.loadbalancer.ipam.store import AddressStore
 
@@ -205,7 +206,7 @@ async def test_whatever_changes_all_load_balancers_are_what_they_ought_to_be(bus
     names, registry = ("a", "b", "c"), Registry(bus)
     async with running(store.run()):
         await soon(store.ready())
-        await store.adopt_all([])
+        await addressclaims.adopt_all(store, [])
         await tell(NODES, "one", node("one", "10.0.1.1"))
         for number, name in enumerate(names):
             await tell(SERVICES, name, made(name))

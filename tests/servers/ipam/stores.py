@@ -11,8 +11,8 @@ from tests.support.running import running, soon
 from windowbox.models.loadbalancers import Family
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import Range
-from workers.loadbalancer.ipam import allocator
-from workers.loadbalancer.ipam.adopting import Claim
+from workers.loadbalancer.ipam import addressclaims, allocator
+from workers.loadbalancer.ipam.addressclaims import Claim
 from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Answer
 from workers.loadbalancer.ipam.store import AddressStore
 
@@ -41,7 +41,7 @@ async def opened(bus: Bus, *ranges: Range, quota: int | None = None) -> AsyncIte
 async def settled(bus: Bus, *prefixes: str) -> AsyncIterator[AddressStore]:
     """A book that may be relied on, of one range for all clusters."""
     async with opened(bus, range_of(*prefixes)) as store:
-        await store.adopt_all([])
+        await addressclaims.adopt_all(store, [])
         yield store
 
 

@@ -17,7 +17,8 @@ from tests.servers.ipam.stores import (
     settled,
 )
 from windowbox.models.refs import RUNTIME
-from workers.loadbalancer.ipam.adopting import Claim
+from workers.loadbalancer.ipam import addressclaims
+from workers.loadbalancer.ipam.addressclaims import Claim
 from workers.loadbalancer.ipam.results import Queued, Rejected
 
 SMALL = "10.0.0.16/28"
@@ -42,7 +43,7 @@ def shows(
 
 async def test_who_shows_all_addresses_gets_one_of_each_family(bus: Bus) -> None:
     async with opened(bus, range_of(SMALL, V6)) as store:
-        await store.adopt_all([shows("greedy", *EVERYTHING, both=True)])
+        await addressclaims.adopt_all(store, [shows("greedy", *EVERYTHING, both=True)])
         assert await everybody(store) == {"10.0.0.16": ["greedy"], "fd00::10": ["greedy"]}
 
 
@@ -50,16 +51,16 @@ async def test_who_shows_all_addresses_gets_one_of_each_family(bus: Bus) -> None
 async def test_who_shows_the_address_of_another_does_not_get_it(bus: Bus, lost: bool) -> None:
     async with opened(bus, range_of(SMALL)) as store:
         if not lost:
-            await store.adopt_all([served("victim", "10.0.0.20")])
+            await addressclaims.adopt_all(store, [served("victim", "10.0.0.20")])
         claims = [] if not lost else [served("victim", "10.0.0.20")]
-        await store.adopt_all([shows("thief", "10.0.0.20", created="2020"), *claims])
+        await addressclaims.adopt_all(store, [shows("thief", "10.0.0.20", created="2020"), *claims])
         assert await everybody(store) == {"10.0.0.20": ["victim"]}
 
 
 async def test_who_has_one_gets_no_other_by_its_status(bus: Bus) -> None:
     async with settled(bus, SMALL) as store:
         has = await allocated(store, "greedy")
-        await store.adopt_all([shows("greedy", *EVERYTHING)])
+        await addressclaims.adopt_all(store, [shows("greedy", *EVERYTHING)])
         assert await everybody(store) == {has[0]: ["greedy"]}
 
 
@@ -70,7 +71,7 @@ async def test_where_all_is_lost_uncontested_claims_come_first_then_older_servic
             shows("victim", "10.0.0.20", created="2024"),
             shows("web", "10.0.0.22", created="2026"),
         )
-        await store.adopt_all([thief, other, victim])
+        await addressclaims.adopt_all(store, [thief, other, victim])
         assert await everybody(store) == {"10.0.0.20": ["victim"], "10.0.0.22": ["web"]}
 
 
@@ -80,7 +81,7 @@ async def test_who_only_shows_an_address_comes_after_those_who_wait(bus: Bus) ->
         await allocated(store, "second", requested=["10.0.0.17"])
         assert isinstance(await allocate(store, "waiting"), Queued)
         await store.release(service("second"))
-        await store.adopt_all([shows("thief", "10.0.0.17")])
+        await addressclaims.adopt_all(store, [shows("thief", "10.0.0.17")])
         assert await everybody(store) == {"10.0.0.16": ["first"]}
         assert isinstance(await allocate(store, "thief", shown=["10.0.0.17"]), Queued)
         assert await allocated(store, "waiting") == ["10.0.0.17"]
@@ -102,7 +103,9 @@ async def test_a_shown_address_waits_until_all_in_use_are_known(bus: Bus) -> Non
 
 async def test_a_cluster_gets_no_more_than_its_quota(bus: Bus) -> None:
     async with opened(bus, range_of(SMALL), quota=2) as store:
-        await store.adopt_all([shows(f"s{n}", f"10.0.0.{20 + n}", cluster="greedy") for n in range(5)])
+        await addressclaims.adopt_all(
+            store, [shows(f"s{n}", f"10.0.0.{20 + n}", cluster="greedy") for n in range(5)]
+        )
         assert len(await everybody(store)) == 2
         refused = await allocate(store, "s9", cluster="greedy")
         assert isinstance(refused, Rejected)

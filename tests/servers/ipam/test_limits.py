@@ -19,6 +19,7 @@ from tests.servers.ipam.stores import allocate, allocated, opened, range_of, ser
 from tests.support.running import eventually, running
 from windowbox.models.objects import Object
 from windowbox.models.refs import SERVICES, ObjectRef
+from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.entries import Waiter
 from workers.loadbalancer.ipam.results import Queued, Rejected
 from workers.loadbalancer.ipam.store import AddressStore
@@ -155,7 +156,7 @@ async def test_refused_services_take_turns_when_one_of_their_cluster_leaves(bus:
 async def test_beyond_the_quota_a_service_is_requeued_at_a_release(bus: Bus) -> None:
     refs = [service(f"{name}-{cluster}", cluster) for cluster in ("greedy", "other") for name in ("a", "b")]
     async with opened(bus, range_of(TWO), quota=1) as store:
-        await store.adopt_all([])
+        await addressclaims.adopt_all(store, [])
         for cluster in ("greedy", "other"):
             await allocated(store, f"a-{cluster}", cluster=cluster)
             assert isinstance(await allocate(store, f"b-{cluster}", cluster=cluster), Rejected)
@@ -174,7 +175,7 @@ async def test_a_higher_quota_is_used_by_the_next_holder_of_the_lease(
     bus: Bus, quota: int, expected: set[str]
 ) -> None:
     async with opened(bus, range_of(TWO), quota=1) as before:
-        await before.adopt_all([])
+        await addressclaims.adopt_all(before, [])
         await allocated(before, "one", cluster="shoot")
         assert isinstance(await allocate(before, "two", cluster="shoot"), Rejected)
     refs = [service("one", "shoot"), service("two", "shoot")]

@@ -10,6 +10,7 @@ import pytest
 from bus.transport.connection import Bus
 from tests.servers.ipam.stores import BOTH, allocate, allocated, opened, range_of, service, settled
 from windowbox.models.refs import ObjectRef
+from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.entries import Waiter
 from workers.loadbalancer.ipam.results import Allocated, Queued, Rejected
 from workers.loadbalancer.ipam.store import AddressStore
@@ -187,7 +188,7 @@ async def test_a_fixed_address_is_not_a_way_past_the_line(bus: Bus) -> None:
 async def test_each_range_has_its_own_line(bus: Bus) -> None:
     ranges = range_of(TWO, clusters=("runtime",)), range_of("10.0.1.16/31", clusters=("shoot",))
     async with opened(bus, *ranges) as store:
-        await store.adopt_all([])
+        await addressclaims.adopt_all(store, [])
         await full(store)
         await waits(store, "third")
         for name in ("first", "second"):
@@ -223,13 +224,13 @@ async def test_what_is_missed_while_joining_the_line_is_not_waited_for(
     complete = meanwhile == "the-book-becomes-complete"
     async with opened(bus, range_of(TWO)) as store, opened(bus, range_of(TWO)) as another:
         if not complete:
-            await store.adopt_all([])
+            await addressclaims.adopt_all(store, [])
             await full(store)
         joining = store.join_queue
 
         async def late(ref: ObjectRef, waiter: Waiter) -> float:
             if complete:
-                await another.adopt_all([])
+                await addressclaims.adopt_all(another, [])
             else:
                 assert (await another.release(service("first"))).wake == ()
             return await joining(ref, waiter)

@@ -13,7 +13,7 @@ from tests.servers.ipam.stores import BOTH, allocate, allocated, everybody, open
 from tests.support.rules import rule
 from tests.support.running import soon
 from windowbox.models.refs import SERVICES, ObjectRef
-from workers.loadbalancer.ipam import entries
+from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.entries import Holder
 from workers.loadbalancer.ipam.results import Allocated, Queued, Rejected
 from workers.loadbalancer.ipam.store import AddressStore
@@ -188,7 +188,7 @@ async def test_what_cannot_be_given_is_refused_in_plain_words(
 
 async def test_a_cluster_without_a_range_is_told_so(bus: Bus) -> None:
     async with opened(bus, range_of(SMALL, clusters=("shoot--*",))) as store:
-        await store.adopt_all([])
+        await addressclaims.adopt_all(store, [])
         answer = await allocate(store, "web")
         assert isinstance(answer, Rejected)
         assert (answer.reason, "loadbalancer.ranges" in answer.note) == ("NoAddressRange", True)
@@ -324,7 +324,7 @@ async def test_who_waits_longer_comes_before_an_exchange(bus: Bus) -> None:
 
 async def test_an_exchange_stays_within_the_quota(bus: Bus) -> None:
     async with opened(bus, range_of("10.0.0.16/29"), quota=1) as store:
-        await store.adopt_all([])
+        await addressclaims.adopt_all(store, [])
         first = await allocated(store, "web")
         assert await allocated(store, "web", avoid=first) != first
         assert len(await everybody(store)) == 1
@@ -375,11 +375,11 @@ async def note(store: AddressStore, address: str, whose: Sequence[Holder]) -> No
 def test_whose_an_address_is_when_all_claims_are_known(
     held: list[str], claimed: list[str], after: list[str], displaced: list[str]
 ) -> None:
-    found = entries.resolve_claims([holder(n) for n in held], [holder(n) for n in claimed])
+    found = addressclaims.resolve_claims([holder(n) for n in held], [holder(n) for n in claimed])
     assert [h.name for h in found.holders] == after
     assert [h.name for h in found.displaced] == displaced
 
 
 def test_those_who_share_an_address_all_get_it_back() -> None:
     sharing = [holder("a", share="w", ports=["80/TCP"]), holder("b", share="w", ports=["443/TCP"])]
-    assert entries.resolve_claims([], sharing).holders == tuple(sharing)
+    assert addressclaims.resolve_claims([], sharing).holders == tuple(sharing)

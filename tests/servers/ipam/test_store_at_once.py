@@ -20,6 +20,7 @@ from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.errors import WindowboxError
 from windowbox.settings.bussettings import Access
+from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.store import AddressStore
 
 PREFIX = "10.0.0.0/22"
@@ -88,7 +89,9 @@ async def own(store: AddressStore) -> None:
         changed.clear()
         if store.needs_adoption():
             try:
-                await store.adopt_all(claims(shown_to_owner[-1].items() if shown_to_owner else []))
+                await addressclaims.adopt_all(
+                    store, claims(shown_to_owner[-1].items() if shown_to_owner else [])
+                )
             except WindowboxError:
                 await asyncio.sleep(0.1)  # as the owner does, before it tries again
                 continue

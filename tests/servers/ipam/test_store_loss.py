@@ -24,6 +24,7 @@ from tests.support.natsserver import NatsServer, made_anew
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.settings.bussettings import Access
+from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.results import Queued
 from workers.loadbalancer.ipam.store import AddressStore
 
@@ -54,7 +55,7 @@ async def test_nothing_is_allocated_before_all_claims_are_known(bus: Bus) -> Non
         assert store.needs_adoption()
         await must_wait(store, "newcomer")
         assert await allocated(store, "web", adopt=["10.0.0.20"]) == ["10.0.0.20"]
-        done = await store.adopt_all(claims([("web", ["10.0.0.20"]), ("api", ["10.0.0.21"])]))
+        done = await addressclaims.adopt_all(store, claims([("web", ["10.0.0.20"]), ("api", ["10.0.0.21"])]))
         assert done.wake == (service("newcomer"),)
         assert (store.needs_adoption(), store.is_complete()) == (False, True)
         new = await allocated(store, "newcomer")
@@ -76,13 +77,13 @@ async def test_rebuilding_a_book_in_which_nothing_is_missing_moves_nobody(bus: B
     async with settled(bus, SMALL) as store:
         shown = {name: await allocated(store, name) for name in ("web", "api")}
         before = await everybody(store)
-        assert (await store.adopt_all(claims(shown.items()))).wake == ()
+        assert (await addressclaims.adopt_all(store, claims(shown.items()))).wake == ()
         assert await everybody(store) == before
 
 
 async def test_addresses_that_are_not_ours_to_give_are_not_taken_over(bus: Bus) -> None:
     async with opened(bus, range_of(SMALL)) as store:
-        await store.adopt_all(claims([("web", ["192.0.2.1"])]))
+        await addressclaims.adopt_all(store, claims([("web", ["192.0.2.1"])]))
         assert await everybody(store) == {}
         assert (await allocated(store, "web", adopt=["192.0.2.1"]))[0].startswith("10.0.0.")
 
@@ -104,7 +105,7 @@ async def test_after_a_purge_nobody_gets_what_another_has(bus: Bus) -> None:
         await must_wait(store, "newcomer")
         await eventually(lambda: in_need(owner))  # though its own consumer never heard of the purge
         assert await allocated(store, "web", adopt=shown["web"]) == shown["web"]
-        await owner.adopt_all(claims(shown.items()))
+        await addressclaims.adopt_all(owner, claims(shown.items()))
         new = await allocated(store, "newcomer")
         assert await everybody(store) == {
             a: [n] for a, n in sorted((a, n) for n, s in {**shown, "newcomer": new}.items() for a in s)
@@ -169,7 +170,7 @@ async def test_an_older_store_never_causes_double_allocation(nats: NatsServer, c
         assert await allocated(store, "db", adopt=["10.0.0.22"]) == ["10.0.0.22"]
 
         shown = {"web": ["10.0.0.21"], "api": ["10.0.0.20"], "db": ["10.0.0.22"]}
-        woken = (await store.adopt_all(claims(shown.items()))).wake
+        woken = (await addressclaims.adopt_all(store, claims(shown.items()))).wake
         assert {service("web"), service("newcomer"), service("api")} <= set(woken)
         for name, addresses in shown.items():
             assert await allocated(store, name, adopt=addresses) == addresses
@@ -192,7 +193,7 @@ async def test_who_has_noticed_an_older_copy_waits_for_a_newer_marker(
         await other.bucket.catch_up()
         await copies.put_back(store, other)
         assert (store.is_complete(), other.is_complete()) == (False, False)
-        await other.adopt_all([])
+        await addressclaims.adopt_all(other, [])
         await eventually(lambda: is_settled(store))
         assert not store.needs_adoption()
 

@@ -14,6 +14,7 @@ from bus.transport.connection import connected
 from tests.servers.ipam.stores import allocate, allocated, claims, opened, range_of, service
 from tests.support.roles import RoleServer
 from tests.support.running import running, soon
+from workers.loadbalancer.ipam import addressclaims
 
 TWO = "10.0.0.16/31"
 
@@ -25,7 +26,7 @@ async def test_a_worker_may_do_all_that_the_book_asks_of_it(
         await streams.ensure(watcher)
     async with connected(roles.access("worker")) as bus, opened(bus, range_of(TWO)) as store:
         await allocate(store, "web")
-        await store.adopt_all(claims([("api", ["10.0.0.16"])]))
+        await addressclaims.adopt_all(store, claims([("api", ["10.0.0.16"])]))
         assert await allocated(store, "web") == ["10.0.0.17"]
         await allocate(store, "db")
         await store.keep(service("web"), "web", until=1.0)

@@ -7,13 +7,14 @@ import contextlib
 import errno
 import os
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.support.running import eventually
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT
-from workers.loadbalancer.edge import kubeproxy, nodehealth
+from workers.loadbalancer.edge import nodehealth
 from workers.loadbalancer.edge.nodehealth import HEALTHY, Health, NodeHealth, initial, next_state, pause
 
 NODE = f"127.68.{os.getpid() % 250}"
@@ -89,44 +90,44 @@ _OK, _DRAINING = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 503 Service Unavailable\
 )
 async def test_a_node_is_well_if_it_says_so(said: bytes, healthy: bool) -> None:
     async with answering(f"{NODE}.1", [said]):
-        assert await kubeproxy.is_healthy(f"{NODE}.1") is healthy
+        assert await nodehealth.is_healthy(f"{NODE}.1") is healthy
 
 
 async def test_a_node_that_does_not_listen_is_not_well() -> None:
-    assert await kubeproxy.is_healthy(f"{NODE}.2") is False
+    assert await nodehealth.is_healthy(f"{NODE}.2") is False
 
 
 async def test_a_silent_node_is_unhealthy() -> None:
     with socket.create_server((f"{NODE}.3", KUBE_PROXY_PORT)):
-        assert await kubeproxy.is_healthy(f"{NODE}.3") is False
+        assert await nodehealth.is_healthy(f"{NODE}.3") is False
 
 
 async def test_a_paused_checker_does_not_blame_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubeproxy, "_TOO_LATE", -1.0)  # however soon its end is noticed, that is too late
+    monkeypatch.setattr(nodehealth, "_TOO_LATE", -1.0)  # however soon its end is noticed, that is too late
     with socket.create_server((f"{NODE}.4", KUBE_PROXY_PORT)):
-        assert await kubeproxy.is_healthy(f"{NODE}.4") is None
+        assert await nodehealth.is_healthy(f"{NODE}.4") is None
 
 
 @pytest.mark.parametrize("lacking", [errno.EMFILE, errno.ENOBUFS, errno.EADDRNOTAVAIL])
 async def test_a_checker_without_resources_does_not_blame_the_node(
     lacking: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def status(_: str) -> bytes:
+    async def open_connection(*_: object) -> None:
         raise OSError(lacking, os.strerror(lacking))
 
-    monkeypatch.setattr(kubeproxy, "_status", status)
-    assert await kubeproxy.is_healthy(f"{NODE}.8") is None
+    monkeypatch.setattr(asyncio, "open_connection", open_connection)
+    assert await nodehealth.is_healthy(f"{NODE}.8") is None
 
 
 async def test_few_checks_are_under_way_and_failed_ones_are_repeated_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     under_way, most, answers = 0, 0, asyncio.Semaphore(0)
-    asked: set[str] = set()
+    asked: Counter[str] = Counter()
 
     async def is_healthy(address: str) -> bool | None:
         nonlocal under_way, most
-        asked.add(address)
+        asked[address] += 1
         under_way += 1
         most = max(most, under_way)
         try:
@@ -135,20 +136,20 @@ async def test_few_checks_are_under_way_and_failed_ones_are_repeated_soon(
             under_way -= 1
         return False
 
-    monkeypatch.setattr(kubeproxy, "is_healthy", is_healthy)
+    monkeypatch.setattr(nodehealth, "is_healthy", is_healthy)
     nodes = [f"127.9.{i // 250}.{i % 250 + 1}" for i in range(2000)]
     async with asyncio.TaskGroup() as group:
         health = NodeHealth(group, lambda: None)
         health.follow({"a": [f"{NODE}.9"], "b": [f"{NODE}.10"]})
         health.follow({"a": [f"{NODE}.9", *nodes], "b": [f"{NODE}.10", f"{NODE}.11"]})
-        await eventually(lambda: _is(most > nodehealth._AT_ONCE_OF_CLUSTER))  # that cluster has no place left
+        await eventually(lambda: _is(most > nodehealth._AT_ONCE_OF_CLUSTER))  # cluster a is at its limit
         assert f"{NODE}.11" in asked, "no cluster takes the places of others"
-        health._record(f"{NODE}.9", answered=False)
-        assert health._pause(f"{NODE}.9") < 1 < health._pause(nodes[0]), (
-            "healthy as yet, it has to be decided"
-        )
-        assert health._pause(f"{NODE}.11") < 1, "there are few suspects in its cluster"
         assert most <= nodehealth._AT_ONCE_OF_CLUSTER + 3
+        for _ in range(2 * len(nodes)):
+            answers.release()
+        await eventually(lambda: _is(asked[f"{NODE}.9"] > 1))  # healthy as yet: the next check decides
+        await eventually(lambda: _is(asked[f"{NODE}.11"] > 1))  # its cluster has few suspects
+        assert max(asked[node] for node in nodes) == 1, "many suspects are checked less often"
         health.follow({})
 
 

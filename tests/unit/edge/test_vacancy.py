@@ -8,8 +8,8 @@ from tests.support.lbobjects import service
 from tests.support.rules import rule
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
-from workers.loadbalancer.edge import wanted
-from workers.loadbalancer.edge.nodes import Backend
+from workers.loadbalancer.edge import endpoints
+from workers.loadbalancer.edge.trafficnodes import Backend
 from workers.loadbalancer.spec.demands import demand
 
 REF = ObjectRef("runtime", "services", "default", "web")
@@ -38,7 +38,7 @@ def test_clients_are_turned_away_where_it_is_known_that_nobody_serves(
     slices: list[Object], vacant: bool
 ) -> None:
     found = demand(service(), direct=False)
-    (listener,) = wanted.load_balancer(REF, found, {"IPv4": "192.0.2.1"}, [NODE], slices).listeners
+    (listener,) = endpoints.load_balancer(REF, found, {"IPv4": "192.0.2.1"}, [NODE], slices).listeners
     assert listener.vacant == vacant
     # The nodes are still its nodes: that Pods come and go is no news about them.
     assert [endpoint.name for endpoint in listener.endpoints] == ["node-1"]
@@ -48,7 +48,7 @@ def test_clients_are_turned_away_where_it_is_known_that_nobody_serves(
 def test_what_a_service_asks_for_does_not_change_with_its_pods() -> None:
     found = demand(service(), direct=False)
     some, none = (
-        wanted.load_balancer(REF, found, {"IPv4": "192.0.2.1"}, [NODE], [slice(*pods)])
+        endpoints.load_balancer(REF, found, {"IPv4": "192.0.2.1"}, [NODE], [slice(*pods)])
         for pods in ([{"ready": True}], [])
     )
     assert some.digest == none.digest

@@ -13,7 +13,7 @@ from tests.support.rules import rule
 from windowbox.models.loadbalancers import Family, canonical, family
 from windowbox.models.objects import Object
 from workers.loadbalancer.spec.demands import Demand, Port, demand
-from workers.loadbalancer.spec.refusals import Refusal
+from workers.loadbalancer.spec.options import Refusal
 
 
 def asked(found: Object) -> Demand:

@@ -9,10 +9,10 @@ import pytest
 
 from tests.support.lbobjects import UID, service
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.loadbalancer.edge import wanted
-from workers.loadbalancer.edge.nodes import Backend
-from workers.loadbalancer.service import statuses
-from workers.loadbalancer.service.statuses import Standing
+from workers.loadbalancer.edge import endpoints
+from workers.loadbalancer.edge.trafficnodes import Backend
+from workers.loadbalancer.service import servicestatus
+from workers.loadbalancer.service.servicestatus import Standing
 from workers.loadbalancer.spec.demands import demand
 from workers.loadbalancer.spec.options import DRAIN
 
@@ -47,8 +47,8 @@ def test_an_invalid_drain_annotation_is_refused_while_serving() -> None:
 
 def test_it_has_no_listeners_and_so_another_digest() -> None:
     addresses = {"IPv4": "127.0.1.2"}
-    idle = wanted.load_balancer(WEB, demand(drained("true"), direct=False), addresses, [NODE])  # type: ignore[arg-type]
-    busy = wanted.load_balancer(WEB, demand(service(), direct=False), addresses, [NODE])  # type: ignore[arg-type]
+    idle = endpoints.load_balancer(WEB, demand(drained("true"), direct=False), addresses, [NODE])  # type: ignore[arg-type]
+    busy = endpoints.load_balancer(WEB, demand(service(), direct=False), addresses, [NODE])  # type: ignore[arg-type]
     assert (idle.uid, idle.listeners) == (UID, ())
     assert len(busy.listeners) == 1
     assert idle.digest != busy.digest
@@ -58,7 +58,7 @@ def test_a_drained_service_keeps_its_address_and_says_why() -> None:
     standing = Standing(
         demand(drained("true"), direct=False), {"IPv4": "127.0.1.2"}, {}, waiting=False, backends=False
     )
-    patch = statuses.patch(service(), standing, NOW, conditions=True)
+    patch = servicestatus.patch(service(), standing, NOW, conditions=True)
     assert [entry["ip"] for entry in patch["loadBalancer"]["ingress"]] == ["127.0.1.2"]
     serving = next(one for one in patch["conditions"] if one["type"] == "LoadBalancerServing")
     assert (serving["status"], serving["reason"]) == ("False", "Drained")

@@ -9,7 +9,7 @@ from tests.support.rules import rule
 from windowbox.errors import Refused
 from workers.core.reconcile import BACKOFF
 from workers.loadbalancer.service import eventmessages
-from workers.loadbalancer.spec.refusals import Refusal
+from workers.loadbalancer.spec.options import Refusal
 
 ERROR = "Error syncing load balancer: "
 CAUSES: dict[eventmessages.Doing, str] = {

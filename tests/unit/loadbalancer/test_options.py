@@ -12,7 +12,7 @@ from tests.support.lbobjects import HTTP, brief, service
 from tests.support.rules import rule
 from windowbox.models.objects import Object
 from workers.loadbalancer.spec.demands import Demand, demand
-from workers.loadbalancer.spec.refusals import Refusal
+from workers.loadbalancer.spec.options import Refusal
 
 RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 ADDRESS = "loadbalancer.windowbox/address"

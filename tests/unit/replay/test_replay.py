@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from bus import recordings, subjects
-from bus.messages import BODY, Call, EventIntent, Result, Wish
+from bus.messages import BODY, Call, EventIntent, Result
 from bus.outcomes import Done, Outcome, Unfinished
 from commands.cli import cli
 from tests.support.samples import BALANCERS, DEMO, FILES, recording, run, seen
@@ -31,7 +31,7 @@ from workers.core.recorder import Recorder
 from workers.dns.record import records
 from workers.dns.record.actuator import DNSRecordActuator
 from workers.loadbalancer.service import eventmessages
-from workers.loadbalancer.service.runs import Seen, ServiceRuns
+from workers.loadbalancer.service.servicereconciler import Seen, ServiceReconciler
 
 LEASE = subjects.key(ObjectRef("runtime", HEARTBEATS.id, "windowbox-system", "gardener-extension-heartbeat"))
 
@@ -108,18 +108,18 @@ def test_the_load_balancers_go_from_their_first_day_to_their_last() -> None:
     assert {Result.SUCCEEDED, Result.WAITING} <= outcomes
 
 
-class Clinging(ServiceRuns):
-    """Never lets go of a Service that is deleted."""
+class Clinging(ServiceReconciler):
+    """Never cleans up after a deleted Service."""
 
-    async def _clean_up(self, seen: Seen, recorder: Recorder, ours: Collection[str] | None = None) -> Outcome:
+    async def _clean_up(self, seen: Seen, ours: Collection[str] | None = None) -> Outcome:
         return Unfinished("waiting for the edge to release it")
 
 
-class Hasty(ServiceRuns):
-    """Takes no address, and says that all is well."""
+class Hasty(ServiceReconciler):
+    """Allocates no address, and reports success."""
 
-    async def _ensure(self, seen: Seen, wish: Wish, recorder: Recorder) -> Outcome:
-        await self._ensure_finalizer(seen, recorder)
+    async def _ensure(self, seen: Seen) -> Outcome:
+        await self._add_finalizer(seen)
         return Done("ensured")
 
 
@@ -131,10 +131,10 @@ class Hasty(ServiceRuns):
     ],
 )  # fmt: skip
 async def test_a_broken_run_of_a_service_is_noticed(
-    broken: type[ServiceRuns], door: str, outcomes: set[str]
+    broken: type[ServiceReconciler], door: str, outcomes: set[str]
 ) -> None:
     recorded = recordings.read(BALANCERS)
-    instead = {"loadbalancer": replay.service_runs(replay.common_of(recorded.header.settings), broken)}
+    instead = {"loadbalancer": replay.service_reconciler(replay.common_of(recorded.header.settings), broken)}
     result = await replay.replayed(recorded, instead)
     assert {difference.run.outcome for difference in result.differences} == outcomes
     assert door in {

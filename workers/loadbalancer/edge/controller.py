@@ -5,31 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from bus import queries
 from bus.clusters.registry import MachinePlace, Registry
 from bus.outcomes import backoff
 from bus.transport.connection import Bus
 from bus.workqueue.queue import Queue
-from windowbox.errors import Unreachable, WindowboxError
+from windowbox.errors import TransientError, Unreachable, WindowboxError
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from windowbox.telemetry import metrics
-from workers.loadbalancer.edge import status
-from workers.loadbalancer.edge.admission import Admission
+from workers.loadbalancer.edge import edgestatus
 from workers.loadbalancer.edge.desired import DesiredState
 from workers.loadbalancer.edge.edges import Edges
+from workers.loadbalancer.edge.machineroutes import Machines
+from workers.loadbalancer.edge.nodeadmission import Admission
 from workers.loadbalancer.edge.nodehealth import NodeHealth
 from workers.loadbalancer.edge.reporter import NodeReport, StateReporter
-from workers.loadbalancer.edge.retries import pause_after, until_reached
-from workers.loadbalancer.edge.routes import Machines
-from workers.loadbalancer.edge.testimony import Testimony
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.ipam.store import AddressStore
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _PATIENCE = 30.0
 """Seconds to wait for listings, before load balancers of clusters without a listing are removed."""
@@ -72,14 +73,11 @@ class EdgeTerms:
 
     async def run(self) -> None:
         """One term, until cancelled. Envoy keeps serving afterwards."""
-        parts = self._parts
-        beside_us = await until_reached(parts.attachment.beside_us)
+        beside_us = await _until_reached(self._parts.attachment.beside_us)
         try:
             async with asyncio.TaskGroup() as group:
-                self._controller = controller = EdgeController(parts, group, node_health=beside_us)
-                with controller.subscribed():
-                    async with queries.answering(parts.bus, queries.EDGE, controller.answer):
-                        await controller.run()
+                self._controller = EdgeController(self._parts, group, node_health=beside_us)
+                await self._controller.run()
         finally:
             self._controller = None
 
@@ -100,83 +98,100 @@ class EdgeController:
         self.reporter = StateReporter(parts.states, parts.queue, group, nodes, changed.set)
         self.edges = Edges(parts.attachment, parts.settings, group, self.reporter.observe_all_again)
 
-    @contextlib.contextmanager
-    def subscribed(self) -> Iterator[None]:
-        """Reconcile after changes of clusters, addresses and states."""
-        parts, states = self._parts, self._parts.states.bucket
-        with contextlib.ExitStack() as stack:
-            stack.callback(parts.registry.on_change(self._changed.set))
-            stack.callback(parts.store.on_change(self._changed.set))
-            stack.callback(parts.store.on_holder(self._desired.touch))
-            stack.callback(parts.states.on_state(self.reporter.on_state))
-            stack.callback(states.on_regress(self.reporter.observe_all_again))
-            yield
-
-    async def answer(self, query: bytes) -> bytes:
-        """The answer to `windowbox lb` and `windowbox status`."""
-        return await status.answer(query, self.edges.running, self.reporter.served, self._parts.store.usage())
-
     async def run(self) -> None:
-        """Reconcile after each change; never returns."""
-        for name, task in {**self._desired.tasks, "machines": self._machines.run}.items():
-            self._group.create_task(task(), name=f"edge: {name}")
-        await until_reached(self.edges.resume)
-        testimony = Testimony(self._parts.states, self.reporter, await until_reached(self.edges.owners))
-        self._group.create_task(testimony.run(), name="edge: testimony")
-        await self._synced()
-        failures = lingering = 0
-        while True:
-            self._changed.clear()
-            pause: float | None = None
-            try:
-                await self._reconcile()
-                failures = 0
-                lingering = lingering + 1 if self.edges.lingering else 0
-                if lingering:
-                    pause = backoff(lingering, first=1.0, longest=_LINGERING)
-            except WindowboxError as error:
-                failures += 1
-                pause = pause_after(failures)
-                logger.warning("edge: %s; again in %.1f s", error, pause)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._changed.wait()
+        """Reconcile after each change of clusters, nodes, Services, addresses and states; never returns."""
+        parts, reporter = self._parts, self.reporter
+        async with contextlib.AsyncExitStack() as stack:
+            for end in (
+                parts.registry.on_change(self._changed.set),
+                parts.store.on_change(self._changed.set),
+                parts.store.on_holder(self._desired.touch),
+                parts.states.on_state(reporter.on_state),
+                parts.states.bucket.on_regress(reporter.observe_all_again),
+            ):
+                stack.callback(end)
+            await stack.enter_async_context(queries.answering(parts.bus, queries.EDGE, self._answer))
+            for name, task in {**self._desired.tasks, "machines": self._machines.run}.items():
+                self._group.create_task(task(), name=f"edge: {name}")
+            await _until_reached(self.edges.resume)
+            owners = await _until_reached(self.edges.owners)
+            self._group.create_task(reporter.testify(owners), name="edge: testimony")
+            await self._synced()
+            failures = lingering = 0
+            while True:
+                self._changed.clear()
+                pause: float | None = None
+                try:
+                    await self._reconcile()
+                    failures = 0
+                    lingering = lingering + 1 if self.edges.lingering else 0
+                    if lingering:
+                        pause = backoff(lingering, first=1.0, longest=_LINGERING)
+                except WindowboxError as error:
+                    failures += 1
+                    pause = _pause_after(failures)
+                    logger.warning("edge: %s; again in %.1f s", error, pause)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._changed.wait()
 
     async def _synced(self) -> None:
-        """Wait until all Services and nodes are listed: those of unlisted Services are not to be removed."""
+        """Wait until all Services and nodes are listed: load balancers of unlisted Services have to stay."""
+        store, states = self._parts.store, self._parts.states
         await self._desired.complete()
-        await self._parts.states.bucket.complete.wait()
-        await self._parts.store.synced.wait()
+        await states.bucket.complete.wait()
+        await store.synced.wait()
         await self._machines.complete()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                while self._desired.unlisted() & self._served_clusters():
+                while True:
                     self._changed.clear()
+                    known = {ref.cluster for ref in states.known()} | store.clusters()
+                    # Without the complete address store, any cluster may have load balancers.
+                    served = known if store.is_complete() else self._desired.clusters()
+                    if not self._desired.unlisted() & served:
+                        return
                     await self._changed.wait()
-
-    def _served_clusters(self) -> set[str]:
-        """The known clusters with load balancers."""
-        store = self._parts.store
-        if not store.is_complete():
-            return self._desired.clusters()
-        states = {ref.cluster for ref in self._parts.states.known()}
-        return states | store.clusters()
 
     async def _reconcile(self) -> None:
         """Write the desired load balancers to Envoy, and report them."""
-        if self._parts.store.is_complete() or self.reporter.served:
-            await self.edges.wait_processed()  # batches changes
-            self.reporter.serve(self._desired.load_balancers())
-            retry = frozenset(self.reporter.retrying)
-            written = await self.edges.write(self.reporter.served, retry)
-            self.reporter.retrying -= retry
-            if self.reporter.withdrawn():
-                if not await self.edges.wait_accepted():
+        edges, reporter = self.edges, self.reporter
+        # Without the complete address store, the load balancers stay as they are.
+        if self._parts.store.is_complete() or reporter.served:
+            await edges.wait_processed()  # batches changes
+            reporter.serve(self._desired.load_balancers())
+            retry = frozenset(reporter.retrying)
+            written = await edges.write(reporter.served, retry)
+            reporter.retrying -= retry
+            if reporter.withdrawn():
+                # A Service releases its address after this report: Envoy must not serve it any more.
+                if not await edges.wait_accepted():
                     raise Unreachable("Envoy still serves load balancers that were removed")
-                await self.reporter.withdraw()
+                await reporter.withdraw()
             for edge, load_balancers in written:
-                self.reporter.observe(edge, load_balancers)
-            await self.edges.remove_unused_addresses()
-            metrics.load_balancers.set(len(self.reporter.served))
-        # Without the complete address store the load balancers stay as they are.
-        await self.edges.route(self._machines.routes(self._desired.backends()))
+                reporter.observe(edge, load_balancers)
+            await edges.remove_unused_addresses()
+            metrics.load_balancers.set(len(reporter.served))
+        await edges.route(self._machines.routes(self._desired.backends()))
+
+    async def _answer(self, query: bytes) -> bytes:
+        """The answer to `windowbox lb` and `windowbox status`."""
+        usage = self._parts.store.usage()
+        return await edgestatus.answer(query, self.edges.running, self.reporter.served, usage)
+
+
+def _pause_after(failures: int) -> float:
+    return backoff(failures, first=0.2, longest=10)
+
+
+async def _until_reached(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer of the attachment, which may be unreachable for any time."""
+    failures = 0
+    while True:
+        try:
+            return await ask()
+        except TransientError as error:
+            failures += 1
+            pause = _pause_after(failures)
+            logger.warning("edge: %s; again in %.1f s", error, pause)
+            await asyncio.sleep(pause)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from bus.clusters.registry import Registry
@@ -13,10 +14,10 @@ from windowbox.models.loadbalancers import Family, LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings, matches
-from workers.loadbalancer.edge import nodes, wanted
-from workers.loadbalancer.edge.admission import Admission
+from workers.loadbalancer.edge import endpoints, trafficnodes
+from workers.loadbalancer.edge.nodeadmission import Admission
 from workers.loadbalancer.edge.nodehealth import NodeHealth
-from workers.loadbalancer.edge.nodes import Backend, Ineligible
+from workers.loadbalancer.edge.trafficnodes import Backend, Ineligible
 from workers.loadbalancer.ipam.entries import Held
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.spec import selection
@@ -36,7 +37,7 @@ class _Computed(NamedTuple):
 
 
 class _Common(NamedTuple):
-    """What all load balancers are computed from besides. If it has changed, all are computed again."""
+    """Inputs that all load balancers share. If one has changed, all are recomputed."""
 
     clusters: set[str]
     backends: dict[str, tuple[Backend, ...]]
@@ -66,12 +67,12 @@ class DesiredState:
             bus, SERVICES.id, self._demand, changed=changed, differs=lambda ref, *_: self._touched.add(ref)
         )
         self._nodes: View[Backend | Ineligible] = View(
-            bus, NODES.id, lambda _, node: nodes.backend(node), changed=changed
+            bus, NODES.id, lambda _, node: trafficnodes.backend(node), changed=changed
         )
         self._slices: View[Object] = View(
             bus,
             ENDPOINT_SLICES.id,
-            lambda _, slice: _slice(slice),
+            lambda _, slice: slice if _service_of(slice)[1] else None,
             index=_service_of,
             changed=changed,
             differs=self._touch_service_of,
@@ -81,7 +82,7 @@ class DesiredState:
         self._all: LoadBalancers = {}
         self._computed: dict[ObjectRef, _Computed] = {}
         self._touched: set[ObjectRef] = set()
-        """Services of which something has changed since they were computed."""
+        """Services with a change since their load balancer was computed."""
         self._common: _Common | None = None
         self._backends: dict[str, list[Backend]] = {}
         self._admitted: dict[str, list[Backend]] = {}
@@ -93,7 +94,7 @@ class DesiredState:
         return {"services": self._services.run, "nodes": self._nodes.run, "slices": self._slices.run}
 
     async def complete(self) -> None:
-        """Wait until all that the bus held at the start has been read."""
+        """Wait until all objects that the bus held at the start have been read."""
         await self._services.complete.wait()
         await self._nodes.complete.wait()
         await self._slices.complete.wait()
@@ -107,19 +108,15 @@ class DesiredState:
         # EndpointSlices are not watched in all clusters: only a listing that was there can be lost.
         self._with_slices |= self._slices.listed
         listed = (self._services.listed & self._nodes.listed) - (self._with_slices - self._slices.listed)
-        return self.clusters() - listed | self._undecided()
-
-    def _undecided(self) -> set[str]:
         found: dict[str, list[Backend]] = {}
         for ref, node in self._nodes.items():
             if isinstance(node, Backend):
                 found.setdefault(ref.cluster, []).append(node)
-        return {
-            cluster for cluster, backends in found.items() if self._admission.undecided(cluster, backends)
-        }
+        undecided = {cluster for cluster, nodes in found.items() if self._admission.undecided(cluster, nodes)}
+        return self.clusters() - listed | undecided
 
     def backends(self) -> dict[str, list[Backend]]:
-        """The nodes that get traffic, by cluster. If the bus has lost them, as they were last."""
+        """The nodes that get traffic, by cluster. If the bus has lost them, the last known ones."""
         found: dict[str, list[Backend]] = {cluster: [] for cluster in self.clusters()}
         for ref, node in sorted(self._nodes.items(), key=lambda one: one[0].name):
             if ref.cluster in found and isinstance(node, Backend):
@@ -129,27 +126,12 @@ class DesiredState:
         self._admitted = self._admission.admitted(self._backends)
         return self._admitted
 
-    def _with_node_health(
-        self, backends: Mapping[str, Iterable[Backend]], health: NodeHealth
-    ) -> dict[str, list[Backend]]:
-        """The same nodes with their health. Only clusters with load balancers are checked."""
-        busy = {ref.cluster for ref, _ in self._services.items()} & backends.keys()
-        health.follow({c: [a for node in backends[c] for a in node.addresses.values()] for c in busy})
-        checked = {
-            cluster: [_with_health(node, health) for node in nodes] for cluster, nodes in backends.items()
-        }
-        # Unchanged lists stay the same objects: a thousand load balancers compare them.
-        before = self._last_with_health
-        self._last_with_health = {c: before[c] if before.get(c) == now else now for c, now in checked.items()}
-        return self._last_with_health
-
     def touch(self, ref: ObjectRef) -> None:
-        """Compute the Service's load balancer again: its addresses are others."""
+        """Recompute the Service's load balancer: its addresses have changed."""
         self._touched.add(ref)
 
     def load_balancers(self) -> LoadBalancers:
-        """All load balancers; the same mapping as long as none changes. Those of unlisted clusters stay as
-        they were last."""
+        """All load balancers; the same mapping as long as none changes. Those of unlisted clusters stay."""
         taking_part = self.clusters()
         last = {c: found for c, found in self._last.items() if c in taking_part}
         if self._store.is_complete():
@@ -163,91 +145,105 @@ class DesiredState:
         """Why the Service has no node, or Pod, of this family to send traffic to, for people."""
         demand = self._services.get(ref)
         if demand and all(port.node_port is None for port in demand.ports):
-            return nodes.NO_PODS.format(family=of)
-        return nodes.no_backends(self._nodes_of(ref.cluster, of))
+            return trafficnodes.NO_PODS.format(family=of)
+        admitted = {node.name: node.addresses for node in self._admitted.get(ref.cluster, ())}
+
+        def judged(name: str, node: Backend | Ineligible) -> Backend | Ineligible:
+            if isinstance(node, Ineligible) or of in admitted.get(name, {}):
+                return node
+            refused = of in node.addresses
+            return Ineligible(name, trafficnodes.REFUSED if refused else trafficnodes.WITHOUT[of])
+
+        nodes = [(one.name, node) for one, node in self._nodes.items() if one.cluster == ref.cluster]
+        return trafficnodes.no_backends(
+            [judged(name, node) for name, node in sorted(nodes, key=itemgetter(0))]
+        )
 
     def _compute(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
-        """The load balancers of these clusters. Only those are computed of which something has changed."""
-        found = self._with_node_health(self.backends(), self._health) if self._health else self.backends()
-        backends = {cluster: tuple(nodes) for cluster, nodes in found.items()}
+        """The load balancers of those of these clusters in which one has changed."""
+        backends = {cluster: tuple(nodes) for cluster, nodes in self._checked_backends().items()}
         common = _Common(clusters, backends, (self._services.readings, self._slices.readings))
-        before, self._common = self._common, None  # if this fails, all are computed again
-        balancers = self._compute_touched(common) if common == before else self._compute_all(common)
-        self._common = common
-        return balancers
-
-    def _compute_all(self, common: _Common) -> dict[str, dict[ObjectRef, LoadBalancer]]:
-        self._touched = set()
-        made = {ref: self._compute_one(ref, demand, common) for ref, demand in self._services.items()}
-        self._computed = {ref: computed for ref, computed in made.items() if computed}
-        balancers: dict[str, dict[ObjectRef, LoadBalancer]] = {c: {} for c in common.clusters}
-        for ref, computed in self._computed.items():
-            if computed.balancer:
-                balancers[ref.cluster][ref] = computed.balancer
-        return balancers
-
-    def _compute_touched(self, common: _Common) -> dict[str, dict[ObjectRef, LoadBalancer]]:
+        before, self._common = self._common, None  # if this fails, all are recomputed
         touched, self._touched = self._touched, set()
-        changed: dict[str, dict[ObjectRef, LoadBalancer]] = {}
-        for ref in touched:
-            demand = self._services.get(ref)
-            computed = self._compute_one(ref, demand, common) if demand else None
-            before = self._computed.pop(ref, None)
-            if computed:
-                self._computed[ref] = computed
-            balancer = computed.balancer if computed else None
-            if balancer is not (before.balancer if before else None):
-                balancers = changed.setdefault(ref.cluster, dict(self._last.get(ref.cluster, {})))
-                balancers.pop(ref, None)
-                if balancer:
-                    balancers[ref] = balancer
-        return changed
+        found: dict[str, dict[ObjectRef, LoadBalancer]] = {}
+        if common != before:
+            found = {cluster: {} for cluster in clusters}
+            computed_all = {}
+            for ref, demand in self._services.items():
+                if computed := self._compute_one(ref, demand, common):
+                    computed_all[ref] = computed
+                    if computed.balancer:
+                        found[ref.cluster][ref] = computed.balancer
+            self._computed = computed_all
+        else:
+            for ref in touched:
+                one = self._services.get(ref)
+                computed = self._compute_one(ref, one, common) if one else None
+                last = self._computed.pop(ref, None)
+                if computed:
+                    self._computed[ref] = computed
+                balancer = computed.balancer if computed else None
+                if balancer is not (last.balancer if last else None):
+                    balancers = found.setdefault(ref.cluster, dict(self._last.get(ref.cluster, {})))
+                    balancers.pop(ref, None)
+                    if balancer:
+                        balancers[ref] = balancer
+        self._common = common
+        return found
+
+    def _checked_backends(self) -> Mapping[str, Iterable[Backend]]:
+        """The nodes that get traffic, with their health. Only clusters with load balancers are checked."""
+        backends, health = self.backends(), self._health
+        if not health:
+            return backends
+        busy = {ref.cluster for ref, _ in self._services.items()} & backends.keys()
+        health.follow({c: [a for node in backends[c] for a in node.addresses.values()] for c in busy})
+
+        def with_health(node: Backend) -> Backend:
+            unhealthy = (of for of, address in node.addresses.items() if health.unhealthy(address))
+            return replace(node, unhealthy=frozenset(unhealthy))
+
+        checked = {cluster: [with_health(node) for node in nodes] for cluster, nodes in backends.items()}
+        # Unchanged lists stay the same objects: a thousand load balancers compare them.
+        before = self._last_with_health
+        self._last_with_health = {c: before[c] if before.get(c) == now else now for c, now in checked.items()}
+        return self._last_with_health
 
     def _compute_one(self, ref: ObjectRef, demand: Demand, common: _Common) -> _Computed | None:
         """None if it gets no load balancer, or nothing is known of its cluster."""
         entries = self._store.entries(ref)
         if ref.cluster not in common.clusters or not entries:
             return None
-        pods = self._slices_of(ref) if self._knows_pods(ref.cluster) else ()
+        pods: tuple[Object, ...] = ()
+        # If EndpointSlices are not watched, kube-proxy on the nodes finds the Pods.
+        if ref.cluster in self._slices.listed or matches(ref.cluster, self._settings.direct):
+            slices = self._slices.found((ref.namespace, ref.name))
+            pods = tuple(slice for of, slice in slices if of.cluster == ref.cluster)
         backends = common.backends[ref.cluster]
         parts = (demand, entries, backends, pods)
-        # If one of a thousand has changed, the others are not computed again.
+        # If one of a thousand has changed, the others are not recomputed.
         before = self._computed.get(ref)
         if before and before.parts == parts:
             return before
         addresses = self._store.of(ref, demand.uid)
         if not addresses:
             return _Computed(parts, None)
-        conflicts = _ports_of_others(ref, entries)
-        balancer = wanted.load_balancer(ref, demand, addresses, backends, pods, conflicts)
-        # An equal one stays the same object: caches that have its listeners find them by identity.
+        # Its own run refuses ports of Services that share the address: their clients must not wait for that.
+        conflicts = {
+            (address, place)
+            for address, held in entries
+            for other in held.others(ref)
+            for place in other.ports
+        }
+        balancer = endpoints.load_balancer(ref, demand, addresses, backends, pods, conflicts)
+        # An equal one stays the same object: caches find its listeners by identity.
         if before and before.balancer == balancer and before.balancer.digest == balancer.digest:
             return _Computed(parts, before.balancer)
         return _Computed(parts, balancer)
 
-    def _nodes_of(self, cluster: str, of: Family) -> list[Backend | Ineligible]:
-        """The cluster's nodes; those without an address of this family get no traffic there."""
-        found = [(ref.name, node) for ref, node in self._nodes.items() if ref.cluster == cluster]
-        admitted = {node.name: node.addresses for node in self._admitted.get(cluster, ())}
-
-        def judged(name: str, node: Backend | Ineligible) -> Backend | Ineligible:
-            if isinstance(node, Ineligible) or of in admitted.get(name, {}):
-                return node
-            return Ineligible(name, nodes.REFUSED if of in node.addresses else nodes.WITHOUT[of])
-
-        return [judged(name, node) for name, node in sorted(found, key=lambda one: one[0])]
-
-    def _slices_of(self, ref: ObjectRef) -> tuple[Object, ...]:
-        found = self._slices.found((ref.namespace, ref.name))
-        return tuple(slice for of, slice in found if of.cluster == ref.cluster)
-
     def _touch_service_of(self, ref: ObjectRef, *versions: Object | None) -> None:
         for namespace, name in (_service_of(one) for one in versions if one):
             self._touched.add(ObjectRef(ref.cluster, SERVICES.id, namespace, name))
-
-    def _knows_pods(self, cluster: str) -> bool:
-        # If EndpointSlices are not watched, kube-proxy on the nodes finds the Pods.
-        return cluster in self._slices.listed or matches(cluster, self._settings.direct)
 
     def _demand(self, ref: ObjectRef, service: Object) -> Demand | None:
         if not selection.is_ours(service, self._settings.classes) or service.deleting:
@@ -255,25 +251,6 @@ class DesiredState:
         return demand_in(ref.cluster, service, self._settings)
 
 
-def _ports_of_others(ref: ObjectRef, entries: Iterable[tuple[str, Held]]) -> set[tuple[str, str]]:
-    """Addresses and places (`80/TCP`) that are allocated to Services which share an address with `ref`.
-
-    `ref` may ask for them all the same: its own run refuses them, clients of the other do not wait.
-    """
-    return {
-        (address, place) for address, held in entries for other in held.others(ref) for place in other.ports
-    }
-
-
-def _with_health(node: Backend, health: NodeHealth) -> Backend:
-    unhealthy = (of for of, address in node.addresses.items() if health.unhealthy(address))
-    return replace(node, unhealthy=frozenset(unhealthy))
-
-
-def _slice(slice: Object) -> Object | None:
-    return slice if _service_of(slice)[1] else None
-
-
 def _service_of(slice: Object) -> tuple[str, str]:
-    """Namespace and name of the Service whose endpoints these are."""
+    """Namespace and name of the Service of an EndpointSlice."""
     return slice.namespace, str(slice.labels.get("kubernetes.io/service-name", ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from windowbox.errors import WindowboxError
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.loadbalancer.edge import wanted
 from workers.loadbalancer.edge.desired import LoadBalancers
 from workers.loadbalancer.envoy import resources
 from workers.loadbalancer.envoy.attachments import Attachment
@@ -25,7 +25,12 @@ _SHARED = "edge"
 """The name of the Envoy that all Services share."""
 
 _RENEW_AGAIN, _RENEW_SELDOM = 1.0, 60.0
-"""Seconds until an outdated Envoy is replaced again after a failure: after the first, and after many."""
+"""Seconds until the replacement of an outdated Envoy is retried: after the first failure, and after many."""
+
+
+def box_name(uid: str) -> str:
+    """The name of a Service's own Envoy, by which Gardener's scripts know it."""
+    return f"gardener-lb-{hashlib.sha256(uid.encode()).hexdigest()[:8]}"
 
 
 @dataclass
@@ -35,7 +40,7 @@ class Kept:
     edge: Edge
     keeping: list[asyncio.Task[None]]
     routes: Mapping[str, str] | None = None
-    """The routes that it has; None if they are not known."""
+    """Its routes; None if they are not known."""
 
 
 class Edges:
@@ -56,9 +61,9 @@ class Edges:
         self._tidied = False
         self._written: LoadBalancers = {}
         self._served: set[str] = set()
-        """The addresses of what was written last."""
+        """The addresses of the last written load balancers."""
         self.lingering = False
-        """Whether there are addresses to be removed when their connections have ended."""
+        """Whether addresses wait for their removal until their last connections end."""
 
     @property
     def names(self) -> list[str]:
@@ -69,12 +74,12 @@ class Edges:
         return [kept.edge for kept in self._kept.values() if kept.edge.running.is_set()]
 
     async def resume(self) -> None:
-        """Start the shared Envoy again, should it have died while no process held the lease."""
+        """Restart the shared Envoy if it has died while no process held the lease."""
         if not self._isolated and await self._attachment.kept(_SHARED):
             self._keep(_SHARED, ())
 
     async def owners(self) -> list[Owner]:
-        """Whose the addresses are that Envoys serve, or served last, by their files."""
+        """The Services whose addresses Envoys serve, or served last, by their files."""
         names = {_SHARED, *await self._attachment.names()}
         kept = [resources.parsed(await self._attachment.kept(name)) for name in sorted(names)]
         return [owner for one in kept for owner in one.owners]
@@ -89,7 +94,12 @@ class Edges:
         if load_balancers is not self._written:
             self._written = load_balancers
             self._served = {one.address for lb in load_balancers.values() for one in lb.listeners}
-        groups = await self._grouped(load_balancers)
+        if self._isolated:
+            groups = {box_name(one.uid): [one] for one in load_balancers.values()}
+        else:
+            # Before the first load balancer, no Envoy runs.
+            needed = load_balancers or self._kept or _SHARED in await self._attachment.names()
+            groups = {_SHARED: list(load_balancers.values())} if needed else {}
         for name, group in groups.items():
             kept = self._kept.get(name) or self._keep(name, group)
             await kept.edge.write(group, retry=bool(retry) and any(one.ref in retry for one in group))
@@ -98,7 +108,7 @@ class Edges:
 
     async def remove_unused_addresses(self) -> None:
         """Remove addresses that were added to this host, have no listeners now, and no connections left."""
-        # Only Envoys are asked that may have to do with it: asking costs them more than most changes.
+        # Envoys are asked only about unserved addresses: the answer costs them more than most changes.
         if unserved := set(await self._attachment.added()) - self._served:
             in_use: set[str] = set()
             for kept in self._kept.values():
@@ -112,13 +122,13 @@ class Edges:
                 await self._attachment.remove(unused)
 
     async def wait_processed(self) -> None:
-        """Wait a while until all Envoys have processed what was written last."""
+        """Wait a while until all Envoys have processed the last write."""
         await asyncio.gather(*(kept.edge.wait_processed() for kept in self._kept.values()))
 
     async def wait_accepted(self) -> bool:
-        """Wait until all Envoys have accepted what was written last: what was removed is served no longer."""
+        """Wait until all Envoys have accepted the last write: removed load balancers are served no longer."""
         if self._isolated:
-            return True  # what served it has ended
+            return True  # an Envoy of its own has ended with it
         return all(await asyncio.gather(*(edge.wait_accepted() for edge in self.running)))
 
     async def route(self, routes: Mapping[str, str]) -> None:
@@ -128,17 +138,9 @@ class Edges:
                 await kept.edge.route(routes)
                 kept.routes = routes
 
-    async def _grouped(self, load_balancers: LoadBalancers) -> dict[str, list[LoadBalancer]]:
-        """The load balancers by the name of their Envoy."""
-        if self._isolated:
-            return {wanted.box_name(one.uid): [one] for one in load_balancers.values()}
-        # Before the first load balancer, no Envoy runs.
-        needed = load_balancers or self._kept or _SHARED in await self._attachment.names()
-        return {_SHARED: list(load_balancers.values())} if needed else {}
-
     @property
     def _isolated(self) -> bool:
-        # Published ports belong to one container: shared, each new Service would cut all others.
+        # Published ports are fixed for the life of a container: each new Service would restart a shared one.
         return self._settings.isolation or self._attachment.fixed_ports
 
     def _keep(self, name: str, load_balancers: Sequence[LoadBalancer]) -> Kept:
@@ -158,7 +160,7 @@ class Edges:
         self._started()
 
     async def _end_others(self, wanted_names: Mapping[str, object]) -> None:
-        """End the Envoys that serve nothing, also those of earlier terms."""
+        """End the Envoys that serve nothing, including those of earlier terms."""
         for name in self._kept.keys() - wanted_names.keys():
             kept = self._kept.pop(name)
             self._tidied = False  # an Envoy that fails to end is found again
@@ -176,7 +178,7 @@ class Edges:
 async def _renew(edge: Edge) -> None:
     """Replace an Envoy of an earlier version of windowbox or Envoy.
 
-    Until then, it may read other files than are written, and serve what it did.
+    Until then, it may read other files than are written, and serve an old configuration.
     """
     pause = _RENEW_AGAIN
     while True:

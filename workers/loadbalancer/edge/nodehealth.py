@@ -6,11 +6,19 @@ Envoy itself would check each port of each Service: docs/decisions/0018-node-hea
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from workers.loadbalancer.edge import kubeproxy
+from windowbox.models.loadbalancers import KUBE_PROXY_PORT
+
+_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: windowbox\r\nConnection: close\r\n\r\n"
+_TIMEOUT = 1.0
+_TOO_LATE = 0.25
+"""Seconds by which a timeout may fire late; later than that, this process is too busy to judge a node."""
+_OUR_OWN = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
+"""Shortages of this host, not of the node."""
 
 _INTERVAL = 3.0
 _SOON = 0.5
@@ -19,12 +27,33 @@ _MOST_PER_SECOND = 1700
 """Health checks of healthy nodes: up to 5,100 nodes are checked every three seconds, more nodes less often.
 A check costs 0.07 ms of CPU: 1,700 a second are an eighth of a core."""
 _MOST_SUSPECTS_PER_SECOND = 100
-"""The same for suspects of each cluster: up to 50 are checked twice a second."""
+"""Health checks of the suspects of one cluster: up to 50 are checked twice a second."""
 _AT_ONCE, _AT_ONCE_OF_CLUSTER = 512, 128
-"""Concurrent health checks. Each takes a descriptor, for up to a second if the node does not answer. No
-cluster takes all of them."""
+"""Concurrent health checks, and those of one cluster, so that none takes all. Each takes a descriptor, for up
+to a second if the node does not answer."""
 _FAILURES = 2
 """A healthy node becomes unhealthy after so many failures in a row."""
+
+
+async def is_healthy(address: str) -> bool | None:
+    """Whether the node's kube-proxy answers 200. None if this process was too busy, or lacked resources."""
+    loop = asyncio.get_running_loop()
+    limit = loop.time() + _TIMEOUT
+    try:
+        async with asyncio.timeout_at(limit):
+            reader, writer = await asyncio.open_connection(address, KUBE_PROXY_PORT)
+            try:
+                writer.write(_REQUEST)
+                return (await reader.readuntil(b"\r\n")).split()[1] == b"200"
+            finally:
+                writer.close()
+    except TimeoutError:
+        # A process that was stopped or stalled has not waited long enough for the node.
+        return False if loop.time() < limit + _TOO_LATE else None
+    except OSError as error:
+        return None if error.errno in _OUR_OWN else False
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, IndexError):
+        return False
 
 
 class Health(NamedTuple):
@@ -112,25 +141,18 @@ class NodeHealth:
             await asyncio.sleep(random.uniform(0, len(self._probing) / _MOST_PER_SECOND))
         while True:
             async with cluster.room, self._room:
-                answered = await kubeproxy.is_healthy(address)
+                answered = await is_healthy(address)
             if answered is not None:
-                self._record(address, answered=answered)
-            await asyncio.sleep(self._pause(address))
-
-    def _record(self, address: str, *, answered: bool) -> None:
-        before = self._health[address]
-        now = self._health[address] = next_state(before, answered=answered)
-        self._update_suspects(address)
-        if now.healthy != before.healthy:
-            self._changed()
+                before = self._health[address]
+                now = self._health[address] = next_state(before, answered=answered)
+                self._update_suspects(address)
+                if now.healthy != before.healthy:
+                    self._changed()
+            # A suspect that is still healthy is checked soon: that check decides.
+            suspects = 0 if self._health[address].healthy else len(cluster.suspects)
+            seconds = pause(len(self._probing), suspects, suspect=address in cluster.suspects)
+            await asyncio.sleep(seconds * random.uniform(0.9, 1.1))
 
     def _update_suspects(self, address: str) -> None:
         suspects = self._cluster_of[address].suspects
         (suspects.discard if self._health[address] == HEALTHY else suspects.add)(address)
-
-    def _pause(self, address: str) -> float:
-        suspects = self._cluster_of[address].suspects
-        suspect = address in suspects
-        # A suspect that is still healthy is checked soon: that check decides.
-        counted = 0 if self._health[address].healthy else len(suspects)
-        return pause(len(self._probing), counted, suspect=suspect) * random.uniform(0.9, 1.1)

@@ -1,8 +1,9 @@
-"""Reports: states of load balancers in the bucket `edges`, and a wish for each Service that has a new one."""
+"""Reports: states of load balancers in the bucket `edges`, and a wish for each Service with a new state."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
@@ -10,29 +11,30 @@ from typing import NamedTuple
 
 from bus import subjects
 from bus.messages import Reason, Wish
+from bus.outcomes import backoff
 from bus.workqueue.queue import Queue
 from windowbox.errors import WindowboxError
 from windowbox.models.loadbalancers import Family, LoadBalancer, family
-from windowbox.models.refs import ObjectRef
-from workers.loadbalancer.edge.retries import Retries
+from windowbox.models.refs import SERVICES, ObjectRef
 from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState, States
 from workers.loadbalancer.envoy.edge import Edge
 from workers.loadbalancer.envoy.readiness import Applied
+from workers.loadbalancer.envoy.resources import Owner
 
 logger = logging.getLogger(__name__)
 
 _RETRY = 1.0
 _MOST_NODES = 5
-"""More refused nodes than that are not told of."""
+"""Refused nodes in one state; more are left out."""
 
 
 class NodeReport(NamedTuple):
-    """What there is to tell of the nodes of clusters."""
+    """Why nodes get no traffic, for people."""
 
     no_backends: Callable[[ObjectRef, Family], str]
-    """Why none takes traffic of a Service."""
+    """Why no node of this family takes traffic of a Service."""
     refused: Callable[[str], tuple[str, ...]]
-    """Which have an address that is refused, and why."""
+    """The nodes of a cluster with an address that is refused, and why."""
 
 
 class StateReporter:
@@ -54,27 +56,29 @@ class StateReporter:
         self._nodes = nodes
         self._changed = changed
         self._observed: dict[ObjectRef, LoadBalancer] = {}
-        """Those whose state is known or being found out."""
+        """Load balancers whose state is known or being observed."""
         self._reported: dict[ObjectRef, EdgeState] = {}
         self._notified: set[ObjectRef] = set()
-        """The Services that were requeued at least once in this term."""
+        """Services that were requeued at least once in this term."""
         self._withdrawn: set[ObjectRef] = set()
-        """The Services that are served no longer, and were not requeued since."""
+        """Services that are served no longer, and were not requeued since."""
         self.retrying: set[ObjectRef] = set()
-        """Those with ports that were not served, and may be by now."""
-        self._retries = Retries(self._retry)
+        """Services with ports that were not served, and may be by now."""
+        self._failures: dict[ObjectRef, int] = {}
+        self._scheduled: set[ObjectRef] = set()
+        """Services whose retry is scheduled."""
 
     def serve(self, load_balancers: Mapping[ObjectRef, LoadBalancer]) -> None:
-        """Report on these, and on no others: what is being observed of others is not reported any more."""
+        """Report on these load balancers, and stop reporting on all others."""
         self.served = load_balancers
         for ref in (self._observed.keys() | self._reported.keys() | self._notified) - load_balancers.keys():
             self._observed.pop(ref, None)
             self._reported.pop(ref, None)
             self._notified.discard(ref)
-            self._retries.succeeded(ref)
+            self._failures.pop(ref, None)
 
     def withdrawn(self) -> bool:
-        """Whether there are Services left to tell that they are served no longer."""
+        """Whether Services that are served no longer have still to be requeued."""
         self._withdrawn = (self._withdrawn | self._states.known()) - self.served.keys()
         return bool(self._withdrawn)
 
@@ -86,38 +90,31 @@ class StateReporter:
             self._withdrawn.discard(ref)
 
     def observe(self, edge: Edge, load_balancers: Collection[LoadBalancer]) -> None:
-        """Find out in the background whether Envoy serves those that have changed."""
-        refused = {
-            c: self._nodes.refused(c)[:_MOST_NODES] for c in {one.ref.cluster for one in load_balancers}
-        }
-        changed = [
-            one
-            for one in load_balancers
-            if not _same(self._observed.get(one.ref), one)
-            or (
-                (reported := self._reported.get(one.ref))
-                and reported.refused_nodes != refused[one.ref.cluster]
-            )
-        ]
+        """Observe in the background whether Envoy serves the load balancers that have changed."""
+        clusters = {one.ref.cluster for one in load_balancers}
+        refused = {cluster: self._nodes.refused(cluster)[:_MOST_NODES] for cluster in clusters}
+        changed = []
+        for one in load_balancers:
+            observed, reported = self._observed.get(one.ref), self._reported.get(one.ref)
+            # Of a thousand nearly all are the same objects, and comparing those costs ten times as much.
+            same = observed is one or observed == one
+            if not same or (reported and reported.refused_nodes != refused[one.ref.cluster]):
+                changed.append(one)
         if changed:
             self._observed |= {one.ref: one for one in changed}
             self._group.create_task(self._follow(edge, changed), name="edge: observe")
 
     def observe_all_again(self) -> None:
-        """An Envoy has started, or the bus has lost states."""
+        """Observe all load balancers: an Envoy has started, or the bus has lost states."""
         self._observed.clear()
         self._changed()
 
     def on_state(self, ref: ObjectRef, state: bytes | None) -> None:
-        """See that the bucket holds the states that were reported last and no others, whoever wrote it."""
+        """Report again if the bucket holds another state than the last reported one."""
         reported = self._reported.get(ref)
         outdated = state and reported and not EdgeState.model_validate_json(state).same(reported)
         if outdated or (ref in self.served) != bool(state):
             self._observe_again(ref)
-
-    def _retry(self, ref: ObjectRef) -> None:
-        self.retrying.add(ref)
-        self._observe_again(ref)
 
     def _observe_again(self, ref: ObjectRef) -> None:
         self._observed.pop(ref, None)
@@ -136,25 +133,67 @@ class StateReporter:
 
     async def _report(self, applied: Applied) -> None:
         ref = applied.load_balancer.ref
-        before = self._reported.get(ref) or self._states.of(ref)
-        state = self._reported[ref] = _state(applied, self._nodes, before)
-        new = not state.same(self._states.of(ref))
+        known = self._states.of(ref)
+        state = self._reported[ref] = _state(applied, self._nodes, self._reported.get(ref) or known)
+        new = not state.same(known)
         if new:
             self._notified.discard(ref)  # if the Service cannot be requeued now, it will be later
             await self._states.put(ref, state)
-        # The holder of the lease before may have died before it requeued the Service.
+        # The former holder of the lease may have died before it requeued the Service.
         if new or ref not in self._notified:
             await self._queue.wish(subjects.key(ref), Wish(reason=Reason.EDGE))
             self._notified.add(ref)
-        if applied.problems:
-            self._retries.failed(ref)  # no event tells when a port that another process holds is free
-        else:
-            self._retries.succeeded(ref)
+        if not applied.problems:
+            self._failures.pop(ref, None)
+        elif ref not in self._scheduled:
+            # No event announces that another process has released a port.
+            self._scheduled.add(ref)
+            failures = self._failures[ref] = self._failures.get(ref, 0) + 1
+            pause = backoff(failures, first=1.0, longest=60.0)
+            asyncio.get_running_loop().call_later(pause, self._retry, ref)
+
+    def _retry(self, ref: ObjectRef) -> None:
+        self._scheduled.discard(ref)
+        self.retrying.add(ref)
+        self._observe_again(ref)
+
+    async def testify(self, kept: Collection[Owner]) -> None:
+        """Publish the addresses that this edge serves, whenever the bus has lost them; never returns.
+
+        Allocations are restored from these: owners of Services may write any address into the status. `kept`
+        are the owners by Envoy's files, as the term began.
+        """
+        missing = asyncio.Event()
+        missing.set()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._states.bucket.on_regress(missing.set))
+            while True:
+                await missing.wait()
+                missing.clear()
+                try:
+                    await self._states.bucket.complete.wait()
+                    for ref, state in _served_addresses(self.served, kept).items():
+                        if self._states.of(ref) is None:
+                            await self._states.put(ref, state)
+                    await self._states.testify()
+                except WindowboxError as error:
+                    logger.info("edge: addresses in use cannot be published: %s", error)
+                    await asyncio.sleep(_RETRY)
+                    missing.set()
 
 
-def _same(observed: LoadBalancer | None, wanted: LoadBalancer) -> bool:
-    # Of a thousand nearly all are the same objects, and comparing those costs ten times as much.
-    return observed is wanted or observed == wanted
+def _served_addresses(
+    served: Mapping[ObjectRef, LoadBalancer], kept: Collection[Owner]
+) -> dict[ObjectRef, EdgeState]:
+    """States that name the addresses of each load balancer, and nothing else."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    found = [(ref, one.uid, one.addresses) for ref, one in served.items()] or [
+        (ObjectRef(one.cluster, SERVICES.id, one.namespace, one.name), one.uid, one.addresses) for one in kept
+    ]
+    # Without a digest, a run that waits for this state keeps waiting.
+    return {
+        ref: EdgeState(uid=uid, digest="", since=now, addresses=addresses) for ref, uid, addresses in found
+    }
 
 
 def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> EdgeState:
@@ -163,11 +202,16 @@ def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> Edg
     names = sorted({e.name for listener in balancer.listeners for e in listener.endpoints})
     unreached = {of: nodes.no_backends(balancer.ref, of) for of in without_endpoints(balancer)}
     occupied = occupied_places(applied, before)
+    problems = dict(applied.problems)
+    for place in {place for places in applied.occupied.values() for place in places}:
+        others = [a for a, places in occupied.items() if place in places and a not in applied.occupied]
+        if others:
+            problems[place] += f", and of {f'{len(others)} other addresses' if others[1:] else others[0]}"
     return EdgeState(
         uid=balancer.uid,
         digest=balancer.digest,
         since=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        problems=_with_others(applied, occupied),
+        problems=problems,
         backends=tuple(names),
         lacking="" if names else next(iter(unreached.values()), ""),
         unreached=unreached if names else {},
@@ -178,7 +222,7 @@ def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> Edg
 
 
 def without_endpoints(balancer: LoadBalancer) -> list[Family]:
-    """The families of whose listeners none leads anywhere."""
+    """The families whose listeners all lack endpoints."""
     asked = {family(listener.address) for listener in balancer.listeners}
     served = {family(listener.address) for listener in balancer.listeners if listener.endpoints}
     return sorted(asked - served)
@@ -197,15 +241,3 @@ def occupied_places(applied: Applied, before: EdgeState | None) -> dict[str, tup
         if asked & set(places) and address not in balancer.addresses
     }
     return dict(list({**earlier, **applied.occupied}.items())[-MOST_OCCUPIED:])
-
-
-def _with_others(applied: Applied, occupied: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """The problems of ports; of an occupied one, on how many other addresses it is occupied, too."""
-    problems = dict(applied.problems)
-    for place in {place for places in applied.occupied.values() for place in places}:
-        others = [a for a, places in occupied.items() if place in places and a not in applied.occupied]
-        if others:
-            problems[place] += (
-                f", and of {len(others)} other addresses" if others[1:] else f", and of {others[0]}"
-            )
-    return problems

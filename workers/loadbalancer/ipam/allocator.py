@@ -6,19 +6,19 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bus.transport.connection import WrongSequence
 from windowbox.errors import Conflict
 from windowbox.models.loadbalancers import Family, family
-from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.ipam import ranges, results
-from workers.loadbalancer.ipam.entries import Held, Holder, Waiter, conflict, port_conflicts
+from workers.loadbalancer.ipam.entries import Held, Waiter, conflict, port_conflicts
 from workers.loadbalancer.ipam.index import MOST_WAITING
 from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Answer, Queued, Rejected
 from workers.loadbalancer.ipam.store import ATTEMPTS, AddressStore
 
 _BEARABLE = {results.USED_UP, *results.REFUSED}
-"""Why there is no address of one family: who prefers both is content with the other."""
+"""Reasons for which a Service with PreferDualStack makes do with one family."""
 
 
 class StaleRead(Exception):
@@ -26,7 +26,7 @@ class StaleRead(Exception):
 
 
 async def allocate(store: AddressStore, request: AddressRequest) -> Answer:
-    """Give a Service the addresses that it asks for. It keeps what it has, if that still fits the request."""
+    """Allocate the addresses for a Service. It keeps those that still fit the request."""
     for _ in range(ATTEMPTS):
         await store.ready()
         with contextlib.suppress(WrongSequence, StaleRead):
@@ -51,63 +51,57 @@ class Allocation:
         self._awaits_completion = False
 
     async def attempt(self) -> Answer:
-        if refused := self._invalid():
-            return refused
+        request, ref = self._request, self._request.ref
+        for of, address in request.fixed.items():
+            if of not in request.families:
+                return results.wrong_family(of, address)
         for address in sorted(self._known):
             await self._read(address)
-        for wanted in sorted(self._request.families):
+        for wanted in sorted(request.families):
             await self._allocate(wanted)
-        waited = self._request.ref in self._index.waiters
+        waited = ref in self._index.waiters
         waits = bool(self._waiter.families or self._waiter.addresses)
         if waits:
-            await self._join_queue()
+            await self._store.join_queue(ref, self._waiter)
+            await self._store.bucket.catch_up()
+            if self._store.is_complete() and (self._awaits_completion or self._store.is_servable(ref)):
+                # An address was released just before the Service joined: no event would requeue it.
+                raise StaleRead
         freed = await self._release_unwanted()
         await self._store.catch_up_waiters(freed)
         if not waits:
-            await self._store.leave_queue(self._request.ref)
-        wake = self._store.wake(freed, self._request.ref) if freed or waited else ()
-        return self._result(wake)
-
-    def _invalid(self) -> Rejected | None:
-        for of, address in self._request.fixed.items():
-            if of not in self._request.families:
-                return results.wrong_family(of, address)
-        return None
-
-    def _result(self, wake: tuple[ObjectRef, ...]) -> Answer:
-        # A rejection needs a person, and so comes first.
-        if self._request.content and self._chosen and {one.reason for one in self._obstacles} <= _BEARABLE:
-            return Allocated(dict(self._chosen), self._not_shared(), wake)
-        ordered = sorted(self._obstacles, key=lambda obstacle: isinstance(obstacle, Queued))
-        match next(iter(ordered), None):
-            case Rejected(reason, note):
-                return Rejected(reason, note, wake)
-            case Queued(reason, note, since, place):
-                return Queued(reason, note, since, place, wake)
-            case _:
-                return Allocated(dict(self._chosen), self._not_shared(), wake)
+            await self._store.leave_queue(ref)
+        wake = self._store.wake(freed, ref) if freed or waited else ()
+        bearable = request.content and self._chosen and {one.reason for one in self._obstacles} <= _BEARABLE
+        if self._obstacles and not bearable:
+            # A rejection needs a person, and so comes before a wait.
+            return replace(min(self._obstacles, key=lambda one: isinstance(one, Queued)), wake=wake)
+        return Allocated(dict(self._chosen), self._not_shared(), wake)
 
     def _not_shared(self) -> str:
-        """Why it has an address of its own though it would share one; nothing if it shares one."""
+        """Why it has an address of its own though it would share one; empty if it shares one."""
         holder, ref = self._request.holder(0.0), self._request.ref
-        mine = [self._holdings.held(address).others(ref) for address in self._chosen.values()]
-        if any(mine):
+        if any(self._holdings.held(address).others(ref) for address in self._chosen.values()):
             return ""
-        clashes = (
-            (address, other)
-            for address in sorted(self._holdings.shared(holder.group))
-            for other in sorted(self._holdings.held(address).others(ref), key=lambda other: other.ref)
-            if port_conflicts(holder, other)
-        )
-        found = next(clashes, None)
-        return results.not_shared(self._request, *found) if found else ""
+        for address in sorted(self._holdings.shared(holder.group)):
+            for other in sorted(self._holdings.held(address).others(ref), key=lambda other: other.ref):
+                if port_conflicts(holder, other):
+                    return results.not_shared(self._request, address, other)
+        return ""
 
     async def _allocate(self, wanted: Family) -> None:
-        requested = self._request.fixed.get(wanted)
-        mine = self._held(wanted)
-        preferred = requested or (self._best(mine) if mine else None)
-        if requested is None and preferred in self._request.avoid and await self._move(wanted):
-            return
+        """Choose an address of this family: the requested, the held, one in its status, or a free one."""
+        request = self._request
+        requested = request.fixed.get(wanted)
+        own = ((a, held.of(request.ref)) for a, (held, _) in self._found.items() if family(a) == wanted)
+        mine = {address: holder for address, holder in own if holder}
+        preferred = requested
+        if requested is None and mine:
+            # A crash may leave several of one family: the one in its status is preferred, then the oldest.
+            shown, avoid = {*request.adopt, *request.shown}, request.avoid
+            preferred = min(mine, key=lambda a: (a in avoid, a not in shown, mine[a].since, a))
+            if preferred in avoid and await self._move(wanted):
+                return
         if preferred in mine and await self._retain(wanted, preferred):
             return
         if requested is not None:
@@ -128,17 +122,6 @@ class Allocation:
             if address not in self._request.avoid and await self._join(wanted, address):
                 return True
         return False
-
-    # What it holds.
-
-    def _held(self, wanted: Family) -> dict[str, Holder]:
-        found = ((a, held.of(self._request.ref)) for a, (held, _) in self._found.items())
-        return {address: holder for address, holder in found if holder and family(address) == wanted}
-
-    def _best(self, mine: dict[str, Holder]) -> str:
-        """Of several of one family, as a crash may leave: the one that its status shows, else the oldest."""
-        shown, avoid = {*self._request.adopt, *self._request.shown}, self._request.avoid
-        return min(mine, key=lambda a: (a in avoid, a not in shown, mine[a].since, a))
 
     async def _retain(self, wanted: Family, address: str) -> bool:
         """Keep an address. False if it cannot be kept and another will do."""
@@ -161,7 +144,7 @@ class Allocation:
         return True
 
     async def _adopt(self, wanted: Family) -> bool:
-        """Allocate the addresses that its status shows, should the bus have lost the allocation."""
+        """Allocate the address that was reported for it, should the bus have lost the allocation."""
         for address in self._request.adopt:
             fits = family(address) == wanted and self._index.gives(self._request.ref.cluster, address)
             requested = self._request.fixed.get(wanted, address)
@@ -169,12 +152,9 @@ class Allocation:
                 return True
         return False
 
-    # What is free.
-
     async def _allocate_requested(self, wanted: Family, address: str) -> None:
-        """Allocate the requested address, or say why not."""
-        cluster = self._request.ref.cluster
-        if not self._index.gives(cluster, address):
+        """Allocate the requested address, or report why not."""
+        if not self._index.gives(self._request.ref.cluster, address):
             self._obstacles.append(self._no_range(wanted, address))
             return
         if address in self._request.adopt and await self._adopt(wanted):
@@ -189,13 +169,14 @@ class Allocation:
         elif not held.holders and self._exceeds_quota(wanted):
             return
         elif not held.holders and not self._room(wanted):
-            await self._queue_for_any(wanted)
+            self._queue_for_any(wanted)
         elif not await self._join(wanted, address):
             raise StaleRead
 
     async def _allocate_any(self, wanted: Family) -> None:
         """Allocate any address of the family, or queue for one."""
-        if self._index.total(self._request.ref.cluster, wanted) == 0:
+        cluster = self._request.ref.cluster
+        if self._index.total(cluster, wanted) == 0:
             self._obstacles.append(self._no_range(wanted))
             return
         if not await self._may_allocate(wanted):
@@ -207,10 +188,18 @@ class Allocation:
         if self._exceeds_quota(wanted):
             return
         if self._room(wanted):
-            for address in itertools.chain(self._shown(wanted), self._free(wanted)):
+            # An address that only its status shows is no proof, but clients may use it: try it first.
+            shown = [
+                address
+                for address in self._request.shown
+                if family(address) == wanted
+                and self._index.gives(cluster, address)
+                and not self._holdings.held(address).holders
+            ]
+            for address in itertools.chain(shown, self._free(wanted)):
                 if await self._join(wanted, address):
                     return
-        await self._queue_for_any(wanted)
+        self._queue_for_any(wanted)
 
     def _shareable(self, wanted: Family) -> list[str]:
         """Addresses that all holders would share with it, sorted."""
@@ -219,6 +208,7 @@ class Allocation:
         return [address for address in found if family(address) == wanted and address not in self._known]
 
     def _free(self, wanted: Family) -> Iterator[str]:
+        """Free addresses, those to avoid last."""
         range_ = self._index.range_of(self._request.ref.cluster)
         assert range_ is not None  # or there would have been no room
         avoided = []
@@ -230,14 +220,8 @@ class Allocation:
                     yield address
         yield from avoided
 
-    def _shown(self, wanted: Family) -> list[str]:
-        """What its status shows, though nothing else does: it is preferred among those that are free."""
-        fitting = (a for a in self._request.shown if family(a) == wanted)
-        gives = (a for a in fitting if self._index.gives(self._request.ref.cluster, a))
-        return [address for address in gives if not self._holdings.held(address).holders]
-
     def _exceeds_quota(self, wanted: Family) -> bool:
-        """Whether its cluster holds as many addresses as it may. It joins no queue, and holds up no other."""
+        """Whether its cluster is at its quota. Such a Service joins no queue, and so delays no other."""
         quota = self._index.quota(self._request.ref.cluster, wanted)
         if quota is None or self._index.below_quota(self._request.ref.cluster, wanted):
             return False
@@ -247,9 +231,6 @@ class Allocation:
     def _room(self, wanted: Family) -> bool:
         """Whether more addresses are free than Services have waited longer."""
         return self._index.room(self._request.ref, wanted, self._since())
-
-    def _ahead(self, wanted: Family) -> int:
-        return self._index.ahead(self._request.ref, wanted, self._since())
 
     def _since(self) -> float:
         before = self._index.waiters.get(self._request.ref)
@@ -263,7 +244,7 @@ class Allocation:
             return results.no_family(wanted)
         return results.outside(address, ", ".join(map(str, range_.prefixes)))
 
-    # Waiting.
+    # The queue.
 
     async def _may_allocate(self, wanted: Family) -> bool:
         """Read all changes. False, and queued, while addresses in use may be missing from the store."""
@@ -274,14 +255,20 @@ class Allocation:
         self._check_fresh()
         return True
 
-    def _check_fresh(self) -> None:
-        if self._holdings.of(self._request.ref) - self._found.keys() or self._changed():
-            raise StaleRead
-
-    async def _queue_for_any(self, wanted: Family) -> None:
-        total = self._index.total(self._request.ref.cluster, wanted)
+    async def _queue_until_complete(self, wanted: Family) -> None:
+        if self._index.marker is None:
+            await self._store.report_loss()
+        self._awaits_completion = True
+        self._obstacles.append(results.rebuilding(self._since()))
         if self._may_queue():
-            self._obstacles.append(results.used_up(wanted, total, self._since(), self._ahead(wanted)))
+            self._waiter = self._waiter.model_copy(update={"families": (*self._waiter.families, wanted)})
+
+    def _queue_for_any(self, wanted: Family) -> None:
+        ref, since = self._request.ref, self._since()
+        total = self._index.total(ref.cluster, wanted)
+        if self._may_queue():
+            ahead = self._index.ahead(ref, wanted, since)
+            self._obstacles.append(results.used_up(wanted, total, since, ahead))
             self._waiter = self._waiter.model_copy(update={"families": (*self._waiter.families, wanted)})
         else:
             self._obstacles.append(results.queue_full(wanted, total, MOST_WAITING))
@@ -291,25 +278,9 @@ class Allocation:
             self._waiter = self._waiter.model_copy(update={"addresses": (*self._waiter.addresses, address)})
 
     def _may_queue(self) -> bool:
-        """Whether it waits already, or its cluster may have one more that waits."""
+        """Whether it waits already, or its cluster is below the limit of waiting Services."""
         ref = self._request.ref
         return ref in self._index.waiters or (ref.cluster, None) not in self._index.reached
-
-    async def _join_queue(self) -> None:
-        """Join the queue; StaleRead if an address was released just before: no event would tell of it."""
-        ref = self._request.ref
-        await self._store.join_queue(ref, self._waiter)
-        await self._store.bucket.catch_up()
-        if self._store.is_complete() and (self._awaits_completion or self._store.is_servable(ref)):
-            raise StaleRead
-
-    async def _queue_until_complete(self, wanted: Family) -> None:
-        if self._index.marker is None:
-            await self._store.report_loss()
-        self._awaits_completion = True
-        self._obstacles.append(results.rebuilding(self._since()))
-        if self._may_queue():
-            self._waiter = self._waiter.model_copy(update={"families": (*self._waiter.families, wanted)})
 
     # Single entries.
 
@@ -325,7 +296,7 @@ class Allocation:
             holder, others = self._request.holder(time.time(), held.of(ref)), held.others(ref)
             if conflict(holder, others):
                 return False
-            if self._changed():
+            if self._reconnected():
                 raise StaleRead
             with contextlib.suppress(WrongSequence):
                 await self._store.write(address, (*others, holder), sequence)
@@ -334,7 +305,11 @@ class Allocation:
             held, sequence = await self._read(address)
         return False
 
-    def _changed(self) -> bool:
+    def _check_fresh(self) -> None:
+        if self._holdings.of(self._request.ref) - self._found.keys() or self._reconnected():
+            raise StaleRead
+
+    def _reconnected(self) -> bool:
         """Whether the connection was lost since the attempt began: the server may have lost entries."""
         bucket = self._store.bucket
         return bucket.readings != self._readings or not bucket.complete.is_set()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from bus.messages import Message
 from windowbox.models.loadbalancers import Family
@@ -31,7 +30,7 @@ class Holder(Message):
     version: str = ""
     """The resource version of the Service with our finalizer on, when it got the address."""
     until: float | None = None
-    """Until when it is kept for a Service that is no load balancer for now."""
+    """End of the grace period of a Service that is no load balancer for now."""
 
     @property
     def ref(self) -> ObjectRef:
@@ -55,7 +54,7 @@ class Held(Message):
 
     @property
     def groups(self) -> set[Group]:
-        """The groups of which another Service might join the holders."""
+        """The groups whose other Services might share the address."""
         return {holder.group for holder in self.holders if holder.group}
 
     @property
@@ -66,7 +65,7 @@ class Held(Message):
 FREE = Held(holders=())
 
 _UNREADABLE = Held(holders=(Holder(cluster="", namespace="", name="", uid="", since=0.0),))
-"""An entry that cannot be read counts as held, until the upkeep finds that there is no such Service."""
+"""An entry that cannot be read counts as held, until the sweep finds that there is no such Service."""
 
 
 def read(value: bytes | None) -> Held:
@@ -91,10 +90,10 @@ class Waiter(Message):
     """The requested addresses, which others hold."""
     share: str | None = None
     ports: tuple[str, ...] = ()
-    """Of sharing: see `Holder`."""
+    """For sharing: see `Holder`."""
 
     def group(self, ref: ObjectRef) -> Group | None:
-        """The group of `ref`, which waits."""
+        """The sharing group of `ref`, the Service that waits."""
         return (ref.cluster, self.share) if self.share else None
 
 
@@ -112,36 +111,13 @@ def conflict(holder: Holder, others: Iterable[Holder]) -> Holder | None:
 
 def can_share(one: Holder, other: Holder) -> bool:
     """Whether both may have the same address."""
-    return _willing(one, other) and not set(one.ports) & set(other.ports)
-
-
-def _willing(one: Holder, other: Holder) -> bool:
-    return one.group is not None and one.group == other.group
+    return _same_group(one, other) and not set(one.ports) & set(other.ports)
 
 
 def port_conflicts(holder: Holder, other: Holder) -> list[str]:
-    """The ports that keep two willing holders from sharing; none if they are not willing to share at all."""
-    return sorted(set(holder.ports) & set(other.ports)) if _willing(holder, other) else []
+    """The ports that keep two holders of one group from sharing; none if they do not share at all."""
+    return sorted(set(holder.ports) & set(other.ports)) if _same_group(holder, other) else []
 
 
-class ResolvedClaims(NamedTuple):
-    """The holders of an address, once all claims are known."""
-
-    holders: tuple[Holder, ...]
-    displaced: tuple[Holder, ...]
-
-
-def resolve_claims(held: Sequence[Holder], claimed: Sequence[Holder]) -> ResolvedClaims:
-    """The address belongs to the Services whose status shows it.
-
-    If two show it, the store decides, then the name. A holder whose status does not show it may be about to:
-    it stays, unless it conflicts with one whose status does.
-    """
-    before = {holder.uid: holder for holder in held}
-    ordered = sorted(claimed, key=lambda c: (c.uid not in before, c.namespace, c.name))
-    silent = [holder for holder in held if all(holder.ref != claim.ref for claim in claimed)]
-    holders: list[Holder] = []
-    displaced: list[Holder] = []
-    for one in [*(before.get(c.uid, c) for c in ordered), *silent]:
-        (displaced if conflict(one, holders) else holders).append(one)
-    return ResolvedClaims(tuple(holders), tuple(displaced))
+def _same_group(one: Holder, other: Holder) -> bool:
+    return one.group is not None and one.group == other.group

@@ -1,18 +1,54 @@
-"""Addresses in use: who holds each, who may join its holders, and how many each cluster has."""
+"""Indexes in memory: who holds each address, and who waits for one, in order of waiting.
+
+Each change updates them: only an iteration goes through all addresses, holders or waiting Services.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Set
+import heapq
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Set
+from typing import Generic, TypeVar
 
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.refs import ObjectRef
-from workers.loadbalancer.ipam.entries import FREE, Group, Held, Holder
-from workers.loadbalancer.ipam.multimap import Multimap
+from workers.loadbalancer.ipam.entries import FREE, Group, Held, Holder, Waiter
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V", bound=Hashable)
+
+RangeKey = tuple[int, Family]
+"""The addresses of one range and family: the position of the range among all, and the family."""
+
+_Place = tuple[float, ObjectRef]
+
+
+class Multimap(Generic[K, V]):
+    """Sets by key. A key without values is not kept."""
+
+    def __init__(self) -> None:
+        self._sets: dict[K, set[V]] = {}
+
+    def __getitem__(self, key: K) -> Set[V]:
+        return self._sets.get(key, frozenset())
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._sets)
+
+    def add(self, key: K, value: V) -> None:
+        self._sets.setdefault(key, set()).add(value)
+
+    def discard(self, key: K, value: V) -> None:
+        values = self._sets.get(key)
+        if values:
+            values.discard(value)
+            if not values:
+                del self._sets[key]
 
 
 class Holdings:
-    """All addresses in use, indexed change by change: nothing but an iteration goes through all of them."""
+    """All addresses in use."""
 
     def __init__(self) -> None:
         self._held: dict[str, Held] = {}
@@ -23,7 +59,7 @@ class Holdings:
         self._kept: set[str] = set()
 
     def put(self, address: str, held: Held) -> None:
-        """Note who holds the address from now on."""
+        """Set the holders of an address."""
         before, of = self.held(address), family(address)
         self._held.pop(address, None)
         self._crowds.pop(address, None)
@@ -90,7 +126,7 @@ class Holdings:
 
 
 class _Crowd:
-    """The holders of a shared address. There may be thousands: questions do not go through them."""
+    """The holders of a shared address. There may be thousands: queries do not go through them."""
 
     def __init__(self, held: Held) -> None:
         self._holders = {holder.ref: holder for holder in held.holders}
@@ -106,3 +142,97 @@ class _Crowd:
             return False
         theirs = [{*one.ports} for one in absent]
         return all(self._ports[port] == sum(port in some for some in theirs) for port in ports)
+
+
+class Waiters(Mapping[ObjectRef, Waiter]):
+    """All Services that wait. If they take any address of a range, they are in its queue."""
+
+    def __init__(self) -> None:
+        self._waiters: dict[ObjectRef, Waiter] = {}
+        self._queues: dict[RangeKey, list[_Place]] = defaultdict(list)
+        self._places: dict[ObjectRef, dict[RangeKey, _Place]] = {}
+        self._wanting: Multimap[str, ObjectRef] = Multimap()
+        self._sharing: Multimap[Group, ObjectRef] = Multimap()
+        self._counts: Counter[str] = Counter()
+
+    def __getitem__(self, ref: ObjectRef) -> Waiter:
+        return self._waiters[ref]
+
+    def __iter__(self) -> Iterator[ObjectRef]:
+        return iter(self._waiters)
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def put(self, ref: ObjectRef, waiter: Waiter | None) -> None:
+        """Set what a Service waits for; None: for nothing. It is in no queue then."""
+        self.enqueue(ref, ())
+        if before := self._waiters.pop(ref, None):
+            self._counts[ref.cluster] -= 1
+            for address in before.addresses:
+                self._wanting.discard(address, ref)
+            if (group := before.group(ref)) and before.families:
+                self._sharing.discard(group, ref)
+        if waiter:
+            self._waiters[ref] = waiter
+            self._counts[ref.cluster] += 1
+            for address in waiter.addresses:
+                self._wanting.add(address, ref)
+            if (group := waiter.group(ref)) and waiter.families:
+                self._sharing.add(group, ref)
+
+    def enqueue(self, ref: ObjectRef, keys: Collection[RangeKey]) -> None:
+        """Put a Service into these queues, and take it out of all others."""
+        places = self._places.pop(ref, {})
+        for key in places.keys() - keys:
+            queue = self._queues[key]
+            del queue[bisect_left(queue, places.pop(key))]
+            if not queue:
+                del self._queues[key]
+        for key in set(keys) - places.keys():
+            places[key] = (self._waiters[ref].since, ref)
+            insort(self._queues[key], places[key])
+        if places:
+            self._places[ref] = places
+
+    def queues(self) -> list[RangeKey]:
+        """All queues that are not empty."""
+        return sorted(self._queues)
+
+    def queues_of(self, ref: ObjectRef) -> Collection[RangeKey]:
+        """The queues that this Service is in."""
+        return self._places.get(ref, {}).keys()
+
+    def ahead(self, key: RangeKey, ref: ObjectRef, since: float) -> int:
+        """How many others of a queue have waited longer than `ref`, which waits since `since`."""
+        before = bisect_left(self._queues.get(key, []), (since, ref))
+        place = self._places.get(ref, {}).get(key)
+        return before - (place is not None and place < (since, ref))
+
+    def first(self, key: RangeKey, most: int) -> list[ObjectRef]:
+        """The longest waiting of a queue."""
+        return [ref for _, ref in self._queues.get(key, [])[: max(0, most)]]
+
+    def last_of_first(self, key: RangeKey, count: int, most: int, besides: ObjectRef) -> list[ObjectRef]:
+        """The last `most` of the first `count` of a queue that `besides` has left, or is about to."""
+        queue = self._queues.get(key, [])
+        place = self._places.get(besides, {}).get(key)
+        gone = len(queue) if place is None else bisect_left(queue, place)
+        end = min(count, len(queue) - (place is not None))
+        return [queue[at + (at >= gone)][1] for at in range(max(0, end - most), end)]
+
+    def wanting(self, address: str) -> Set[ObjectRef]:
+        """Services that wait for exactly this address."""
+        return self._wanting[address]
+
+    def sharing(self, groups: Iterable[Group]) -> set[ObjectRef]:
+        """Services of these groups that take any address, and so would share that of their group."""
+        return {ref for group in groups for ref in self._sharing[group]}
+
+    def count(self, cluster: str) -> int:
+        """How many Services of this cluster wait."""
+        return self._counts[cluster]
+
+    def longest(self, refs: Iterable[ObjectRef], most: int) -> list[ObjectRef]:
+        """The Services of `refs` that have waited longest."""
+        return heapq.nsmallest(most, refs, key=lambda ref: (self._waiters[ref].since, ref))

@@ -13,22 +13,20 @@ from windowbox.models.refs import RUNTIME, ObjectRef
 from windowbox.settings.lbsettings import Range, range_for
 from workers.loadbalancer.ipam import entries, ranges
 from workers.loadbalancer.ipam.entries import Group, Held, Marker, Waiter
-from workers.loadbalancer.ipam.holdings import Holdings
-from workers.loadbalancer.ipam.multimap import Multimap
-from workers.loadbalancer.ipam.waiters import RangeKey, Waiters
+from workers.loadbalancer.ipam.holdings import Holdings, Multimap, RangeKey, Waiters
 
 logger = logging.getLogger(__name__)
 
 MARKER = "book"
 
 MOST_WAITING = 100
-"""Services of one cluster that wait at once, or a few more that come together. Others are refused, and
+"""Services of one cluster that wait at once (a few more if they come together). Others are rejected, and
 requeued when one of these has left."""
 _AT_ONCE = 8
-"""Of those that wait for one and the same address, so many are requeued at once. One of them will get it."""
+"""Services that are requeued at once for one released address. One of them gets it."""
 
 Limit = tuple[str, Family | None]
-"""What a cluster may reach: its quota of a family's addresses, or (None) how many of its Services wait."""
+"""A limit of a cluster: its quota of a family's addresses, or (None) its number of waiting Services."""
 
 
 class Usage(NamedTuple):
@@ -43,7 +41,7 @@ class Usage(NamedTuple):
 class AddressIndex:
     """Holders and waiting Services, as of the last change of the bucket.
 
-    Kept up to date change by change: no question goes through all holders, or all who wait.
+    Kept up to date change by change: no query goes through all holders, or all waiting Services.
     """
 
     def __init__(self, all_ranges: Sequence[Range], quota: int | None = None) -> None:
@@ -62,18 +60,18 @@ class AddressIndex:
         self.marker: Marker | None = None
 
     def apply(self, key: str, value: bytes | None) -> set[ObjectRef]:
-        """Apply a change of the bucket. Returns the Services that have or had the address in question."""
+        """Apply a change of the bucket. Returns the present and former holders of the changed address."""
         try:
             if (address := subjects.address(key)) is not None:
-                return self._note(address, entries.read(value))
+                return self._set_holders(address, entries.read(value))
             if (ref := subjects.waiting(key)) is not None:
-                self._note_waiter(ref, None)
+                self._set_waiter(ref, None)
                 if value:
-                    self._note_waiter(ref, Waiter.model_validate_json(value))
+                    self._set_waiter(ref, Waiter.model_validate_json(value))
             elif key == MARKER:
                 self.marker = Marker.model_validate_json(value) if value else None
         except ValueError as error:
-            # An entry that another version wrote must not end this process.
+            # An entry that another version of windowbox wrote must not end this process.
             logger.error("address store: %s is skipped: %s", key, error)
         return set()
 
@@ -89,29 +87,27 @@ class AddressIndex:
         return range_ is not None and ranges.contains(range_, address)
 
     def total(self, cluster: str, of: Family) -> int:
-        """How many addresses there are for the Services of this cluster."""
+        """Addresses in the range of this cluster, free or not."""
         key = self._range_key(cluster, of)
         return self._totals[key] if key else 0
 
     def free(self, cluster: str, of: Family) -> int:
-        """How many addresses a Service of this cluster could get."""
+        """Addresses that are free for Services of this cluster."""
         key = self._range_key(cluster, of)
         return self._free(key) if key else 0
 
     def quota(self, cluster: str, of: Family) -> int | None:
-        """How many addresses Services of this cluster get at most; None: all of its range.
-
-        By default half of them, so that one cluster cannot take all from the others.
-        """
+        """The most addresses for Services of this cluster; None: all of its range."""
         if self._quota is not None:
             return self._quota
         range_ = self.range_of(cluster)
         if range_ is None or not range_.is_shared or cluster == RUNTIME:
             return None
+        # Half of a shared range by default, so that one cluster cannot starve the others.
         return (self.total(cluster, of) + 1) // 2
 
     def places(self, limit: Limit) -> int:
-        """How many more until the cluster reaches the limit."""
+        """How many more are possible until the cluster reaches the limit."""
         cluster, of = limit
         if of is None:
             return MOST_WAITING - self.waiters.count(cluster)
@@ -130,7 +126,7 @@ class AddressIndex:
             if (total := self._totals[at, of])
         ]
 
-    # Who gets the next address.
+    # The queue.
 
     def ahead(self, ref: ObjectRef, of: Family, since: float) -> int:
         """How many Services have waited longer for an address of the same range as `ref`."""
@@ -138,7 +134,7 @@ class AddressIndex:
         return self.waiters.ahead(key, ref, since) if key else 0
 
     def room(self, ref: ObjectRef, of: Family, since: float) -> bool:
-        """Whether more is free than those want who have waited longer than `ref`."""
+        """Whether more addresses are free than Services have waited longer than `ref`."""
         return self.free(ref.cluster, of) > self.ahead(ref, of, since)
 
     def joinable(self, group: Group | None, ports: Collection[str]) -> list[str]:
@@ -166,7 +162,7 @@ class AddressIndex:
     def wake(self, freed: Collection[str], besides: ObjectRef) -> list[ObjectRef]:
         """Services to requeue now that `besides` has released `freed`, and has left the queue.
 
-        The events of that may not have come yet.
+        This index may not have received these changes yet.
         """
         found: list[ObjectRef] = []
         theirs = self.holdings.of(besides)
@@ -177,7 +173,7 @@ class AddressIndex:
         for key in sorted({key for key in keys if key}):
             released = {address for address in available if self._key_of(address) == key}
             free = self._free(key) + len(released & self._used.get(key, set()))
-            # One more than are released: two processes that release at once may have woken the same Service.
+            # One more than released: two processes that release at once may wake the same Service.
             found += self.waiters.last_of_first(key, free, len(released) + 1, besides)
         for address in sorted(freed):
             groups = set() if address in available else self.holdings.held(address).groups
@@ -188,45 +184,45 @@ class AddressIndex:
 
     # Changes.
 
-    def _note(self, address: str, held: Held) -> set[ObjectRef]:
+    def _set_holders(self, address: str, held: Held) -> set[ObjectRef]:
         before = self.holdings.held(address)
         self.holdings.put(address, held)
         if key := self._key_of(address):
             (self._used[key].add if held.holders else self._used[key].discard)(address)
         refs = {holder.ref for holder in (*before.holders, *held.holders)}
         for ref in refs & self.waiters.keys():
-            self._line_up(ref)
+            self._enqueue(ref)
         for ref in self._interested(address, before.groups | held.groups):
             self._fit(address, ref)
         for cluster in before.clusters | held.clusters:
-            self._note_limit((cluster, family(address)))
+            self._check_limit((cluster, family(address)))
         return refs
 
-    def _note_waiter(self, ref: ObjectRef, waiter: Waiter | None) -> None:
+    def _set_waiter(self, ref: ObjectRef, waiter: Waiter | None) -> None:
         before = self.waiters.get(ref)
         for address in self._candidates(ref, before) if before else ():
             self._fits.discard(address, ref)
         self.waiters.put(ref, waiter)
         if waiter:
-            self._line_up(ref)
+            self._enqueue(ref)
             for address in self._candidates(ref, waiter):
                 self._fit(address, ref)
-        self._note_limit((ref.cluster, None))
+        self._check_limit((ref.cluster, None))
 
-    def _line_up(self, ref: ObjectRef) -> None:
-        """Have a Service that waits stand in the queue of each family of which it takes any address."""
+    def _enqueue(self, ref: ObjectRef) -> None:
+        """Put a waiting Service into the queue of each family of which it takes any address."""
         has = {family(address) for address in self.holdings.of(ref)}
         lacking = set(self.waiters[ref].families) - has
-        self.waiters.line_up(ref, {key for of in lacking if (key := self._range_key(ref.cluster, of))})
+        self.waiters.enqueue(ref, {key for of in lacking if (key := self._range_key(ref.cluster, of))})
 
-    def _note_limit(self, limit: Limit) -> None:
+    def _check_limit(self, limit: Limit) -> None:
         bounded = limit[1] is None or self.quota(limit[0], limit[1]) is not None
         (self.reached.add if bounded and self.places(limit) <= 0 else self.reached.discard)(limit)
 
-    # Addresses that a Service which waits might have, besides those for which it stands in a queue.
+    # Candidates: addresses that a waiting Service might get, besides those of the queues that it is in.
 
     def _candidates(self, ref: ObjectRef, waiter: Waiter) -> set[str]:
-        """Those that it has requested, and those of Services with its sharing key."""
+        """Requested addresses, and those of Services with its sharing key."""
         shared = self.holdings.shared(waiter.group(ref)) if waiter.families else ()
         return {*waiter.addresses, *shared}
 

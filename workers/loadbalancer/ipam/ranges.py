@@ -1,24 +1,24 @@
-"""Which addresses there are to give away, and in which order a Service tries them."""
+"""The addresses of a range that can be allocated, and the order in which a Service tries them."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from windowbox.models.loadbalancers import Family
 from windowbox.settings.lbsettings import Network, Range
 
 _LOCALHOST = (ip_address("127.0.0.1"), ip_address("::1"))
-"""Where everybody's servers are."""
+"""Servers of the host listen there."""
 
 
 def candidates(range_: Range, family: Family, seed: str) -> Iterator[str]:
-    """Every address of the family that can be given away, once, in an order that `seed` decides.
+    """Every address of the family that can be allocated, once, in an order that `seed` decides.
 
-    The same Service (its name is the seed) asks for the same address first, and so gets it again where it is
-    free; many Services at once rarely ask for the same one. Nothing is held in memory: a prefix may be huge.
+    The seed is the Service's name: a recreated Service tries its former address first, and concurrent ones
+    rarely try the same. Nothing is held in memory: a prefix may be huge.
     """
     prefixes = range_.of_family(family)
     total = sum(prefix.num_addresses for prefix in prefixes)
@@ -27,23 +27,28 @@ def candidates(range_: Range, family: Family, seed: str) -> Iterator[str]:
     digest = hashlib.sha256(seed.encode()).digest()
     place = int.from_bytes(digest[:16]) % total
     step = int.from_bytes(digest[16:]) % total
-    # A step that has no divisor in common with the total comes by every place.
+    # A step that is coprime to the total visits every place.
     while math.gcd(step, total) != 1:
         step += 1
     for _ in range(total):
-        address, prefix = _nth(prefixes, place)
+        nth = place
+        for prefix in prefixes:
+            if nth < prefix.num_addresses:
+                break
+            nth -= prefix.num_addresses
+        address = prefix[nth]
         if _usable(address, prefix):
             yield str(address)
         place = (place + step) % total
 
 
 def size(range_: Range, family: Family) -> int:
-    """How many addresses of the family can be given away."""
+    """The number of addresses of the family that can be allocated."""
     return sum(prefix.num_addresses - _unusable(prefix) for prefix in range_.of_family(family))
 
 
 def contains(range_: Range, address: str) -> bool:
-    """Whether it is one of the addresses that can be given away."""
+    """Whether it is one of the addresses that can be allocated."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -51,20 +56,12 @@ def contains(range_: Range, address: str) -> bool:
     return any(found in prefix and _usable(found, prefix) for prefix in range_.prefixes)
 
 
-def _nth(prefixes: Iterable[Network], place: int) -> tuple[IPv4Address | IPv6Address, Network]:
-    for prefix in prefixes:
-        if place < prefix.num_addresses:
-            return prefix[place], prefix
-        place -= prefix.num_addresses
-    raise IndexError(place)
-
-
 def _usable(address: IPv4Address | IPv6Address, prefix: Network) -> bool:
-    """Whether it is never the name of a whole network.
+    """Whether it is neither a network's nor a broadcast address in any likely network.
 
-    How large the networks are that an address will be in is not known here (a range is often a part of one),
-    but 172.18.255.255 is the broadcast address of most, and fd00:ff:: the routers' of its own. A prefix of
-    one or two addresses is taken at its word.
+    The size of the network is not known here (a range is often a part of one), but 172.18.255.255 is the
+    broadcast address of most, and fd00:ff:: the anycast address of its routers. A prefix of one or two
+    addresses is used as it is.
     """
     if address in _LOCALHOST:
         return False
@@ -76,7 +73,7 @@ def _usable(address: IPv4Address | IPv6Address, prefix: Network) -> bool:
 
 
 def _unusable(prefix: Network) -> int:
-    """How many of its addresses are not usable, without going through them."""
+    """The number of its addresses that are not usable, without an iteration."""
     block = 8 if prefix.version == 4 else 64
     ends = (0, 0xFF) if prefix.version == 4 else (0,)
     bits = prefix.max_prefixlen - prefix.prefixlen

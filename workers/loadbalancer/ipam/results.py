@@ -19,19 +19,19 @@ USED_UP = "AddressRangeUsedUp"
 QUOTA_EXCEEDED = "AddressQuotaExceeded"
 QUEUE_FULL = "AddressQueueFull"
 REFUSED = frozenset({QUOTA_EXCEEDED, QUEUE_FULL})
-"""By a limit of its cluster: it is requeued once the cluster is below the limit."""
+"""Rejections by a limit of the cluster: the Service is requeued once the cluster is below the limit."""
 
 
 @dataclass(frozen=True)
 class AddressRequest:
-    """What a Service asks of the allocator."""
+    """A Service's request to the allocator."""
 
     ref: ObjectRef
     uid: str
     families: tuple[Family, ...]
     """Each gets one address."""
     requested: tuple[str, ...] = ()
-    """The only ones it takes, at most one of each family."""
+    """The only addresses it takes, at most one of each family."""
     share: str | None = None
     ports: tuple[str, ...] = ()
     """`80/TCP` and so on."""
@@ -40,12 +40,12 @@ class AddressRequest:
     content: bool = False
     """One family is better than none (PreferDualStack)."""
     shown: tuple[str, ...] = ()
-    """What only its own status shows."""
+    """Addresses that only its own status shows."""
     avoid: tuple[str, ...] = ()
-    """Addresses that it cannot use, because other processes hold its ports there. It leaves such a one for
-    another that is free; it keeps it if there is none, or if it is requested."""
+    """Addresses that it cannot use, because other processes hold its ports there. It moves to a free address,
+    unless there is none, or it has requested this one."""
     version: str = ""
-    """The Service's resource version that bore our finalizer."""
+    """The Service's resource version that has our finalizer."""
 
     @cached_property
     def fixed(self) -> Mapping[Family, str]:
@@ -73,30 +73,30 @@ class AddressRequest:
 
 @dataclass(frozen=True)
 class Allocated:
-    """It holds all that it asked for."""
+    """The Service holds all addresses that it asked for."""
 
     addresses: Mapping[Family, str]
     notice: str = ""
-    """What is not as it was asked for, in plain words."""
+    """What differs from the request, for people."""
     wake: tuple[ObjectRef, ...] = ()
-    """Services to requeue: they waited for what it has released meanwhile."""
+    """Services to requeue: they waited for addresses that it has released."""
 
 
 @dataclass(frozen=True)
 class Queued:
-    """It waits. A release that serves it has it requeued."""
+    """The Service waits. The release of an address for it requeues it."""
 
     reason: str
     note: str
     since: float
     place: int
-    """1 is the next."""
+    """Position in the queue; 1 is the next."""
     wake: tuple[ObjectRef, ...] = ()
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """Its request cannot be fulfilled. It keeps what it holds."""
+    """The request cannot be fulfilled. The Service keeps what it holds."""
 
     reason: str
     note: str
@@ -108,14 +108,14 @@ Answer = Allocated | Queued | Rejected
 
 @dataclass(frozen=True)
 class Released:
-    """What was released, and whom to requeue."""
+    """Released addresses, and Services to requeue."""
 
     addresses: tuple[str, ...] = ()
     wake: tuple[ObjectRef, ...] = ()
 
 
 def used_up(family: Family, total: int, since: float, ahead: int) -> Queued:
-    # Without a number: it would be told anew at each step of the line.
+    # Without its position: each step forward would cause another Event.
     waits = "others have waited longer" if ahead else "it gets the next that is given back"
     return Queued(
         USED_UP,
@@ -210,7 +210,7 @@ def port_conflict(address: str, request: AddressRequest, holder: Holder, other: 
 
 
 def not_shared(request: AddressRequest, address: str, other: Holder) -> str:
-    """Why a Service that would share an address has one of its own."""
+    """Note for a Service that would share an address and has one of its own."""
     ports = port_conflicts(request.holder(0.0), other)
     return (
         f"it has an address of its own: {_ports(ports)} of {address} belongs to {_name(request, other)}; to "

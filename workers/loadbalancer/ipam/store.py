@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from bus import streams, subjects
@@ -16,18 +16,17 @@ from windowbox.errors import Conflict, Unreachable
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.refs import ObjectRef
 from windowbox.settings.lbsettings import Range
-from workers.loadbalancer.ipam import adopting, entries
-from workers.loadbalancer.ipam.adopting import Claim
+from workers.loadbalancer.ipam import entries
 from workers.loadbalancer.ipam.entries import Held, Holder, Marker, Waiter
 from workers.loadbalancer.ipam.index import MARKER, AddressIndex, Usage
 from workers.loadbalancer.ipam.results import Released
 
 ATTEMPTS = 16
-"""How often a write is tried that loses to other writers."""
+"""Attempts of a write that loses to other writers."""
 
 
 class Kept(NamedTuple):
-    """An address that was kept for a Service long enough."""
+    """An address whose grace period is over."""
 
     ref: ObjectRef
     uid: str
@@ -40,33 +39,31 @@ class AddressStore:
     def __init__(self, bus: Bus, ranges: Sequence[Range], quota: int | None = None) -> None:
         self.bucket = Bucket(bus, streams.ADDRESSES)
         self.index = AddressIndex(ranges, quota)
-        self._listeners: list[Callable[[], None]] = []
-        self._of_holders: list[Callable[[ObjectRef], None]] = []
+        self.synced = self.bucket.complete
+        """Set while this process knows all entries."""
+        self.run = self.bucket.run
+        """Follows the changes of all processes; never returns."""
+        self.doubt = 0.0
+        """The bus has lost entries that this process once read: only a later marker proves adoption."""
         self._newest = 0.0
-        self._doubt = 0.0
+        self._on_change: list[Callable[[], None]] = []
+        self._on_holder: list[Callable[[ObjectRef], None]] = []
         self.bucket.on_regress(self._regressed)
         self.bucket.on_change(self._changed)
-        self.bucket.on_complete(self._tell)
-
-    @property
-    def synced(self) -> asyncio.Event:
-        """Set while this process knows all entries."""
-        return self.bucket.complete
-
-    async def run(self) -> None:
-        """Follow the changes of all processes; never returns."""
-        await self.bucket.run()
+        self.bucket.on_complete(self._notify)
 
     def on_change(self, act: Callable[[], None]) -> Callable[[], None]:
         """Call `act` after each change, and whenever all entries are known. Returns what ends that."""
-        self._listeners.append(act)
-        return lambda: self._listeners.remove(act)
+        self._on_change.append(act)
+        return lambda: self._on_change.remove(act)
 
     def on_holder(self, act: Callable[[ObjectRef], None]) -> Callable[[], None]:
-        """Call `act` with each Service that has or had an address whose entry has changed, before the
-        listeners of `on_change` are called. Returns what ends that."""
-        self._of_holders.append(act)
-        return lambda: self._of_holders.remove(act)
+        """Call `act` with each present or former holder of a changed entry, before `on_change` is called.
+
+        Returns what ends that.
+        """
+        self._on_holder.append(act)
+        return lambda: self._on_holder.remove(act)
 
     async def ready(self) -> None:
         """Wait until all entries are known; Unreachable if that takes too long."""
@@ -76,7 +73,7 @@ class AddressStore:
         except TimeoutError as error:
             raise Unreachable("the address store cannot be read yet") from error
 
-    # What Services give back.
+    # Release.
 
     async def release(
         self, ref: ObjectRef, *, uid: str | None = None, keep_uid: str | None = None
@@ -95,21 +92,21 @@ class AddressStore:
         return Released(tuple(freed), self.wake(freed, ref))
 
     async def keep(self, ref: ObjectRef, uid: str, until: float) -> Released:
-        """Keep the Service's addresses for it, until this time at the latest, or until it asks again."""
+        """Keep the Service's addresses for it until this time, or until it asks again."""
+
+        def kept(holder: Holder) -> Holder | None:
+            ours = holder.ref == ref and holder.uid == uid and holder.until is None
+            return holder.model_copy(update={"until": until}) if ours else holder
+
         await self.ready()
         await self.bucket.catch_up()
         for address in sorted(self.index.holdings.of(ref)):
-
-            def kept(holder: Holder) -> Holder | None:
-                ours = holder.ref == ref and holder.uid == uid and holder.until is None
-                return holder.model_copy(update={"until": until}) if ours else holder
-
             await self._rewrite(address, kept)
         await self.leave_queue(ref)
         return Released(wake=self.wake((), ref))
 
     async def step_back(self, ref: ObjectRef) -> Released:
-        """Leave the queue, so that the next get their turn. The Service keeps the addresses it holds."""
+        """Leave the queue, so that the next Services get their turn. The Service keeps its addresses."""
         await self.ready()
         await self.bucket.catch_up()
         if ref not in self.index.waiters:
@@ -118,7 +115,7 @@ class AddressStore:
         return Released(wake=self.wake((), ref))
 
     async def release_expired(self, ref: ObjectRef, now: float) -> Released:
-        """Release what was kept for the Service until now."""
+        """Release the addresses of the Service whose grace period is over."""
 
         def left(holder: Holder) -> Holder | None:
             over = holder.ref == ref and holder.until is not None and holder.until <= now
@@ -153,17 +150,16 @@ class AddressStore:
 
     def entries(self, ref: ObjectRef) -> tuple[tuple[str, Held], ...]:
         """The entries of all addresses that the Service holds. Unchanged entries stay the same objects."""
-        return tuple(
-            (address, self.index.holdings.held(address)) for address in sorted(self.index.holdings.of(ref))
-        )
+        holdings = self.index.holdings
+        return tuple((address, holdings.held(address)) for address in sorted(holdings.of(ref)))
 
     def held(self, ref: ObjectRef) -> list[tuple[str, Holder]]:
-        """Addresses held by Services that have or had this name, and their entries."""
+        """Addresses held by present and former Services of this name, and their entries."""
         found = ((address, held.of(ref)) for address, held in self.entries(ref))
         return [(address, holder) for address, holder in found if holder]
 
     def holders(self) -> list[tuple[str, Holder]]:
-        """All holders, also those whose Service is long gone."""
+        """All holders, including Services that are long gone."""
         return list(self.index.holdings)
 
     def clusters(self) -> set[str]:
@@ -171,7 +167,7 @@ class AddressStore:
         return self.index.holdings.clusters()
 
     def users(self) -> list[ObjectRef]:
-        """All Services that hold an address or wait for one, also those that are long gone."""
+        """All Services that hold an address or wait for one, including those that are long gone."""
         return list(dict.fromkeys([*self.index.holdings.services(), *self.index.waiters]))
 
     def is_kept(self, ref: ObjectRef) -> bool:
@@ -187,11 +183,11 @@ class AddressStore:
         return self.index.servable() if self.is_complete() else []
 
     def is_servable(self, ref: ObjectRef) -> bool:
-        """Whether this Service is one of these."""
+        """Whether this Service waits although there is an address for it."""
         return self.is_complete() and self.index.is_servable(ref)
 
     def expired(self, now: float) -> list[Kept]:
-        """What was kept long enough: to be released."""
+        """The addresses whose grace period is over."""
         return [
             Kept(holder.ref, holder.uid, address)
             for address, held in self.index.holdings.kept()
@@ -202,89 +198,49 @@ class AddressStore:
     def usage(self) -> list[Usage]:
         return self.index.usage()
 
-    # Whether all addresses in use are known.
+    # Completeness: whether all addresses in use are known.
 
     def is_complete(self) -> bool:
         """Whether the store holds all addresses in use, so that the others may be allocated."""
         marker = self.index.marker
-        return self.synced.is_set() and marker is not None and marker.at > self._doubt
+        return self.synced.is_set() and marker is not None and marker.at > self.doubt
 
     @property
     def doubtful(self) -> bool:
         """Whether the bus has lost entries that this process once read, and adoption is not done yet."""
-        return self._doubt > 0 and not self.is_complete()
+        return self.doubt > 0 and not self.is_complete()
 
     def needs_adoption(self) -> bool:
-        """Whether the holder of the lease `addresses` is to call `adopt_all`."""
+        """Whether the holder of the lease `addresses` has to call `addressclaims.adopt_all`."""
         return self.synced.is_set() and not self.is_complete()
 
-    async def adopt_all(self, claims: Iterable[Claim]) -> Released:
-        """Allocate to all Services what their status shows, and mark the store as complete.
-
-        Returns whom to requeue: Services whose address turned out to be another's, and those that waited.
-        """
-        await self.ready()
-        await self.bucket.catch_up()
-        readings, doubt = self.bucket.readings, self._doubt
-        claims, displaced = list(claims), list[Holder]()
-        for address, claimed in adopting.by_address(claims, self.index).items():
-            displaced += await self._adopt(address, claimed)
-        await self.bucket.catch_up()
-        for claim, address in adopting.only_shown(claims, self.index):
-            await self._adopt_shown(claim, address)
-        marker = await self.bucket.get(MARKER)
-        if (self.bucket.readings, self._doubt) != (readings, doubt):
-            raise Conflict("the bus lost the address store during adoption")
+    async def mark_complete(self, expected: int) -> None:
+        """Declare that all addresses in use are in the store."""
+        # Clocks of processes differ, and only a marker newer than any before ends the doubt.
         at = max(time.time(), self._newest + 0.001)
-        await self.bucket.put(MARKER, Marker(id=uuid.uuid4().hex, at=at).encoded(), marker.sequence)
+        await self.bucket.put(MARKER, Marker(id=uuid.uuid4().hex, at=at).encoded(), expected)
         await self.bucket.catch_up()
-        wake = [*(holder.ref for holder in displaced), *self.index.waiters]
-        return Released(wake=tuple(dict.fromkeys(wake)))
 
-    async def _adopt_shown(self, claim: Claim, address: str) -> None:
-        """Give a Service the address that only its own status shows, if nothing speaks against it."""
-        of = family(address)
-        if any(family(one) == of for one in self.index.holdings.of(claim.ref)):
-            return
-        if self.is_complete() and not self.index.room(claim.ref, of, time.time()):
-            return  # as for any other newcomer, others may have waited longer
-        if not self.index.below_quota(claim.ref.cluster, of):
-            return
-        for _ in range(ATTEMPTS):
-            held, sequence = await self.read(address)
-            holder = claim.holder(time.time())
-            if entries.conflict(holder, held.holders):
-                return
+    async def report_loss(self) -> None:
+        """Announce to all processes that the marker is gone: no event did."""
+        if (await self.bucket.get(MARKER)).sequence == 0:
             with contextlib.suppress(WrongSequence):
-                await self.write(address, (*held.holders, holder), sequence)
-                await self.bucket.catch_up()
-                return
-
-    async def _adopt(self, address: str, claimed: Sequence[Holder]) -> tuple[Holder, ...]:
-        for _ in range(ATTEMPTS):
-            held, sequence = await self.read(address)
-            whose = entries.resolve_claims(held.holders, claimed)
-            if whose.holders == held.holders:
-                return whose.displaced
-            with contextlib.suppress(WrongSequence):
-                await self.write(address, whose.holders, sequence)
-                return whose.displaced
-        raise Conflict(f"{address}: others write to it all the time")
+                await self.bucket.delete(MARKER, 0)
 
     def _regressed(self) -> None:
         # The older copy may hold the marker that we know, too: only a newer one proves adoption.
-        self._doubt = max(self._doubt, self._newest, 0.001)
+        self.doubt = max(self.doubt, self._newest, 0.001)
 
     def _changed(self, key: str, value: bytes | None) -> None:
         for ref in self.index.apply(key, value):
-            for tell in self._of_holders:
-                tell(ref)
+            for act in self._on_holder:
+                act(ref)
         if self.index.marker:
             self._newest = max(self._newest, self.index.marker.at)
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
-        for act in self._listeners:
+    def _notify(self) -> None:
+        for act in self._on_change:
             act()
 
     # One entry.
@@ -294,10 +250,11 @@ class AddressStore:
         entry = await self.bucket.get(subjects.of_address(address))
         return entries.read(entry.value), entry.sequence
 
-    async def write(self, address: str, all_of_it: Sequence[Holder], expected: int) -> None:
+    async def write(self, address: str, holders: Sequence[Holder], expected: int) -> None:
+        """Replace the entry of an address; WrongSequence if another process wrote it meanwhile."""
         key = subjects.of_address(address)
-        if all_of_it:
-            await self.bucket.put(key, Held(holders=tuple(all_of_it)).encoded(), expected)
+        if holders:
+            await self.bucket.put(key, Held(holders=tuple(holders)).encoded(), expected)
         else:
             await self.bucket.delete(key, expected)
 
@@ -333,12 +290,6 @@ class AddressStore:
         return tuple(self.index.wake(freed, besides))
 
     async def catch_up_waiters(self, freed: Collection[str]) -> None:
-        """Know all Services that joined the queue before the release: later ones see it themselves."""
+        """Read who joined the queue before the release: later Services see the release themselves."""
         if freed:
             await self.bucket.catch_up()
-
-    async def report_loss(self) -> None:
-        """The marker is gone, and no event told of it: cause one."""
-        if (await self.bucket.get(MARKER)).sequence == 0:
-            with contextlib.suppress(WrongSequence):
-                await self.bucket.delete(MARKER, 0)

@@ -1,4 +1,4 @@
-"""Adoption of addresses in use: the bus may have forgotten whose they are."""
+"""Adoption: restores allocations that the bus has lost from the Services and from the edge's reports."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.edgestate import States
-from workers.loadbalancer.ipam.adopting import Claim
+from workers.loadbalancer.ipam import addressclaims
+from workers.loadbalancer.ipam.addressclaims import Claim
 from workers.loadbalancer.ipam.store import AddressStore
-from workers.loadbalancer.service import statuses
+from workers.loadbalancer.service import servicestatus
 from workers.loadbalancer.spec import fields, selection
 from workers.loadbalancer.spec.demands import demand_in
 
 logger = logging.getLogger(__name__)
 
 _EDGE_PATIENCE = 15.0
-"""Seconds that new addresses wait for an edge, where Services show addresses that the bus does not know."""
+"""Seconds that new allocations wait for an edge, if Services show addresses that the bus does not know."""
 _PATIENCE = 60.0
 """Seconds that the allocation of new addresses waits for a cluster that cannot be read."""
 _CLUSTER_SECONDS = 20.0
-"""For the Services of one cluster. The next attempt asks only the clusters that are still missing."""
+"""For the list of Services of one cluster. The next attempt asks only the clusters that are still missing."""
 _AT_ONCE = 64
 """Clusters that are read at once: slow ones must not delay the others, and each may hold a page in memory."""
 _MOST_CLAIMS, _MOST_PORTS = 10_000, 50_000
-"""Of one cluster. Its other Services keep their addresses only if nobody else gets them first."""
+"""Of one cluster. Its other Services keep their addresses only if no other Service gets them first."""
 _MOST_SHOWN = 8
 """Addresses of one Service. It can have one of each family."""
 
 
 def claim(cluster: str, service: Object, settings: LoadBalancerSettings) -> Claim:
-    """What a Service of ours has by its own status."""
+    """The addresses of a Service by its own status."""
     demand = demand_in(cluster, service, settings)
     return Claim(
         ObjectRef(cluster, SERVICES.id, service.namespace, service.name),
@@ -50,7 +51,7 @@ def claim(cluster: str, service: Object, settings: LoadBalancerSettings) -> Clai
         (),
         demand.places,
         demand.share,
-        statuses.addresses(service)[:_MOST_SHOWN],
+        servicestatus.addresses(service)[:_MOST_SHOWN],
         demand.families,
         fields.text(service.metadata.get("creationTimestamp"))[:32],
     )
@@ -92,15 +93,19 @@ class Adoption:
         """Adopt all addresses in use, and mark the store as complete. Returns the Services to requeue."""
         self._since = self._since or time.monotonic()
         await self._registry.complete.wait()
-        claims = await self._all_claims((RUNTIME, *self._registry.served()), self._since)
-        if self._store.needs_adoption() and any(one.shown for one in claims):
+        clusters = (RUNTIME, *self._registry.served())
+        await self._read_all(clusters, self._since)
+        found, self._read = self._read, {}
+        all_claims = [one for cluster in clusters for one in found[cluster]]
+        if self._store.needs_adoption() and any(one.shown for one in all_claims):
             await self._edge_has_testified()
-        found = await self._store.adopt_all(confirmed(one, self._served(one)) for one in claims)
+        served = (confirmed(one, self._served(one)) for one in all_claims)
+        adopted = await addressclaims.adopt_all(self._store, served)
         self._since = None
-        return found.wake
+        return adopted.wake
 
-    async def _all_claims(self, clusters: Sequence[str], since: float) -> list[Claim]:
-        """The claims of all clusters, which are read side by side."""
+    async def _read_all(self, clusters: Sequence[str], since: float) -> None:
+        """Read the claims of all clusters, concurrently."""
         room = asyncio.Semaphore(_AT_ONCE)
 
         async def read(cluster: str) -> None:
@@ -108,39 +113,48 @@ class Adoption:
                 self._read[cluster] = await self._claims(cluster, since)
 
         missing = [cluster for cluster in clusters if cluster not in self._read]
-        # Those that fail wait for the next attempt, and do not end the others.
+        # Clusters that fail wait for the next attempt, and do not end the others.
         for error in await asyncio.gather(*map(read, missing), return_exceptions=True):
             if error is not None:
                 raise error
-        found, self._read = self._read, {}
-        return [one for cluster in clusters for one in found[cluster]]
 
     async def _claims(self, cluster: str, since: float) -> list[Claim]:
         """The claims of one cluster; TransientError if they are not known yet."""
         try:
             try:
                 async with asyncio.timeout(_CLUSTER_SECONDS):
-                    return await self._collected(cluster, self._listed(cluster))
+                    kube = await self._clusters.get(cluster)
+                    listed = kube.objects(SERVICES, fields="spec.type=LoadBalancer")
+                    return await self._collected(cluster, listed)
             except (TimeoutError, WindowboxError) as error:
-                await self._require_memory(cluster, since, error)
+                known = await self._bus.last(streams.OBJECTS, subjects.listed(cluster, SERVICES.id))
+                if known is None or known.headers.get(OPERATION) == "DELETED":
+                    why = str(error) or f"no complete answer within {_CLUSTER_SECONDS:.0f} s"
+                    if time.monotonic() - since < _PATIENCE:
+                        raise TransientError(
+                            f"addresses of cluster {cluster} are not known: {why}"
+                        ) from error
+                    logger.warning(
+                        "addresses of cluster %s are not known, others may get them: %s", cluster, why
+                    )
                 return await self._collected(cluster, self._remembered(cluster))
         except WindowboxError:
             raise
         except Exception:
-            # A defect that an object of this cluster has found. It must not end this process, and then the
-            # next holder of the lease.
+            # An object of this cluster has triggered a bug. It must not end this process, and then the next
+            # holder of the lease.
             logger.exception("addresses of cluster %s are not known, others may get them", cluster)
             return []
 
     async def _collected(self, cluster: str, services: AsyncIterator[Object]) -> list[Claim]:
-        claims: list[Claim] = []
+        found: list[Claim] = []
         ports = 0
         async for service in services:
             if not selection.is_ours(service, self._settings.classes):
                 continue
-            claims.append(claim(cluster, service, self._settings))
-            ports += len(claims[-1].ports)
-            if len(claims) >= _MOST_CLAIMS or ports >= _MOST_PORTS:
+            found.append(claim(cluster, service, self._settings))
+            ports += len(found[-1].ports)
+            if len(found) >= _MOST_CLAIMS or ports >= _MOST_PORTS:
                 logger.warning(
                     "cluster %s has more load balancers than %d, or more ports than %d: others may get the "
                     "addresses of those beyond",
@@ -149,25 +163,10 @@ class Adoption:
                     _MOST_PORTS,
                 )
                 break
-        return claims
-
-    async def _listed(self, cluster: str) -> AsyncIterator[Object]:
-        kube = await self._clusters.get(cluster)
-        async for service in kube.objects(SERVICES, fields="spec.type=LoadBalancer"):
-            yield service
-
-    async def _require_memory(self, cluster: str, since: float, error: Exception) -> None:
-        """Raise, for as long as the cluster may answer soon, unless the bus remembers its Services."""
-        listed = await self._bus.last(streams.OBJECTS, subjects.listed(cluster, SERVICES.id))
-        if listed is not None and listed.headers.get(OPERATION) != "DELETED":
-            return
-        why = str(error) or f"no complete answer within {_CLUSTER_SECONDS:.0f} s"
-        if time.monotonic() - since < _PATIENCE:
-            raise TransientError(f"addresses of cluster {cluster} are not known: {why}") from error
-        logger.warning("addresses of cluster %s are not known, others may get them: %s", cluster, why)
+        return found
 
     async def _remembered(self, cluster: str) -> AsyncIterator[Object]:
-        """What the bus remembers of a cluster that does not answer."""
+        """The Services of a cluster that does not answer, as the bus remembers them."""
         filters = [subjects.seen_kind(cluster, SERVICES.id)]
         async for stored in consumers.snapshot(self._bus, streams.OBJECTS, filters):
             seen = Announcement(stored)
@@ -175,7 +174,7 @@ class Adoption:
                 yield seen.object()
 
     async def _edge_has_testified(self) -> None:
-        """Wait until an edge has said what it serves: what Services show, their owners may have written."""
+        """Wait until an edge has published its addresses: a Service's owner may write any into its status."""
         answered = asyncio.Event()
         with contextlib.ExitStack() as stack:
             stack.callback(self._states.bucket.on_change(lambda *_: answered.set()))

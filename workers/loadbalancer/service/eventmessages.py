@@ -1,4 +1,4 @@
-"""What people are told of a load balancer: the Events of rules LB-3-*, word by word."""
+"""The Events of a load balancer, word by word as rules LB-3-* (docs/contract-coverage.md) have them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from bus.messages import EventIntent
 from workers.loadbalancer.spec import fields
-from workers.loadbalancer.spec.refusals import Refusal
+from workers.loadbalancer.spec.options import Refusal
 
 Doing = Literal["ensure", "delete", "check", "hold", "let go", "status"]
 
@@ -21,13 +21,13 @@ _FAILED: dict[Doing, str] = {
 }
 _MOST_NAMES = 20
 _MOST_REFUSALS = 3
-"""For one reason; of more, one Event tells."""
+"""Events for one reason; more refusals share one Event."""
 DRAINED = (
     "No new connections are taken, as its annotation loadbalancer.windowbox/drain asks; those that are open "
     "go on"
 )
 _LONGEST = 1024
-"""More than that, the API takes for no Event at all."""
+"""Characters: the API rejects an Event with a longer note."""
 
 
 def ensuring() -> EventIntent:
@@ -39,12 +39,12 @@ def ensured() -> EventIntent:
 
 
 def updated() -> EventIntent:
-    """The nodes are others than before."""
+    """The load balancer has other nodes than before."""
     return _normal("UpdatedLoadBalancer", "Updated load balancer with new hosts")
 
 
 def drained() -> EventIntent:
-    """Somebody wants it to take nothing new."""
+    """It takes no new connections, as its annotation asks."""
     return _normal("DrainedLoadBalancer", DRAINED)
 
 
@@ -55,7 +55,7 @@ def unavailable(why: str = "") -> EventIntent:
 
 
 def update_failed(nodes: Collection[str], error: str) -> EventIntent:
-    """Other nodes did not reach the load balancer, which exists."""
+    """The nodes of an existing load balancer could not be changed."""
     names = sorted(nodes)
     shown = names[:_MOST_NAMES] + [f"<{len(names) - _MOST_NAMES} more>"] * (len(names) > _MOST_NAMES)
     note = (
@@ -86,20 +86,19 @@ def node_address_refused(nodes: Collection[str]) -> EventIntent:
 
 
 def refused(refusals: Iterable[Refusal]) -> list[EventIntent]:
-    """What is refused, in a few Events for each reason, however many ports there are."""
+    """Events for refusals: a few for each reason, however many ports there are."""
     by_reason: dict[str, list[Refusal]] = {}
     for refusal in refusals:
         by_reason.setdefault(refusal.reason, []).append(refusal)
-    return [_warning(reason, note) for reason, found in by_reason.items() for note in _notes(found)]
-
-
-def _notes(refusals: list[Refusal]) -> list[str]:
-    notes = [refusal.note for refusal in refusals]
-    if len(notes) <= _MOST_REFUSALS:
-        return notes
-    ports = [f"{number}/{protocol}" for number, protocol in (one.port for one in refusals[1:] if one.port)]
-    more = f" ({fields.listed(ports)})" if ports else ""
-    return [f"{notes[0]}. So it is with {len(notes) - 1} more{more}"]
+    events = []
+    for reason, found in by_reason.items():
+        notes = [refusal.note for refusal in found]
+        if len(notes) > _MOST_REFUSALS:
+            ports = [f"{port[0]}/{port[1]}" for port in (one.port for one in found[1:]) if port]
+            more = f" ({fields.listed(ports)})" if ports else ""
+            notes = [f"{notes[0]}. So it is with {len(notes) - 1} more{more}"]
+        events += [_warning(reason, note) for note in notes]
+    return events
 
 
 def _normal(reason: str, note: str) -> EventIntent:

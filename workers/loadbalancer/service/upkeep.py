@@ -30,7 +30,7 @@ _SWEEP_INTERVAL = 60.0
 _AT_ONCE = 500
 _RETRY = 1.0
 _RETRY_LATER = 5.0
-"""Seconds until adoption is tried again while new addresses can be allocated all the same."""
+"""Seconds until adoption is retried while new addresses can be allocated all the same."""
 
 
 class AddressUpkeep:
@@ -54,11 +54,11 @@ class AddressUpkeep:
         self._settings = settings
         self._queue = queue
         self.adopted_in = -1
-        """The reading of the addresses in which this process has adopted all in use. Of what the bus loses
-        between two readings, only a process that had read it knows."""
+        """The reading of the addresses in which this process has adopted all in use. Only a process that had
+        read the bus before knows what the bus has lost since."""
 
     async def run(self) -> None:
-        """Do it until cancelled."""
+        """Never returns."""
         changed, incomplete = asyncio.Event(), asyncio.Event()
         services = View(self._bus, SERVICES.id, self._asking, lambda asking: asking.cluster)
         waking = Waking(self._store, self._queue, services)
@@ -79,10 +79,7 @@ class AddressUpkeep:
             end()
 
     async def _adopt(self, incomplete: asyncio.Event) -> None:
-        """Learn which addresses are in use: once for each reading of them, and when the bus has forgotten it.
-
-        Clusters that do not answer take their time; nothing else waits for them.
-        """
+        """Adopt the addresses in use: once for each reading of them, and whenever the bus has lost some."""
         adoption = Adoption(
             self._bus, self._store, self._clusters, self._registry, self._states, self._settings
         )
@@ -103,20 +100,21 @@ class AddressUpkeep:
                 incomplete.set()
 
     async def _sweep(self, services: View[Asking]) -> None:
-        """Look now and then for addresses that are held for no Service any more."""
+        """Requeue Services periodically whose grace period is over, or that hold an address but are gone."""
         await services.complete.wait()
         await self._registry.complete.wait()
         while True:
             with contextlib.suppress(WindowboxError):
                 if self._store.is_complete():
-                    for ref in await self._overdue(services):
+                    expired = self._store.expired(datetime.now(UTC).timestamp())
+                    overdue = [*(kept.ref for kept in expired), *await self._orphans(services)]
+                    for ref in dict.fromkeys(overdue):
                         await self._queue.remind(subjects.key(ref), Wish(reason=Reason.SWEEP))
             await asyncio.sleep(_SWEEP_INTERVAL)
 
-    async def _overdue(self, services: View[Asking]) -> list[ObjectRef]:
-        """Services whose addresses were kept long enough, and those that are no load balancers any more."""
-        expired = [kept.ref for kept in self._store.expired(datetime.now(UTC).timestamp())]
-        # Of clusters that the bus does not know all Services of, any may still be there.
+    async def _orphans(self, services: View[Asking]) -> list[ObjectRef]:
+        """Services that hold or await an address, and are no load balancers any more."""
+        # A cluster that is not listed on the bus, or asleep, may still have any Service.
         unlisted = {RUNTIME, *self._registry.served()} - services.listed | self._registry.asleep()
         orphans = []
         for number, ref in enumerate(self._store.users()):
@@ -125,7 +123,7 @@ class AddressUpkeep:
             gone = ref.cluster not in unlisted and services.get(ref) is None
             if gone and not self._store.is_kept(ref):
                 orphans.append(ref)
-        return list(dict.fromkeys([*expired, *orphans]))
+        return orphans
 
     def _asking(self, ref: ObjectRef, service: Object) -> Asking | None:
         if is_provider_cluster(ref.cluster) or service.deleting:

@@ -1,4 +1,4 @@
-"""Requeues Services that can have an address by now, though they wait for one or were refused."""
+"""Requeues Services that can have an address by now, though they wait for one or were rejected."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from workers.loadbalancer.ipam.store import AddressStore
 logger = logging.getLogger(__name__)
 
 _PAUSE = 0.1
-"""Seconds for which changes are gathered: workers have mostly requeued the right Services themselves."""
+"""Seconds for which changes are batched: workers have mostly requeued the right Services themselves."""
 _AT_ONCE = 500
 _MORE = 8
-"""So many more are requeued than there are places: some may ask for none, because they cannot be served."""
+"""Services that are requeued beyond the free places: some may ask for none, because they cannot be served."""
 
 
 class Asking(NamedTuple):
@@ -37,7 +37,7 @@ class Asking(NamedTuple):
 
 
 class Waking:
-    """Who waits is known to the address store. Who was refused follows from the Services: nobody notes it."""
+    """Requeues from two sources: the store knows who waits; who was rejected follows from the Services."""
 
     def __init__(self, store: AddressStore, queue: Queue, services: View[Asking]) -> None:
         """`services` finds those of a cluster by its id."""
@@ -48,20 +48,20 @@ class Waking:
         self._turns: dict[str, deque[ObjectRef]] = {}
 
     async def run(self, changed: asyncio.Event) -> None:
-        """Do it after each change of the store, until cancelled."""
+        """Requeue after each change of the store; never returns."""
         await self._services.complete.wait()
         woken: set[ObjectRef] = set()
         due: dict[ObjectRef, None] = {}
         failures = 0
         while True:
             changed.clear()
-            # The worker that was to requeue them may have died, or have looked a moment before they waited.
+            # The worker that should have requeued them may have died, or checked a moment before they waited.
             servable = set(self._store.servable())
             due |= dict.fromkeys([*sorted(servable - woken), *await self._admissible()])
             woken = servable
             try:
                 for ref in list(due):
-                    # Not `remind`: the wish that is there may be of a run that has just found no address.
+                    # Not `remind`: a pending wish may be of a run that has just found no address.
                     await self._queue.wish(subjects.key(ref), Wish(reason=Reason.ADDRESS))
                     del due[ref]
             except WindowboxError as error:
@@ -74,11 +74,11 @@ class Waking:
             await asyncio.sleep(_PAUSE)
 
     async def _admissible(self) -> list[ObjectRef]:
-        """Services to try again: as many as there are places below limits that their clusters had reached."""
+        """Rejected Services to requeue: as many as there are places now below a limit of their cluster."""
         if not self._store.is_complete():
             return []
         before, self._reached = self._reached, set(self._store.index.reached)
-        if before is None:  # other settings may have had lower limits, and nobody may have looked meanwhile
+        if before is None:  # limits may have been lower before this process started
             return await self._refused([ref for ref, _ in self._services.items()])
         return [
             ref
@@ -87,7 +87,7 @@ class Waking:
         ]
 
     def _in_turn(self, cluster: str) -> Iterator[ObjectRef]:
-        """All Services of a cluster. Where the last reader of them has stopped, the next one begins."""
+        """All Services of a cluster, round-robin: each call continues where the last one has stopped."""
         turns = self._turns.setdefault(cluster, deque())
         for _ in range(2):
             while turns:
@@ -97,7 +97,7 @@ class Waking:
             del self._turns[cluster]
 
     async def _refused(self, among: Iterable[ObjectRef], most: float = math.inf) -> list[ObjectRef]:
-        """Services without an address that wait for none, though no limit keeps them from it."""
+        """Rejected Services that no limit keeps from an address."""
         found: dict[ObjectRef, None] = {}
         for number, ref in enumerate(among):
             if number % _AT_ONCE == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -10,13 +10,13 @@ from windowbox.models.loadbalancers import FAMILIES, KUBE_PROXY_PORT, Family, Pr
 from windowbox.models.objects import Json, Object, mapping
 from windowbox.settings.lbsettings import LoadBalancerSettings, families_for, matches
 from workers.loadbalancer.spec import fields, options
-from workers.loadbalancer.spec.refusals import Refusal
+from workers.loadbalancer.spec.options import Refusal
 
 MAX_PORTS = 250
 """Ports of one Service that are served. Each is a listener and a cluster of the shared Envoy."""
 MAX_RULES = 10_000
-"""Ports times source ranges of one Service: each listener repeats the ranges, and Envoy reads all of them
-again whenever any Service changes."""
+"""Ports times source ranges of one Service: each listener repeats the ranges, and Envoy rereads all of them
+whenever any Service changes."""
 
 Place = tuple[int, str]
 """A port's number and protocol."""
@@ -60,7 +60,7 @@ class Demand:
     """Seconds; None: the default."""
     max_connections: int | None
     requested: tuple[str, ...]
-    """The only addresses that it takes; at most one of each family."""
+    """The only addresses that it takes, at most one of each family."""
     share: str | None
     """Services of one cluster with the same word may share an address, if their ports differ."""
     refusals: tuple[Refusal, ...]
@@ -82,23 +82,28 @@ def demand_in(cluster: str, service: Object, settings: LoadBalancerSettings) -> 
 
 
 def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMILIES) -> Demand:
-    """What `service` asks for; `direct` tells whether its Pods can be reached without a node port.
+    """What `service` asks for. With `direct`, its Pods can be reached without a node port.
 
-    PreferDualStack takes the families that are `offered`.
-
-    An invalid value becomes a refusal: of its port, or of the whole Service where a guess would admit clients
-    that are to be refused, or serve what was not asked for.
+    PreferDualStack takes the families that are `offered`. An invalid value becomes a refusal: of its port, or
+    of the whole Service if a guess would admit refused clients, or serve what was not asked for.
     """
     spec = service.spec
     wanted = families(spec, offered)
     ports, refused = _ports(spec, direct=direct)
     options_given = options.options(service, wanted)
-    refused += _too_many_rules(ports, options_given.allowed)
+    ranges = len(options_given.allowed or ())
+    too_many_rules = len(ports) * ranges > MAX_RULES
+    if too_many_rules:
+        note = (
+            f"nothing is served: {len(ports)} ports with {ranges} source ranges each are more than "
+            f"{MAX_RULES} rules; merge ranges, or move ports to a second Service"
+        )
+        refused.append(Refusal("TooManyRules", note))
     local = spec.get("externalTrafficPolicy") == "Local"
     return Demand(
         uid=fields.text(service.metadata.get("uid")),
         families=wanted,
-        ports=() if options_given.fatal or _exceeds(ports, options_given.allowed) else ports,
+        ports=() if options_given.fatal or too_many_rules else ports,
         local=local,
         health_port=(local and fields.port_number(spec.get("healthCheckNodePort"))) or KUBE_PROXY_PORT,
         affinity=spec.get("sessionAffinity") == "ClientIP",
@@ -115,7 +120,7 @@ def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMIL
 
 
 def families(spec: Json, offered: Collection[Family] = FAMILIES) -> tuple[Family, ...]:
-    """Those of which a Service asks for an address; PreferDualStack takes what is `offered`."""
+    """The families of which a Service asks for an address; PreferDualStack takes those that are `offered`."""
     named: Collection[object] = fields.items(spec.get("ipFamilies"))
     if not any(one in named for one in FAMILIES):
         ips = (fields.address(ip) for ip in [*fields.items(spec.get("clusterIPs")), spec.get("clusterIP")])
@@ -123,20 +128,6 @@ def families(spec: Json, offered: Collection[Family] = FAMILIES) -> tuple[Family
     found = tuple(one for one in FAMILIES if one in named)
     content = spec.get("ipFamilyPolicy") == "PreferDualStack"
     return (content and tuple(one for one in found if one in offered)) or found
-
-
-def _exceeds(ports: Collection[Port], allowed: Collection[str] | None) -> bool:
-    return len(ports) * len(allowed or ()) > MAX_RULES
-
-
-def _too_many_rules(ports: Collection[Port], allowed: Collection[str] | None) -> list[Refusal]:
-    if not _exceeds(ports, allowed):
-        return []
-    note = (
-        f"nothing is served: {len(ports)} ports with {len(allowed or ())} source ranges each are more than "
-        f"{MAX_RULES} rules; merge ranges, or move ports to a second Service"
-    )
-    return [Refusal("TooManyRules", note)]
 
 
 def _ports(spec: Json, *, direct: bool) -> tuple[tuple[Port, ...], list[Refusal]]:
@@ -160,45 +151,36 @@ def _ports(spec: Json, *, direct: bool) -> tuple[tuple[Port, ...], list[Refusal]
     return tuple(found.values()), refused
 
 
-def _port(given: Json, where: str, taken: Iterable[Place], *, direct: bool) -> Port | Refusal:
+def _port(given: Json, where: str, taken: Collection[Place], *, direct: bool) -> Port | Refusal:
     number = fields.port_number(given.get("port"))
     if number is None:
         note = f"{where}.port is {fields.shown(given.get('port'))}: give a number of 1 to 65535"
         return Refusal("InvalidPort", note)
-    protocol = given.get("protocol", "TCP")
+    name, protocol = fields.text(given.get("name")), given.get("protocol", "TCP")
     if protocol == "SCTP":
-        return _sctp(number, fields.text(given.get("name")))
+        called = f"{number}/SCTP" + (f" ({fields.shown(name)})" if name else "")
+        note = (
+            f"port {called} is not served: load balancers here carry TCP and UDP, not SCTP; "
+            "the Service's other ports are not affected. Use TCP, or reach the Pods by a node port"
+        )
+        return Refusal("SCTPNotSupported", note, (number, "SCTP"))
     if protocol not in ("TCP", "UDP"):
         note = f"{where}.protocol is {fields.shown(protocol)}: only TCP and UDP are served"
         return Refusal("UnsupportedProtocol", note)
-    place = number, protocol
-    if place in taken:
+    if (number, protocol) in taken:
         return Refusal("DuplicatePort", f"{where} names port {number}/{protocol} again: remove one of them")
     node_port = fields.port_number(given.get("nodePort"))
     if node_port is None and not direct:
-        return _unreachable(place, where)
+        note = (
+            f"port {number}/{protocol} is not served: {where}.nodePort is not set, and Pods of this cluster "
+            "cannot be reached directly. Set spec.allocateLoadBalancerNodePorts to true, or give a nodePort"
+        )
+        return Refusal("NodePortMissing", note, (number, protocol))
     target = given.get("targetPort") or number
     return Port(
-        name=fields.text(given.get("name")),
+        name=name,
         port=number,
         protocol=cast(Protocol, protocol),
         node_port=node_port,
         target=fields.port_number(target) or fields.text(target) or number,
     )
-
-
-def _sctp(number: int, name: str) -> Refusal:
-    called = f"{number}/SCTP" + (f" ({fields.shown(name)})" if name else "")
-    note = (
-        f"port {called} is not served: load balancers here carry TCP and UDP, not SCTP; "
-        "the Service's other ports are not affected. Use TCP, or reach the Pods by a node port"
-    )
-    return Refusal("SCTPNotSupported", note, (number, "SCTP"))
-
-
-def _unreachable(place: Place, where: str) -> Refusal:
-    note = (
-        f"port {place[0]}/{place[1]} is not served: {where}.nodePort is not set, and Pods of this cluster "
-        "cannot be reached directly. Set spec.allocateLoadBalancerNodePorts to true, or give a nodePort"
-    )
-    return Refusal("NodePortMissing", note, place)

@@ -17,7 +17,7 @@ _VALUES = attrgetter(*_NAMES)  # not asdict, which copies each of up to 10,000 p
 
 
 def listeners(demand: Demand, addresses: Mapping[Family, str]) -> tuple[Listener, ...]:
-    """What `demand` asks for at `addresses`; the endpoints are for the edge to find.
+    """The listeners of `demand` at `addresses`; the edge adds their endpoints.
 
     A Service that is drained asks for no listeners: Envoy takes no new connections, and keeps the open ones.
     """
@@ -33,7 +33,7 @@ def listeners(demand: Demand, addresses: Mapping[Family, str]) -> tuple[Listener
 
 
 def digest(uid: str, listeners: Iterable[Listener]) -> str:
-    """Short for what a Service asks for. It changes with nothing but the Service: see `listeners`."""
+    """A hash of what a Service asks for: it changes with the Service alone, not with its endpoints."""
     encoded = orjson.dumps(
         [uid, [dict(zip(_NAMES, _VALUES(listener), strict=True)) for listener in listeners]]
     )
@@ -47,7 +47,7 @@ def _listener(demand: Demand, port: Port, address: str, allowed: tuple[str, ...]
         address=address,
         port=port.port,
         protocol=port.protocol,
-        # Whether Envoy or the edge asks kube-proxy is not the Service's business.
+        # The edge decides whether Envoy or itself checks kube-proxy, so the digest must not depend on it.
         check=demand.health_port if own_check else None,
         affinity=demand.affinity,
         allowed=allowed,

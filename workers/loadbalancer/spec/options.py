@@ -1,17 +1,16 @@
-"""Options of a Service: annotations, and the fields that say the same."""
+"""Options of a Service: annotations, and the fields that mean the same."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from windowbox.models import addresses, durations
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.objects import Json, Object
 from workers.loadbalancer.spec import fields
-from workers.loadbalancer.spec.refusals import Refusal
 
 ADDRESS = "loadbalancer.windowbox/address"
 SHARE = "loadbalancer.windowbox/share"
@@ -22,7 +21,7 @@ DRAIN = "loadbalancer.windowbox/drain"
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 
 MAX_SOURCE_RANGES = 1000
-"""What one Service may list. Each range is a rule in each of its listeners, and Envoy reads them all."""
+"""Source ranges of one Service. Each is a rule in each of its listeners, and Envoy reads them all."""
 _LONGEST_RANGES = 64 * 1024
 """Characters of the annotation that lists them."""
 
@@ -32,6 +31,18 @@ _EVERYWHERE = ("0.0.0.0/0",)
 _LONGEST_TIMEOUT = 8760 * 3600.0
 _WORD = re.compile(r"\S{1,63}")
 _COUNT = re.compile(r"[0-9]{1,9}")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A part of a Service that is not served."""
+
+    reason: str
+    """In CamelCase, for programs."""
+    note: str
+    """Field, value and remedy, for people."""
+    port: tuple[int, str] | None = None
+    """Number and protocol of the refused port; None: the refusal concerns the whole Service."""
 
 
 @dataclass(frozen=True)
@@ -57,31 +68,23 @@ class _Invalid(Exception):
 
 
 def options(service: Object, families: Collection[Family]) -> Options:
-    found = Options()
-    annotations = service.annotations
+    """The options of a Service. Invalid ones become refusals."""
+    found, spec, annotations = Options(), service.spec, service.annotations
     try:
         # An error in these refuses the whole Service: clients outside the source ranges would get in, servers
         # that read the client's address from a PROXY header would take one from the client, and nobody would
         # know an address that was not requested.
-        found = replace(found, allowed=_allowed(service.spec, annotations))
+        found = replace(found, allowed=_allowed(spec, annotations))
         found = replace(found, proxy_protocol=_proxy_protocol(annotations))
-        found = replace(
-            found, requested=_requested(service.spec, annotations, families), share=_share(annotations)
-        )
+        found = replace(found, requested=_requested(spec, annotations, families), share=_share(annotations))
     except _Invalid as error:
         return replace(found, refusals=(error.refusal,), fatal=True)
-    try:
-        found = replace(found, idle_timeout=_idle_timeout(annotations))
-    except _Invalid as error:
-        found = replace(found, refusals=(error.refusal,))
-    try:
-        found = replace(found, max_connections=_max_connections(annotations))
-    except _Invalid as error:
-        found = replace(found, refusals=(*found.refusals, error.refusal))
-    try:
-        return replace(found, drained=_drained(annotations))
-    except _Invalid as error:
-        return replace(found, refusals=(*found.refusals, error.refusal))
+    for field, read in _WITH_DEFAULT.items():
+        try:
+            found = replace(found, **{field: read(annotations)})
+        except _Invalid as error:
+            found = replace(found, refusals=(*found.refusals, error.refusal))
+    return found
 
 
 def _allowed(spec: Json, annotations: Json) -> tuple[str, ...] | None:
@@ -97,19 +100,19 @@ def _allowed(spec: Json, annotations: Json) -> tuple[str, ...] | None:
         raise _bad_ranges(field, [given])
     if len(given) > MAX_SOURCE_RANGES:
         raise _too_many_ranges(field, f"lists {len(given)} ranges")
-    prefixes = {entry if isinstance(entry, str) else repr(entry)[:99]: _prefix(entry) for entry in given}
+    prefixes: dict[str, str | None] = {}
+    for entry in given:
+        text = fields.text(entry).strip()
+        alone = addresses.address(text)
+        prefix = addresses.prefix(text if alone is None else f"{text}/{alone.max_prefixlen}")
+        prefixes[entry if isinstance(entry, str) else repr(entry)[:99]] = (
+            None if prefix is None else str(prefix)
+        )
     bad = [entry for entry, prefix in prefixes.items() if prefix is None]
     if bad:
         raise _bad_ranges(field, bad)
     good = tuple(dict.fromkeys(prefix for prefix in prefixes.values() if prefix is not None))
     return None if good == _EVERYWHERE else good
-
-
-def _prefix(entry: object) -> str | None:
-    text = fields.text(entry).strip()
-    alone = addresses.address(text)
-    found = addresses.prefix(text if alone is None else f"{text}/{alone.max_prefixlen}")
-    return None if found is None else str(found)
 
 
 def _bad_ranges(field: str, bad: Iterable[object]) -> _Invalid:
@@ -143,25 +146,24 @@ def _proxy_protocol(annotations: Json) -> Literal[1, 2] | None:
 def _requested(spec: Json, annotations: Json, families: Collection[Family]) -> tuple[str, ...]:
     """The annotation's addresses and the field's, IPv4 first."""
     found: dict[Family, str] = {}
-    for field, entry in _entries(spec, annotations):
+    given, fallback = annotations.get(ADDRESS), spec.get("loadBalancerIP")
+    entries: list[tuple[str, object]] = []
+    if given not in (None, ""):
+        parts = given.split(",", 8) if isinstance(given, str) else [given]
+        entries += [(f"annotation {ADDRESS}", part) for part in parts]
+    if fallback not in (None, ""):
+        entries.append(("spec.loadBalancerIP", fallback))
+    for field, entry in entries:
         address = fields.address(entry)
         if address is None:
-            raise _bad_address(
-                field, entry, "give an address, or one of each family with a comma between them"
-            )
+            remedy = "give an address, or one of each family with a comma between them"
+            raise _bad_address(field, entry, remedy)
         of = family(address)
         if of not in families:
             raise _bad_address(field, entry, f"the Service has no {of}; see spec.ipFamilies")
         if found.setdefault(of, address) != address:
             raise _bad_address(field, entry, f"{found[of]} is asked for, too; give one address of {of}")
     return tuple(found[one] for one in sorted(found))
-
-
-def _entries(spec: Json, annotations: Json) -> list[tuple[str, object]]:
-    field, given = spec.get("loadBalancerIP"), annotations.get(ADDRESS)
-    entries: list[object] = [*given.split(",", 8)] if isinstance(given, str) else [given]
-    found = [(f"annotation {ADDRESS}", entry) for entry in entries if given not in (None, "")]
-    return found if field in (None, "") else [*found, ("spec.loadBalancerIP", field)]
 
 
 def _bad_address(field: str, entry: object, remedy: str) -> _Invalid:
@@ -212,3 +214,11 @@ def _drained(annotations: Json) -> bool:
 
 def _note(annotation: str, given: object, remedy: str) -> str:
     return f"annotation {annotation} is {fields.shown(given)}: {remedy}"
+
+
+_WITH_DEFAULT: dict[str, Callable[[Json], Any]] = {
+    "idle_timeout": _idle_timeout,
+    "max_connections": _max_connections,
+    "drained": _drained,
+}
+"""Options whose default holds while their annotation is invalid: an error refuses nothing else."""

@@ -8,7 +8,7 @@ from windowbox.models.objects import Object
 from workers.loadbalancer.spec import fields
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-"""That of Kubernetes' own service controller, so that its Services can be taken over."""
+"""The finalizer of Kubernetes' own service controller, so that its Services can be adopted."""
 
 
 def is_ours(service: Object, classes: Collection[str]) -> bool:
@@ -22,8 +22,8 @@ def is_ours(service: Object, classes: Collection[str]) -> bool:
 def needs_cleanup(service: Object) -> bool:
     """Whether its load balancer and the finalizer are to be removed.
 
-    The class does not matter: the API server removes it when the type changes, and the finalizer has to go
-    whoever added it.
+    The class does not matter: the API server removes it when the type changes, and another controller may
+    have added the finalizer.
     """
     return has_finalizer(service) and (service.deleting or not _is_load_balancer(service))
 

@@ -13,8 +13,8 @@ from tests.support.lbobjects import DNS, HTTP, nonsense, service
 from tests.support.rules import rule
 from windowbox.models.loadbalancers import Family
 from windowbox.models.objects import Object
-from workers.loadbalancer.service import statuses
-from workers.loadbalancer.service.statuses import Standing
+from workers.loadbalancer.service import servicestatus
+from workers.loadbalancer.service.servicestatus import Standing
 from workers.loadbalancer.spec.demands import demand
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -33,7 +33,7 @@ def standing(found: Object | None = None, addresses: dict[Family, str] = V4, **m
 
 def said(found: Object, stands: Standing) -> dict[str, tuple[str, str, str]]:
     """The conditions, without their times."""
-    listed = statuses.with_conditions(found, stands, NOW)
+    listed = servicestatus.with_conditions(found, stands, NOW)
     return {one["type"]: (one["status"], one["reason"], one["message"]) for one in listed}
 
 
@@ -51,7 +51,7 @@ def after(found: Object, patch: dict[str, Any]) -> Object:
 
 @rule("LB-7-status")
 def test_the_status_shows_address_mode_and_ports() -> None:
-    assert statuses.patch(service(), standing(), NOW, conditions=False) == {
+    assert servicestatus.patch(service(), standing(), NOW, conditions=False) == {
         "loadBalancer": {"ingress": SHOWN}
     }
 
@@ -59,21 +59,21 @@ def test_the_status_shows_address_mode_and_ports() -> None:
 def test_an_address_that_the_service_has_no_longer_is_not_shown_though_its_new_one_does_not_serve() -> None:
     taken = {"80/TCP": "the port is taken"}
     moved = standing(addresses={"IPv4": "192.0.2.9"}, problems=taken)
-    assert statuses.patch(served(), moved, NOW, conditions=False) == {"loadBalancer": {"ingress": None}}
+    assert servicestatus.patch(served(), moved, NOW, conditions=False) == {"loadBalancer": {"ingress": None}}
     same = standing(problems=taken)
-    assert statuses.patch(served(), same, NOW, conditions=False) == {}
+    assert servicestatus.patch(served(), same, NOW, conditions=False) == {}
 
 
 @rule("LB-7-families")
 def test_the_status_shows_ipv4_first() -> None:
     found = demand(service(ipFamilies=["IPv6", "IPv4"]), direct=False)
-    assert [one["ip"] for one in statuses.ingress(found, DUAL, {})] == ["192.0.2.1", "fd00::1"]
+    assert [one["ip"] for one in servicestatus.ingress(found, DUAL, {})] == ["192.0.2.1", "fd00::1"]
 
 
 @rule("LB-7-status")
 def test_the_status_shows_all_ports_also_those_that_are_not_served() -> None:
     found = demand(service(ports=[HTTP, SCTP, DNS]), direct=False)
-    (entry,) = statuses.ingress(found, V4, {"53/UDP": "PortInUse"})
+    (entry,) = servicestatus.ingress(found, V4, {"53/UDP": "PortInUse"})
     assert entry["ports"] == [
         {"port": 80, "protocol": "TCP"},
         {"port": 53, "protocol": "UDP", "error": "loadbalancer.windowbox/PortInUse"},
@@ -94,14 +94,14 @@ def test_the_status_shows_all_ports_also_those_that_are_not_served() -> None:
 )
 def test_an_address_is_shown_only_where_something_serves(stands: Standing, serves: bool) -> None:
     assert stands.serves is serves
-    assert ("loadBalancer" in statuses.patch(service(), stands, NOW, conditions=True)) is serves
+    assert ("loadBalancer" in servicestatus.patch(service(), stands, NOW, conditions=True)) is serves
 
 
 @rule("LB-7-status")
 def test_an_address_that_was_shown_stays_while_something_is_wrong() -> None:
     stands = standing(problems={"80/TCP": "taken"})
-    assert "loadBalancer" not in statuses.patch(served(), stands, NOW, conditions=True)
-    assert "loadBalancer" not in statuses.waiting(served(), stands, NOW, conditions=True)
+    assert "loadBalancer" not in servicestatus.patch(served(), stands, NOW, conditions=True)
+    assert "loadBalancer" not in servicestatus.waiting(served(), stands, NOW, conditions=True)
 
 
 @rule("LB-2-semantic")
@@ -121,26 +121,26 @@ def test_an_address_that_was_shown_stays_while_something_is_wrong() -> None:
 )
 def test_any_difference_is_seen(ingress: Any, same: bool) -> None:
     found = service(status={"loadBalancer": {"ingress": ingress}})
-    patch = statuses.patch(found, standing(), NOW, conditions=False)
-    assert statuses.shown(found, patch) is same
+    patch = servicestatus.patch(found, standing(), NOW, conditions=False)
+    assert servicestatus.shown(found, patch) is same
 
 
 @rule("LB-2-semantic")
 def test_the_order_of_addresses_is_seen() -> None:
     dual = service(ipFamilies=["IPv4", "IPv6"])
-    patch = statuses.patch(dual, standing(dual, DUAL), NOW, conditions=False)
-    assert statuses.shown(after(dual, patch), patch)
+    patch = servicestatus.patch(dual, standing(dual, DUAL), NOW, conditions=False)
+    assert servicestatus.shown(after(dual, patch), patch)
     turned = {"loadBalancer": {"ingress": patch["loadBalancer"]["ingress"][::-1]}}
-    assert not statuses.shown(after(dual, turned), patch)
+    assert not servicestatus.shown(after(dual, turned), patch)
 
 
 @rule("LB-2-idempotent")
 def test_what_was_written_is_not_written_again() -> None:
-    patch = statuses.patch(service(), standing(), NOW, conditions=True)
+    patch = servicestatus.patch(service(), standing(), NOW, conditions=True)
     found = after(service(), patch)
-    again = statuses.patch(found, standing(), NOW + timedelta(hours=1), conditions=True)
+    again = servicestatus.patch(found, standing(), NOW + timedelta(hours=1), conditions=True)
     assert again == patch
-    assert statuses.shown(found, again)
+    assert servicestatus.shown(found, again)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_what_was_written_is_not_written_again() -> None:
     ids=["none", "one", "spelling", "nonsense"],
 )
 def test_addresses_are_read_from_the_status(status: dict[str, Any], addresses: tuple[str, ...]) -> None:
-    assert statuses.addresses(service(status=status)) == addresses
+    assert servicestatus.addresses(service(status=status)) == addresses
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_conditions_say_why() -> None:
 
 
 def test_what_serves_as_before_is_said_to_serve() -> None:
-    before = after(served(), {"conditions": statuses.with_conditions(served(), standing(), NOW)})
+    before = after(served(), {"conditions": servicestatus.with_conditions(served(), standing(), NOW)})
     waiting = standing(addresses={}, waiting=True, note="no edge has taken it")
     assert short(before, waiting) == ["True Serving", "True Provisioning"]
     assert short(service(), waiting) == ["False Infrastructure", "True Provisioning"]
@@ -240,67 +240,67 @@ def test_what_serves_as_before_is_said_to_serve() -> None:
 def test_a_condition_of_another_kind_stays_where_it_is() -> None:
     foreign = {"type": "example.com/Foreign", "status": "True", "reason": "Because", "extra": 7}
     found = service(status={"conditions": [foreign]})
-    listed = statuses.with_conditions(found, standing(), NOW)
+    listed = servicestatus.with_conditions(found, standing(), NOW)
     assert listed[0] == foreign
     assert [one["type"] for one in listed[1:]] == ["LoadBalancerServing", "LoadBalancerProvisioning"]
 
 
 def test_the_time_of_a_condition_is_that_of_its_status() -> None:
     later = NOW + timedelta(hours=1)
-    before = after(service(), {"conditions": statuses.with_conditions(service(), standing(), NOW)})
-    moved = statuses.with_conditions(before, standing(addresses={"IPv4": "192.0.2.9"}), later)
+    before = after(service(), {"conditions": servicestatus.with_conditions(service(), standing(), NOW)})
+    moved = servicestatus.with_conditions(before, standing(addresses={"IPv4": "192.0.2.9"}), later)
     assert [one["lastTransitionTime"] for one in moved] == [SPELLED, SPELLED]
     assert moved[0]["message"] == "Clients are served at 192.0.2.9."
-    failed = statuses.with_conditions(before, standing(backends=False), later)
+    failed = servicestatus.with_conditions(before, standing(backends=False), later)
     assert [one["lastTransitionTime"] for one in failed] == ["2026-01-02T04:04:05Z", SPELLED]
 
 
 def test_a_service_that_serves_all_again_is_not_degraded_any_more() -> None:
     stands = standing(TWO, problems={"53/UDP": "taken"})
-    before = after(TWO, {"conditions": statuses.with_conditions(TWO, stands, NOW)})
+    before = after(TWO, {"conditions": servicestatus.with_conditions(TWO, stands, NOW)})
     assert short(before, standing(TWO)) == ["True Serving", "False Complete"]
 
 
 def test_conditions_name_the_generation_that_they_are_about() -> None:
     found = service(metadata={"generation": 7})
-    assert {one["observedGeneration"] for one in statuses.with_conditions(found, standing(), NOW)} == {7}
+    assert {one["observedGeneration"] for one in servicestatus.with_conditions(found, standing(), NOW)} == {7}
     assert all(
-        "observedGeneration" not in one for one in statuses.with_conditions(service(), standing(), NOW)
+        "observedGeneration" not in one for one in servicestatus.with_conditions(service(), standing(), NOW)
     )
 
 
 def test_conditions_can_be_left_out() -> None:
-    assert statuses.waiting(service(), standing(), NOW, conditions=False) == {}
+    assert servicestatus.waiting(service(), standing(), NOW, conditions=False) == {}
 
 
 @rule("LB-2-wiped")
 def test_nothing_of_ours_is_left_when_all_is_over() -> None:
     foreign = {"type": "example.com/Foreign", "status": "True"}
-    listed = [foreign, *statuses.with_conditions(served(), standing(), NOW)]
-    assert statuses.emptied(after(served(), {"conditions": listed})) == {
+    listed = [foreign, *servicestatus.with_conditions(served(), standing(), NOW)]
+    assert servicestatus.emptied(after(served(), {"conditions": listed})) == {
         "loadBalancer": {"ingress": None},
         "conditions": [foreign],
     }
     ours = after(served(), {"conditions": listed[1:]})
-    assert statuses.emptied(ours) == {"loadBalancer": {"ingress": None}, "conditions": None}
+    assert servicestatus.emptied(ours) == {"loadBalancer": {"ingress": None}, "conditions": None}
 
 
 @rule("LB-2-wiped")
 def test_what_is_empty_need_not_be_emptied() -> None:
     nothing: list[dict[str, Any]] = [{}, {"loadBalancer": {}}, {"conditions": []}]
     for found in (service(status=status) for status in nothing):
-        assert statuses.shown(found, statuses.emptied(found))
-    assert not statuses.shown(served(), statuses.emptied(served()))
+        assert servicestatus.shown(found, servicestatus.emptied(found))
+    assert not servicestatus.shown(served(), servicestatus.emptied(served()))
 
 
 @given(nonsense, st.booleans(), st.booleans())
 def test_nonsense_gets_an_answer(found: Object, backends: bool, waiting: bool) -> None:
     stands = standing(found, DUAL, backends=backends, waiting=waiting)
-    patch = statuses.patch(found, stands, NOW, conditions=True)
-    assert statuses.shown(
-        after(found, patch), statuses.patch(after(found, patch), stands, NOW, conditions=True)
+    patch = servicestatus.patch(found, stands, NOW, conditions=True)
+    assert servicestatus.shown(
+        after(found, patch), servicestatus.patch(after(found, patch), stands, NOW, conditions=True)
     )
-    assert isinstance(statuses.shown(found, patch), bool)
-    assert statuses.emptied(found)["loadBalancer"] == {"ingress": None}
+    assert isinstance(servicestatus.shown(found, patch), bool)
+    assert servicestatus.emptied(found)["loadBalancer"] == {"ingress": None}
     types = [one.get("type") for one in patch["conditions"]]
     assert types.count("LoadBalancerServing") == types.count("LoadBalancerProvisioning") == 1

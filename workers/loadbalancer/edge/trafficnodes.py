@@ -1,4 +1,4 @@
-"""Which nodes take traffic, and where. Rules LB-5-* of docs/contract-coverage.md."""
+"""Nodes that take traffic, and their addresses. Rules LB-5-* of docs/contract-coverage.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 DRAINED = "ToBeDeletedByClusterAutoscaler"
 
 _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
-"""What Go's strconv.ParseBool takes for false."""
+"""The spellings of false in Go's strconv.ParseBool."""
 
 
 @dataclass(frozen=True)
@@ -67,18 +67,22 @@ _REMEDY = {
 
 
 def backend(node: Object) -> Backend | Ineligible:
-    """Whether `node` gets traffic of Services, whatever their policy.
+    """Whether `node` gets traffic of Services.
 
-    Its condition Ready does not matter: a node that is not ready may serve, and health checks find out.
+    Its condition Ready does not matter: a node that is not ready may serve, and health checks decide.
     """
     if node.deleting:
         return Ineligible(node.name, _DELETED)
-    # Any value but a false one excludes, also one that is neither.
+    # Any value but false excludes, even an invalid one.
     if EXCLUDED in node.labels and fields.text(node.labels[EXCLUDED]) not in _FALSE:
         return Ineligible(node.name, _LABELLED)
     if any(taint.get("key") == DRAINED for taint in fields.mappings(node.spec.get("taints"))):
         return Ineligible(node.name, _TAINTED)
-    addresses = _internal(node)
+    addresses: dict[Family, str] = {}
+    for entry in fields.mappings(node.status.get("addresses")):
+        address = fields.address(entry.get("address")) if entry.get("type") == "InternalIP" else None
+        if address is not None:
+            addresses.setdefault(family(address), address)
     if not addresses:
         return Ineligible(node.name, _NOWHERE)
     created = fields.text(node.metadata.get("creationTimestamp"))
@@ -90,26 +94,17 @@ NO_PODS = "no Pod of the Service is ready that has an address of {family}"
 
 def no_backends(nodes: Collection[Backend | Ineligible]) -> str:
     """Why none of `nodes` gets traffic, and the remedy."""
+
+    def words(why: str, count: int) -> str:
+        return why if count == 1 else _PLURAL[why]
+
     reasons = Counter(one.why for one in nodes if isinstance(one, Ineligible)).most_common()
     if not reasons:
         return "its nodes were not known a moment ago" if nodes else "the cluster has no nodes"
     why, count = reasons[0]
     remedy = _REMEDY[why].format(label=EXCLUDED)
     if count < len(nodes):
-        parts = (f"{number} {_words(reason, number)}" for reason, number in reasons)
+        parts = (f"{number} {words(reason, number)}" for reason, number in reasons)
         return f"of {len(nodes)} nodes, {fields.listed(parts, most=4)}: {remedy}"
     who = "the only node" if count == 1 else f"all {count} nodes"
-    return f"{who} {_words(why, count)}: {remedy}"
-
-
-def _words(why: str, count: int) -> str:
-    return why if count == 1 else _PLURAL[why]
-
-
-def _internal(node: Object) -> dict[Family, str]:
-    found: dict[Family, str] = {}
-    for entry in fields.mappings(node.status.get("addresses")):
-        address = fields.address(entry.get("address")) if entry.get("type") == "InternalIP" else None
-        if address is not None:
-            found.setdefault(family(address), address)
-    return found
+    return f"{who} {words(why, count)}: {remedy}"

@@ -13,8 +13,8 @@ from tests.support.rules import rule
 from windowbox.models.loadbalancers import Endpoint, Family, LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
-from workers.loadbalancer.edge import wanted
-from workers.loadbalancer.edge.nodes import Backend
+from workers.loadbalancer.edge import edges, endpoints
+from workers.loadbalancer.edge.trafficnodes import Backend
 from workers.loadbalancer.spec.demands import Port, demand
 
 REF = ObjectRef("runtime", "services", "default", "web")
@@ -33,7 +33,7 @@ def balancer(
     nodes: tuple[Backend, ...] = NODES,
     slices: tuple[Object, ...] = (),
 ) -> LoadBalancer:
-    return wanted.load_balancer(
+    return endpoints.load_balancer(
         REF, demand(found or service(), direct=bool(slices)), addresses, nodes, slices
     )
 
@@ -46,7 +46,7 @@ def balancer(
     ],
 )
 def test_a_box_is_named_after_the_uid(uid: str, name: str) -> None:
-    assert wanted.box_name(uid) == name
+    assert edges.box_name(uid) == name
 
 
 @rule("LB-7-cluster")
@@ -122,7 +122,7 @@ def test_a_family_without_ranges_lets_nobody_in_where_the_other_has_some() -> No
 @rule("LB-7-ranges")
 def test_nobody_is_not_everybody() -> None:
     closed = replace(demand(service(), direct=False), allowed=())
-    (listener,) = wanted.load_balancer(REF, closed, V4, NODES).listeners
+    (listener,) = endpoints.load_balancer(REF, closed, V4, NODES).listeners
     assert listener.allowed == ()
 
 
@@ -178,14 +178,14 @@ def test_a_port_without_node_port_leads_to_pods() -> None:
 )
 @rule("LB-7-portless")
 def test_pods_that_are_ready_serve(slices: tuple[Object, ...], addresses: list[str]) -> None:
-    assert [one.address for one in wanted.endpoints_of(slices, BARE)] == addresses
+    assert [one.address for one in endpoints.endpoints_of(slices, BARE)] == addresses
 
 
 @rule("LB-7-portless")
 def test_a_port_without_a_name_is_found_without_one() -> None:
     unnamed = pods("10.1.0.1", ports=[{"name": "", "port": 8080, "protocol": "TCP"}])
     absent = pods("10.1.0.2", ports=[{"port": 8080, "protocol": "TCP"}])
-    found = wanted.endpoints_of((unnamed, absent), Port("", 80, "TCP", None, 8080))
+    found = endpoints.endpoints_of((unnamed, absent), Port("", 80, "TCP", None, 8080))
     assert [one.address for one in found] == ["10.1.0.1", "10.1.0.2"]
 
 
@@ -218,7 +218,7 @@ def test_the_digest_knows_the_address() -> None:
 @given(nonsense, nonsense)
 def test_nonsense_gets_an_answer(found: Object, slices: Any) -> None:
     asked = demand(found, direct=True)
-    answer = wanted.load_balancer(REF, asked, DUAL, NODES, (slices,))
+    answer = endpoints.load_balancer(REF, asked, DUAL, NODES, (slices,))
     assert len(answer.listeners) == len(asked.ports) * len(asked.families)
     assert len({one.name for one in answer.listeners}) == len(answer.listeners)
     assert answer.digest

@@ -9,7 +9,7 @@ from bus import queries, subjects
 from bus.messages import Message
 from bus.transport.connection import Bus
 from windowbox.errors import TransientError
-from windowbox.models.loadbalancers import Endpoint, Listener, LoadBalancer
+from windowbox.models.loadbalancers import Listener, LoadBalancer
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.envoy.admin import Health, Traffic
 from workers.loadbalancer.envoy.edge import Edge
@@ -20,7 +20,7 @@ class Query(Message):
     """A query to the edge controller."""
 
     key: str | None = None
-    """Only this load balancer, in full; otherwise all of them in short."""
+    """Only this load balancer, in full; None: all of them, in short."""
 
 
 class EnvoyStatus(Message):
@@ -43,11 +43,11 @@ class BackendStatus(Message):
     port: int
     healthy: bool
     reasons: tuple[str, ...] = ()
-    """Why it is not."""
+    """Why it is not healthy."""
 
 
 class ListenerStatus(Message):
-    """One address and port at which clients arrive."""
+    """One address and port for clients."""
 
     address: str
     port: int
@@ -69,7 +69,7 @@ class LoadBalancerStatus(Message):
 
     key: str
     vacant: bool = False
-    """No Pod is behind the endpoints: connections are refused at once."""
+    """No Pod is ready: connections are refused at once."""
     backends: int = 0
     healthy: int = 0
     open: int = 0
@@ -79,7 +79,7 @@ class LoadBalancerStatus(Message):
 
 
 class RangeStatus(Message):
-    """How many addresses of a range are in use."""
+    """The use of one range of addresses."""
 
     range: str
     family: str
@@ -91,12 +91,12 @@ class EdgeStatus(Message):
     """The answer of the edge controller."""
 
     count: int = 0
-    """How many load balancers there are."""
+    """The number of load balancers."""
     envoys: tuple[EnvoyStatus, ...] = ()
     balancers: tuple[LoadBalancerStatus, ...] = ()
     ranges: tuple[RangeStatus, ...] = ()
     leaving: dict[str, int] = {}  # noqa: RUF012  (pydantic copies it)
-    """Open connections of listeners that take no new ones, by the listener's name."""
+    """Open connections of removed listeners, by the listener's name."""
 
     def of(self, key: str) -> LoadBalancerStatus | None:
         return next((one for one in self.balancers if one.key == key), None)
@@ -155,7 +155,7 @@ def _balancer(
     places = [
         _place(one, health.get(one.name, ()), traffic.get(one.name, Traffic())) for one in balancer.listeners
     ]
-    # A node is healthy if it is at all ports.
+    # A node is healthy if it is healthy at all ports.
     seen: dict[str, bool] = {}
     for backend in (backend for place in places for backend in place.backends):
         seen[backend.name] = seen.get(backend.name, True) and backend.healthy
@@ -171,15 +171,25 @@ def _balancer(
 
 
 def _place(listener: Listener, healths: Iterable[Health], counted: Traffic) -> ListenerStatus:
+    unknown = ("no Pod behind it is ready" if listener.vacant else "Envoy has not heard of it yet",)
     found = {(one.address, one.port): one for one in healths}
+    backends = []
+    for endpoint in listener.endpoints:
+        health = found.get((endpoint.address, endpoint.port))
+        backends.append(
+            BackendStatus(
+                name=endpoint.name,
+                address=endpoint.address,
+                port=endpoint.port,
+                healthy=health is not None and health.healthy,
+                reasons=health.reasons if health else unknown,
+            )
+        )
     return ListenerStatus(
         address=listener.address,
         port=listener.port,
         protocol=listener.protocol,
-        backends=tuple(
-            _backend(one, found.get((one.address, one.port)), vacant=listener.vacant)
-            for one in listener.endpoints
-        ),
+        backends=tuple(backends),
         open=counted.active,
         total=counted.connections,
         received=counted.received,
@@ -187,15 +197,4 @@ def _place(listener: Listener, healths: Iterable[Health], counted: Traffic) -> L
         datagrams_received=counted.datagrams_received,
         datagrams_sent=counted.datagrams_sent,
         turned_away=counted.turned_away,
-    )
-
-
-def _backend(endpoint: Endpoint, health: Health | None, *, vacant: bool) -> BackendStatus:
-    unknown = "no Pod behind it is ready" if vacant else "Envoy has not heard of it yet"
-    return BackendStatus(
-        name=endpoint.name,
-        address=endpoint.address,
-        port=endpoint.port,
-        healthy=health is not None and health.healthy,
-        reasons=health.reasons if health else (unknown,),
     )

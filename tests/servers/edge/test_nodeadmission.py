@@ -18,10 +18,10 @@ from tests.support.running import eventually, running, soon
 from windowbox.models.loadbalancers import family
 from windowbox.models.refs import PODS, RUNTIME, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.loadbalancer.edge import admission as admission_module
-from workers.loadbalancer.edge.admission import Admission
-from workers.loadbalancer.edge.nodes import Backend
-from workers.loadbalancer.edge.routes import Machines
+from workers.loadbalancer.edge import nodeadmission as admission_module
+from workers.loadbalancer.edge.machineroutes import Machines
+from workers.loadbalancer.edge.nodeadmission import Admission
+from workers.loadbalancer.edge.trafficnodes import Backend
 
 HOST = "172.18.0.2"
 """Where all machine Pods run."""

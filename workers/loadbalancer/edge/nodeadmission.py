@@ -1,4 +1,4 @@
-"""Admission of node addresses. A node's status is written by its cluster, which may name any address."""
+"""Admission of node addresses: a cluster may write any address into the status of its nodes."""
 
 from __future__ import annotations
 
@@ -12,30 +12,26 @@ from typing import NamedTuple
 
 from windowbox.models.refs import RUNTIME
 from windowbox.settings.lbsettings import LoadBalancerSettings, Network, matches
-from workers.loadbalancer.edge.nodes import Backend
-from workers.loadbalancer.edge.routes import Machines, Node
+from workers.loadbalancer.edge.machineroutes import Machines, Node
+from workers.loadbalancer.edge.trafficnodes import Backend
 from workers.loadbalancer.spec import fields
 
 logger = logging.getLogger(__name__)
 
 _SETTLING = 5.0
-"""Seconds that a refusal has to last until people are told: a node may be seen before its machine Pod."""
+"""Seconds until a refusal is reported, if it lasts: a node may be seen before its machine Pod."""
 
 
 class Claimant(NamedTuple):
-    """A node that names an address."""
+    """A node that claims an address."""
 
     node: Node
     uid: str
     created: str
 
 
-Claims = Mapping[str, Collection[Claimant]]
-"""By address."""
-
-
 class Admission:
-    """Admits the addresses of nodes that traffic may be sent to. Remembers which node had each first."""
+    """Admits the addresses of nodes for traffic. Remembers which node had each first."""
 
     def __init__(
         self, settings: LoadBalancerSettings, machines: Machines, changed: Callable[[], None]
@@ -45,11 +41,20 @@ class Admission:
         self._changed = changed
         self._holders: dict[str, Claimant] = {}
         self._refused: dict[Node, str] = {}
-        self._told: dict[Node, str] = {}
+        self._reported: dict[Node, str] = {}
 
     def admitted(self, nodes: Mapping[str, Iterable[Backend]]) -> dict[str, list[Backend]]:
-        """The nodes that have an address which is admitted, by cluster, each with these addresses."""
-        claims, refused = self._claims(nodes)
+        """The nodes with an admitted address, by cluster, each with its admitted addresses."""
+        claims: dict[str, list[Claimant]] = defaultdict(list)
+        refused: dict[Node, str] = {}
+        for cluster, backends in nodes.items():
+            for backend in backends:
+                node = Node(cluster, backend.name)
+                for address in backend.addresses.values():
+                    if why := self._unverified(node, address):
+                        refused[node] = why
+                    else:
+                        claims[address].append(Claimant(node, backend.uid, backend.created))
         self._holders = {
             address: _first(found, self._holders.get(address)) for address, found in claims.items()
         }
@@ -73,28 +78,14 @@ class Admission:
         )
 
     def refused(self, cluster: str) -> tuple[str, ...]:
-        """What people are told of the cluster's nodes: those with an address that is refused, and why."""
-        conflicts = sorted((node.name, why) for node, why in self._told.items() if node.cluster == cluster)
+        """Reported refusals of the cluster's nodes, for people: `node m1: …`."""
+        conflicts = sorted(
+            (node.name, why) for node, why in self._reported.items() if node.cluster == cluster
+        )
         return tuple(f"node {name}: {why}" for name, why in conflicts)
 
-    def _claims(
-        self, nodes: Mapping[str, Iterable[Backend]]
-    ) -> tuple[dict[str, list[Claimant]], dict[Node, str]]:
-        """Who names which address, and the nodes that name one which is not theirs."""
-        claims: dict[str, list[Claimant]] = defaultdict(list)
-        refused: dict[Node, str] = {}
-        for cluster, backends in nodes.items():
-            for backend in backends:
-                node = Node(cluster, backend.name)
-                for address in backend.addresses.values():
-                    if why := self._unverified(node, address):
-                        refused[node] = why
-                    else:
-                        claims[address].append(Claimant(node, backend.uid, backend.created))
-        return claims, refused
-
     def _unverified(self, node: Node, address: str) -> str:
-        """Why nothing shows that the address is the node's own; nothing if something does."""
+        """Why the address is not proven to be the node's own; empty if it is."""
         if self._within(node.cluster, address):
             return ""
         if self._machines.place(node.cluster):
@@ -115,25 +106,24 @@ class Admission:
         return [prefix for one in settings if matches(cluster, one.clusters) for prefix in one.prefixes]
 
     def _note(self, refused: dict[Node, str]) -> None:
-        """Have people told of those that stay refused."""
-        self._told = {node: why for node, why in self._told.items() if refused.get(node) == why}
+        """Schedule the report of new refusals."""
+        self._reported = {node: why for node, why in self._reported.items() if refused.get(node) == why}
         new = {node: why for node, why in refused.items() if self._refused.get(node) != why}
         self._refused = refused
         if new:
-            asyncio.get_running_loop().call_later(_SETTLING, self._tell, new)
+            asyncio.get_running_loop().call_later(_SETTLING, self._report_lasting, new)
 
-    def _tell(self, new: Mapping[Node, str]) -> None:
+    def _report_lasting(self, new: Mapping[Node, str]) -> None:
         lasting = {node: why for node, why in new.items() if self._refused.get(node) == why}
         if lasting:
-            logger.warning(
-                "addresses of nodes are refused: %s", fields.listed(f"{n}: {w}" for n, w in lasting.items())
-            )
-            self._told |= lasting
+            listed = fields.listed(f"{node}: {why}" for node, why in lasting.items())
+            logger.warning("addresses of nodes are refused: %s", listed)
+            self._reported |= lasting
             self._changed()
 
 
 def _first(found: Iterable[Claimant], before: Claimant | None) -> Claimant:
-    """Whose an address is: of whoever had it, then of nodes of the runtime cluster, then of the oldest."""
+    """The owner of an address: its former owner, else a node of the runtime cluster, else the oldest node."""
     return min(
         found,
         key=lambda one: (
@@ -146,7 +136,7 @@ def _first(found: Iterable[Claimant], before: Claimant | None) -> Claimant:
 
 
 def _together(one: Claimant, other: Claimant) -> bool:
-    """Whether both may have the address: one tenant's nodes, or a cluster that takes part under two names."""
+    """Whether both may have the address: nodes of one tenant, or one node of a cluster with two names."""
     return one.node.cluster == other.node.cluster or bool(one.uid and one.uid == other.uid)
 
 

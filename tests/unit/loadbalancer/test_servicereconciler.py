@@ -19,9 +19,8 @@ from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.core.reconcile import Request, reconcile
 from workers.core.reports import Reports
 from workers.loadbalancer.ipam.results import REBUILDING
-from workers.loadbalancer.service.addresses import Addresses
-from workers.loadbalancer.service.runs import ServiceRuns
-from workers.loadbalancer.service.world import ServiceWorld
+from workers.loadbalancer.service.servicedoors import ServiceDoors
+from workers.loadbalancer.service.servicereconciler import ServiceReconciler
 from workers.loadbalancer.spec.selection import FINALIZER
 
 T = TypeVar("T")
@@ -76,19 +75,18 @@ class World:
 
 
 @pytest.fixture
-def runs() -> ServiceRuns:
-    world = ServiceWorld(NOWHERE, NOWHERE)
-    return ServiceRuns(world, Addresses(NOWHERE, NOWHERE), LoadBalancerSettings())
+def services() -> ServiceReconciler:
+    return ServiceReconciler(ServiceDoors(NOWHERE, NOWHERE, NOWHERE, NOWHERE), LoadBalancerSettings())
 
 
-async def run(runs: ServiceRuns, wish: Wish, world: World) -> Outcome:
-    return await reconcile(runs, Request(WEB, wish, world, Reports(NOWHERE, WEB, world)))
+async def run(services: ServiceReconciler, wish: Wish, world: World) -> Outcome:
+    return await reconcile(services, Request(WEB, wish, world, Reports(NOWHERE, WEB, world)))
 
 
 @rule("LB-2-failed", "LB-3-syncfailed")
-async def test_what_is_refused_is_told_and_tried_again(runs: ServiceRuns) -> None:
+async def test_what_is_refused_is_told_and_tried_again(services: ServiceReconciler) -> None:
     world = World(LEFT, {"patch": Refused("patch status of default/web: forbidden")})
-    outcome = await run(runs, Wish(reason=Reason.EVENT), world)
+    outcome = await run(services, Wish(reason=Reason.EVENT), world)
     assert outcome.requeue is not None
     assert outcome.requeue.after == 5
     assert world.events == [
@@ -97,37 +95,37 @@ async def test_what_is_refused_is_told_and_tried_again(runs: ServiceRuns) -> Non
 
 
 @rule("LB-6-retry", "LB-16-backoff")
-async def test_each_failure_in_a_row_doubles_the_wait(runs: ServiceRuns) -> None:
+async def test_each_failure_in_a_row_doubles_the_wait(services: ServiceReconciler) -> None:
     world = World(LEFT, {"patch": Refused("forbidden")})
-    outcome = await run(runs, Wish(reason=Reason.RETRY, attempt=2), world)
+    outcome = await run(services, Wish(reason=Reason.RETRY, attempt=2), world)
     assert outcome.requeue is not None
     assert (outcome.requeue.wish.attempt, outcome.requeue.after) == (3, 20)
 
 
 @pytest.mark.parametrize(("reason", "told"), [(Reason.EVENT, False), (Reason.RETRY, True)])
 async def test_a_restore_of_allocations_is_reported_only_if_it_lasts(
-    runs: ServiceRuns, reason: Reason, told: bool
+    services: ServiceReconciler, reason: Reason, told: bool
 ) -> None:
     world = World(service(metadata={"finalizers": [FINALIZER], "resourceVersion": "7"}))
-    outcome = await run(runs, Wish(reason=reason), world)
+    outcome = await run(services, Wish(reason=reason), world)
     assert outcome.requeue is not None
     assert any("being restored" in event for event in world.events) is told
     assert bool(world.events) is told
 
 
 @rule("LB-6-delay")
-async def test_an_error_that_names_its_own_delay_is_obeyed(runs: ServiceRuns) -> None:
+async def test_an_error_that_names_its_own_delay_is_obeyed(services: ServiceReconciler) -> None:
     world = World(LEFT, {"edge": Unreachable("the bus is away", retry_after=7)})
-    outcome = await run(runs, Wish(reason=Reason.EVENT, attempt=4), world)
+    outcome = await run(services, Wish(reason=Reason.EVENT, attempt=4), world)
     assert outcome.requeue is not None
     assert outcome.requeue.after == 7
     assert world.events == []
 
 
 @rule("LB-6-reset")
-async def test_a_success_leaves_nothing_to_count_on_from(runs: ServiceRuns) -> None:
+async def test_a_success_leaves_nothing_to_count_on_from(services: ServiceReconciler) -> None:
     deleted = service(metadata={"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"})
-    outcome = await run(runs, Wish(reason=Reason.RETRY, attempt=3), World(deleted))
+    outcome = await run(services, Wish(reason=Reason.RETRY, attempt=3), World(deleted))
     assert outcome.requeue is None
 
 
@@ -139,25 +137,27 @@ async def test_a_success_leaves_nothing_to_count_on_from(runs: ServiceRuns) -> N
     ],
 )
 async def test_what_was_never_made_is_not_said_to_be_deleted_first(
-    runs: ServiceRuns, version: str, events: list[str]
+    services: ServiceReconciler, version: str, events: list[str]
 ) -> None:
     world = World(LEFT, version=version)
-    outcome = await run(runs, Wish(reason=Reason.EVENT), world)
+    outcome = await run(services, Wish(reason=Reason.EVENT), world)
     assert outcome.note == "released"
     assert world.said[0] == ("patch", {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}})
     assert world.events == events
 
 
 @rule("LB-2-lost")
-async def test_that_it_is_gone_already_is_nobodys_error(runs: ServiceRuns) -> None:
+async def test_that_it_is_gone_already_is_nobodys_error(services: ServiceReconciler) -> None:
     world = World(LEFT, {"patch": Missing("default/web is gone")})
-    outcome = await run(runs, Wish(reason=Reason.EVENT), world)
+    outcome = await run(services, Wish(reason=Reason.EVENT), world)
     assert (outcome.requeue, world.events) == (None, [])
 
 
-async def test_what_is_forbidden_by_a_starting_server_is_tried_again_soon(runs: ServiceRuns) -> None:
+async def test_what_a_starting_server_forbids_is_tried_again_soon(
+    services: ServiceReconciler,
+) -> None:
     """It has not read who may do what yet, while the runs before found it away."""
     world = World(LEFT, {"patch": Forbidden("patch status of default/web: forbidden")})
-    outcome = await run(runs, Wish(reason=Reason.RETRY, attempt=9), world)
+    outcome = await run(services, Wish(reason=Reason.RETRY, attempt=9), world)
     assert outcome.requeue is not None
     assert outcome.requeue.after == 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 from windowbox.errors import Unreachable
-from workers.loadbalancer.edge import status
-from workers.loadbalancer.edge.status import EdgeStatus
+from workers.loadbalancer.edge import edgestatus
+from workers.loadbalancer.edge.edgestatus import EdgeStatus
 from workers.loadbalancer.envoy.edge import Edge
 
 
@@ -22,5 +22,5 @@ class Starting:
 
 
 async def test_an_envoy_that_starts_is_left_out() -> None:
-    answered = await status.answer(b"", [cast(Edge, Starting())], {}, [])
+    answered = await edgestatus.answer(b"", [cast(Edge, Starting())], {}, [])
     assert EdgeStatus.model_validate_json(answered).envoys == ()

@@ -22,9 +22,9 @@ from windowbox.models.loadbalancers import Family
 from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, RUNTIME, ObjectRef
 from windowbox.settings.bussettings import Access
-from workers.loadbalancer.edge import routes
-from workers.loadbalancer.edge.nodes import Backend
-from workers.loadbalancer.edge.routes import Hosts, Machines, Node, NodeRoutes
+from workers.loadbalancer.edge import machineroutes
+from workers.loadbalancer.edge.machineroutes import Hosts, Machines, Node, NodeRoutes
+from workers.loadbalancer.edge.trafficnodes import Backend
 
 PLACE = MachinePlace(namespace="infra-a")
 HOST: Hosts = {"IPv4": "172.18.0.2", "IPv6": "fd00:10::2"}
@@ -59,7 +59,7 @@ def pod(*ips: str, phase: str = "Running", single: str = "") -> Object:
     ],
 )
 def test_where_a_machine_is(pod: Object, found: Hosts | None) -> None:
-    assert routes.hosts(pod) == found
+    assert machineroutes.hosts(pod) == found
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def _ways(nodes: Mapping[str, list[Backend]]) -> NodeRoutes:
         assert place == PLACE
         return found.get(name)
 
-    return routes.node_routes(nodes, {"a": PLACE, "b": PLACE}, machine)
+    return machineroutes.node_routes(nodes, {"a": PLACE, "b": PLACE}, machine)
 
 
 @dataclass
@@ -188,7 +188,7 @@ async def test_what_is_missing_is_told_once(bus: Bus, caplog: pytest.LogCaptureF
         await made.become({})
         for _ in range(3):
             made.routes()
-        told = [r.message for r in caplog.records if r.name == "workers.loadbalancer.edge.routes"]
+        told = [r.message for r in caplog.records if r.name == "workers.loadbalancer.edge.machineroutes"]
     assert told == ["no route to node m1 of cluster a: it has no machine Pod infra-a/m1 that runs on a host"]
 
 

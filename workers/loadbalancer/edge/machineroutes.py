@@ -1,4 +1,4 @@
-"""Routes to nodes that run in Pods, by way of each Pod's host. Rules LB-10-* (docs/contract-coverage.md)."""
+"""Routes to nodes that run in Pods, via each Pod's host. Rules LB-10-* (docs/contract-coverage.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bus.views import View
 from windowbox.models.loadbalancers import Family, family
 from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, RUNTIME, ObjectRef
-from workers.loadbalancer.edge.nodes import Backend
+from workers.loadbalancer.edge.trafficnodes import Backend
 from workers.loadbalancer.spec import fields
 
 logger = logging.getLogger(__name__)
@@ -39,22 +39,22 @@ class NodeRoutes:
     routes: Mapping[str, str]
     """Prefix → next hop."""
     missing: Mapping[Node, str]
-    """Nodes without a route, and why: follows the node in a sentence."""
+    """Nodes without a route, and why. The reason follows the node in a sentence."""
 
 
 Hosts = Mapping[Family, str]
 
 
 class Machine(NamedTuple):
-    """A machine Pod that runs."""
+    """A running machine Pod."""
 
     hosts: Hosts
     own: frozenset[str]
-    """Its own addresses."""
+    """The Pod's own addresses."""
 
 
 def hosts(pod: Object) -> Hosts | None:
-    """The addresses of the host that a machine Pod runs on; None if it runs nowhere."""
+    """The addresses of the host that a machine Pod runs on; None if it does not run."""
     listed = [entry.get("ip") for entry in fields.mappings(pod.status.get("hostIPs"))]
     found: dict[Family, str] = {}
     for text in (*listed, pod.status.get("hostIP")):
@@ -65,7 +65,7 @@ def hosts(pod: Object) -> Hosts | None:
 
 
 def machine(pod: Object) -> Machine | None:
-    """What a machine Pod says of itself; None if it runs nowhere."""
+    """The addresses of a machine Pod and of its host; None if it does not run."""
     found = hosts(pod)
     listed = [entry.get("ip") for entry in fields.mappings(pod.status.get("podIPs"))]
     own = (fields.address(text) for text in (*listed, pod.status.get("podIP")))
@@ -94,7 +94,7 @@ def node_routes(
 
 
 def _add(routes: dict[str, str], address: str, via: str | None) -> str | None:
-    """Add the route to `address`, or say why there is none."""
+    """Add the route to `address`, or return why there is none."""
     if via is None:
         return f"has the address {address}, but the host of its machine Pod has none of this family"
     if address == via or ip_address(address).is_loopback:
@@ -129,36 +129,50 @@ class Machines:
         await self._pods.run()
 
     async def complete(self) -> None:
-        """Wait until everything that the bus knew at the start has been seen."""
+        """Wait until all Pods that the bus held at the start have been read."""
         await self._pods.complete.wait()
 
     def routes(self, nodes: Mapping[str, Iterable[Backend]]) -> Mapping[str, str]:
         """Prefix → next hop, for the nodes in use, by cluster."""
         places = {cluster: place for cluster in nodes if (place := self.place(cluster))}
-        found = node_routes(nodes, places, self._hosts)
-        self._forget_others()
-        self._log_missing(found.missing)
+
+        def hosts(place: MachinePlace, name: str) -> Hosts | None:
+            machine = self._machine(place, name)
+            return machine.hosts if machine else None
+
+        found = node_routes(nodes, places, hosts)
+        # Each machine has a new name: those that are gone would be remembered for ever.
+        used, self._used = self._used, set()
+        self._last = {
+            ref: machine
+            for ref, machine in self._last.items()
+            if ref in used or ref.cluster not in self._pods.listed
+        }
+        new = [f"{node}: it {why}" for node, why in found.missing.items() if self._logged.get(node) != why]
+        if new:
+            logger.warning("no route to %s", fields.listed(new))
+        self._logged = dict(found.missing)
         return found.routes
 
     def place(self, cluster: str) -> MachinePlace | None:
-        """Where the cluster's machines are; None if its nodes are no Pods."""
+        """Cluster and namespace of the machines; None if the cluster's nodes are no Pods."""
         if cluster == RUNTIME:
             return self._runtime
         member = self._registry.members.get(cluster)
         return member.machines if member else None
 
     def unlisted(self, cluster: str) -> bool:
-        """Whether the bus may have forgotten machines of the cluster."""
+        """Whether the bus may have lost machines of the cluster."""
         place = self.place(cluster)
         return place is not None and place.cluster not in self._pods.listed
 
     def known(self, node: Node) -> bool:
-        """Whether the node's machine is known, or was until the bus forgot it."""
+        """Whether the node's machine is known, or was until the bus lost it."""
         place = self.place(node.cluster)
         return place is not None and self._machine(place, node.name) is not None
 
     def disowned(self, node: Node, address: str) -> str:
-        """Why the address is not that of the node's machine; nothing if it is."""
+        """Why the address is not that of the node's machine; empty if it is."""
         place = self.place(node.cluster)
         assert place is not None
         found = self._machine(place, node.name)
@@ -167,10 +181,6 @@ class Machines:
         if address not in found.own:
             return f"{address} is no address of its machine Pod {place.namespace}/{node.name}"
         return ""
-
-    def _hosts(self, place: MachinePlace, name: str) -> Hosts | None:
-        found = self._machine(place, name)
-        return found.hosts if found else None
 
     def _machine(self, place: MachinePlace, name: str) -> Machine | None:
         ref = ObjectRef(place.cluster, PODS.id, place.namespace, name)
@@ -182,18 +192,3 @@ class Machines:
             self._last.pop(ref, None)
         # If the bus has lost the Pod, its last host counts.
         return self._last.get(ref)
-
-    def _forget_others(self) -> None:
-        """Forget machines that are gone: each has a name of its own."""
-        used, self._used = self._used, set()
-        self._last = {
-            ref: found
-            for ref, found in self._last.items()
-            if ref in used or ref.cluster not in self._pods.listed
-        }
-
-    def _log_missing(self, missing: Mapping[Node, str]) -> None:
-        new = [f"{node}: it {why}" for node, why in missing.items() if self._logged.get(node) != why]
-        if new:
-            logger.warning("no route to %s", fields.listed(new))
-        self._logged = dict(missing)

@@ -10,7 +10,7 @@ from hypothesis import given
 from tests.support.lbobjects import DNS, HTTP, nonsense, service
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.loadbalancer.service import predicates
+from workers.loadbalancer.service import servicemapping
 from workers.loadbalancer.spec import selection
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -142,27 +142,27 @@ NOT_COUNTING = [
 
 @pytest.mark.parametrize(("old", "new"), COUNTING)
 def test_a_change_counts(old: Object | None, new: Object) -> None:
-    assert predicates.triggers(old, new, ())
+    assert servicemapping.triggers(old, new, ())
 
 
 @pytest.mark.parametrize(("old", "new"), NOT_COUNTING)
 def test_a_change_does_not_count(old: Object | None, new: Object) -> None:
-    assert not predicates.triggers(old, new, ())
+    assert not servicemapping.triggers(old, new, ())
 
 
 @rule("LB-4-flipped")
 def test_a_new_service_of_the_name_counts_though_it_wants_nothing() -> None:
-    assert predicates.triggers(service(), service(metadata={"uid": "other"}, type="ClusterIP"), ())
+    assert servicemapping.triggers(service(), service(metadata={"uid": "other"}, type="ClusterIP"), ())
 
 
 @rule("LB-1-class")
 def test_classes_of_ours_are_compared_like_none() -> None:
     old, new = (service(loadBalancerClass="ours", ports=[port]) for port in (HTTP, DNS))
-    assert predicates.triggers(old, new, ("ours",))
-    assert not predicates.triggers(old, new, ("theirs",))
+    assert servicemapping.triggers(old, new, ("ours",))
+    assert not servicemapping.triggers(old, new, ("theirs",))
 
 
 @given(nonsense, nonsense)
 def test_nonsense_gets_an_answer(old: Object, new: Object) -> None:
-    assert isinstance(predicates.triggers(old, new, ()), bool)
-    assert not predicates.triggers(new, new, ()) or selection.needs_cleanup(new)
+    assert isinstance(servicemapping.triggers(old, new, ()), bool)
+    assert not servicemapping.triggers(new, new, ()) or selection.needs_cleanup(new)

@@ -8,8 +8,8 @@ from hypothesis import given
 from tests.support.lbobjects import node, nonsense
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.loadbalancer.edge import nodes
-from workers.loadbalancer.edge.nodes import Backend, Ineligible
+from workers.loadbalancer.edge import trafficnodes
+from workers.loadbalancer.edge.trafficnodes import Backend, Ineligible
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 TAINT = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
@@ -38,7 +38,7 @@ def labelled(value: object) -> Object:
     ],
 )
 def test_a_node_takes_traffic(found: Object) -> None:
-    assert nodes.backend(found) == Backend("node-1", {"IPv4": "10.0.0.1"})
+    assert trafficnodes.backend(found) == Backend("node-1", {"IPv4": "10.0.0.1"})
 
 
 @pytest.mark.parametrize(
@@ -66,20 +66,20 @@ def test_a_node_takes_traffic(found: Object) -> None:
     ],
 )
 def test_a_node_takes_no_traffic(found: Object, why: str) -> None:
-    assert nodes.backend(found) == Ineligible("node-1", why)
+    assert trafficnodes.backend(found) == Ineligible("node-1", why)
 
 
 @rule("LB-5-addresses")
 def test_a_node_is_reached_at_its_first_address_of_each_family() -> None:
     found = node("node-1", "10.0.0.1", "10.0.0.2", "FD00::00:1", "fd00::2")
-    assert nodes.backend(found) == Backend("node-1", {"IPv4": "10.0.0.1", "IPv6": "fd00::1"})
+    assert trafficnodes.backend(found) == Backend("node-1", {"IPv4": "10.0.0.1", "IPv6": "fd00::1"})
 
 
 @rule("LB-5-addresses")
 def test_only_internal_addresses_count() -> None:
     listed = [{"type": "ExternalIP", "address": "192.0.2.1"}, {"type": "InternalIP", "address": "10.0.0.1"}]
     found = Object({"metadata": {"name": "node-1"}, "status": {"addresses": listed}})
-    assert nodes.backend(found) == Backend("node-1", {"IPv4": "10.0.0.1"})
+    assert trafficnodes.backend(found) == Backend("node-1", {"IPv4": "10.0.0.1"})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_only_internal_addresses_count() -> None:
 def test_node_sets_are_compared_by_where_traffic_goes(
     before: list[Object], after: list[Object], same: bool
 ) -> None:
-    first, then = ({nodes.backend(found) for found in found_} for found_ in (before, after))
+    first, then = ({trafficnodes.backend(found) for found in found_} for found_ in (before, after))
     assert (first == then) is same
 
 
@@ -140,9 +140,9 @@ def test_node_sets_are_compared_by_where_traffic_goes(
     ],
 )
 def test_that_no_node_takes_traffic_is_explained(found: list[Object], said: str) -> None:
-    assert nodes.no_backends([nodes.backend(one) for one in found]) == said
+    assert trafficnodes.no_backends([trafficnodes.backend(one) for one in found]) == said
 
 
 @given(nonsense)
 def test_nonsense_gets_an_answer(found: Object) -> None:
-    assert nodes.no_backends([nodes.backend(found)])
+    assert trafficnodes.no_backends([trafficnodes.backend(found)])
