@@ -137,8 +137,7 @@ async def waits_for_the_edge(world: BalancerWorld, name: str) -> bool:
     subject = subjects.run("loadbalancer", subjects.key(ref(world, name)))
     async with connected(Access(world.nats.url)) as bus:
         last = await bus.last(streams.JOURNAL, subject)
-    run = last and RunRecord.model_validate_json(last.data)
-    return run is not None and run.note.startswith("waiting for the edge")
+    return last is not None and RunRecord.model_validate_json(last.data).note.startswith("waiting for")
 
 
 async def test_states_that_the_bus_has_forgotten_come_back(world: BalancerWorld) -> None:

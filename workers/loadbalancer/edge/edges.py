@@ -59,6 +59,7 @@ class Edges:
         self._started = started
         self._kept: dict[str, Kept] = {}
         self._tidied = False
+        """Whether Envoys of earlier terms that serve nothing are ended."""
         self._written: LoadBalancers = {}
         self._served: set[str] = set()
         """The addresses of the last written load balancers."""
@@ -87,7 +88,7 @@ class Edges:
     async def write(
         self, load_balancers: LoadBalancers, retry: Collection[ObjectRef] = ()
     ) -> list[tuple[Edge, list[LoadBalancer]]]:
-        """Serve these load balancers and no others. Returns which edge serves which.
+        """Serve these load balancers, and end all other Envoys. Returns which edge serves which.
 
         Ports of those in `retry` were refused and may be free by now.
         """
@@ -103,7 +104,18 @@ class Edges:
         for name, group in groups.items():
             kept = self._kept.get(name) or self._keep(name, group)
             await kept.edge.write(group, retry=bool(retry) and any(one.ref in retry for one in group))
-        await self._end_others(groups)
+        for name in self._kept.keys() - groups.keys():
+            ended = self._kept.pop(name)
+            self._tidied = False  # an Envoy that fails to end is found again
+            for task in ended.keeping:
+                task.cancel()
+            await asyncio.wait(ended.keeping)
+            await ended.edge.end()
+        if not self._tidied:
+            for name in set(await self._attachment.names()) - groups.keys():
+                logger.info("%s: ending an Envoy without load balancers", name)
+                await Edge(self._attachment, name).end()
+            self._tidied = True
         return [(self._kept[name].edge, load_balancers) for name, load_balancers in groups.items()]
 
     async def remove_unused_addresses(self) -> None:
@@ -158,21 +170,6 @@ class Edges:
         for kept in self._kept.values():
             kept.routes = None
         self._started()
-
-    async def _end_others(self, wanted_names: Mapping[str, object]) -> None:
-        """End the Envoys that serve nothing, including those of earlier terms."""
-        for name in self._kept.keys() - wanted_names.keys():
-            kept = self._kept.pop(name)
-            self._tidied = False  # an Envoy that fails to end is found again
-            for task in kept.keeping:
-                task.cancel()
-            await asyncio.wait(kept.keeping)
-            await kept.edge.end()
-        if not self._tidied:
-            for name in set(await self._attachment.names()) - wanted_names.keys():
-                logger.info("%s: ending an Envoy without load balancers", name)
-                await Edge(self._attachment, name).end()
-            self._tidied = True
 
 
 async def _renew(edge: Edge) -> None:

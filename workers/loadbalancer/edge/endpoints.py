@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT, Endpoint, Family, LoadBalancer, family
@@ -66,25 +66,23 @@ def load_balancer(
 
 def endpoints_of(slices: Iterable[Object], port: Port) -> tuple[Endpoint, ...]:
     """The endpoints of `port`: ready Pods of both families, each once."""
-    found = {endpoint for slice in slices if not slice.deleting for endpoint in _ready(slice, port)}
+    found: set[Endpoint] = set()
+    for slice in (slice for slice in slices if not slice.deleting):
+        # A slice names the ports of Pods by the names of the Service's ports.
+        numbers = [
+            fields.port_number(one.get("port"))
+            for one in fields.mappings(slice.raw.get("ports"))
+            if fields.text(one.get("name")) == port.name and (one.get("protocol") or "TCP") == port.protocol
+        ]
+        for entry in fields.mappings(slice.raw.get("endpoints")):
+            # Only the first address counts: all lead to the same Pod, as the API says. It may be a host name.
+            address = fields.address(next(iter(fields.items(entry.get("addresses"))), None))
+            # An unknown condition counts as ready.
+            ready = mapping(entry.get("conditions")).get("ready") is not False
+            if address is not None and ready and family(address) == slice.raw.get("addressType"):
+                name = fields.text(mapping(entry.get("targetRef")).get("name")) or address
+                found |= {Endpoint(address, number, name) for number in numbers if number}
     return tuple(sorted(found, key=lambda one: (family(one.address), one.address, one.port, one.name)))
-
-
-def _ready(slice: Object, port: Port) -> Iterator[Endpoint]:
-    # A slice names the ports of Pods by the names of the Service's ports.
-    numbers = [
-        fields.port_number(one.get("port"))
-        for one in fields.mappings(slice.raw.get("ports"))
-        if fields.text(one.get("name")) == port.name and (one.get("protocol") or "TCP") == port.protocol
-    ]
-    for entry in fields.mappings(slice.raw.get("endpoints")):
-        # Only the first address counts: the API says that all lead to the same Pod. It may be a host name.
-        address = fields.address(next(iter(fields.items(entry.get("addresses"))), None))
-        # An unknown condition counts as ready.
-        ready = mapping(entry.get("conditions")).get("ready") is not False
-        if address is not None and ready and family(address) == slice.raw.get("addressType"):
-            name = fields.text(mapping(entry.get("targetRef")).get("name"))
-            yield from (Endpoint(address, number, name or address) for number in numbers if number)
 
 
 def _vacant(slices: Iterable[Object], of: Family) -> bool:

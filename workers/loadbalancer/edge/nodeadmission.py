@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -65,9 +65,19 @@ class Admission:
                     good.add((claimant.node, address))
                 else:
                     refused[claimant.node] = f"{address} is the address of another cluster's node already"
-        self._note(refused)
-        reduced = {c: [_reduced(b, Node(c, b.name), good) for b in backends] for c, backends in nodes.items()}
-        return {cluster: [b for b in backends if b.addresses] for cluster, backends in reduced.items()}
+        self._reported = {node: why for node, why in self._reported.items() if refused.get(node) == why}
+        new = {node: why for node, why in refused.items() if self._refused.get(node) != why}
+        self._refused = refused
+        if new:
+            asyncio.get_running_loop().call_later(_SETTLING, self._report_lasting, new)
+
+        def reduced(backend: Backend, node: Node) -> Backend:
+            kept = {of: address for of, address in backend.addresses.items() if (node, address) in good}
+            # Unchanged nodes stay the same objects: a thousand load balancers compare them.
+            return backend if len(kept) == len(backend.addresses) else replace(backend, addresses=kept)
+
+        found_nodes = {c: [reduced(b, Node(c, b.name)) for b in backends] for c, backends in nodes.items()}
+        return {cluster: [b for b in backends if b.addresses] for cluster, backends in found_nodes.items()}
 
     def undecided(self, cluster: str, backends: Iterable[Backend]) -> bool:
         """Whether some of these nodes need a machine that the bus may not know yet, or has forgotten."""
@@ -105,14 +115,6 @@ class Admission:
         settings = self._settings.node_networks
         return [prefix for one in settings if matches(cluster, one.clusters) for prefix in one.prefixes]
 
-    def _note(self, refused: dict[Node, str]) -> None:
-        """Schedule the report of new refusals."""
-        self._reported = {node: why for node, why in self._reported.items() if refused.get(node) == why}
-        new = {node: why for node, why in refused.items() if self._refused.get(node) != why}
-        self._refused = refused
-        if new:
-            asyncio.get_running_loop().call_later(_SETTLING, self._report_lasting, new)
-
     def _report_lasting(self, new: Mapping[Node, str]) -> None:
         lasting = {node: why for node, why in new.items() if self._refused.get(node) == why}
         if lasting:
@@ -138,8 +140,3 @@ def _first(found: Iterable[Claimant], before: Claimant | None) -> Claimant:
 def _together(one: Claimant, other: Claimant) -> bool:
     """Whether both may have the address: nodes of one tenant, or one node of a cluster with two names."""
     return one.node.cluster == other.node.cluster or bool(one.uid and one.uid == other.uid)
-
-
-def _reduced(backend: Backend, node: Node, good: Collection[tuple[Node, str]]) -> Backend:
-    kept = {of: address for of, address in backend.addresses.items() if (node, address) in good}
-    return backend if len(kept) == len(backend.addresses) else replace(backend, addresses=kept)

@@ -121,36 +121,34 @@ class StateReporter:
         self._changed()
 
     async def _follow(self, edge: Edge, changed: Collection[LoadBalancer]) -> None:
+        """Report each of these load balancers as soon as Envoy has applied it, or failed to."""
         try:
             async for applied in edge.wait_applied(changed):
-                # One that has changed again meanwhile is observed by another task.
-                if self._observed.get(applied.load_balancer.ref) is applied.load_balancer:
-                    await self._report(applied)
+                ref = applied.load_balancer.ref
+                if self._observed.get(ref) is not applied.load_balancer:
+                    continue  # it has changed again, and another task observes it
+                known = self._states.of(ref)
+                state = self._reported[ref] = _state(applied, self._nodes, self._reported.get(ref) or known)
+                new = not state.same(known)
+                if new:
+                    self._notified.discard(ref)  # if the Service cannot be requeued now, it will be later
+                    await self._states.put(ref, state)
+                # The former holder of the lease may have died before it requeued the Service.
+                if new or ref not in self._notified:
+                    await self._queue.wish(subjects.key(ref), Wish(reason=Reason.EDGE))
+                    self._notified.add(ref)
+                if not applied.problems:
+                    self._failures.pop(ref, None)
+                elif ref not in self._scheduled:
+                    # No event announces that another process has released a port.
+                    self._scheduled.add(ref)
+                    failures = self._failures[ref] = self._failures.get(ref, 0) + 1
+                    pause = backoff(failures, first=1.0, longest=60.0)
+                    asyncio.get_running_loop().call_later(pause, self._retry, ref)
         except WindowboxError as error:
             logger.info("edge: %s", error)
             self._observed = {ref: one for ref, one in self._observed.items() if one not in changed}
             asyncio.get_running_loop().call_later(_RETRY, self._changed)
-
-    async def _report(self, applied: Applied) -> None:
-        ref = applied.load_balancer.ref
-        known = self._states.of(ref)
-        state = self._reported[ref] = _state(applied, self._nodes, self._reported.get(ref) or known)
-        new = not state.same(known)
-        if new:
-            self._notified.discard(ref)  # if the Service cannot be requeued now, it will be later
-            await self._states.put(ref, state)
-        # The former holder of the lease may have died before it requeued the Service.
-        if new or ref not in self._notified:
-            await self._queue.wish(subjects.key(ref), Wish(reason=Reason.EDGE))
-            self._notified.add(ref)
-        if not applied.problems:
-            self._failures.pop(ref, None)
-        elif ref not in self._scheduled:
-            # No event announces that another process has released a port.
-            self._scheduled.add(ref)
-            failures = self._failures[ref] = self._failures.get(ref, 0) + 1
-            pause = backoff(failures, first=1.0, longest=60.0)
-            asyncio.get_running_loop().call_later(pause, self._retry, ref)
 
     def _retry(self, ref: ObjectRef) -> None:
         self._scheduled.discard(ref)
@@ -163,6 +161,10 @@ class StateReporter:
         Allocations are restored from these: owners of Services may write any address into the status. `kept`
         are the owners by Envoy's files, as the term began.
         """
+        from_files = [
+            (ObjectRef(one.cluster, SERVICES.id, one.namespace, one.name), one.uid, one.addresses)
+            for one in kept
+        ]
         missing = asyncio.Event()
         missing.set()
         with contextlib.ExitStack() as stack:
@@ -172,28 +174,18 @@ class StateReporter:
                 missing.clear()
                 try:
                     await self._states.bucket.complete.wait()
-                    for ref, state in _served_addresses(self.served, kept).items():
+                    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+                    served = [(ref, one.uid, one.addresses) for ref, one in self.served.items()]
+                    for ref, uid, addresses in served or from_files:
                         if self._states.of(ref) is None:
+                            # Without a digest, a run that waits for this state keeps waiting.
+                            state = EdgeState(uid=uid, digest="", since=now, addresses=addresses)
                             await self._states.put(ref, state)
                     await self._states.testify()
                 except WindowboxError as error:
                     logger.info("edge: addresses in use cannot be published: %s", error)
                     await asyncio.sleep(_RETRY)
                     missing.set()
-
-
-def _served_addresses(
-    served: Mapping[ObjectRef, LoadBalancer], kept: Collection[Owner]
-) -> dict[ObjectRef, EdgeState]:
-    """States that name the addresses of each load balancer, and nothing else."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    found = [(ref, one.uid, one.addresses) for ref, one in served.items()] or [
-        (ObjectRef(one.cluster, SERVICES.id, one.namespace, one.name), one.uid, one.addresses) for one in kept
-    ]
-    # Without a digest, a run that waits for this state keeps waiting.
-    return {
-        ref: EdgeState(uid=uid, digest="", since=now, addresses=addresses) for ref, uid, addresses in found
-    }
 
 
 def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> EdgeState:

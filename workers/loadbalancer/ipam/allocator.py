@@ -67,7 +67,13 @@ class Allocation:
             if self._store.is_complete() and (self._awaits_completion or self._store.is_servable(ref)):
                 # An address was released just before the Service joined: no event would requeue it.
                 raise StaleRead
-        freed = await self._release_unwanted()
+        freed = []
+        for address, (held, _) in self._found.items():
+            # A family without a new address keeps its old one.
+            of = family(address)
+            unwanted = of not in request.families or self._chosen.get(of, address) != address
+            if held.of(ref) and unwanted and await self._store.free(address, ref):
+                freed.append(address)
         await self._store.catch_up_waiters(freed)
         if not waits:
             await self._store.leave_queue(ref)
@@ -313,13 +319,3 @@ class Allocation:
         """Whether the connection was lost since the attempt began: the server may have lost entries."""
         bucket = self._store.bucket
         return bucket.readings != self._readings or not bucket.complete.is_set()
-
-    async def _release_unwanted(self) -> list[str]:
-        """Release addresses that do not fit the request. A family without a new address keeps its old one."""
-        freed = []
-        for address, (held, _) in self._found.items():
-            of = family(address)
-            unwanted = of not in self._request.families or self._chosen.get(of, address) != address
-            if held.of(self._request.ref) and unwanted and await self._store.free(address, self._request.ref):
-                freed.append(address)
-        return freed

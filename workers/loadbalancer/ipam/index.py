@@ -12,7 +12,7 @@ from windowbox.models.loadbalancers import FAMILIES, Family, family
 from windowbox.models.refs import RUNTIME, ObjectRef
 from windowbox.settings.lbsettings import Range, range_for
 from workers.loadbalancer.ipam import entries, ranges
-from workers.loadbalancer.ipam.entries import Group, Held, Marker, Waiter
+from workers.loadbalancer.ipam.entries import Group, Marker, Waiter
 from workers.loadbalancer.ipam.holdings import Holdings, Multimap, RangeKey, Waiters
 
 logger = logging.getLogger(__name__)
@@ -63,11 +63,23 @@ class AddressIndex:
         """Apply a change of the bucket. Returns the present and former holders of the changed address."""
         try:
             if (address := subjects.address(key)) is not None:
-                return self._set_holders(address, entries.read(value))
-            if (ref := subjects.waiting(key)) is not None:
-                self._set_waiter(ref, None)
+                held, before = entries.read(value), self.holdings.held(address)
+                self.holdings.put(address, held)
+                if range_key := self._key_of(address):
+                    used = self._used[range_key]
+                    (used.add if held.holders else used.discard)(address)
+                refs = {holder.ref for holder in (*before.holders, *held.holders)}
+                for ref in refs & self.waiters.keys():
+                    self._enqueue(ref)
+                for ref in self._interested(address, before.groups | held.groups):
+                    self._fit(address, ref)
+                for cluster in before.clusters | held.clusters:
+                    self._check_limit((cluster, family(address)))
+                return refs
+            if (waiting := subjects.waiting(key)) is not None:
+                self._set_waiter(waiting, None)
                 if value:
-                    self._set_waiter(ref, Waiter.model_validate_json(value))
+                    self._set_waiter(waiting, Waiter.model_validate_json(value))
             elif key == MARKER:
                 self.marker = Marker.model_validate_json(value) if value else None
         except ValueError as error:
@@ -183,20 +195,6 @@ class AddressIndex:
         return list(dict.fromkeys(found))
 
     # Changes.
-
-    def _set_holders(self, address: str, held: Held) -> set[ObjectRef]:
-        before = self.holdings.held(address)
-        self.holdings.put(address, held)
-        if key := self._key_of(address):
-            (self._used[key].add if held.holders else self._used[key].discard)(address)
-        refs = {holder.ref for holder in (*before.holders, *held.holders)}
-        for ref in refs & self.waiters.keys():
-            self._enqueue(ref)
-        for ref in self._interested(address, before.groups | held.groups):
-            self._fit(address, ref)
-        for cluster in before.clusters | held.clusters:
-            self._check_limit((cluster, family(address)))
-        return refs
 
     def _set_waiter(self, ref: ObjectRef, waiter: Waiter | None) -> None:
         before = self.waiters.get(ref)

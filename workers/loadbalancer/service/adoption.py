@@ -94,19 +94,7 @@ class Adoption:
         self._since = self._since or time.monotonic()
         await self._registry.complete.wait()
         clusters = (RUNTIME, *self._registry.served())
-        await self._read_all(clusters, self._since)
-        found, self._read = self._read, {}
-        all_claims = [one for cluster in clusters for one in found[cluster]]
-        if self._store.needs_adoption() and any(one.shown for one in all_claims):
-            await self._edge_has_testified()
-        served = (confirmed(one, self._served(one)) for one in all_claims)
-        adopted = await addressclaims.adopt_all(self._store, served)
-        self._since = None
-        return adopted.wake
-
-    async def _read_all(self, clusters: Sequence[str], since: float) -> None:
-        """Read the claims of all clusters, concurrently."""
-        room = asyncio.Semaphore(_AT_ONCE)
+        since, room = self._since, asyncio.Semaphore(_AT_ONCE)
 
         async def read(cluster: str) -> None:
             async with room:
@@ -117,6 +105,20 @@ class Adoption:
         for error in await asyncio.gather(*map(read, missing), return_exceptions=True):
             if error is not None:
                 raise error
+        found, self._read = self._read, {}
+        all_claims = [one for cluster in clusters for one in found[cluster]]
+        if self._store.needs_adoption() and any(one.shown for one in all_claims):
+            await self._edge_has_testified()
+
+        def served(claim: Claim) -> tuple[str, ...]:
+            state = self._states.of(claim.ref)
+            return state.addresses if state and state.uid == claim.uid else ()
+
+        adopted = await addressclaims.adopt_all(
+            self._store, (confirmed(one, served(one)) for one in all_claims)
+        )
+        self._since = None
+        return adopted.wake
 
     async def _claims(self, cluster: str, since: float) -> list[Claim]:
         """The claims of one cluster; TransientError if they are not known yet."""
@@ -185,7 +187,3 @@ class Adoption:
                         await answered.wait()
                     return
         logger.warning("no edge reports which addresses it serves: the status of Services is trusted")
-
-    def _served(self, claim: Claim) -> tuple[str, ...]:
-        state = self._states.of(claim.ref)
-        return state.addresses if state and state.uid == claim.uid else ()

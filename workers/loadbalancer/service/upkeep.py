@@ -106,24 +106,18 @@ class AddressUpkeep:
         while True:
             with contextlib.suppress(WindowboxError):
                 if self._store.is_complete():
-                    expired = self._store.expired(datetime.now(UTC).timestamp())
-                    overdue = [*(kept.ref for kept in expired), *await self._orphans(services)]
+                    # A cluster that is not listed on the bus, or asleep, may still have any Service.
+                    unlisted = {RUNTIME, *self._registry.served()} - services.listed | self._registry.asleep()
+                    overdue = [kept.ref for kept in self._store.expired(datetime.now(UTC).timestamp())]
+                    for number, ref in enumerate(self._store.users()):
+                        if number % _AT_ONCE == 0:
+                            await asyncio.sleep(0)  # there may be tens of thousands
+                        gone = ref.cluster not in unlisted and services.get(ref) is None
+                        if gone and not self._store.is_kept(ref):
+                            overdue.append(ref)
                     for ref in dict.fromkeys(overdue):
                         await self._queue.remind(subjects.key(ref), Wish(reason=Reason.SWEEP))
             await asyncio.sleep(_SWEEP_INTERVAL)
-
-    async def _orphans(self, services: View[Asking]) -> list[ObjectRef]:
-        """Services that hold or await an address, and are no load balancers any more."""
-        # A cluster that is not listed on the bus, or asleep, may still have any Service.
-        unlisted = {RUNTIME, *self._registry.served()} - services.listed | self._registry.asleep()
-        orphans = []
-        for number, ref in enumerate(self._store.users()):
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)  # there may be tens of thousands
-            gone = ref.cluster not in unlisted and services.get(ref) is None
-            if gone and not self._store.is_kept(ref):
-                orphans.append(ref)
-        return orphans
 
     def _asking(self, ref: ObjectRef, service: Object) -> Asking | None:
         if is_provider_cluster(ref.cluster) or service.deleting:

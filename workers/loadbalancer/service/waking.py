@@ -99,21 +99,16 @@ class Waking:
     async def _refused(self, among: Iterable[ObjectRef], most: float = math.inf) -> list[ObjectRef]:
         """Rejected Services that no limit keeps from an address."""
         found: dict[ObjectRef, None] = {}
+        index = self._store.index
         for number, ref in enumerate(among):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)  # there may be tens of thousands
-            if self._is_refused(ref):
+            asking = self._services.get(ref)
+            if asking is None or self._store.waiter(ref) or (ref.cluster, None) in index.reached:
+                continue
+            lacking = set(asking.families) - {family(address) for address in index.holdings.of(ref)}
+            if any(index.total(ref.cluster, of) and index.below_quota(ref.cluster, of) for of in lacking):
                 found[ref] = None
                 if len(found) >= most:
                     break
         return list(found)
-
-    def _is_refused(self, ref: ObjectRef) -> bool:
-        asking, index = self._services.get(ref), self._store.index
-        if asking is None or self._store.waiter(ref) or (ref.cluster, None) in index.reached:
-            return False
-        has = {family(address) for address in index.holdings.of(ref)}
-        return any(
-            index.total(ref.cluster, of) and (ref.cluster, of) not in index.reached
-            for of in set(asking.families) - has
-        )

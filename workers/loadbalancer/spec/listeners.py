@@ -10,7 +10,7 @@ from operator import attrgetter
 import orjson
 
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT, Family, Listener, family
-from workers.loadbalancer.spec.demands import Demand, Port
+from workers.loadbalancer.spec.demands import Demand
 
 _NAMES = tuple(field.name for field in fields(Listener))
 _VALUES = attrgetter(*_NAMES)  # not asdict, which copies each of up to 10,000 prefixes
@@ -23,13 +23,29 @@ def listeners(demand: Demand, addresses: Mapping[Family, str]) -> tuple[Listener
     """
     if demand.drained:
         return ()
-    return tuple(
-        _listener(demand, port, addresses[of], allowed)
-        for of in demand.families
-        if of in addresses
-        for allowed in [_of_family(demand.allowed, of)]  # one tuple for all listeners of a family
-        for port in demand.ports
-    )
+    found = []
+    for of in (of for of in demand.families if of in addresses):
+        # If only prefixes of the other family are given, all clients of this family are refused.
+        prefixes = demand.allowed
+        allowed = None if prefixes is None else tuple(prefix for prefix in prefixes if family(prefix) == of)
+        for port in demand.ports:
+            tcp = port.protocol == "TCP"
+            # The edge decides whether Envoy or itself checks kube-proxy: the digest must not depend on it.
+            own_check = port.node_port is not None and demand.health_port != KUBE_PROXY_PORT
+            found.append(
+                Listener(
+                    address=addresses[of],
+                    port=port.port,
+                    protocol=port.protocol,
+                    check=demand.health_port if own_check else None,
+                    affinity=demand.affinity,
+                    allowed=allowed,
+                    proxy_protocol=demand.proxy_protocol if tcp else None,
+                    idle_timeout=demand.idle_timeout,
+                    max_connections=demand.max_connections if tcp else None,
+                )
+            )
+    return tuple(found)
 
 
 def digest(uid: str, listeners: Iterable[Listener]) -> str:
@@ -38,25 +54,3 @@ def digest(uid: str, listeners: Iterable[Listener]) -> str:
         [uid, [dict(zip(_NAMES, _VALUES(listener), strict=True)) for listener in listeners]]
     )
     return hashlib.sha256(encoded).hexdigest()[:16]
-
-
-def _listener(demand: Demand, port: Port, address: str, allowed: tuple[str, ...] | None) -> Listener:
-    tcp = port.protocol == "TCP"
-    own_check = port.node_port is not None and demand.health_port != KUBE_PROXY_PORT
-    return Listener(
-        address=address,
-        port=port.port,
-        protocol=port.protocol,
-        # The edge decides whether Envoy or itself checks kube-proxy, so the digest must not depend on it.
-        check=demand.health_port if own_check else None,
-        affinity=demand.affinity,
-        allowed=allowed,
-        proxy_protocol=demand.proxy_protocol if tcp else None,
-        idle_timeout=demand.idle_timeout,
-        max_connections=demand.max_connections if tcp else None,
-    )
-
-
-def _of_family(prefixes: Iterable[str] | None, of: Family) -> tuple[str, ...] | None:
-    # If only prefixes of the other family are given, all clients of this family are refused.
-    return None if prefixes is None else tuple(prefix for prefix in prefixes if family(prefix) == of)
