@@ -33,9 +33,9 @@ class Endpoint:
     address: str
     port: int
     name: str
-    """The node, or the Pod, for people."""
+    """The name of the node or Pod, for people."""
     unhealthy: bool = False
-    """Whether health checks failed: it gets no traffic for now."""
+    """Health checks failed: it gets no traffic for now."""
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class Listener:
     port: int
     protocol: Protocol
     endpoints: tuple[Endpoint, ...] = ()
-    """Of the address's own family."""
+    """Endpoints of the address's own family."""
     check: int | None = None
     """The port of Envoy's health checks (GET /healthz); None: Envoy does none, and `unhealthy` decides."""
     affinity: bool = False
     """Session affinity: a client keeps its endpoint."""
     allowed: tuple[str, ...] | None = None
-    """The source ranges that are accepted, of the address's own family; None: all."""
+    """The accepted source ranges of the address's own family; None: all."""
     proxy_protocol: Literal[1, 2] | None = None
     idle_timeout: float | None = None
     max_connections: int | None = None
     vacant: bool = False
-    """Whether no Pod is ready: connections are refused at once."""
+    """No Pod is ready: connections are refused at once."""
 
     @property
     def place(self) -> str:
@@ -66,7 +66,7 @@ class Listener:
 
     @cached_property
     def name(self) -> str:
-        """What it is called in Envoy: no two listeners of an edge share an address, port and protocol."""
+        """Its name in Envoy: no two listeners of an edge share an address, port and protocol."""
         return f"{self.protocol.lower()}_{self.address}_{self.port}"
 
     def __hash__(self) -> int:
@@ -86,6 +86,6 @@ class LoadBalancer:
     uid: str
     listeners: tuple[Listener, ...]
     digest: str = field(default="", compare=False)
-    """Of what the Service asks for: see `listeners.digest`."""
+    """Hash of what the Service asks for: see `listeners.digest`."""
     addresses: tuple[str, ...] = ()
-    """Those that are allocated to the Service, with or without listeners."""
+    """All addresses of the Service, with or without listeners."""

@@ -1,4 +1,4 @@
-"""The states of load balancers, which the edge reports by the bucket `edges`."""
+"""The states of load balancers, which the edge reports in the bucket `edges`."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from windowbox.models.refs import ObjectRef
 POOL = "loadbalancer"
 """The pool whose runs read the states."""
 
-
 MOST_OCCUPIED = 8
-"""After so many addresses with an occupied port a Service stays where it is."""
+"""Addresses with an occupied port that a Service tries. Then it stays at the last one."""
 
 TESTIFIED = "testified"
-"""A key in the bucket of the states that is no load balancer."""
+"""A key in the bucket: an edge has published the addresses of all Services that it serves."""
 
 
 class EdgeState(Message):
-    """The state of one load balancer. Removed when the edge serves it no longer."""
+    """The state of one load balancer. The edge removes it with the load balancer."""
 
     uid: str
     digest: str
-    """Of what the Service asked for: see `listeners.digest`."""
+    """Hash of what the Service asked for: see `listeners.digest`."""
     since: str
     """When the edge first reported this."""
     problems: dict[str, str] = {}  # noqa: RUF012  (pydantic copies it)
-    """By `80/TCP`: why this port is not served. If all ports have problems, nothing is served."""
+    """By place (`80/TCP`): why this port is not served."""
     backends: tuple[str, ...] = ()
-    """The nodes that traffic goes to."""
+    """The names of the nodes that get traffic."""
     lacking: str = ""
     """Why there are no nodes, for people."""
     unreached: dict[Family, str] = {}  # noqa: RUF012
@@ -41,13 +40,13 @@ class EdgeState(Message):
     refused_nodes: tuple[str, ...] = ()
     """Nodes with an address that is refused, and why: `node m1: …`."""
     addresses: tuple[str, ...] = ()
-    """Those that are served for it."""
+    """The addresses that the edge serves for it."""
     occupied: dict[str, tuple[str, ...]] = {}  # noqa: RUF012  (pydantic copies it)
-    """By address, the ports (`80/TCP`) that other processes of the host hold there: of its address, and of
-    those that it had before, the latest last. Empty as soon as all ports are served."""
+    """By address, the places (`80/TCP`) that other processes of the host hold: of its address and its former
+    ones, the latest last. Empty as soon as all ports are served."""
 
     def same(self, other: EdgeState | None) -> bool:
-        """Whether both say the same, apart from `since`."""
+        """Whether both are equal, apart from `since`."""
         return other is not None and self.model_copy(update={"since": other.since}) == other
 
 
@@ -75,23 +74,22 @@ class States:
         return EdgeState.model_validate_json(entry.value) if entry and entry.value else None
 
     async def testify(self) -> None:
-        """Say that the states of all Services are here whose addresses an edge knows."""
+        """Declare that the states of all Services whose addresses an edge knows are published."""
         leases.check()
         await self.bucket.put(TESTIFIED, b"{}", None)
 
     def testified(self) -> bool:
-        """Whether that was said, and not forgotten since."""
-        return self.bucket.complete.is_set() and TESTIFIED in self._values()
-
-    def _values(self) -> dict[str, bytes]:
-        return {key: entry.value for key, entry in self.bucket.entries.items() if entry.value}
+        """Whether an edge has declared that, and the bus has not lost it since."""
+        entry = self.bucket.entries.get(TESTIFIED)
+        return self.bucket.complete.is_set() and bool(entry and entry.value)
 
     def known(self) -> set[ObjectRef]:
         """The Services whose states this process knows."""
-        return {subjects.ref(key) for key in self._values() if key != TESTIFIED}
+        entries = self.bucket.entries.items()
+        return {subjects.ref(key) for key, entry in entries if entry.value and key != TESTIFIED}
 
     def on_state(self, act: Callable[[ObjectRef, bytes | None], None]) -> Callable[[], None]:
-        """Call `act` with each state that is another than before. Returns what ends that."""
+        """Call `act` with each state that has changed. Returns what ends that."""
         return self.bucket.on_change(
             lambda key, value: act(subjects.ref(key), value) if key != TESTIFIED else None
         )

@@ -23,7 +23,7 @@ from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.entries import Waiter
 from workers.loadbalancer.ipam.results import Queued, Rejected
 from workers.loadbalancer.ipam.store import AddressStore
-from workers.loadbalancer.service.waking import Asking, Waking
+from workers.loadbalancer.service.upkeep import Asking, Waking
 
 TWO = "10.0.0.16/31"
 

@@ -228,12 +228,12 @@ async def test_what_is_missed_while_joining_the_line_is_not_waited_for(
             await full(store)
         joining = store.join_queue
 
-        async def late(ref: ObjectRef, waiter: Waiter) -> float:
+        async def late(ref: ObjectRef, waiter: Waiter) -> None:
             if complete:
                 await addressclaims.adopt_all(another, [])
             else:
                 assert (await another.release(service("first"))).wake == ()
-            return await joining(ref, waiter)
+            await joining(ref, waiter)
 
         monkeypatch.setattr(store, "join_queue", late)
         assert isinstance(await allocate(store, "third"), Allocated)

@@ -15,10 +15,6 @@ ERROR = "Error syncing load balancer: "
 CAUSES: dict[eventmessages.Doing, str] = {
     "ensure": "failed to ensure load balancer",
     "delete": "failed to delete load balancer",
-    "check": "failed to check if load balancer exists before cleanup",
-    "hold": "failed to add load balancer cleanup finalizer",
-    "let go": "failed to remove load balancer cleanup finalizer",
-    "status": "failed to update load balancer status",
 }
 
 

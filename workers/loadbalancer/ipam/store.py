@@ -7,7 +7,6 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
 
 from bus import streams, subjects
 from bus.transport.buckets import Bucket
@@ -23,14 +22,6 @@ from workers.loadbalancer.ipam.results import Released
 
 ATTEMPTS = 16
 """Attempts of a write that loses to other writers."""
-
-
-class Kept(NamedTuple):
-    """An address whose grace period is over."""
-
-    ref: ObjectRef
-    uid: str
-    address: str
 
 
 class AddressStore:
@@ -75,19 +66,17 @@ class AddressStore:
 
     # Release.
 
-    async def release(
-        self, ref: ObjectRef, *, uid: str | None = None, keep_uid: str | None = None
-    ) -> Released:
-        """Release what a Service of this name holds: all, or that of `uid`, or all but that of `keep_uid`."""
+    async def release(self, ref: ObjectRef, *, keep_uid: str | None = None) -> Released:
+        """Release the addresses of all Services that have or had this name, but not of `keep_uid`."""
         await self.ready()
         await self.bucket.catch_up()
         freed = []
         for address in sorted(self.index.holdings.of(ref)):
-            if await self.free(address, ref, uid, keep_uid):
+            if await self.free(address, ref, keep_uid):
                 freed.append(address)
         await self.catch_up_waiters(freed)
         waiter = self.index.waiters.get(ref)
-        if waiter and uid in (None, waiter.uid) and keep_uid != waiter.uid:
+        if waiter and keep_uid != waiter.uid:
             await self.leave_queue(ref)
         return Released(tuple(freed), self.wake(freed, ref))
 
@@ -126,16 +115,11 @@ class AddressStore:
         await self.catch_up_waiters(freed)
         return Released(tuple(freed), self.wake(freed, ref))
 
-    async def free(
-        self, address: str, ref: ObjectRef, uid: str | None = None, keep_uid: str | None = None
-    ) -> bool:
+    async def free(self, address: str, ref: ObjectRef, keep_uid: str | None = None) -> bool:
         """Release one address. Whether the Service held it."""
-
-        def left(holder: Holder) -> Holder | None:
-            theirs = holder.ref != ref or (uid is not None and holder.uid != uid) or holder.uid == keep_uid
-            return holder if theirs else None
-
-        return await self._rewrite(address, left)
+        return await self._rewrite(
+            address, lambda one: one if one.ref != ref or one.uid == keep_uid else None
+        )
 
     # Queries.
 
@@ -186,14 +170,10 @@ class AddressStore:
         """Whether this Service waits although there is an address for it."""
         return self.is_complete() and self.index.is_servable(ref)
 
-    def expired(self, now: float) -> list[Kept]:
-        """The addresses whose grace period is over."""
-        return [
-            Kept(holder.ref, holder.uid, address)
-            for address, held in self.index.holdings.kept()
-            for holder in held.holders
-            if holder.until is not None and holder.until <= now
-        ]
+    def expired(self, now: float) -> list[ObjectRef]:
+        """Services with an address whose grace period is over."""
+        holders = (holder for _, held in self.index.holdings.kept() for holder in held.holders)
+        return [one.ref for one in holders if one.until is not None and one.until <= now]
 
     def usage(self) -> list[Usage]:
         return self.index.usage()
@@ -272,14 +252,13 @@ class AddressStore:
 
     # The queue for addresses.
 
-    async def join_queue(self, ref: ObjectRef, waiter: Waiter) -> float:
-        """Join the queue. Returns since when the Service has waited."""
+    async def join_queue(self, ref: ObjectRef, waiter: Waiter) -> None:
+        """Join the queue. A Service that waits already keeps its place."""
         before = self.index.waiters.get(ref)
         if before and before.uid == waiter.uid:
             waiter = waiter.model_copy(update={"since": before.since})
         if waiter != before:
             await self.bucket.put(subjects.of_waiting(ref), waiter.encoded(), None)
-        return waiter.since
 
     async def leave_queue(self, ref: ObjectRef) -> None:
         if ref in self.index.waiters:

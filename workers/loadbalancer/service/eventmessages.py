@@ -9,16 +9,8 @@ from bus.messages import EventIntent
 from workers.loadbalancer.spec import fields
 from workers.loadbalancer.spec.options import Refusal
 
-Doing = Literal["ensure", "delete", "check", "hold", "let go", "status"]
+Doing = Literal["ensure", "delete"]
 
-_FAILED: dict[Doing, str] = {
-    "ensure": "failed to ensure load balancer",
-    "delete": "failed to delete load balancer",
-    "check": "failed to check if load balancer exists before cleanup",
-    "hold": "failed to add load balancer cleanup finalizer",
-    "let go": "failed to remove load balancer cleanup finalizer",
-    "status": "failed to update load balancer status",
-}
 _MOST_NAMES = 20
 _MOST_REFUSALS = 3
 """Events for one reason; more refusals share one Event."""
@@ -66,7 +58,9 @@ def update_failed(nodes: Collection[str], error: str) -> EventIntent:
 
 
 def sync_failed(doing: Doing, cause: str) -> EventIntent:
-    return _warning("SyncLoadBalancerFailed", f"Error syncing load balancer: {_FAILED[doing]}: {cause}")
+    return _warning(
+        "SyncLoadBalancerFailed", f"Error syncing load balancer: failed to {doing} load balancer: {cause}"
+    )
 
 
 def deleting() -> EventIntent:
