@@ -15,10 +15,10 @@ from windowbox.errors import Missing
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.loadbalancer.edge import status
-from workers.loadbalancer.edge.status import EdgeStatus, LoadBalancerStatus
+from workers.loadbalancer.edge import edgestatus
+from workers.loadbalancer.edge.edgestatus import EdgeStatus, LoadBalancerStatus
 from workers.loadbalancer.edgestate import TESTIFIED, EdgeState
-from workers.loadbalancer.service import statuses
+from workers.loadbalancer.service import servicestatus
 from workers.loadbalancer.spec import fields, listeners, selection
 from workers.loadbalancer.spec.demands import Demand, demand_in
 
@@ -47,7 +47,7 @@ class Balancer:
     @property
     def addresses(self) -> tuple[str, ...]:
         """Those that its status shows."""
-        return statuses.addresses(self.service)
+        return servicestatus.addresses(self.service)
 
     @property
     def state(self) -> State:
@@ -145,7 +145,7 @@ async def load_balancers(bus: Bus, settings: LoadBalancerSettings, only: ObjectR
     mirrored = subjects.seen(only) if only else subjects.seen_kind("*", SERVICES.id)
     balancers = []
     try:
-        edge = await status.query(bus, subjects.key(only) if only else None)
+        edge = await edgestatus.query(bus, subjects.key(only) if only else None)
         async for stored in consumers.snapshot(bus, f"KV_{bucket}", [subjects.entry(bucket, ">")]):
             key = subjects.without(f"$KV.{bucket}", stored.subject)
             if stored.data and key != TESTIFIED:

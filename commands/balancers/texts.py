@@ -14,7 +14,7 @@ from commands.units import size
 
 if TYPE_CHECKING:
     from commands.balancers.query import Balancer, ReportedEvent, Snapshot
-    from workers.loadbalancer.edge.status import ListenerStatus
+    from workers.loadbalancer.edge.edgestatus import ListenerStatus
 
 _COLOURS = {
     "serving": "green", "in part": "yellow", "drained": "yellow", "waiting": "yellow", "leaving": "yellow",

@@ -14,7 +14,7 @@ from commands.demo.stage import Scene, Stage, first_line, manifests, say, span
 from sandbox.nodes import power
 from windowbox.models.objects import Object
 from windowbox.models.refs import DEPLOYMENTS, SERVICES
-from workers.loadbalancer.service import statuses
+from workers.loadbalancer.service import servicestatus
 
 EXAMPLE = "loadbalancer.yaml"
 WITHOUT_NODES = (
@@ -60,9 +60,11 @@ async def balance(demo: Stage, manifests: list[dict[str, Any]]) -> str:
     assert ready
     say(f"Deployment demo/echo: {ready.status['readyReplicas']} Pods ready", time.perf_counter() - began)
     began = time.perf_counter()
-    applied = await demo.apply(service, lambda one: bool(statuses.addresses(one)))
-    address = statuses.addresses(applied.found)[0]
-    known = "had its address already, read in" if statuses.addresses(applied.made) else "in its status after"
+    applied = await demo.apply(service, lambda one: bool(servicestatus.addresses(one)))
+    address = servicestatus.addresses(applied.found)[0]
+    known = (
+        "had its address already, read in" if servicestatus.addresses(applied.made) else "in its status after"
+    )
     say(f"Service demo/echo: {address} {known}", applied.took)
     await first_line(address, 80)
     say("      answered the first client after", time.perf_counter() - began)

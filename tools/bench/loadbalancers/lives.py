@@ -26,8 +26,8 @@ from tools.bench.world import World, world
 from windowbox.errors import Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, SERVICES
-from workers.loadbalancer.edge import status
-from workers.loadbalancer.edge.nodes import EXCLUDED
+from workers.loadbalancer.edge import edgestatus
+from workers.loadbalancer.edge.trafficnodes import EXCLUDED
 from workers.loadbalancer.envoy.process import Process, Processes
 
 NODE_COUNT = 4
@@ -187,7 +187,7 @@ class Balancers:
             shutil.rmtree(self.here.sandbox.folder / "edge", ignore_errors=True)
             await self.here.sandbox.start("worker-1")
             async with asyncio.timeout(PATIENCE):
-                while await status.query(self.here.bus) is None:  # noqa: ASYNC110
+                while await edgestatus.query(self.here.bus) is None:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
             await self.here.quiet(calm=0.5)
             return await self.life()

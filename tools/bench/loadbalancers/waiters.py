@@ -15,7 +15,7 @@ from tools.bench.report import Report, Spread, say, table
 from windowbox.models.refs import SERVICES, ObjectRef
 from windowbox.settings.bussettings import Access
 from windowbox.settings.lbsettings import Range
-from workers.loadbalancer.ipam import allocator, ranges
+from workers.loadbalancer.ipam import addressclaims, allocator, ranges
 from workers.loadbalancer.ipam.entries import Holder, Waiter
 from workers.loadbalancer.ipam.results import AddressRequest, Allocated
 from workers.loadbalancer.ipam.store import AddressStore
@@ -66,7 +66,7 @@ async def _measured(prefix: str, waiting: int, share: str | None) -> WaitingFigu
         store = AddressStore(bus, [range_], quota=ranges.size(range_, "IPv4"))
         async with background(store.run(), "addresses"):
             await store.synced.wait()
-            await store.adopt_all([])
+            await addressclaims.adopt_all(store, [])
             for number, address in enumerate(ranges.candidates(range_, "IPv4", "bench")):
                 holder = Holder(
                     cluster=_cluster(number), namespace="bench", name=f"holder-{number}", uid="1", since=1.0,
