@@ -29,9 +29,8 @@ from workers.dns.ingress.runs import IngressRuns
 from workers.kinds.heartbeat.runs import HeartbeatRuns
 from workers.loadbalancer.service.servicedoors import ServiceDoors
 from workers.loadbalancer.service.servicereconciler import ServiceReconciler
-from workers.machines.machine.providerclusters import ProviderClusters
-from workers.machines.machine.runs import MachineRuns
-from workers.machines.machine.shoots import Shoots
+from workers.machines.machine.machinereconciler import MachineReconciler
+from workers.machines.machine.machineviews import MachineViews, ProviderClusters, Shoots
 
 T = TypeVar("T")
 
@@ -173,7 +172,7 @@ def _players(settings: Deciding) -> dict[str, Reconciler]:
     return {
         "loadbalancer": service_reconciler(common),
         "ingress": _ingress_runs(common),
-        "machine": _machine_runs(common),
+        "machine": _machine_reconciler(common),
         "heartbeat": HeartbeatRuns(common.bus, common.clusters, common.world, common.kinds.heartbeat),
         **{pool: serving.life_cycle(common, pools.serving(common, pool)) for pool in pools.EXTENSIONS},
     }
@@ -210,12 +209,11 @@ def _ingress_runs(common: Common) -> IngressRuns:
     return IngressRuns(common.clusters, common.world, common.targets, nowhere)
 
 
-def _machine_runs(common: Common) -> MachineRuns:
-    nowhere = cast(Any, _Nowhere())
-    shoots = Shoots(nowhere, common.targets, nowhere)
-    return MachineRuns(
-        common.targets, shoots, nowhere, common.kinds.machines, ProviderClusters(common.targets)
-    )
+def _machine_reconciler(common: Common) -> MachineReconciler:
+    views = MachineViews(common.bus)
+    shoots = Shoots(common.registry, common.targets, views)
+    providers = ProviderClusters(common.targets)
+    return MachineReconciler(common.targets, shoots, views, common.kinds.machines, providers)
 
 
 async def _compared(recording: Recording, run: RunRecord, reconciler: Reconciler) -> Difference | None:

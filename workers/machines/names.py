@@ -1,4 +1,4 @@
-"""Names of MachineSets and Machines. Each follows from what it is for, so that no creation happens twice."""
+"""Names of MachineSets, Machines and their Pods: deterministic, so that a repeated creation conflicts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import Any
 
 _DIGITS = str.maketrans("0123456789", "456789bcdf")
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""Kubernetes' own for generated names: no vowels, and nothing that looks like another."""
+"""The alphabet of Kubernetes' generated names: no vowels, no digits that look like letters."""
 _LENGTH = 5
-POD_PREFIX = "machine-"
+_POD_PREFIX = "machine-"
 _LONGEST = 63
-"""Of a Service's name, a label's value and a host name."""
+"""Limit of a Service's name, a label's value and a host name."""
 _DIGEST = 8
 _LONGEST_MACHINE = 55
-"""A Pod and a Service `machine-<name>` are made of it, and names of Services have at most 63 characters."""
+"""A Machine's Service is called `machine-<name>`, and Service names have at most 63 characters."""
+_TOKEN_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+_TOKEN_ID = 6
 
 
 def template_hash(template: Mapping[str, Any], collisions: int = 0) -> str:
-    """Of a template, as a decimal. It only makes names: MachineSets are found by comparing templates."""
+    """The hash of a template, in decimal, for names only: MachineSets are found by comparing templates."""
     content = json.dumps([template, collisions], sort_keys=True, separators=(",", ":"))
     value = 0x811C9DC5
     for byte in content.encode():
@@ -29,7 +31,7 @@ def template_hash(template: Mapping[str, Any], collisions: int = 0) -> str:
 
 
 def encoded(digits: str) -> str:
-    """As Kubernetes' safe encoding spells a decimal number."""
+    """A decimal number in Kubernetes' safe encoding."""
     return digits.translate(_DIGITS)
 
 
@@ -39,7 +41,7 @@ def set_name(deployment: str, digits: str) -> str:
 
 
 def machine_name(machine_set: str, uid: str, number: int) -> str:
-    """The name of the machine that a MachineSet with this uid makes as its `number`-th."""
+    """The name of the `number`-th machine of the MachineSet with this uid."""
     value = int.from_bytes(hashlib.sha256(f"{uid}/{number}".encode()).digest()[:8], "big")
     end = ""
     for _ in range(_LENGTH):
@@ -49,8 +51,8 @@ def machine_name(machine_set: str, uid: str, number: int) -> str:
 
 
 def short(machine: str) -> str:
-    """The Machine's name as it fits behind the prefix: as it is, or else cut, with a digest of the whole."""
-    room = _LONGEST - len(POD_PREFIX)
+    """The Machine's name where it fits behind the prefix; otherwise truncated, with a digest of the whole."""
+    room = _LONGEST - len(_POD_PREFIX)
     if len(machine) <= room and "." not in machine:
         return machine
     digest = hashlib.sha256(machine.encode()).hexdigest()[:_DIGEST]
@@ -58,5 +60,30 @@ def short(machine: str) -> str:
 
 
 def pod(machine: str) -> str:
-    """Of the Pod, the Service, and the node."""
-    return POD_PREFIX + short(machine)
+    """The name of the Machine's Pod, Service and node."""
+    return _POD_PREFIX + short(machine)
+
+
+def is_pod(name: str) -> bool:
+    """Whether a Pod or node of this name may be a Machine's."""
+    return name.startswith(_POD_PREFIX)
+
+
+def user_data(machine: str) -> str:
+    """The name of the Secret with the Machine's user data."""
+    return f"{pod(machine)}-userdata"
+
+
+def token_id(uid: str, attempt: int = 0) -> str:
+    """The id of a Machine's bootstrap token: one of two billion, so that no two Machines share a token."""
+    number = int.from_bytes(hashlib.sha256(f"{uid}/{attempt}".encode()).digest())
+    digits = []
+    for _ in range(_TOKEN_ID):
+        number, digit = divmod(number, len(_TOKEN_ALPHABET))
+        digits.append(_TOKEN_ALPHABET[digit])
+    return "".join(digits)
+
+
+def token(token_id: str) -> str:
+    """The name of the Secret with a bootstrap token."""
+    return f"bootstrap-token-{token_id}"

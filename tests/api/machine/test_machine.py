@@ -14,7 +14,7 @@ from tools.bench.audit import without_events, writes
 from windowbox.models.machinekeys import LAST_PRESERVE
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, SERVICES
-from workers.machines.machine import names
+from workers.machines import names
 
 
 @rule("B4-R1", "B4-R2", "B4-R3")

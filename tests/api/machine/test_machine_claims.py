@@ -12,7 +12,7 @@ from tests.support.kindworld import KindWorld
 from windowbox.models import machinekeys
 from windowbox.models.refs import MACHINES, NAMESPACES, NODES, PODS, ObjectRef
 from windowbox.settings.bussettings import Access
-from workers.machines.machine.views import TARGET
+from workers.machines.machine.machineviews import TARGET
 
 
 async def test_a_pod_of_another_control_plane_is_neither_taken_nor_deleted(made: Machines) -> None:

@@ -11,7 +11,7 @@ from tests.support.running import eventually
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NAMESPACES, PODS
 from workers import replay
-from workers.machines.machine.views import TARGET
+from workers.machines.machine.machineviews import TARGET
 
 
 @rule("B6-R4", "B5", "L13", "L41")

@@ -14,7 +14,7 @@ from tests.support.kindworld import KindWorld
 from tests.support.kubeletrequests import SERVING, request
 from tests.support.rules import rule
 from windowbox.models.refs import CERTIFICATE_REQUESTS, Resource
-from workers.machines.machine import names
+from workers.machines import names
 
 GROUP = "test:bootstrappers"
 _BINDINGS = Resource(

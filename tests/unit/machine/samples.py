@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from windowbox.models.objects import Object
-from workers.machines.machine.specs import Timeouts
+from workers.machines.machine.machinespecs import Timeouts
 
 NOW = datetime(2026, 8, 21, 10, 0, 0, tzinfo=UTC)
 TIMEOUTS = Timeouts(

@@ -15,8 +15,8 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINES, RUNTIME, ObjectRef
 from workers.core.owned.targets import TargetClusters
 from workers.core.reconcile import Request
-from workers.machines.machine.creation import claim
-from workers.machines.machine.run import MachineRun
+from workers.machines.machine.machinecreation import claim
+from workers.machines.machine.machinestatus import MachineRun
 
 CLAIMED = {
     "finalizers": [keys.FINALIZER],

@@ -6,12 +6,12 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.models.refs import RUNTIME
-from workers.machines.machine.views import MachineFacts, may_be_given_up
+from workers.machines.machine.machineviews import KnownMachine, may_be_replaced
 
 
-def machine(name: str, phase: str, since: int, *, preserved: bool = False) -> MachineFacts:
+def machine(name: str, phase: str, since: int, *, preserved: bool = False) -> KnownMachine:
     at = f"2026-01-01T00:00:0{since}Z"
-    return MachineFacts(RUNTIME, "shoot--l--d", name, name, "small", "pool", phase, at, preserved)
+    return KnownMachine(RUNTIME, "shoot--l--d", name, name, "small", "pool", phase, at, preserved)
 
 
 @rule("B9-R6")
@@ -29,5 +29,5 @@ def machine(name: str, phase: str, since: int, *, preserved: bool = False) -> Ma
 def test_one_machine_is_given_up_at_a_time(phases: list[str], given_up: str) -> None:
     waiting = ("Unknown", "InPlaceUpdateFailed")
     found = [machine(name, phase, n) for n, (name, phase) in enumerate(zip("ab", phases, strict=True))]
-    permitted = [one.name for one in found if one.phase in waiting and may_be_given_up(one.name, found)]
+    permitted = [one.name for one in found if one.phase in waiting and may_be_replaced(one.name, found)]
     assert "".join(permitted) == given_up

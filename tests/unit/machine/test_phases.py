@@ -11,10 +11,10 @@ from windowbox.models import machinekeys as keys
 from windowbox.models.machines import Phase
 from windowbox.models.objects import Object
 from workers.machines.machine import phases
-from workers.machines.machine.mapping import MachineMapping
+from workers.machines.machine.machinemapping import MachineMapping
+from workers.machines.machine.machinespecs import Timeouts
 from workers.machines.machine.phases import MachineState
 from workers.machines.machine.reasons import Reason
-from workers.machines.machine.specs import Timeouts
 
 CRITICAL = {"key": "node.gardener.cloud/critical-components-not-ready", "effect": "NoSchedule"}
 GOOD, BAD = node(Ready="True"), node(Ready="False")

@@ -1,1 +1,4 @@
-"""The machine driver: each Machine becomes a Pod, which joins its Shoot as a node."""
+"""The machine driver. In: changes of Machines, MachineClasses, their Secrets, Pods and nodes.
+
+Out: Pods with Secret and Service in the provider cluster, bootstrap tokens and nodes in the Shoot, statuses.
+"""

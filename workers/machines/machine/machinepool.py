@@ -1,4 +1,4 @@
-"""The pool `machine`, put together."""
+"""The pool `machine`: its reconciler, its mapping and its views, connected."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from windowbox.kinds import Served
 from windowbox.models.refs import ObjectRef
 from workers.core.reconcile import ReconcileHandler
 from workers.core.serving import Common, Parts
-from workers.machines.machine.mapping import MachineMapping
-from workers.machines.machine.providerclusters import ProviderClusters
-from workers.machines.machine.runs import MachineRuns
-from workers.machines.machine.shoots import JoinWatch, Shoots
-from workers.machines.machine.views import MachineViews
+from workers.machines.machine.machinemapping import MachineMapping
+from workers.machines.machine.machinereconciler import MachineReconciler
+from workers.machines.machine.machineviews import JoinWatch, MachineViews, ProviderClusters, Shoots
 
 
 def enabled(common: Common) -> bool:
@@ -24,25 +22,24 @@ async def assembled(common: Common, row: Served) -> Parts:
     bus, work, views = common.bus, common.work, MachineViews(common.bus)
     shoots = Shoots(common.registry, common.targets, views)
     providers = ProviderClusters(common.targets)
-    runs = MachineRuns(common.targets, shoots, views, common.kinds.machines, providers)
-    handler = ReconcileHandler(bus, common.clusters, runs, views.complete)
+    reconciler = MachineReconciler(common.targets, shoots, views, common.kinds.machines, providers)
     queue = Queue(bus, row.pool)
     joins = JoinWatch(common.registry, views, queue)
+
+    def control_plane(ref: ObjectRef) -> str:
+        # A tenant may slow down its Shoot's API server: that Shoot must not take all slots. Nodes have no
+        # namespace, and a cluster's nodes are one Shoot's.
+        return f"{ref.cluster}/{ref.namespace}"
+
     return Parts(
         pool=Pool(
             bus,
             row.pool,
-            handler,
+            ReconcileHandler(bus, common.clusters, reconciler, views.complete),
             concurrency=work.concurrency,
             ack_wait=work.ack_wait,
-            # A tenant may hold up the API server of its Shoot: that Shoot must not take all slots.
-            sharing=_control_plane,
+            sharing=control_plane,
         ),
         router=Router(bus, queue, MachineMapping(views)),
         tasks={**views.tasks, "shoots that join": joins.run},
     )
-
-
-def _control_plane(ref: ObjectRef) -> str:
-    """Whose objects share slots: those of one namespace; nodes have none, and are one Shoot's."""
-    return f"{ref.cluster}/{ref.namespace}"

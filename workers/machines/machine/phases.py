@@ -1,18 +1,18 @@
-"""Which phase a Machine gets, from its node and its age. Pure: the tables of B9 are its tests."""
+"""The phase of a Machine, derived from its node and its age. Pure: its tests are the tables of B9."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from windowbox.models import machinekeys as keys
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.objects import Object
-from workers.machines.machine import nodes
-from workers.machines.machine.nodes import Condition
+from workers.machines.machine import machinenodes
+from workers.machines.machine.machinenodes import Condition
+from workers.machines.machine.machinespecs import Timeouts
 from workers.machines.machine.reasons import Reason
-from workers.machines.machine.specs import Timeouts
 
 _UPDATING = (Phase.IN_PLACE_UPDATING, Phase.IN_PLACE_UPDATE_FAILED)
 _TIMED = (Phase.UNKNOWN, Phase.IN_PLACE_UPDATE_FAILED)
@@ -23,7 +23,7 @@ _UPDATE_FAILED = "its update in place has failed then, unless its node says befo
 
 @dataclass(frozen=True)
 class MachineState:
-    """What a Machine's status says."""
+    """The status of a Machine."""
 
     name: str
     phase: str
@@ -37,7 +37,7 @@ class MachineState:
 
 @dataclass(frozen=True)
 class Change:
-    """A new phase, and what is said about it."""
+    """A new phase, and the last operation that explains it."""
 
     phase: Phase
     type: str
@@ -47,53 +47,73 @@ class Change:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a Machine now, and when to look again."""
+    """The change that a Machine needs now, or the deadline of the next one."""
 
     change: Change | None = None
     deadline: datetime | None = None
     then: str = ""
-    """What becomes of the Machine at the deadline, for people."""
-    needs_permit: bool = field(default=False)
-    """Only one Machine of a MachineDeployment may be given up at a time."""
+    """What happens at the deadline, for people."""
+    needs_permit: bool = False
+    """Whether the change waits its turn: one Machine of a MachineDeployment is replaced at a time."""
 
 
 def may_have_lost_its_pod(state: MachineState, node: Object | None, timeouts: Timeouts) -> bool:
-    """Whether the node does not work, so that it is worth asking for the Pod that it runs in."""
+    """Whether the node is unhealthy, which may be because its Pod is gone."""
     if state.phase not in (Phase.RUNNING, Phase.UNKNOWN, *_UPDATING):
         return False
     if node is None:
         return bool(state.conditions)
-    return not nodes.healthy(nodes.conditions(node), timeouts.node_conditions)
+    return not machinenodes.healthy(machinenodes.conditions(node), timeouts.node_conditions)
 
 
 def verdict(
     state: MachineState, node: Object | None, timeouts: Timeouts, now: datetime, loss: Reason | None = None
 ) -> Verdict:
-    """What the node, and the time, make of a Machine that has been made.
+    """The change that the node's conditions and the time make necessary, for a Machine that has a Pod.
 
-    `loss` says why its Pod is lost for good, if that is known: then there is nothing to wait for.
+    `loss` is why its Pod is lost for good, if that is known: then no timeout applies.
     """
-    found = nodes.conditions(node) if node is not None else []
-    if node is not None and nodes.healthy(found, timeouts.node_conditions):
-        held = state.phase == Phase.PENDING and nodes.awaits_critical_components(node)
+    found = machinenodes.conditions(node) if node is not None else []
+    if node is not None and machinenodes.healthy(found, timeouts.node_conditions):
+        held = state.phase == Phase.PENDING and machinenodes.awaits_critical_components(node)
         if state.phase not in (Phase.RUNNING, *_UPDATING) and not held:
-            return Verdict(_joined(state))
+            first = state.operation == OperationType.CREATE
+            first = first and state.operation_state != OperationState.SUCCESSFUL
+            text = f"Machine {state.name} successfully {'joined' if first else 're-joined'} the cluster"
+            operation = OperationType.CREATE if first else OperationType.HEALTH_CHECK
+            return Verdict(Change(Phase.RUNNING, operation, OperationState.SUCCESSFUL, text))
     elif state.phase == Phase.RUNNING and (node is not None or state.conditions):
         change = unhealthy(state, node, timeouts, loss)
         return Verdict(change, _health_deadline(timeouts, now, loss), _GIVEN_UP)
     if node is not None and state.phase in _UPDATING and (updated := _updated(state, node)):
         failed = updated.phase == Phase.IN_PLACE_UPDATE_FAILED
         return Verdict(updated, _health_deadline(timeouts, now) if failed else None, _GIVEN_UP)
-    return _timed(state, found, timeouts, now, loss)
+    return _timed_out(state, found, timeouts, now, loss)
+
+
+def unhealthy(
+    state: MachineState, node: Object | None, timeouts: Timeouts, loss: Reason | None = None
+) -> Change:
+    """The change to Unknown, with the conditions that caused it."""
+    gone = "" if node is not None else "Node object went missing. "
+    found = machinenodes.conditions(node) if node is not None else list(state.conditions)
+    wrong = machinenodes.in_words(machinenodes.bad(found, timeouts.node_conditions))
+    return Change(
+        Phase.UNKNOWN,
+        OperationType.HEALTH_CHECK,
+        OperationState.PROCESSING,
+        f"{gone}Machine {state.name} is unhealthy - changing MachinePhase to Unknown. "
+        f"Node conditions: {wrong or 'none'}{f'. {loss.text}' if loss else ''}",
+    )
 
 
 def _health_deadline(timeouts: Timeouts, now: datetime, loss: Reason | None = None) -> datetime | None:
-    """When a Machine is given up whose phase changes now."""
+    """When a Machine becomes Failed whose phase changes now; None without a health timeout."""
     return None if timeouts.health is None else now + timedelta(seconds=0 if loss else timeouts.health)
 
 
 def _updated(state: MachineState, node: Object) -> Change | None:
-    """What the node agent says of an update in place; None if nothing new."""
+    """The result of an in-place update that the node agent left on the node; None if there is no new one."""
     result, operation = node.labels.get(keys.UPDATE_RESULT), OperationType.IN_PLACE_UPDATE
     if result == keys.SUCCESSFUL:
         text = f"Machine {state.name} successfully updated dependencies"
@@ -105,20 +125,23 @@ def _updated(state: MachineState, node: Object) -> Change | None:
     return None
 
 
-def _timed(
+def _timed_out(
     state: MachineState,
     found: Sequence[Condition],
     timeouts: Timeouts,
     now: datetime,
     loss: Reason | None,
 ) -> Verdict:
+    """The change at the end of the phase's timeout, or the deadline until then."""
+    failed = OperationState.FAILED
     if state.phase in (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF, Phase.NEW):
         deadline = state.created + timedelta(seconds=timeouts.creation)
         if now < deadline:
             return Verdict(deadline=deadline, then=_TOO_LATE)
         if state.phase != Phase.PENDING:
-            return Verdict()  # the attempt that fails next says why
-        return Verdict(_too_late(state, timeouts.creation))
+            return Verdict()  # the next attempt to create the Pod fails, and reports why
+        text = f"Machine {state.name} failed to join the cluster in {timeouts.creation / 60:g} minutes."
+        return Verdict(Change(Phase.FAILED, state.operation or OperationType.CREATE, failed, text))
     if state.phase == Phase.IN_PLACE_UPDATING:
         deadline = state.since + timedelta(seconds=timeouts.in_place)
         if now < deadline and not loss:
@@ -126,64 +149,19 @@ def _timed(
         text = f"Machine {state.name} failed to in-place update in {timeouts.in_place / 60:g} minutes."
         if loss:
             text = f"Machine {state.name} failed to in-place update: {loss.text}"
-        failed = OperationState.FAILED
         change = Change(Phase.IN_PLACE_UPDATE_FAILED, OperationType.IN_PLACE_UPDATE, failed, text)
         return Verdict(change, _health_deadline(timeouts, now, loss), _GIVEN_UP)
     if state.phase in _TIMED and timeouts.health is not None:
         deadline = state.since + timedelta(seconds=timeouts.health)
         if now < deadline and not loss:
             return Verdict(deadline=deadline, then=_GIVEN_UP)
-        return Verdict(_given_up(state, found, timeouts, loss), needs_permit=True)
+        bad = machinenodes.bad(found, timeouts.node_conditions)
+        wrong = machinenodes.in_words(bad) or "there is no node"
+        since = f"health checks failing since last {timeouts.health / 60:g} minutes"
+        text = (
+            f"Machine {state.name} {f'is lost: {loss.text}' if loss else since}. "
+            f"Updating machine phase to Failed. Node Conditions: {wrong}"
+        )
+        operation = state.operation or OperationType.HEALTH_CHECK
+        return Verdict(Change(Phase.FAILED, operation, failed, text), needs_permit=True)
     return Verdict()
-
-
-def _joined(state: MachineState) -> Change:
-    first = state.operation == OperationType.CREATE and state.operation_state != OperationState.SUCCESSFUL
-    how = "successfully joined" if first else "successfully re-joined"
-    return Change(
-        Phase.RUNNING,
-        OperationType.CREATE if first else OperationType.HEALTH_CHECK,
-        OperationState.SUCCESSFUL,
-        f"Machine {state.name} {how} the cluster",
-    )
-
-
-def unhealthy(
-    state: MachineState, node: Object | None, timeouts: Timeouts, loss: Reason | None = None
-) -> Change:
-    """What an Unknown Machine says."""
-    gone = "" if node is not None else "Node object went missing. "
-    found = nodes.conditions(node) if node is not None else list(state.conditions)
-    wrong = nodes.told(nodes.bad(found, timeouts.node_conditions))
-    return Change(
-        Phase.UNKNOWN,
-        OperationType.HEALTH_CHECK,
-        OperationState.PROCESSING,
-        f"{gone}Machine {state.name} is unhealthy - changing MachinePhase to Unknown. "
-        f"Node conditions: {wrong or 'none'}{f'. {loss.text}' if loss else ''}",
-    )
-
-
-def _too_late(state: MachineState, timeout: float) -> Change:
-    minutes = f"{timeout / 60:g}"
-    return Change(
-        Phase.FAILED,
-        state.operation or OperationType.CREATE,
-        OperationState.FAILED,
-        f"Machine {state.name} failed to join the cluster in {minutes} minutes.",
-    )
-
-
-def _given_up(
-    state: MachineState, found: Sequence[Condition], timeouts: Timeouts, loss: Reason | None
-) -> Change:
-    assert timeouts.health is not None
-    wrong = nodes.told(nodes.bad(found, timeouts.node_conditions)) or "there is no node"
-    since = f"health checks failing since last {timeouts.health / 60:g} minutes"
-    return Change(
-        Phase.FAILED,
-        state.operation or OperationType.HEALTH_CHECK,
-        OperationState.FAILED,
-        f"Machine {state.name} {f'is lost: {loss.text}' if loss else since}. "
-        f"Updating machine phase to Failed. Node Conditions: {wrong}",
-    )

@@ -1,5 +1,7 @@
-"""Why a machine is not there yet, in a sentence with the next step. Pure: from what its Pod, its node and its
-certificate requests say."""
+"""Why a machine has not joined, in a sentence with the next step. Pure.
+
+The reason follows from the machine's Pod, its node, and its kubelet's certificate requests.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from windowbox.models.objects import Object, mapping, mappings
-from workers.machines.machine import nodes
+from workers.machines.machine import machinenodes
 
 _LONGEST = 400
-"""Characters that are passed on of what others say."""
+"""Characters of a message of another program."""
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ErrImageInspect")
 _CONTAINER = (
     "CreateContainerConfigError",
@@ -21,7 +23,7 @@ _CONTAINER = (
     "PostStartHookError",
 )
 _PATIENCE = 15.0
-"""Seconds that a step may take before anybody wonders."""
+"""Seconds that a step may take before it counts as stuck."""
 _NETWORK = ("cni", "networkpluginnotready", "network plugin")
 
 
@@ -46,17 +48,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a machine that has not joined. Seconds are None where it has not begun."""
+    """The facts about a machine that has not joined."""
 
     pod: Object | None
     node: Object | None = None
     requests: Sequence[Request] = ()
     unlisted: str = ""
-    """Why the requests are not known."""
+    """Why the requests could not be listed."""
     running_for: float | None = None
-    """Seconds since the Pod's container runs."""
+    """Seconds since the Pod's container started; None before that."""
     waiting_for: float = 0.0
-    """Seconds since the Pod was made."""
+    """Seconds since the Pod was created."""
 
 
 def reason(facts: Facts) -> Reason | None:
@@ -65,47 +67,59 @@ def reason(facts: Facts) -> Reason | None:
         return _of_node(facts.node)
     if facts.pod is None:
         return None
-    return _of_pod(facts.pod) or _slow_start(facts) or _not_registered(facts)
+    return _of_pod(facts.pod, facts) or _not_registered(facts.pod, facts)
 
 
-def _of_pod(pod: Object) -> Reason | None:
-    name = pod.name
+def _of_pod(pod: Object, facts: Facts) -> Reason | None:
+    """Why the Pod's container does not run."""
     if end := loss(pod):
         return Reason(end.kind, f"{end.text}; another is made in its place")
-    if unscheduled := _condition(pod, "PodScheduled", "False"):
+    if unscheduled := _unscheduled(pod):
         return Reason(
             "Unschedulable",
-            f"Pod {name} cannot be scheduled ({_cut(unscheduled.get('message'))}): make room on the nodes of "
-            "the provider cluster, or use a smaller machine type or another zone",
+            f"Pod {pod.name} cannot be scheduled ({_cut(unscheduled.get('message'))}): make room on the "
+            "nodes of the provider cluster, or use a smaller machine type or another zone",
         )
     container = _container(pod)
     state = mapping(container.get("state"))
     waiting, ended = mapping(state.get("waiting")), mapping(state.get("terminated"))
-    told = _cut(waiting.get("message"))
-    why = str(waiting.get("reason") or "")
+    message, why = _cut(waiting.get("message")), str(waiting.get("reason") or "")
     if why in _IMAGE:
         image = _cut(container.get("image")) or "of the machine"
         return Reason(
             "ImageNotPulled",
-            f"image {image} cannot be pulled ({told or why}): check its name, and that the nodes of the "
+            f"image {image} cannot be pulled ({message or why}): check its name, and that the nodes of the "
             "provider cluster reach the registry",
         )
     if why in _CONTAINER:
-        return Reason("ContainerNotStarted", f"the container of Pod {name} does not start ({told or why})")
+        return Reason(
+            "ContainerNotStarted", f"the container of Pod {pod.name} does not start ({message or why})"
+        )
     if why == "CrashLoopBackOff":
         ended = ended or mapping(mapping(container.get("lastState")).get("terminated"))
     if ended:
         return Reason("MachineEnded", _exit(pod, ended))
-    return None
+    if facts.running_for is not None or facts.waiting_for < _PATIENCE:
+        return None
+    if not pod.spec.get("nodeName"):
+        return Reason(
+            "NotScheduled",
+            f"Pod {pod.name} waits for a scheduler: check that kube-scheduler runs in the provider cluster",
+        )
+    return Reason(
+        "PodNotStarted",
+        f"Pod {pod.name} is on node {pod.spec['nodeName']}, but not running yet: see its Events with "
+        + _kubectl(pod, "describe pod"),
+    )
 
 
 def has_ended(pod: Object) -> bool:
-    """Whether the Pod never runs again."""
+    """Whether the Pod has ended for good: its restart policy does not apply any more."""
     return pod.status.get("phase") in ("Failed", "Succeeded")
 
 
 def loss(pod: Object) -> Reason | None:
-    """How the Pod has ended for good, if it has."""
+    """How the Pod has ended for good; None if it has not."""
     if not has_ended(pod):
         return None
     why = str(pod.status.get("reason") or "")
@@ -123,7 +137,7 @@ def loss(pod: Object) -> Reason | None:
 
 
 def gone(namespace: str, name: str) -> Reason:
-    """The provider cluster has no such Pod any more."""
+    """The reason for a Pod that is gone from the provider cluster."""
     return Reason(
         "PodGone",
         f"Pod {namespace}/{name} is gone from the provider cluster: somebody deleted it, or the node that "
@@ -132,7 +146,7 @@ def gone(namespace: str, name: str) -> Reason:
 
 
 def _exit(pod: Object, ended: Mapping[str, Any]) -> str:
-    """How the machine's init ended, for instance because its user data failed."""
+    """How the machine's init ended, for example because its user data failed."""
     last_words = _cut(ended.get("message"))
     spoken = f", and said: {last_words}" if last_words else ""
     why = str(ended.get("reason") or "")
@@ -143,25 +157,8 @@ def _exit(pod: Object, ended: Mapping[str, Any]) -> str:
     return f"the machine in Pod {pod.name} ended {code}{spoken}: {remedy}"
 
 
-def _slow_start(facts: Facts) -> Reason | None:
-    if facts.running_for is not None or facts.waiting_for < _PATIENCE:
-        return None
-    assert facts.pod
-    pod = facts.pod
-    if not pod.spec.get("nodeName"):
-        return Reason(
-            "NotScheduled",
-            f"Pod {pod.name} waits for a scheduler: check that kube-scheduler runs in the provider cluster",
-        )
-    return Reason(
-        "PodNotStarted",
-        f"Pod {pod.name} is on node {pod.spec['nodeName']}, but not running yet: see its Events with "
-        + _kubectl(pod, "describe pod"),
-    )
-
-
-def _not_registered(facts: Facts) -> Reason | None:
-    assert facts.pod
+def _not_registered(pod: Object, facts: Facts) -> Reason | None:
+    """Why the machine's kubelet has not registered its node."""
     if denied := [_shown(one.name) for one in facts.requests if one.denied]:
         return Reason(
             "RequestDenied", f"certificate request {denied[0]} of the kubelet was denied: see who denied it"
@@ -183,28 +180,28 @@ def _not_registered(facts: Facts) -> Reason | None:
     if facts.unlisted:
         return Reason(
             "RequestsNotListed",
-            f"Pod {facts.pod.name} has no node yet, and certificate requests of the Shoot, which may "
+            f"Pod {pod.name} has no node yet, and certificate requests of the Shoot, which may "
             f"show why, cannot be listed: {_cut(facts.unlisted)}",
         )
     if facts.requests:
         return Reason(
             "NotRegistered",
-            f"the kubelet in Pod {facts.pod.name} has its certificate, but has not registered a node: see "
-            f"its log with {_kubectl(facts.pod, 'exec')} -- journalctl -u kubelet",
+            f"the kubelet in Pod {pod.name} has its certificate, but has not registered a node: see "
+            f"its log with {_kubectl(pod, 'exec')} -- journalctl -u kubelet",
         )
     return Reason(
         "NotHeardOf",
-        f"Pod {facts.pod.name} runs, but the Shoot's API server has not heard of it: its user data failed, "
-        f"or it does not reach the API server; see {_kubectl(facts.pod, 'exec')} -- journalctl",
+        f"Pod {pod.name} runs, but the Shoot's API server has not heard of it: its user data failed, "
+        f"or it does not reach the API server; see {_kubectl(pod, 'exec')} -- journalctl",
     )
 
 
 def _of_node(node: Object) -> Reason | None:
-    ready = nodes.ready(node)
+    ready = machinenodes.condition(node, machinenodes.READY)
     if ready is None:
         return Reason("NodeNotReady", f"node {node.name} has registered, and has not said yet how it is")
     if ready["status"] == "True":
-        if nodes.awaits_critical_components(node):
+        if machinenodes.awaits_critical_components(node):
             return Reason(
                 "CriticalComponents",
                 f"node {node.name} waits for its critical components: see the Pods on it that are not ready",
@@ -221,17 +218,17 @@ def _of_node(node: Object) -> Reason | None:
 
 
 def running_since(pod: Object) -> Any:
-    """When the machine's container began to run, as its Pod spells it."""
+    """When the machine's container started: a timestamp from the Pod's status."""
     return mapping(mapping(_container(pod).get("state")).get("running")).get("startedAt")
 
 
-def essence(pod: Object) -> Any:
-    """What of a Pod this depends on."""
+def compared(pod: Object) -> Any:
+    """The part of a Pod that a reason depends on."""
     container = _container(pod)
     state = mapping(container.get("state"))
     states = {name: mapping(one).get("reason") for name, one in state.items()}
-    scheduled = _condition(pod, "PodScheduled", "False")
-    return pod.uid, pod.deleting, pod.status.get("phase"), states, scheduled, bool(pod.spec.get("nodeName"))
+    phase, scheduled = pod.status.get("phase"), bool(pod.spec.get("nodeName"))
+    return pod.uid, pod.deleting, phase, states, _unscheduled(pod), scheduled
 
 
 def _container(pod: Object) -> Mapping[str, Any]:
@@ -239,22 +236,24 @@ def _container(pod: Object) -> Mapping[str, Any]:
     return next((one for one in found if one.get("name") == "node"), {})
 
 
-def _condition(pod: Object, type: str, status: str) -> Mapping[str, Any] | None:
+def _unscheduled(pod: Object) -> Mapping[str, Any] | None:
+    """The condition of a Pod that no node can take."""
     listed = mappings(pod.status.get("conditions"))
-    return next((one for one in listed if (one.get("type"), one.get("status")) == (type, status)), None)
+    key = ("PodScheduled", "False")
+    return next((one for one in listed if (one.get("type"), one.get("status")) == key), None)
 
 
 def _shown(name: str) -> str:
-    """The name of a certificate request as a shell takes it: the machine chooses it freely."""
+    """The name of a certificate request, quoted for a shell: the machine may choose any name."""
     return shlex.quote("".join(letter for letter in _cut(name) if letter.isprintable()))
 
 
 def _kubectl(pod: Object, verb: str) -> str:
-    """The command for a machine's Pod; people copy it from a status of another namespace."""
+    """A kubectl command for a machine's Pod, with its namespace: people copy it from another one."""
     return f"kubectl -n {pod.namespace} {verb} {pod.name}"
 
 
 def _cut(text: Any) -> str:
-    """What others say, on one line, and not too much of it."""
+    """A message of another program, on one line and truncated."""
     words = " ".join(str(text or "").split())
     return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"

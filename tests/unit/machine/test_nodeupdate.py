@@ -11,7 +11,7 @@ from tests.unit.machine.samples import NOW, TIMEOUTS, ago, machine, spelled
 from windowbox.models import machinekeys as keys
 from windowbox.models.machines import Phase
 from windowbox.models.objects import Object
-from workers.machines.machine import inplace, phases
+from workers.machines.machine import nodeupdate, phases
 from workers.machines.machine.phases import MachineState
 
 CANDIDATE, SELECTED = {keys.CANDIDATE: "true"}, {keys.CANDIDATE: "true", keys.SELECTED: "true"}
@@ -50,7 +50,7 @@ def node(labels: dict[str, str], reason: str = "", seconds: float = 0.0, **condi
 )
 @rule("C10")
 def test_the_condition_follows_the_labels(labels: dict[str, str], reason: str, wanted: str) -> None:
-    assert inplace.next_reason(node(labels, reason)) == wanted
+    assert nodeupdate.next_reason(node(labels, reason)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_condition_follows_the_labels(labels: dict[str, str], reason: str, w
 def test_when_a_drain_for_an_update_is_forced(label: dict[str, str], seconds: float, forced: bool) -> None:
     found = node(SELECTED, "SelectedForUpdate", seconds, Ready="True")
     labelled = Object({**machine().raw, "metadata": {**machine().metadata, "labels": label}})
-    mode = inplace.mode(labelled, found, TIMEOUTS, NOW)
+    mode = nodeupdate.mode(labelled, found, TIMEOUTS, NOW)
     assert (mode.forced, mode.machine_too) == (forced, False)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.rules import rule
 from tests.unit.machine.samples import machine, node
 from windowbox.models.objects import Object
-from workers.machines.machine import nodesync
+from workers.machines.machine import machinenodes
 
 APPLIED = "node.machine.sapcloud.io/last-applied-anno-labels-taints"
 FINALIZER = "node.machine.sapcloud.io/machine-controller"
@@ -35,24 +35,24 @@ def after(found: Object, patch: dict[str, Any]) -> Object:
 def test_one_patch_puts_everything_there() -> None:
     wanted = machine(nodeTemplate=template(taints=[TAINT], labels={"team": "blue"}, annotations={"a": "b"}))
     found = node(taints=[FOREIGN])
-    patch = nodesync.patch(wanted, found)
+    patch = machinenodes.sync_patch(wanted, found)
     assert patch
     assert patch["metadata"]["labels"] == {"team": "blue", NAME: "a"}
     assert patch["metadata"]["annotations"]["a"] == "b"
     assert patch["metadata"]["finalizers"] == [FINALIZER]
     assert patch["metadata"]["resourceVersion"] == "7"
     assert patch["spec"] == {"taints": [FOREIGN, TAINT]}
-    assert nodesync.patch(wanted, after(found, patch)) is None
+    assert machinenodes.sync_patch(wanted, after(found, patch)) is None
 
 
 @rule("B10-R2")
 def test_only_what_was_put_there_is_taken_away() -> None:
     before = machine(nodeTemplate=template(taints=[TAINT], labels={"team": "blue", "old": "1"}))
     found = node(taints=[FOREIGN], metadata={"labels": {"foreign": "1"}})
-    patch = nodesync.patch(before, found)
+    patch = machinenodes.sync_patch(before, found)
     assert patch
     there = after(found, patch)
-    patch = nodesync.patch(machine(nodeTemplate=template(labels={"team": "red"})), there)
+    patch = machinenodes.sync_patch(machine(nodeTemplate=template(labels={"team": "red"})), there)
     assert patch
     assert patch["metadata"]["labels"] == {"team": "red", "old": None}
     left = after(there, patch)
@@ -63,14 +63,14 @@ def test_only_what_was_put_there_is_taken_away() -> None:
 @rule("B10-R2")
 def test_the_value_of_a_taint_is_put_right() -> None:
     wanted = machine(nodeTemplate=template(taints=[TAINT]))
-    patch = nodesync.patch(wanted, node(taints=[{**TAINT, "value": "other"}]))
+    patch = machinenodes.sync_patch(wanted, node(taints=[{**TAINT, "value": "other"}]))
     assert patch
     assert patch["spec"]["taints"] == [TAINT]
 
 
 @rule("B10-R4")
 def test_what_was_put_there_is_remembered() -> None:
-    patch = nodesync.patch(machine(nodeTemplate=template(labels={"b": "1", "a": "2"})), node())
+    patch = machinenodes.sync_patch(machine(nodeTemplate=template(labels={"b": "1", "a": "2"})), node())
     assert patch
     remembered = json.loads(patch["metadata"]["annotations"][APPLIED])
     assert remembered == {"metadata": {"labels": {"a": "2", "b": "1"}}, "spec": {}}
@@ -78,7 +78,7 @@ def test_what_was_put_there_is_remembered() -> None:
 
 def test_nonsense_in_bookkeeping_and_template_does_no_harm() -> None:
     found = node(metadata={"annotations": {APPLIED: "[" * 100_000}})
-    patch = nodesync.patch(
+    patch = machinenodes.sync_patch(
         machine(nodeTemplate={"metadata": {"labels": {"a": 5, "b": "1"}}, "spec": 3}), found
     )
     assert patch
@@ -89,5 +89,5 @@ def test_nonsense_in_bookkeeping_and_template_does_no_harm() -> None:
 def test_heartbeats_of_a_node_are_no_change() -> None:
     first, later = node(Ready="True"), node(Ready="True")
     later.raw["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-08-21T11:00:00Z"
-    assert nodesync.essence(first) == nodesync.essence(later)
-    assert nodesync.essence(first) != nodesync.essence(node(Ready="False"))
+    assert machinenodes.compared(first) == machinenodes.compared(later)
+    assert machinenodes.compared(first) != machinenodes.compared(node(Ready="False"))

@@ -1,4 +1,4 @@
-"""Mapping: from changes of Machines, classes, Pods and nodes to the keys of the pool."""
+"""Mapping: the keys of Machines, classes, Secrets, Pods and nodes that changes requeue."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from windowbox.models import machinekeys
 from windowbox.models.machines import Phase
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, RUNTIME, SECRETS, ObjectRef
-from workers.machines.machine import names, nodesync, reasons, specs, statuses
-from workers.machines.machine.orphans import home_of
-from workers.machines.machine.views import MachineFacts, MachineViews
+from workers.machines import names
+from workers.machines.machine import machinenodes, machinespecs, machinestatus, reasons
+from workers.machines.machine.machineviews import KnownMachine, MachineViews, home_of
 
-_TO_BE_MADE = (Phase.NEW, Phase.CRASH_LOOP_BACK_OFF)
-_TIMED = (Phase.PENDING, Phase.UNKNOWN, Phase.IN_PLACE_UPDATING, Phase.IN_PLACE_UPDATE_FAILED)
+_WITH_DEADLINE = (Phase.PENDING, Phase.UNKNOWN, Phase.IN_PLACE_UPDATING, Phase.IN_PLACE_UPDATE_FAILED)
 
 
 class MachineMapping:
-    """What concerns which Machine, and which class, Secret or Pod has to be looked at."""
+    """Maps changes of Machines, classes, Pods and nodes to the keys that they requeue."""
 
     kinds: tuple[str, ...] = (MACHINES.id, MACHINE_CLASSES.id, PODS.id, NODES.id)
     owned: tuple[str, ...] = (PODS.id, NODES.id)
@@ -41,54 +40,61 @@ class MachineMapping:
                 return await self._of_node(ref, change, before)
 
     def unfinished(self, object: Object) -> bool:
-        """Whether a Machine waits for something. Of classes it cannot be seen."""
+        """Whether a Machine waits for something. Classes do not show that."""
         if object.raw.get("kind") != MACHINES.kind:
             return False
         if object.deleting:
             return machinekeys.FINALIZER in object.finalizers
-        return statuses.phase(object) in (*_TO_BE_MADE, *_TIMED)
+        return machinestatus.phase(object) in (*machinestatus.NOT_CREATED, *_WITH_DEADLINE)
 
     async def _of_machine(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
+        """The Machine, and the classes whose finalizers depend on it."""
         new = None if change.gone or change.omitted else change.object()
         old = await before.object()
-        classes = {specs.class_name_or_none(one) for one in (old, new) if one is not None}
+        classes = {machinespecs.class_name_or_none(one) for one in (old, new) if one is not None}
         if new is not None and old is not None and change.operation == "MODIFIED":
-            if machine_essence(old) == machine_essence(new):
+            if _machine_compared(old) == _machine_compared(new):
                 return []
-            classes = classes if len(classes) > 1 else set()  # the former one is held no longer
+            classes = classes if len(classes) > 1 else set()  # a changed class may lose its finalizer
         held = [ObjectRef(ref.cluster, MACHINE_CLASSES.id, ref.namespace, name) for name in classes if name]
         return [subjects.key(ref), *map(subjects.key, held)]
 
     async def _of_class(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
+        """The class, its Secrets, and the Machines that wait for it, or whose nodes' capacity it changes."""
         new = None if change.gone or change.omitted else change.object()
         old = await before.object()
-        modified = new is not None and old is not None and change.operation == "MODIFIED"
-        if modified and _class_essence(old) == _class_essence(new):
-            return []
-        secrets = {name for one in (old, new) if one is not None for name in specs.secrets(one)}
+        versions = [one for one in (old, new) if one is not None]
+        if change.operation == "MODIFIED" and len(versions) == 2:
+            bodies = [{k: v for k, v in one.raw.items() if k != "metadata"} for one in versions]
+            heads = [(one.uid, one.deleting, one.finalizers) for one in versions]
+            if bodies[0] == bodies[1] and heads[0] == heads[1]:
+                return []
+        secrets = {name for one in versions for name in machinespecs.secrets(one)}
         held = [ObjectRef(ref.cluster, SECRETS.id, ref.namespace, name) for name in sorted(secrets)]
         await self._views.complete()
-        capacity = {str(nodesync.virtual_capacity(one)) for one in (old, new) if one is not None}
-        waiting = [one for one in self._views.of_class(ref) if one.phase in _TO_BE_MADE or len(capacity) > 1]
-        return [subjects.key(ref), *map(subjects.key, held), *(subjects.key(one.ref) for one in waiting)]
+        changed = len({str(machinenodes.virtual_capacity(one)) for one in versions}) > 1
+        waiting = [
+            one.ref for one in self._views.of_class(ref) if changed or one.phase in machinestatus.NOT_CREATED
+        ]
+        return [subjects.key(one) for one in (ref, *held, *waiting)]
 
     async def _of_pod(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
+        """The Machines that may own the Pod; the Pod itself if there are none: it may be an orphan."""
         if not names.is_pod(ref.name):
             return []
         if change.operation == "MODIFIED" and not change.omitted:
             old = await before.object()
-            if old is not None and reasons.essence(old) == reasons.essence(change.object()):
+            if old is not None and reasons.compared(old) == reasons.compared(change.object()):
                 return []
         await self._views.complete()
         machines = _keys(self._views.of_node(ref.name))
-        if change.gone or machines:
-            return machines
-        return [subjects.key(ref)]  # it may be an orphan
+        return machines if change.gone or machines else [subjects.key(ref)]
 
     async def _of_node(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
+        """The node's Machines; the node itself if there are none, and it has to be deleted or released."""
         if change.operation == "MODIFIED" and not change.omitted:
             old = await before.object()
-            if old is not None and nodesync.essence(old) == nodesync.essence(change.object()):
+            if old is not None and machinenodes.compared(old) == machinenodes.compared(change.object()):
                 return []
         await self._views.complete()
         home = home_of(ref.cluster)
@@ -101,20 +107,13 @@ class MachineMapping:
         return [subjects.key(ref)] if held or unnoted else []
 
 
-def machine_essence(machine: Object) -> Any:
-    """What of a Machine a run depends on. Not what the runs themselves write: who woke up for that would find
-    nothing to do."""
+def _machine_compared(machine: Object) -> Any:
+    """The part of a Machine that a run depends on, without the fields that runs write themselves."""
     labels = {k: v for k, v in machine.labels.items() if k != machinekeys.NODE}
     annotations = {k: v for k, v in machine.annotations.items() if k != machinekeys.PRIORITY}
     spec = {k: v for k, v in machine.spec.items() if k != "providerID"}
     return machine.uid, machine.metadata.get("deletionTimestamp"), labels, annotations, spec
 
 
-def _class_essence(found: Object | None) -> Any:
-    assert found
-    body = {k: v for k, v in found.raw.items() if k != "metadata"}
-    return found.uid, found.deleting, found.finalizers, body
-
-
-def _keys(machines: list[MachineFacts]) -> list[str]:
+def _keys(machines: list[KnownMachine]) -> list[str]:
     return sorted(subjects.key(one.ref) for one in machines)

@@ -10,9 +10,9 @@ import pytest
 from tests.support.rules import rule
 from tests.unit.machine.samples import NOW, TIMEOUTS, ago, node, spelled
 from windowbox.models.objects import Object
-from workers.machines.machine import drain
-from workers.machines.machine.drain import Mode
-from workers.machines.machine.specs import Timeouts
+from workers.machines.machine import nodedrain
+from workers.machines.machine.machinespecs import Timeouts
+from workers.machines.machine.nodedrain import Mode
 
 NORMAL, FORCED = Mode(False, False), Mode(True, True)
 
@@ -41,7 +41,7 @@ def test_pods_that_come_with_every_node_stay() -> None:
         guest("owned", **of_other),
         guest("done", phase="Succeeded"),
     ]
-    assert names(drain.candidates(pods)) == ["plain", "owned"]
+    assert names(nodedrain.candidates(pods)) == ["plain", "owned"]
 
 
 @rule("B12-R6")
@@ -52,11 +52,11 @@ def test_pods_with_volumes_leave_one_after_the_other() -> None:
         guest("low", claim=True, priority=1),
         guest("b"),
     ]
-    step = drain.step(pods, NORMAL, evicting=True)
+    step = nodedrain.next_step(pods, NORMAL, evicting=True)
     assert names(step.evict) == ["a", "b", "low"]
     assert names(step.waiting) == ["high"]
     leaving = guest("low", claim=True, deletionTimestamp="x")
-    step = drain.step([leaving, guest("high", claim=True)], NORMAL, evicting=True)
+    step = nodedrain.next_step([leaving, guest("high", claim=True)], NORMAL, evicting=True)
     assert names(step.evict) == []
     assert names(step.waiting) == ["low", "high"]
 
@@ -64,10 +64,10 @@ def test_pods_with_volumes_leave_one_after_the_other() -> None:
 @rule("B12-R2", "B12-R7")
 def test_pods_are_deleted_by_force_or_when_nobody_lets_them_go() -> None:
     leaving = guest("x", deletionTimestamp="x")
-    assert names(drain.step([guest("a"), leaving], FORCED, evicting=True).delete) == ["a", "x"]
-    late = drain.step([guest("a"), leaving], NORMAL, evicting=False)
+    assert names(nodedrain.next_step([guest("a"), leaving], FORCED, evicting=True).delete) == ["a", "x"]
+    late = nodedrain.next_step([guest("a"), leaving], NORMAL, evicting=False)
     assert (names(late.delete), names(late.waiting)) == (["a"], ["x"])
-    assert drain.step([], NORMAL, evicting=True).done
+    assert nodedrain.next_step([], NORMAL, evicting=True).done
 
 
 def sick(type: str, status: str, seconds: float) -> Object:
@@ -90,7 +90,7 @@ def sick(type: str, status: str, seconds: float) -> Object:
 )
 def test_some_drains_are_forced(labels: Any, found: Object | None, asked: float, forced: bool) -> None:
     machine = Object({"metadata": {"labels": labels}})
-    assert drain.mode(machine, found, TIMEOUTS, ago(asked), NOW).forced is forced
+    assert nodedrain.mode(machine, found, TIMEOUTS, ago(asked), NOW).forced is forced
 
 
 @pytest.mark.parametrize(
@@ -103,5 +103,5 @@ def test_some_drains_are_forced(labels: Any, found: Object | None, asked: float,
 )
 def test_evictions_are_tried_so_often(timeout: float, tries: int, retries: int) -> None:
     timeouts = Timeouts(1.0, None, timeout, 1.0, tries, ())
-    assert drain.retries(timeouts) == retries
-    assert drain.evicted_until(NOW, timeouts) == NOW + timedelta(seconds=20 * retries)
+    assert nodedrain.retries(timeouts) == retries
+    assert nodedrain.evicted_until(NOW, timeouts) == NOW + timedelta(seconds=20 * retries)

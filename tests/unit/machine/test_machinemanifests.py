@@ -11,14 +11,15 @@ from tests.support.rules import rule
 from tests.unit.machine.samples import NOW, machine, machine_class
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from windowbox.settings.kindsettings import MachineSettings
-from workers.machines.machine import errors, names, specs, userdata, wanted
+from windowbox.settings.machinesettings import MachineSettings
+from workers.machines import names
+from workers.machines.machine import machinemanifests, machinespecs, machinestatus
 
 AP = "shoot--local--demo-small-z1-75d8f-x2k9w"
 HOME = "shoot--local--demo"
 
 
-def example() -> specs.MachinePlan:
+def example() -> machinespecs.MachinePlan:
     """AP1.3 and AP1.5."""
     found = machine_class(
         metadata={"name": "shoot--local--demo-small-z1-7dbbe", "namespace": HOME},
@@ -29,12 +30,12 @@ def example() -> specs.MachinePlan:
             "namespace": "infra-shoot--local--demo",
         },
     )
-    return specs.plan(Object({"metadata": {"name": AP, "namespace": HOME}}), found)
+    return machinespecs.plan(Object({"metadata": {"name": AP, "namespace": HOME}}), found)
 
 
 @rule("AP1.6", "L6", "L40")
 def test_the_pod_is_that_of_the_example() -> None:
-    found = wanted.pod(example(), docker_socket=True)
+    found = machinemanifests.pod(example(), docker_socket=True)
     assert found["metadata"] == {
         "name": f"machine-{AP}",
         "namespace": "infra-shoot--local--demo",
@@ -82,7 +83,7 @@ def test_the_pod_is_that_of_the_example() -> None:
             {"name": "modules", "hostPath": {"path": "/lib/modules"}},
         ],
     }
-    without = wanted.pod(example(), docker_socket=False)["spec"]
+    without = machinemanifests.pod(example(), docker_socket=False)["spec"]
     assert "docker-socket" not in str(without)
 
 
@@ -95,8 +96,8 @@ def test_resources_zone_and_volumes_come_from_the_class() -> None:
         "resources": {"requests": amounts, "limits": amounts},
         "volumes": [{"name": "root", "size": "20Gi"}, {"name": "logs", "size": "5Gi"}],
     }
-    plan = specs.plan(machine(), machine_class(providerSpec=spec))
-    found = wanted.pod(plan, docker_socket=False)["spec"]
+    plan = machinespecs.plan(machine(), machine_class(providerSpec=spec))
+    found = machinemanifests.pod(plan, docker_socket=False)["spec"]
     assert found["nodeSelector"] == {"topology.kubernetes.io/zone": "local-a"}
     [node] = found["containers"]
     assert node["resources"] == {"requests": amounts, "limits": amounts}
@@ -116,7 +117,7 @@ def test_secret_and_service_are_those_of_the_example() -> None:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    assert wanted.user_data(example(), "pod-uid", b"script") == {
+    assert machinemanifests.user_data_secret(example(), "pod-uid", b"script") == {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
@@ -127,7 +128,7 @@ def test_secret_and_service_are_those_of_the_example() -> None:
         "data": {"userdata": base64.b64encode(b"script").decode()},
     }
     labels = {"app": "machine", "machine": AP, "machine-provider": "local"}
-    assert wanted.service(example(), "pod-uid") == {
+    assert machinemanifests.service(example(), "pod-uid") == {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
@@ -148,7 +149,7 @@ def test_secret_and_service_are_those_of_the_example() -> None:
 
 @rule("AP1.7", "B8-R3")
 def test_the_token_is_that_of_the_example() -> None:
-    found = wanted.token(AP, "78326b", "4q8zt1m0w6c2rj9d", NOW)
+    found = machinemanifests.token_secret(AP, "78326b", "4q8zt1m0w6c2rj9d", NOW)
     assert (found["metadata"]["name"], found["metadata"]["namespace"]) == (
         "bootstrap-token-78326b",
         "kube-system",
@@ -203,13 +204,13 @@ def test_token_ids_do_not_collide() -> None:
     ],
 )
 def test_placeholders_are_filled(content: bytes, token: str | None, filled: bytes) -> None:
-    assert userdata.filled(content, "m", token) == filled
+    assert machinemanifests.filled(content, "m", token) == filled
 
 
 @rule("B2-R1", "B8-R1")
 def test_user_data_has_to_be_there() -> None:
     with pytest.raises(Malformed, match="Secret a/b has no key 'userData': put"):
-        userdata.of({"other": b""}, "Secret a/b")
+        machinemanifests.user_data({"other": b""}, "Secret a/b")
 
 
 @pytest.mark.parametrize(
@@ -246,16 +247,16 @@ def test_user_data_has_to_be_there() -> None:
 )
 def test_a_class_that_cannot_be_says_what_is_wrong(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(Malformed) as told:
-        specs.plan(machine(), machine_class(**fields))
+        machinespecs.plan(machine(), machine_class(**fields))
     assert words in str(told.value)
     assert len(str(told.value)) < 300
-    assert errors.code(told.value) == "InvalidArgument"
+    assert machinestatus.error_code(told.value) == "InvalidArgument"
 
 
 @rule("B2-R2")
 def test_unknown_fields_of_a_provider_spec_are_ignored() -> None:
     spec = {"apiVersion": "x", "image": "i", "zap": {"a": [1]}}
-    assert specs.plan(machine(), machine_class(providerSpec=spec)).namespace == "shoot--l--d"
+    assert machinespecs.plan(machine(), machine_class(providerSpec=spec)).namespace == "shoot--l--d"
 
 
 @pytest.mark.parametrize(
@@ -273,7 +274,7 @@ def test_unknown_fields_of_a_provider_spec_are_ignored() -> None:
     ],
 )
 def test_durations_are_those_of_go(text: str, seconds: float | None) -> None:
-    assert specs.duration(text) == seconds
+    assert machinespecs.duration(text) == seconds
 
 
 @rule("B9-R4")
@@ -287,6 +288,8 @@ def test_the_fields_of_a_machine_come_before_settings() -> None:
         maxEvictRetries=7,
         nodeConditions="A, B",
     )
-    assert specs.timeouts(own, settings) == specs.Timeouts(300.0, 60.0, 7200.0, 90.0, 7, ("A", "B"))
-    plain = specs.timeouts(machine(disableHealthTimeout=True), settings)
+    assert machinespecs.timeouts(own, settings) == machinespecs.Timeouts(
+        300.0, 60.0, 7200.0, 90.0, 7, ("A", "B")
+    )
+    plain = machinespecs.timeouts(machine(disableHealthTimeout=True), settings)
     assert (plain.creation, plain.health, plain.evict_retries) == (1200.0, None, 360)

@@ -1,4 +1,4 @@
-"""What a Machine and its class ask for: read strictly, since tenants write them."""
+"""The specs of Machines and MachineClasses, parsed strictly: tenants write them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,19 @@ from windowbox.models import durations
 from windowbox.models.objects import Object
 from windowbox.settings.kindsettings import MachineSettings
 
-PROVIDER = "local"
-CLASS = "MachineClass"
-
+_PROVIDER = "local"
+_CLASS = "MachineClass"
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _IMAGE = re.compile(r"[!-~]{1,1024}")
-_POOL = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _ZONE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _RESOURCE = re.compile(r"[a-z0-9]([a-zA-Z0-9./-]{0,250}[a-zA-Z0-9])?")
 _VOLUME = re.compile(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?")
 _LONGEST = 10 * 365 * 86400.0
-"""Seconds: longer than anybody waits, and few enough to be added to a time."""
+"""Seconds. Larger ones overflow when they are added to a time."""
 _MOST = 32
-"""Of resources, and of volumes."""
-_CAPACITY = ("cpu", "gpu", "memory")
+"""Limit of resources, and of volumes."""
 
 
 class SecretName(NamedTuple):
@@ -53,12 +50,12 @@ class ProviderSpec:
     resources: Mapping[str, Mapping[str, str]] | None = None
     """Requests, and limits."""
     volumes: tuple[Volume, ...] = ()
-    """emptyDirs with a limit; `root` limits that of the images."""
+    """emptyDirs with a size limit; `root` is the one for container images."""
 
 
 @dataclass(frozen=True)
 class MachinePlan:
-    """What is to be made for one Machine."""
+    """The objects that one Machine asks for."""
 
     home: str
     """The namespace of the Machine."""
@@ -72,7 +69,7 @@ class MachinePlan:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long a Machine may take, in seconds; and which conditions of its node matter."""
+    """The timeouts of a Machine, in seconds, and the conditions that make its node unhealthy."""
 
     creation: float
     health: float | None
@@ -87,13 +84,13 @@ def class_name(machine: Object) -> str:
     """The name of the Machine's class."""
     found = _mapping("spec.class", machine.spec.get("class"))
     kind, name = found.get("kind"), found.get("name")
-    if kind != CLASS:
-        raise Malformed(f"spec.class.kind is {_shown(kind)}: set it to {CLASS}")
+    if kind != _CLASS:
+        raise Malformed(f"spec.class.kind is {_shown(kind)}: set it to {_CLASS}")
     return _text("spec.class.name", name, _NAME, "the name of a MachineClass")
 
 
 def class_name_or_none(machine: Object) -> str:
-    """The same, or nothing where that cannot be told."""
+    """The name of the Machine's class; empty if the spec is invalid."""
     try:
         return class_name(machine)
     except Malformed:
@@ -101,13 +98,21 @@ def class_name_or_none(machine: Object) -> str:
 
 
 def plan(machine: Object, found: Object) -> MachinePlan:
-    """What the Machine's class `found` asks for."""
+    """The objects that the Machine's class `found` asks for; Malformed, with field and remedy, if invalid."""
     where = f"MachineClass {found.name}: "
     raw = found.raw
-    if raw.get("provider") != PROVIDER:
-        raise Malformed(f"{where}provider is {_shown(raw.get('provider'))}: set it to {PROVIDER}")
-    _check_node_template(where, raw.get("nodeTemplate"))
-    provider = provider_spec(where, raw.get("providerSpec"))
+    if raw.get("provider") != _PROVIDER:
+        raise Malformed(f"{where}provider is {_shown(raw.get('provider'))}: set it to {_PROVIDER}")
+    # The driver does not need the node template, but the cluster autoscaler cannot work without it.
+    template = _mapping(f"{where}nodeTemplate", raw.get("nodeTemplate"))
+    capacity = _mapping(f"{where}nodeTemplate.capacity", template.get("capacity"))
+    for name in ("cpu", "gpu", "memory"):
+        if name not in capacity:
+            raise Malformed(f"{where}nodeTemplate.capacity has no {name}: say how much the node has")
+    for name in ("instanceType", "region", "zone"):
+        if not template.get(name):
+            raise Malformed(f"{where}nodeTemplate.{name} is missing: fill it in")
+    provider = _provider_spec(f"{where}providerSpec", raw.get("providerSpec"))
     return MachinePlan(
         home=machine.namespace,
         machine=machine.name,
@@ -141,24 +146,11 @@ def secrets(found: Object) -> list[str]:
     return [str(name) for name in dict.fromkeys(there) if isinstance(name, str) and _NAME.fullmatch(name)]
 
 
-def provider_spec(where: str, raw: Any) -> ProviderSpec:
-    """The `providerSpec`. Unknown fields are ignored, as they always were."""
-    at = f"{where}providerSpec"
-    spec = _mapping(at, raw)
-    return ProviderSpec(
-        image=_text(f"{at}.image", spec.get("image"), _IMAGE, "the image of the machine"),
-        namespace=_optional(f"{at}.namespace", spec.get("namespace"), _NAMESPACE, "the name of a namespace"),
-        ip_pool_v4=_optional(f"{at}.ipPoolNameV4", spec.get("ipPoolNameV4"), _POOL, "the name of an IPPool"),
-        ip_pool_v6=_optional(f"{at}.ipPoolNameV6", spec.get("ipPoolNameV6"), _POOL, "the name of an IPPool"),
-        zone=_optional(f"{at}.zone", spec.get("zone"), _ZONE, "the name of a zone"),
-        resources=_resources(f"{at}.resources", spec.get("resources")),
-        volumes=_volumes(f"{at}.volumes", spec.get("volumes")),
-    )
-
-
 def timeouts(machine: Object, settings: MachineSettings) -> Timeouts:
-    """The Machine's own fields, and the settings for what it does not say, or says in a form unknown here: a
-    Machine with a wrong timeout must still be deletable."""
+    """The Machine's own timeouts; the settings for fields that are missing or invalid.
+
+    Invalid fields are no error: a Machine with a wrong timeout must still be deletable.
+    """
     spec = machine.spec
     conditions = spec.get("nodeConditions")
     named = str(conditions).split(",") if isinstance(conditions, str) and conditions else None
@@ -176,7 +168,7 @@ def timeouts(machine: Object, settings: MachineSettings) -> Timeouts:
 
 
 def duration(value: Any) -> float | None:
-    """Seconds of a duration such as `1h30m`, at most ten years; None if it is none."""
+    """The seconds of a duration such as `1h30m`, at most ten years; None if it is invalid."""
     found = durations.seconds(value) if isinstance(value, str) else None
     return None if found is None else min(found, _LONGEST)
 
@@ -186,16 +178,18 @@ def _seconds(value: Any, otherwise: float) -> float:
     return otherwise if found is None else found
 
 
-def _check_node_template(where: str, raw: Any) -> None:
-    """Without these the cluster autoscaler cannot do its work."""
-    template = _mapping(f"{where}nodeTemplate", raw)
-    capacity = _mapping(f"{where}nodeTemplate.capacity", template.get("capacity"))
-    for name in _CAPACITY:
-        if name not in capacity:
-            raise Malformed(f"{where}nodeTemplate.capacity has no {name}: say how much the node has")
-    for name in ("instanceType", "region", "zone"):
-        if not template.get(name):
-            raise Malformed(f"{where}nodeTemplate.{name} is missing: fill it in")
+def _provider_spec(at: str, raw: Any) -> ProviderSpec:
+    """The `providerSpec`. Unknown fields are ignored, as in Gardener's driver."""
+    spec = _mapping(at, raw)
+    return ProviderSpec(
+        image=_text(f"{at}.image", spec.get("image"), _IMAGE, "the image of the machine"),
+        namespace=_optional(f"{at}.namespace", spec.get("namespace"), _NAMESPACE, "the name of a namespace"),
+        ip_pool_v4=_optional(f"{at}.ipPoolNameV4", spec.get("ipPoolNameV4"), _NAME, "the name of an IPPool"),
+        ip_pool_v6=_optional(f"{at}.ipPoolNameV6", spec.get("ipPoolNameV6"), _NAME, "the name of an IPPool"),
+        zone=_optional(f"{at}.zone", spec.get("zone"), _ZONE, "the name of a zone"),
+        resources=_resources(f"{at}.resources", spec.get("resources")),
+        volumes=_volumes(f"{at}.volumes", spec.get("volumes")),
+    )
 
 
 def _secret(field: str, raw: Any, home: str) -> SecretName:
@@ -212,21 +206,21 @@ def _secret(field: str, raw: Any, home: str) -> SecretName:
 def _resources(field: str, raw: Any) -> Mapping[str, Mapping[str, str]] | None:
     if raw is None:
         return None
-    found = _mapping(field, raw)
-    return {
-        kind: _amounts(f"{field}.{kind}", found[kind]) for kind in ("requests", "limits") if found.get(kind)
-    }
-
-
-def _amounts(field: str, raw: Any) -> Mapping[str, str]:
-    found = _mapping(field, raw)
-    if len(found) > _MOST:
-        raise Malformed(f"{field} has {len(found)} entries: {_MOST} at most")
-    for name in found:
-        _text(f"{field} has a name that", name, _RESOURCE, "the name of a resource such as cpu")
-    return {
-        name: _text(f"{field}.{name}", str(value), QUANTITY, "a quantity") for name, value in found.items()
-    }
+    given = _mapping(field, raw)
+    resources: dict[str, Mapping[str, str]] = {}
+    for kind in ("requests", "limits"):
+        if not given.get(kind):
+            continue
+        at = f"{field}.{kind}"
+        amounts = _mapping(at, given[kind])
+        if len(amounts) > _MOST:
+            raise Malformed(f"{at} has {len(amounts)} entries: {_MOST} at most")
+        for name in amounts:
+            _text(f"{at} has a name that", name, _RESOURCE, "the name of a resource such as cpu")
+        resources[kind] = {
+            name: _text(f"{at}.{name}", str(value), QUANTITY, "a quantity") for name, value in amounts.items()
+        }
+    return resources
 
 
 def _volumes(field: str, raw: Any) -> tuple[Volume, ...]:

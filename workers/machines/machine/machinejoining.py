@@ -1,0 +1,253 @@
+"""Machines with a Pod: wait until the node joins, follow its health, declare the Machine Failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from bus.messages import EventIntent, Reason, Wish
+from bus.outcomes import Done, Ignored, Outcome, RequeueAfter, Unfinished
+from windowbox.errors import PermanentError, TransientError, Waiting
+from windowbox.models import machinekeys
+from windowbox.models.extensions import instant, spelled
+from windowbox.models.machines import OperationState, Phase
+from windowbox.models.objects import Object, mappings
+from windowbox.models.refs import (
+    CERTIFICATE_REQUESTS,
+    MACHINE_CLASSES,
+    MACHINES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SECRETS,
+    ObjectRef,
+)
+from windowbox.settings.machinesettings import MachineSettings
+from workers.core.owned.targets import TargetCluster, TargetClusters
+from workers.machines import names
+from workers.machines.machine import machinenodes, machinespecs, machinestatus, nodeupdate, phases, reasons
+from workers.machines.machine.machinecreation import MachineCreation
+from workers.machines.machine.machinestatus import MachineRun
+from workers.machines.machine.machineviews import MachineViews, ProviderClusters, may_be_replaced
+from workers.machines.machine.phases import Verdict
+from workers.machines.machine.preserving import Preserving
+from workers.machines.machine.reasons import Facts, Request
+
+_PERMIT_RETRY = 5.0
+_CHECKS = (15.0, 30.0, 60.0, 120.0)
+"""Seconds after which a machine that has not joined is reconciled without an event."""
+_BOOTSTRAP = "system:bootstrap:"
+_KUBELETS = "spec.signerName=kubernetes.io/kube-apiserver-client-kubelet"
+"""Kubelets also request serving certificates, every few days: a Shoot may have thousands of those."""
+_MOST_REQUESTS = 50
+"""Limit for one machine. A kubelet creates a request for each quarter of an hour without an answer."""
+
+
+@dataclass(frozen=True)
+class MachineJoining:
+    targets: TargetClusters
+    settings: MachineSettings
+    views: MachineViews
+    creation: MachineCreation
+    providers: ProviderClusters
+    preserving: Preserving
+
+    async def pod(self, run: MachineRun) -> Object | None:
+        """The Machine's Pod on the bus. Pods in other clusters than its provider cluster do not count."""
+        pods: dict[str, Object] = {}
+        for ref, pod in await self.views.pods_of(run.ref, run.recorder):
+            pods.setdefault(ref.cluster, pod)
+        if not pods:
+            return None
+        try:
+            _, credentials = await self.creation.place(run)
+            return pods.get(await self.providers.of(run, credentials))
+        except (TransientError, PermanentError, Waiting):
+            return next(iter(pods.values()))  # its node may join while the provider cluster is unreachable
+
+    async def follow(self, run: MachineRun, shoot: TargetCluster, pod: Object | None) -> Outcome:
+        """Bring the Machine's phase in line with its node, and the node in line with the Machine."""
+        node = await self._node(run, shoot)
+        if node is not None and node.deleting:
+            # A client deletes the node, which stands for its machine.
+            await self.targets.own_cluster(run.run).remove(MACHINES, run.ref.namespace, run.ref.name)
+            return Done(f"node {node.name} is being deleted")
+        timeouts, state = machinespecs.timeouts(run.machine, self.settings), machinestatus.state(run.machine)
+        asks = phases.may_have_lost_its_pod(state, node, timeouts)
+        loss = await self._loss(run) if asks else None
+        if loss and run.phase == Phase.UNKNOWN:
+            # Report it now: the Machine stays Unknown while another one is replaced, or without a timeout.
+            lost = phases.unhealthy(state, node, timeouts, loss)
+            last = machinestatus.operation(lost.type, lost.state, lost.description, spelled(run.now))
+            await run.report_part(lastOperation=last)
+        verdict = phases.verdict(state, node, timeouts, run.now, loss)
+        if verdict.needs_permit and not await self._is_permitted(run, shoot):
+            note = "another Machine of its MachineDeployment is being replaced"
+            return Unfinished(note, RequeueAfter(Wish(reason=Reason.DUE), _PERMIT_RETRY))
+        await self._report(run, shoot, node, verdict)
+        if node is not None:
+            await self._sync(run, shoot, node)
+        if run.phase == Phase.PENDING:
+            return await self._waiting(run, shoot, pod, node, verdict)
+        preserved = await self.preserving.advance(run, shoot, node)
+        updating = node is not None and run.phase != Phase.FAILED
+        if updating and node and (again := await nodeupdate.advance(run, shoot, node, timeouts)):
+            return Unfinished("the node is emptied for its update in place", again)
+        deadlines = [preserved] if preserved else []
+        deadlines += [(verdict.deadline, verdict.then)] if verdict.deadline else []
+        if not deadlines:
+            return Ignored()
+        deadline, why = min(deadlines)
+        return Ignored(requeue=_requeue_at(deadline, run.now, why))
+
+    async def _node(self, run: MachineRun, shoot: TargetCluster) -> Object | None:
+        name = str(run.machine.labels.get(machinekeys.NODE) or names.pod(run.ref.name))
+        found = await shoot.cached(NODES, "", name)
+        if found is None and machinestatus.state(run.machine).conditions:
+            # It had a node. The bus is no proof that the node is gone: its stream may have been recreated.
+            found = await shoot.live(NODES, "", name)
+        return found
+
+    async def _loss(self, run: MachineRun) -> reasons.Reason | None:
+        """Why the Pod of a joined machine never runs again; None if it may, or if that is not known."""
+        seen = await self.pod(run)
+        if seen is not None and not reasons.has_ended(seen):
+            return None
+        try:
+            namespace, credentials = await self.creation.place(run)
+            async with self.targets.provider(run.run, *credentials) as provider:
+                pod = await provider.live(PODS, namespace, names.pod(run.ref.name))
+                if pod is not None:
+                    return reasons.loss(pod)
+                # A wrong kubeconfig must not cost machines: another cluster lacks the namespace, too.
+                home = await provider.live(NAMESPACES, "", namespace)
+        except (TransientError, PermanentError, Waiting):
+            return None
+        return None if home is None or home.deleting else reasons.gone(namespace, names.pod(run.ref.name))
+
+    async def _is_permitted(self, run: MachineRun, shoot: TargetCluster) -> bool:
+        """Whether this Machine may become Failed now."""
+        deployment = str(run.machine.labels.get(machinekeys.DEPLOYMENT, ""))
+        node = await self._node(run, shoot)
+        if node is not None:
+            # The bus may be behind while the API server of the Shoot cannot be watched.
+            live = await shoot.live(NODES, "", node.name)
+            ready = machinenodes.condition(node, machinenodes.READY)
+            if (
+                live is not None
+                and live.resource_version != node.resource_version
+                and machinenodes.condition(live, machinenodes.READY) != ready
+            ):
+                return False
+
+        async def act() -> bool:
+            others = self.views.of_deployment(run.ref, deployment) if deployment else []
+            return may_be_replaced(run.ref.name, others)
+
+        return bool(await run.recorder.call("permit", deployment, act))
+
+    async def _report(
+        self, run: MachineRun, shoot: TargetCluster, node: Object | None, verdict: Verdict
+    ) -> None:
+        """Report the new phase, or else the node's changed conditions."""
+        conditions = [dict(one) for one in machinenodes.conditions(node)] if node is not None else None
+        if (change := verdict.change) is None:
+            shown = machinestatus.state(run.machine).conditions
+            if conditions is not None and machinenodes.changed(shown, conditions):
+                await run.report_part(conditions=conditions)
+            return
+        before = run.phase
+        if before == Phase.PENDING and change.phase == Phase.FAILED:
+            # The last reason why the machine has not joined stays readable.
+            said = str(run.machine.last_operation.get("description") or "")
+            if why := said.removeprefix(machinestatus.CREATING).removeprefix(": "):
+                change = replace(change, description=f"{change.description} {why}")
+        # Success needs no Event: the status shows it, and each Event costs a write.
+        event = (
+            None
+            if change.state == OperationState.SUCCESSFUL
+            else EventIntent(type="Warning", reason=str(change.phase), note=change.description[:900])
+        )
+        await run.report(machinestatus.changed(change, run.now, conditions), event)
+        if before in (Phase.PENDING, Phase.NEW) and change.phase == Phase.RUNNING:
+            # A used bootstrap token could add other nodes to the Shoot.
+            token = names.token(names.token_id(run.machine.uid))
+            await shoot.remove(SECRETS, "kube-system", token)
+
+    async def _sync(self, run: MachineRun, shoot: TargetCluster, node: Object) -> None:
+        """Write what the Machine and its class ask for to the node, unless two Machines claim it."""
+        patch, capacity = machinenodes.sync_patch(run.machine, node), None
+        if name := machinespecs.class_name_or_none(run.machine):
+            ref = ObjectRef(run.ref.cluster, MACHINE_CLASSES.id, run.ref.namespace, name)
+            if found := await run.recorder.read(ref):
+                capacity = machinenodes.capacity_patches(found, node)
+        if not (patch or capacity):
+            return
+        if await self.views.claimants(node.name, run.ref.namespace, run.recorder) > 1:
+            return
+        if patch:
+            await shoot.strategic_merge(NODES, "", node.name, patch)
+        if capacity:
+            # The status first: the annotation says that it was written.
+            await shoot.strategic_merge(NODES, "", node.name, capacity[0], part="status")
+            await shoot.strategic_merge(NODES, "", node.name, capacity[1])
+
+    async def _waiting(
+        self,
+        run: MachineRun,
+        shoot: TargetCluster,
+        pod: Object | None,
+        node: Object | None,
+        verdict: Verdict,
+    ) -> Outcome:
+        """Report why the machine has not joined yet."""
+        created = (instant(pod.metadata.get("creationTimestamp")) if pod else None) or run.now
+        started = instant(reasons.running_since(pod)) if pod else None
+        waiting = (run.now - created).total_seconds()
+        running = (run.now - started).total_seconds() if started else None
+        requests: Sequence[Request] = ()
+        unlisted = ""
+        if node is None and running is not None and running >= 2:
+            try:
+                requests = await self._requests(run, shoot)
+            except (TransientError, PermanentError) as error:
+                # No failure of the run: retries with growing delays would miss the creation timeout.
+                unlisted = str(error)
+        why = reasons.reason(Facts(pod, node, requests, unlisted, running, waiting))
+        await run.report_reason(why)
+        pause = next((pause for pause in _CHECKS if pause > waiting), waiting + _CHECKS[-1])
+        again = created + timedelta(seconds=pause)
+        note = why.text if why else "waiting for the machine to join"
+        return Unfinished(note, _requeue_at(min(again, verdict.deadline or again), run.now))
+
+    async def _requests(self, run: MachineRun, shoot: TargetCluster) -> list[Request]:
+        """The certificate requests of this machine's kubelet."""
+        user = _BOOTSTRAP + names.token_id(run.machine.uid)
+
+        async def act() -> list[dict[str, Any]]:
+            api = await shoot.connection.api()
+            found: list[dict[str, Any]] = []
+            async for one in api.objects(CERTIFICATE_REQUESTS, fields=_KUBELETS):
+                if one.spec.get("username") == user:
+                    types = {condition.get("type") for condition in mappings(one.status.get("conditions"))}
+                    found.append(
+                        {
+                            "name": one.name,
+                            "approved": "Approved" in types,
+                            "denied": "Denied" in types,
+                            "issued": bool(one.status.get("certificate")),
+                        }
+                    )
+                if len(found) == _MOST_REQUESTS:
+                    break
+            return found
+
+        return [Request(**one) for one in await run.recorder.call("requests", user, act)]
+
+
+def _requeue_at(deadline: datetime, now: datetime, why: str = "") -> RequeueAfter:
+    """Requeue just after the deadline; events requeue the Machine before."""
+    after = max(0.0, (deadline - now).total_seconds()) + 0.05
+    return RequeueAfter(Wish(reason=Reason.DUE), after, why)
