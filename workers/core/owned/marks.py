@@ -34,8 +34,8 @@ OWNERS: Mapping[str, frozenset[str]] = {
 """By kind: the kinds of what its objects make in provider clusters, and is looked for.
 
 The policies and address pools of an Infrastructure go with its namespace: as long as that stays, so do they.
-Machines are missing: their Pods stay while a Shoot moves (`workers/machines/machine/machineorphans.py` looks for
-those).
+Machines are missing: their Pods stay while a Shoot moves (`workers/machines/machine/machineorphans.py` looks
+for those).
 """
 
 

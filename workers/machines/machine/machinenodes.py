@@ -115,7 +115,10 @@ def sync_patch(machine: Object, node: Object) -> Patch | None:
             metadata[kind] = changes
     if node.labels.get(machinekeys.NODE_MACHINE) != machine.name:
         metadata.setdefault("labels", {})[machinekeys.NODE_MACHINE] = machine.name
-    applied = _last_applied(template)
+    # The form that machine-controller-manager keeps in the annotation.
+    kept = {kind: dict(sorted(template[kind].items())) for kind in _KINDS if template[kind]}
+    spec = {"taints": list(template["taints"])} if template["taints"] else {}
+    applied = json.dumps({"metadata": kept, "spec": spec}, separators=(",", ":"), sort_keys=True)
     if node.annotations.get(machinekeys.LAST_APPLIED) != applied:
         metadata.setdefault("annotations", {})[machinekeys.LAST_APPLIED] = applied
     if machinekeys.NOT_MANAGED in node.annotations:
@@ -181,13 +184,6 @@ def _template(raw: Any) -> dict[str, Any]:
     }
     found["taints"] = [one for one in mappings(taints) if one.get("key")]
     return found
-
-
-def _last_applied(template: Mapping[str, Any]) -> str:
-    """The node template in JSON, in the form that machine-controller-manager keeps in the annotation."""
-    metadata = {kind: dict(sorted(template[kind].items())) for kind in _KINDS if template[kind]}
-    spec = {"taints": list(template["taints"])} if template["taints"] else {}
-    return json.dumps({"metadata": metadata, "spec": spec}, separators=(",", ":"), sort_keys=True)
 
 
 def _merged_taints(

@@ -112,7 +112,17 @@ def plan(machine: Object, found: Object) -> MachinePlan:
     for name in ("instanceType", "region", "zone"):
         if not template.get(name):
             raise Malformed(f"{where}nodeTemplate.{name} is missing: fill it in")
-    provider = _provider_spec(f"{where}providerSpec", raw.get("providerSpec"))
+    at = f"{where}providerSpec"
+    spec = _mapping(at, raw.get("providerSpec"))  # unknown fields are ignored, as in Gardener's driver
+    provider = ProviderSpec(
+        image=_text(f"{at}.image", spec.get("image"), _IMAGE, "the image of the machine"),
+        namespace=_optional(f"{at}.namespace", spec.get("namespace"), _NAMESPACE, "the name of a namespace"),
+        ip_pool_v4=_optional(f"{at}.ipPoolNameV4", spec.get("ipPoolNameV4"), _NAME, "the name of an IPPool"),
+        ip_pool_v6=_optional(f"{at}.ipPoolNameV6", spec.get("ipPoolNameV6"), _NAME, "the name of an IPPool"),
+        zone=_optional(f"{at}.zone", spec.get("zone"), _ZONE, "the name of a zone"),
+        resources=_resources(f"{at}.resources", spec.get("resources")),
+        volumes=_volumes(f"{at}.volumes", spec.get("volumes")),
+    )
     return MachinePlan(
         home=machine.namespace,
         machine=machine.name,
@@ -176,20 +186,6 @@ def duration(value: Any) -> float | None:
 def _seconds(value: Any, otherwise: float) -> float:
     found = duration(value)
     return otherwise if found is None else found
-
-
-def _provider_spec(at: str, raw: Any) -> ProviderSpec:
-    """The `providerSpec`. Unknown fields are ignored, as in Gardener's driver."""
-    spec = _mapping(at, raw)
-    return ProviderSpec(
-        image=_text(f"{at}.image", spec.get("image"), _IMAGE, "the image of the machine"),
-        namespace=_optional(f"{at}.namespace", spec.get("namespace"), _NAMESPACE, "the name of a namespace"),
-        ip_pool_v4=_optional(f"{at}.ipPoolNameV4", spec.get("ipPoolNameV4"), _NAME, "the name of an IPPool"),
-        ip_pool_v6=_optional(f"{at}.ipPoolNameV6", spec.get("ipPoolNameV6"), _NAME, "the name of an IPPool"),
-        zone=_optional(f"{at}.zone", spec.get("zone"), _ZONE, "the name of a zone"),
-        resources=_resources(f"{at}.resources", spec.get("resources")),
-        volumes=_volumes(f"{at}.volumes", spec.get("volumes")),
-    )
 
 
 def _secret(field: str, raw: Any, home: str) -> SecretName:

@@ -85,9 +85,18 @@ def verdict(
     elif state.phase == Phase.RUNNING and (node is not None or state.conditions):
         change = unhealthy(state, node, timeouts, loss)
         return Verdict(change, _health_deadline(timeouts, now, loss), _GIVEN_UP)
-    if node is not None and state.phase in _UPDATING and (updated := _updated(state, node)):
-        failed = updated.phase == Phase.IN_PLACE_UPDATE_FAILED
-        return Verdict(updated, _health_deadline(timeouts, now) if failed else None, _GIVEN_UP)
+    if node is not None and state.phase in _UPDATING:
+        # The node agent leaves the result of an in-place update in a label.
+        result, operation = node.labels.get(keys.UPDATE_RESULT), OperationType.IN_PLACE_UPDATE
+        if result == keys.SUCCESSFUL:
+            text = f"Machine {state.name} successfully updated dependencies"
+            phase = Phase.IN_PLACE_UPDATE_SUCCESSFUL
+            return Verdict(Change(phase, operation, OperationState.SUCCESSFUL, text), then=_GIVEN_UP)
+        if result == keys.FAILED and state.phase != Phase.IN_PLACE_UPDATE_FAILED:
+            why = str(node.annotations.get(keys.UPDATE_FAILED_REASON, ""))[:500]
+            text = f"Machine {state.name} failed to update dependencies: {why}"
+            change = Change(Phase.IN_PLACE_UPDATE_FAILED, operation, OperationState.FAILED, text)
+            return Verdict(change, _health_deadline(timeouts, now), _GIVEN_UP)
     return _timed_out(state, found, timeouts, now, loss)
 
 
@@ -110,19 +119,6 @@ def unhealthy(
 def _health_deadline(timeouts: Timeouts, now: datetime, loss: Reason | None = None) -> datetime | None:
     """When a Machine becomes Failed whose phase changes now; None without a health timeout."""
     return None if timeouts.health is None else now + timedelta(seconds=0 if loss else timeouts.health)
-
-
-def _updated(state: MachineState, node: Object) -> Change | None:
-    """The result of an in-place update that the node agent left on the node; None if there is no new one."""
-    result, operation = node.labels.get(keys.UPDATE_RESULT), OperationType.IN_PLACE_UPDATE
-    if result == keys.SUCCESSFUL:
-        text = f"Machine {state.name} successfully updated dependencies"
-        return Change(Phase.IN_PLACE_UPDATE_SUCCESSFUL, operation, OperationState.SUCCESSFUL, text)
-    if result == keys.FAILED and state.phase != Phase.IN_PLACE_UPDATE_FAILED:
-        why = str(node.annotations.get(keys.UPDATE_FAILED_REASON, ""))[:500]
-        text = f"Machine {state.name} failed to update dependencies: {why}"
-        return Change(Phase.IN_PLACE_UPDATE_FAILED, operation, OperationState.FAILED, text)
-    return None
 
 
 def _timed_out(

@@ -65,38 +65,33 @@ class Preserving:
     ) -> tuple[datetime, str] | None:
         """Begin, continue or end the preservation. Returns when to continue, and what for."""
         decision = decide(run.machine, node, run.now)
-        await self._remember(run, node, decision)
+        if changes := _annotations(run.machine, node, decision):
+            patch: dict[str, Any] = {"metadata": {"uid": run.machine.uid, "annotations": changes}}
+            own = self.targets.own_cluster(run.run)
+            await own.merge(MACHINES, run.ref.namespace, run.ref.name, patch)
         if not decision.preserved:
-            if until(run.machine) is not None:
-                await self._release(run, shoot, node, decision)
+            if until(run.machine) is None:
+                return None
+            await self._expire_at(run, None)
+            if node is None:
+                return None
+            patch = _end_protection(node, forget=decision.expired)
+            await shoot.strategic_merge(NODES, "", node.name, patch)
+            if machinenodes.condition(node, _CONDITION):
+                patch = machinenodes.new_condition(_CONDITION, "False", "Preservation stopped.", "", run.now)
+                await shoot.strategic_merge(NODES, "", node.name, patch, part="status")
             return None
         if until(run.machine) is None:
-            own = machinespecs.duration(run.machine.spec.get("machinePreserveTimeout"))
-            seconds = self.settings.preserve_timeout if own is None else own
+            timeout = machinespecs.duration(run.machine.spec.get("machinePreserveTimeout"))
+            seconds = self.settings.preserve_timeout if timeout is None else timeout
             await self._expire_at(run, spelled(run.now + timedelta(seconds=seconds)))
         failed = run.phase == Phase.FAILED
-        if node is not None and (patch := _protection(node, tainted=failed)):
-            await shoot.strategic_merge(NODES, "", node.name, patch)
+        if node is not None and (protection := _protection(node, tainted=failed)):
+            await shoot.strategic_merge(NODES, "", node.name, protection)
         if node is not None and failed and (again := await self._drain(run, shoot, node, decision)):
             return again, "the preserved machine's node is drained further"
         expiry = until(run.machine)
         return (expiry, "its preservation ends then") if expiry else None
-
-    async def _remember(self, run: MachineRun, node: Object | None, decision: Decision) -> None:
-        """Note the node's last value: once a node has had one, the Machine's own does not count."""
-        changes: dict[str, str | None] = {}
-        on_node = str(node.annotations.get(keys.PRESERVE, "")) if node is not None else ""
-        last = run.machine.annotations.get(keys.LAST_PRESERVE)
-        if node is not None and (on_node or last) and on_node != (last or ""):
-            changes[keys.LAST_PRESERVE] = on_node
-            if keys.PRESERVE in run.machine.annotations:
-                changes[keys.PRESERVE] = None
-        elif decision.expired and keys.PRESERVE in run.machine.annotations:
-            changes[keys.PRESERVE] = None
-        if changes:
-            patch = {"metadata": {"uid": run.machine.uid, "annotations": changes}}
-            own = self.targets.own_cluster(run.run)
-            await own.merge(MACHINES, run.ref.namespace, run.ref.name, patch)
 
     async def _drain(
         self, run: MachineRun, shoot: TargetCluster, node: Object, decision: Decision
@@ -114,21 +109,22 @@ class Preserving:
         await shoot.strategic_merge(NODES, "", node.name, patch, part="status")
         return None
 
-    async def _release(
-        self, run: MachineRun, shoot: TargetCluster, node: Object | None, decision: Decision
-    ) -> None:
-        """End the preservation. An expired request leaves the node: it must not start another one."""
-        await self._expire_at(run, None)
-        if node is None:
-            return
-        await shoot.strategic_merge(NODES, "", node.name, _end_protection(node, forget=decision.expired))
-        if machinenodes.condition(node, _CONDITION):
-            patch = machinenodes.new_condition(_CONDITION, "False", "Preservation stopped.", "", run.now)
-            await shoot.strategic_merge(NODES, "", node.name, patch, part="status")
-
     async def _expire_at(self, run: MachineRun, expiry: str | None) -> None:
         current = {**machinestatus.current(run.machine), "preserveExpiryTime": expiry}
         await run.report({"currentStatus": current, "lastOperation": dict(run.machine.last_operation)})
+
+
+def _annotations(machine: Object, node: Object | None, decision: Decision) -> dict[str, str | None]:
+    """Changes of a Machine's annotations: once its node has had a value, the Machine's own does not count.
+
+    An expired request is removed: it must not start another preservation.
+    """
+    on_node = str(node.annotations.get(keys.PRESERVE, "")) if node is not None else ""
+    last = machine.annotations.get(keys.LAST_PRESERVE)
+    forget: dict[str, str | None] = {keys.PRESERVE: None} if keys.PRESERVE in machine.annotations else {}
+    if node is not None and (on_node or last) and on_node != (last or ""):
+        return {keys.LAST_PRESERVE: on_node, **forget}
+    return forget if decision.expired else {}
 
 
 def _protection(node: Object, *, tainted: bool) -> dict[str, Any] | None:
