@@ -1,4 +1,4 @@
-"""What a MachineDeployment asks for."""
+"""The spec of a MachineDeployment, parsed strictly: people write it."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class DeploymentSpec:
     surge: int
     unavailable: int
     configured_surge: int
-    """The surge as it stands there, for limits that hold with every strategy."""
+    """The surge in the spec, for limits that apply with every strategy."""
     manual: bool
-    """A person chooses the nodes that are updated in place."""
+    """Whether a person chooses the nodes that are updated in place."""
     paused: bool
     rollback: int | None
     """The revision to return to; 0 is the one before."""
     deadline: int | None
-    """Seconds within which a roll-out has to progress."""
+    """Seconds within which a rollout has to progress."""
     history: int | None
-    """How many old MachineSets are kept; None: all."""
+    """How many old MachineSets are kept; None for all."""
     min_ready: int
     auto_preserve: int
 
@@ -48,7 +48,7 @@ class DeploymentSpec:
 
 
 def spec(deployment: Object) -> DeploymentSpec | None:
-    """The spec; None if it is not valid."""
+    """The spec; None if it is invalid."""
     try:
         return checked(deployment)
     except Malformed:
@@ -56,12 +56,12 @@ def spec(deployment: Object) -> DeploymentSpec | None:
 
 
 def lenient(deployment: Object) -> DeploymentSpec:
-    """Of one that is being deleted: its spec, or one that asks for nothing if that is not valid."""
+    """The spec for a deletion: one that asks for nothing if the deployment's own is invalid."""
     return spec(deployment) or checked(Object({"spec": {"strategy": {"type": StrategyType.RECREATE}}}))
 
 
 def checked(deployment: Object) -> DeploymentSpec:
-    """The spec; Malformed, with field and remedy, if it is not valid."""
+    """The spec; Malformed, with field and remedy, if it is invalid."""
     content = deployment.spec
     wanted = content.get("replicas", 0)
     if not isinstance(wanted, int) or isinstance(wanted, bool) or not 0 <= wanted <= _MOST:
@@ -97,7 +97,7 @@ def checked(deployment: Object) -> DeploymentSpec:
         selector=selector,
         template=template,
         strategy=StrategyType(str(kind)),
-        # Gardener's own adds no surge to the replicas but while it rolls.
+        # Gardener's own adds the surge to the replicas only during a rollout.
         surge=fenced[0],
         unavailable=fenced[1],
         configured_surge=surge,
@@ -112,7 +112,7 @@ def checked(deployment: Object) -> DeploymentSpec:
 
 
 def fenceposts(surge: int, unavailable: int, replicas: int) -> tuple[int, int]:
-    """Surge and unavailability such that a roll-out can go on."""
+    """Surge and unavailability that let a rollout progress: never both zero."""
     if replicas == 0:
         return surge, 0
     if not surge and not unavailable:
@@ -121,7 +121,7 @@ def fenceposts(surge: int, unavailable: int, replicas: int) -> tuple[int, int]:
 
 
 def _share(value: Any, of: int, field: str, *, up: bool) -> int:
-    """A number of machines, or a percentage of them."""
+    """The number of machines that a number or a percentage of `of` stands for."""
     if value is None:
         return 0
     if isinstance(value, str) and _PERCENT.fullmatch(value):

@@ -1,4 +1,4 @@
-"""What MachineSets and MachineDeployments need to know of a Machine, of a node, and of each other."""
+"""The facts that MachineSets and MachineDeployments read from Machines, nodes, and each other."""
 
 from __future__ import annotations
 
@@ -15,17 +15,12 @@ from windowbox.models.machines import OperationState, Phase
 from windowbox.models.objects import Json, Object, mapping, mappings
 from workers.machines import templates
 
-_ANNOTATIONS = (
-    keys.PRIORITY,
-    keys.MARKED_FOR_DELETION,
-    keys.PRESERVE,
-    keys.LAST_PRESERVE,
-)
+_ANNOTATIONS = (keys.PRIORITY, keys.MARKED_FOR_DELETION, keys.PRESERVE, keys.LAST_PRESERVE)
 
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """One version of a Machine, as far as those above it look at it."""
+    """The facts about one version of a Machine."""
 
     name: str
     uid: str
@@ -41,11 +36,11 @@ class MachineFacts:
     class_name: str = ""
     preserved_until: str = ""
     copied: str = ""
-    """A digest of what templates copy to existing Machines."""
+    """A digest of the fields that templates copy to existing Machines."""
     update: str = ""
-    """How far an update in place of its node is: the reason of the condition."""
+    """How far the in-place update of its node is: the reason of the condition."""
     failure: Mapping[str, Any] | None = None
-    """Its last operation, if that has failed."""
+    """Its last operation, if that failed."""
 
     @property
     def node(self) -> str:
@@ -69,11 +64,11 @@ class MachineFacts:
 
     @property
     def expiry(self) -> datetime | None:
-        """Until when it is preserved."""
+        """The end of its preservation."""
         return instant(self.preserved_until)
 
     def record(self) -> dict[str, Any]:
-        """As JSON, without what is empty."""
+        """The facts as JSON, without empty fields."""
         return {name: value for name, value in asdict(self).items() if value}
 
     @classmethod
@@ -84,8 +79,8 @@ class MachineFacts:
 def machine(found: Object) -> MachineFacts:
     """The facts of a Machine. Fields of the wrong type read as empty."""
     spec, status = found.spec, mapping(found.status.get("currentStatus"))
-    operation = found.last_operation
-    owner = controller(found)
+    operation, owner = found.last_operation, controller(found)
+    updates = [one for one in mappings(found.status.get("conditions")) if one.get("type") == "InPlaceUpdate"]
     return MachineFacts(
         name=found.name,
         uid=found.uid,
@@ -100,14 +95,9 @@ def machine(found: Object) -> MachineFacts:
         class_name=str(mapping(spec.get("class")).get("name") or ""),
         preserved_until=str(status.get("preserveExpiryTime") or ""),
         copied=digest(templates.copied({"spec": spec})),
-        update=_update(found),
+        update=str(updates[0].get("reason") or "") if updates else "",
         failure=dict(operation) if operation.get("state") == OperationState.FAILED else None,
     )
-
-
-def _update(machine: Object) -> str:
-    said = mappings(machine.status.get("conditions"))
-    return next((str(one.get("reason") or "") for one in said if one.get("type") == "InPlaceUpdate"), "")
 
 
 def digest(content: Any) -> str:
@@ -116,14 +106,14 @@ def digest(content: Any) -> str:
 
 
 def controller(found: Object) -> Mapping[str, Any] | None:
-    """By whom the object says to be controlled."""
+    """The owner reference of the object's controller; None if it has none."""
     owners = found.metadata.get("ownerReferences")
     named: Iterable[Any] = owners if isinstance(owners, list) else ()
     return next((one for one in named if isinstance(one, Mapping) and one.get("controller")), None)
 
 
 def owner_reference(owner: Object, kind: str) -> dict[str, Any]:
-    """With which an object says that this MachineSet or MachineDeployment controls it."""
+    """The reference that makes this MachineSet or MachineDeployment the controller of an object."""
     return {
         "apiVersion": "machine.sapcloud.io/v1alpha1",
         "kind": kind,
@@ -135,7 +125,7 @@ def owner_reference(owner: Object, kind: str) -> dict[str, Any]:
 
 
 def selects(selector: object, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector matches. One that is empty or cannot be read selects nothing."""
+    """Whether a label selector matches. An empty or invalid one selects nothing."""
     content = mapping(selector)
     matched = strings(mapping(content.get("matchLabels")))
     expressions = content.get("matchExpressions") or []
@@ -170,5 +160,5 @@ def strings(value: Mapping[str, Any]) -> dict[str, str]:
 
 
 def number(value: object) -> int:
-    """A count in a status or spec; 0 where it is none."""
+    """A count in a status or spec; 0 if it is missing or invalid."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,7 +1,7 @@
-"""At most one program makes Machines in a namespace: a Lease says whether it is windowbox.
+"""The fence: a Lease lets one program create Machines in a namespace, windowbox or another controller.
 
-Nothing about a Lease is kept in memory. Each write reads it from the bus, where the Leases of windowbox are
-mirrored, and from the API server only if the bus shows none that is ours.
+No Lease is cached in memory. Each write reads it from the bus, where the Leases of windowbox are mirrored,
+and from the API server only if the bus shows none that is ours.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from workers.core.recorder import Recorder
 
 HOLDER = "windowbox"
 DURATION = 3600
-"""Seconds. Gardener's machine-controller-manager waits as long for us after our last renewal."""
+"""Seconds. Gardener's machine-controller-manager waits this long after our last renewal."""
 RENEWAL = DURATION / 2
 _FRESH = timedelta(seconds=RENEWAL / 2)
 _LABELS = dict([MACHINE_LEASES.selector.split("=")])
-"""A Lease without them is not mirrored."""
+"""Only Leases with these labels are mirrored."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """Who makes the machines of a namespace, if it is not us."""
+    """Another program that holds the Lease of a namespace."""
 
     by: str
     remaining: float
-    """Seconds until it has to renew its Lease."""
+    """Seconds until its Lease expires."""
 
     def __str__(self) -> str:
         return (
@@ -44,22 +44,22 @@ class Held:
 
 @dataclass(frozen=True)
 class Fence:
-    """The Lease under which one run acts. All processes share one holder: the queue divides the work."""
+    """The Lease under which one run acts. All processes share one holder: the work queue keeps runs apart."""
 
     clusters: Clusters
     lease: ObjectRef
     recorder: Recorder
     uid: str
-    """Of the Lease. Empty in a namespace that is being deleted: nobody can make a Lease there."""
+    """The uid of the Lease. Empty in a terminating namespace, which accepts no new Lease."""
 
     async def require(self) -> None:
-        """Raise LeaseLost unless the Lease is still the one that the run began with, and ours."""
+        """Raise LeaseLost unless the Lease is still ours, and the one that the run began with."""
         seen = await self.recorder.read(self.lease)
         if seen is not None and self._allows(seen):
             return
 
         async def act() -> bool:
-            # The bus may not show yet what this run has just written.
+            # The bus may not show yet the Lease that this run has just written.
             kube = await self.clusters.get(self.lease.cluster)
             live = await kube.find(MACHINE_LEASES, self.lease.namespace, self.lease.name)
             return self._allows(live) if live else not self.uid
@@ -74,7 +74,7 @@ class Fence:
 
 
 async def claim(clusters: Clusters, ref: ObjectRef, recorder: Recorder) -> Fence | Held:
-    """Take or renew the Lease of an object's namespace. Returns who has it, if somebody else has."""
+    """Take or renew the Lease of an object's namespace. Returns its holder if that is another program."""
     lease = ref._replace(kind=MACHINE_LEASES.id, name=MACHINE_LEASES.named)
     seen, now = await recorder.read(lease), datetime.now(UTC)
     if seen is not None and _fresh(seen, now):
@@ -89,7 +89,7 @@ async def claim(clusters: Clusters, ref: ObjectRef, recorder: Recorder) -> Fence
 
 
 async def _take(kube: Kube, namespace: str, now: datetime) -> str | Held:
-    """The uid of the Lease, which is ours then, or who has it."""
+    """Take or renew the Lease. Returns its uid, or its holder if that is another program."""
     found = await kube.find(MACHINE_LEASES, namespace, MACHINE_LEASES.named)
     spec = {
         "holderIdentity": HOLDER,
@@ -97,7 +97,19 @@ async def _take(kube: Kube, namespace: str, now: datetime) -> str | Held:
         "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
     }
     if found is None:
-        return await _create(kube, namespace, spec)
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": MACHINE_LEASES.named, "labels": _LABELS},
+            "spec": spec,
+        }
+        try:
+            return (await kube.create(MACHINE_LEASES, namespace, body)).uid
+        except Forbidden:
+            home = await kube.find(NAMESPACES, "", namespace)
+            if home is None or not home.deleting:
+                raise
+            return ""
     if held := holder(found, now):
         return held
     if _fresh(found, now) and found.labels.items() >= _LABELS.items():
@@ -112,24 +124,8 @@ async def _take(kube: Kube, namespace: str, now: datetime) -> str | Held:
     return found.uid
 
 
-async def _create(kube: Kube, namespace: str, spec: dict[str, Any]) -> str:
-    body = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": MACHINE_LEASES.named, "labels": _LABELS},
-        "spec": spec,
-    }
-    try:
-        return (await kube.create(MACHINE_LEASES, namespace, body)).uid
-    except Forbidden:
-        home = await kube.find(NAMESPACES, "", namespace)
-        if home is None or not home.deleting:
-            raise
-        return ""
-
-
 def holder(lease: Object, now: datetime) -> Held | None:
-    """Who else holds a Lease; None if it is free, or ours."""
+    """The other program that holds a Lease; None if it is free, or ours."""
     by, renewed = str(lease.spec.get("holderIdentity") or ""), instant(lease.spec.get("renewTime"))
     seconds = lease.spec.get("leaseDurationSeconds")
     if not by or by == HOLDER or renewed is None or not isinstance(seconds, int):
@@ -139,7 +135,7 @@ def holder(lease: Object, now: datetime) -> Held | None:
 
 
 def _fresh(lease: Object, now: datetime) -> bool:
-    """Whether the Lease is ours and need not be renewed yet. Clocks of processes may differ a little."""
+    """Whether the Lease is ours and needs no renewal yet. Clocks of processes may differ a little."""
     renewed = instant(lease.spec.get("renewTime"))
     ours = lease.spec.get("holderIdentity") == HOLDER and lease.spec.get("leaseDurationSeconds") == DURATION
     return ours and renewed is not None and abs(now - renewed) < _FRESH

@@ -12,22 +12,25 @@ _REQUESTS = ("migrate", "restore", "wait-for-state")
 
 
 def is_leaving(worker: Object) -> bool:
-    """To another seed: its objects are taken away here, and its machines stay as they are."""
+    """Whether the Worker moves to another seed: its objects are deleted here, its machines stay."""
     return leaves(worker.annotations.get(OPERATION), worker.last_operation)
 
 
 def shoot_is_leaving(cluster: Object) -> bool:
-    """The same, of a Cluster: gardenlet says so there, and deletes Worker and machines at the same time."""
+    """Whether the Shoot of a Cluster moves to another seed.
+
+    gardenlet writes it there, and deletes Worker and Machines at the same time.
+    """
     status = mapping(mapping(cluster.spec.get("shoot")).get("status"))
     return mapping(status.get("lastOperation")).get("type") == "Migrate"
 
 
 def leaves(operation: object, last: Mapping[str, Any]) -> bool:
-    """The same, of the operation that is asked for and the last one."""
+    """Whether a Worker with this requested and this last operation moves to another seed."""
     return operation == "migrate" or last.get("type") == "Migrate"
 
 
 def moves(operation: object, last: Mapping[str, Any]) -> bool:
-    """To another seed, or from one: then a Pod without a Machine may be nobody's for a while."""
+    """Whether it moves to another seed, or from one: its Pods may have no Machine for a while."""
     restoring = last.get("type") == "Restore" and last.get("state") != "Succeeded"
     return operation in _REQUESTS or last.get("type") == "Migrate" or restoring

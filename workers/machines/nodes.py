@@ -1,4 +1,4 @@
-"""Nodes of Machines, as MachineSets and MachineDeployments write to them."""
+"""Writes to the nodes of Machines, for MachineSets and MachineDeployments."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Taint:
 
 
 def names_shoot(home: ObjectRef) -> bool:
-    """Whether an object's namespace may be called like the cluster of a Shoot.
+    """Whether the namespace of an object may be the name of a Shoot's cluster.
 
-    Other clusters than ours may have namespaces of any name.
+    Only in our own cluster: elsewhere, tenants may choose any name.
     """
     return home.cluster == RUNTIME and not is_provider_cluster(home.namespace)
 
@@ -60,7 +60,7 @@ class Nodes:
     recorder: Recorder
     fence: Fence
     away: Unreachable | None = field(default=None, init=False)
-    """Why the API did not answer: it is not asked again, as each attempt may take until its timeout."""
+    """Why the API did not answer. The run does not ask again: each attempt may take its whole timeout."""
 
     @property
     def cluster(self) -> str:
@@ -68,23 +68,33 @@ class Nodes:
         return self.home.cluster if own else self.home.namespace
 
     async def get(self, name: str) -> Object | None:
-        """The node as the bus knows it."""
+        """The node on the bus."""
         return await self.recorder.read(ObjectRef(self.cluster, NODES.id, "", name)) if name else None
 
     async def live(self, names: Collection[str]) -> dict[str, Object]:
-        """The nodes of these names as the API has them: versions, and labels of updates in place."""
+        """The nodes of these names from the API: their versions, and their labels of in-place updates."""
         if self.away:
             raise self.away
 
         async def act() -> list[dict[str, Any]]:
             kube = await self.clusters.get(self.cluster)
             nodes = kube.objects(NODES, metadata_only=True)
-            return [_head(node) async for node in nodes if node.name in names]
+            return [
+                {
+                    "metadata": {
+                        "name": node.name,
+                        "resourceVersion": node.resource_version,
+                        "labels": {name: value for name, value in node.labels.items() if name in _MARKS},
+                    }
+                }
+                async for node in nodes
+                if node.name in names
+            ]
 
         return {one.name: one for one in map(Object, await self.recorder.call("nodes", None, act))}
 
     async def annotate(self, names: Sequence[str], annotations: Mapping[str, str | None]) -> None:
-        """Set annotations, or take away those that are None, where that is not so yet."""
+        """Set annotations, and remove those that are None, where the node differs."""
         for name in names:
             node = await self.get(name)
             if node is None:
@@ -106,7 +116,7 @@ class Nodes:
                 await self.patch(node, {"spec": {"taints": taint.removed(node) or None}})
 
     async def patch(self, node: Object, patch: dict[str, Any]) -> TransientError | PermanentError | None:
-        """Merge into the version that was read. What fails is returned and logged: machines matter more."""
+        """Merge into the version that was read. Errors are returned and logged: the machines matter more."""
         if self.away:
             return self.away
         await self.fence.require()
@@ -124,8 +134,3 @@ class Nodes:
             self.away = error if isinstance(error, Unreachable) else None
             return error
         return None
-
-
-def _head(node: Object) -> dict[str, Any]:
-    labels = {name: value for name, value in node.labels.items() if name in _MARKS}
-    return {"metadata": {"name": node.name, "resourceVersion": node.resource_version, "labels": labels}}

@@ -1,4 +1,4 @@
-"""Machines, MachineSets and MachineDeployments, as one run writes them."""
+"""Writes of one run to Machines, MachineSets and MachineDeployments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MachineObjects:
     fence: Fence
 
     async def machines(self) -> list[MachineFacts]:
-        """All Machines of the namespace, as the API has them."""
+        """All Machines of the namespace, from the API."""
 
         async def act() -> list[Json]:
             return [facts.machine(one).record() for one in await self._list(MACHINES)]
@@ -37,7 +37,7 @@ class MachineObjects:
         return [MachineFacts.from_record(one) for one in await self.recorder.call("machines", None, act)]
 
     async def listed(self, resource: Resource) -> list[Object]:
-        """All objects of a kind in the namespace, as the API has them."""
+        """All objects of a kind in the namespace, from the API."""
 
         async def act() -> list[Json]:
             return [_bare(one) for one in await self._list(resource)]
@@ -66,7 +66,7 @@ class MachineObjects:
         return Object(raw) if raw else None
 
     async def create(self, resource: Resource, body: Json) -> Object:
-        """Make it. Raises Conflict if there is one of this name."""
+        """Create an object. Raises Conflict if the name is taken."""
         await self.fence.require()
 
         async def act() -> Json:
@@ -76,7 +76,7 @@ class MachineObjects:
         return Object(await self.recorder.call("create", body, act, effect=True))
 
     async def patch(self, resource: Resource, name: str, patch: Json, version: str = "") -> Object | None:
-        """Merge into an object, only if it has this version where one is given. None if it is gone."""
+        """Merge into an object, with `version` only if it still has that. None if it is gone."""
         await self.fence.require()
         if version:
             patch = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": version}}
@@ -107,13 +107,13 @@ class MachineObjects:
 
 
 def with_finalizer(found: Mapping[str, Any], finalizer: str) -> Json:
-    """The metadata that adds a finalizer; empty if it is there."""
+    """The metadata that adds a finalizer; empty if the object has it."""
     present = list(found.get("finalizers") or ())
     return {} if finalizer in present else {"finalizers": [*present, finalizer]}
 
 
 def without_finalizer(found: Object, finalizer: str) -> Json:
-    """The metadata that takes a finalizer off this very object."""
+    """The metadata that removes a finalizer from this very object."""
     return {"uid": found.uid, "finalizers": [one for one in found.finalizers if one != finalizer]}
 
 

@@ -1,4 +1,4 @@
-"""Which changes of a MachineSet or MachineDeployment trigger a run of their own."""
+"""The changes of a MachineSet or MachineDeployment that requeue it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from windowbox.models.objects import Object
 
 
 async def triggers(change: Announcement, before: PreviousVersion) -> bool:
-    """All but changes of their status, which runs themselves make."""
+    """All changes but those of the status, which runs make themselves."""
     if change.gone or change.omitted or change.operation != "MODIFIED":
         return not change.gone
     old = await before.object()
-    return old is None or _own(old) != _own(change.object())
 
+    def compared(found: Object) -> Any:
+        return found.uid, found.generation, found.deleting, found.labels, found.annotations, found.finalizers
 
-def _own(found: Object) -> Any:
-    return found.uid, found.generation, found.deleting, found.labels, found.annotations, found.finalizers
+    return old is None or compared(old) != compared(change.object())

@@ -1,4 +1,4 @@
-"""Preservation of failed Machines: the value of the annotation that counts. Pure."""
+"""Preservation of failed Machines: the annotation's effective value, and automatic preservation. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ VALUES = frozenset({NOW, WHEN_FAILED, AUTO, NEVER})
 
 
 def effective(machine: MachineFacts, on_node: str | None) -> str:
-    """The value of the annotation that counts. `on_node` is the node's, None if there is no such node.
+    """The annotation's effective value. `on_node` is the value on the node, None without a node.
 
-    Gardener's own deletes a failed machine whose node is missing, whatever its annotation says.
+    Unlike Gardener's own, which deletes a failed machine without a node, the Machine's value counts then.
     """
     own, applied = machine.annotations.get(keys.PRESERVE, ""), machine.annotations.get(keys.LAST_PRESERVE, "")
     if on_node is None or not (on_node or applied):
@@ -27,24 +27,22 @@ def effective(machine: MachineFacts, on_node: str | None) -> str:
 
 
 def is_kept(machine: MachineFacts, on_node: str | None, now: datetime) -> bool:
-    """Whether a failed machine is not replaced: it is preserved, or about to be."""
+    """Whether a failed machine is kept: it is preserved, or about to be."""
     if machine.preserved_until:
         return machine.expiry is not None and machine.expiry > now
     return effective(machine, on_node) in (NOW, WHEN_FAILED, AUTO)
 
 
 def automatic(machines: Sequence[MachineFacts], most: int) -> tuple[list[MachineFacts], list[MachineFacts]]:
-    """Of the machines of a set that preserves up to `most`: those to preserve from now on, and no longer."""
+    """The machines of a set to preserve from now on, and those to preserve no longer: up to `most` in all."""
     preserved = [one for one in machines if one.annotations.get(keys.PRESERVE) == AUTO]
     room = most - len(preserved)
     if room < 0:
         return [], _by_age(preserved)[:-room]
-    candidates = [one for one in machines if one.failed and not one.deleting and not _decided(one)]
+    # A valid annotation is somebody's decision.
+    undecided = [one for one in machines if one.annotations.get(keys.PRESERVE) not in VALUES]
+    candidates = [one for one in undecided if one.failed and not one.deleting]
     return _by_age(candidates)[::-1][:room], []
-
-
-def _decided(machine: MachineFacts) -> bool:
-    return machine.annotations.get(keys.PRESERVE) in VALUES
 
 
 def _by_age(machines: Iterable[MachineFacts]) -> list[MachineFacts]:

@@ -1,4 +1,4 @@
-"""A MachineSet, as its MachineDeployment and its own runs look at it."""
+"""MachineSets, as read by their MachineDeployments and their own runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MachineSet:
 
     @property
     def age(self) -> tuple[str, str]:
-        """Older ones sort first."""
+        """A sort key: oldest first."""
         return str(self.object.metadata.get("creationTimestamp") or ""), self.name
 
     @property
@@ -57,7 +57,7 @@ class MachineSet:
 
     @property
     def observed(self) -> bool:
-        """Whether its status is about its newest spec."""
+        """Whether its status is about its current spec."""
         return number(self.object.status.get("observedGeneration")) >= self.object.generation
 
     @property
@@ -91,7 +91,7 @@ class MachineSet:
 
 
 def integer(value: object) -> int | None:
-    """The number that an annotation spells."""
+    """The number in an annotation; None if it is none."""
     try:
         return int(str(value))
     except ValueError:

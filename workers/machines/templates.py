@@ -1,4 +1,4 @@
-"""Templates of Machines: which changes make another MachineSet, and which are copied."""
+"""Templates of Machines: which changes need another MachineSet, and which are copied to existing Machines."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ CONFIGURATION = (
     "maxEvictRetries",
     "nodeConditions",
 )
-"""Fields of a Machine's spec that say how it is handled, not what it is."""
+"""Fields of a Machine's spec that configure its lifecycle, not the machine itself."""
 COPIED = ("nodeTemplate", *CONFIGURATION)
 
 
 def same(one: Template, other: Template) -> bool:
-    """Whether machines of either template are the same, so that nothing has to be replaced."""
+    """Whether both templates create equal machines, so that none has to be replaced."""
     return bool(_essence(one) == _essence(other))
 
 
 def copied(template: Template) -> dict[str, Any]:
-    """What existing Machines get without being replaced: fields of their spec."""
+    """The fields that existing Machines get without being replaced."""
     spec = mapping(template.get("spec"))
     fields = {name: pruned(spec[name]) for name in COPIED if spec.get(name) is not None}
     kind = mapping(spec.get("class")).get("kind")
@@ -40,7 +40,7 @@ def copied(template: Template) -> dict[str, Any]:
 
 
 def differences(found: Mapping[str, Any], wanted: Template) -> dict[str, Any]:
-    """The merge patch that gives a spec what a template copies to it; empty if it has all that."""
+    """The merge patch that copies a template's fields to a spec; empty if nothing differs."""
     want, have = copied(wanted), copied({"spec": found})
     patch = {
         name: replacing(found.get(name), want.get(name))
@@ -53,7 +53,7 @@ def differences(found: Mapping[str, Any], wanted: Template) -> dict[str, Any]:
 
 
 def replacing(found: Any, wanted: Any) -> Any:
-    """What a merge patch has to say so that `found` becomes `wanted`, with no key left over."""
+    """The merge patch that turns `found` into `wanted`, and removes keys that are not wanted."""
     if not isinstance(found, Mapping) or not isinstance(wanted, Mapping):
         return wanted
     left = {name: None for name in found if name not in wanted}
@@ -61,7 +61,7 @@ def replacing(found: Any, wanted: Any) -> Any:
 
 
 def pruned(value: Any) -> Any:
-    """Without nulls and empty mappings or lists, which clients of other languages write and the API drops."""
+    """The value without nulls and empty collections: some clients write them, and the API drops them."""
     if isinstance(value, Mapping):
         inner = {name: pruned(one) for name, one in value.items()}
         return {name: one for name, one in inner.items() if one is not None and one not in ({}, [])}

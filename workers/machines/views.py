@@ -31,23 +31,29 @@ class _Set(NamedTuple):
 
 
 class MachineViews:
-    """Which Machines and MachineSets there are in a namespace."""
+    """The Machines and MachineSets of each namespace."""
 
     def __init__(self, bus: Bus) -> None:
-        self._machines: View[_Machine] = View(bus, MACHINES.id, _machine, index=lambda one: one.home)
-        self._sets: View[_Set] = View(bus, MACHINE_SETS.id, _set, index=lambda one: one.home)
+        def machine(ref: ObjectRef, found: Object) -> _Machine:
+            return _Machine(_Namespace(ref.cluster, ref.namespace), facts.machine(found))
+
+        def machine_set(ref: ObjectRef, found: Object) -> _Set:
+            return _Set(_Namespace(ref.cluster, ref.namespace), MachineSet(found))
+
+        self._machines: View[_Machine] = View(bus, MACHINES.id, machine, index=lambda one: one.home)
+        self._sets: View[_Set] = View(bus, MACHINE_SETS.id, machine_set, index=lambda one: one.home)
 
     @property
     def tasks(self) -> Tasks:
         return {"machines": self._machines.run, "machine sets": self._sets.run}
 
     async def complete(self) -> None:
-        """Wait until everything that was there at the start has been seen."""
+        """Wait until everything that existed at the start has been read."""
         await self._machines.complete.wait()
         await self._sets.complete.wait()
 
     async def machines(self, namespace: ObjectRef, recorder: Recorder) -> list[MachineFacts]:
-        """The Machines beside an object, by name, no older than what had this run made."""
+        """The Machines beside an object, by name, as current as the event that started this run."""
 
         async def act() -> list[dict[str, Any]]:
             home = _Namespace(namespace.cluster, namespace.namespace)
@@ -58,7 +64,7 @@ class MachineViews:
         return [MachineFacts.from_record(one) for one in await recorder.call("machines", None, act)]
 
     async def sets(self, namespace: ObjectRef, recorder: Recorder) -> list[MachineSet]:
-        """The MachineSets beside an object, the oldest first, no older than what had this run made."""
+        """The MachineSets beside an object, oldest first, as current as the event that started this run."""
 
         async def act() -> list[Any]:
             home = _Namespace(namespace.cluster, namespace.namespace)
@@ -73,11 +79,3 @@ class MachineViews:
         """The MachineSets of a namespace, perhaps a moment old. For mappings, not for decisions."""
         found = [self._sets.get(ref) for ref in self._sets.refs(_Namespace(cluster, namespace))]
         return [one.set for one in found if one]
-
-
-def _machine(ref: ObjectRef, found: Object) -> _Machine:
-    return _Machine(_Namespace(ref.cluster, ref.namespace), facts.machine(found))
-
-
-def _set(ref: ObjectRef, found: Object) -> _Set:
-    return _Set(_Namespace(ref.cluster, ref.namespace), MachineSet(found))
