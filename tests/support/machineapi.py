@@ -43,7 +43,7 @@ def _held() -> dict[str, Object]:
 
 @dataclass
 class MachineApi:
-    """The clusters and the recorder of a run: both see the same objects, or fail as they are told."""
+    """The clusters and the recorder of a run: both see the same objects, or fail with the given errors."""
 
     errors: dict[str, Exception] = field(default_factory=dict)
     """What requests fail with, by kind; with `List`: what a list of that kind fails with."""

@@ -88,7 +88,7 @@ class Machines:
         assert found
         return found
 
-    async def until_told(self, name: str, words: str) -> Object:
+    async def until_described(self, name: str, words: str) -> Object:
         """The Machine, once its last operation is described by these words."""
         found = await self.shoot.until(MACHINES, name, lambda one: words in description(one))
         assert found

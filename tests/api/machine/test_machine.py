@@ -62,7 +62,7 @@ async def test_a_deleted_machine_leaves_nothing(made: Machines) -> None:
     await made.delete("two")
     await made.shoot.until_gone(MACHINES, "two")
     clock = asyncio.get_running_loop().time
-    # It was told that the Pod is gone: without that it looks again after 30 s.
+    # The Pod's event requeued it: the check without an event comes after 30 s.
     assert clock() - await made.simulator.until_gone("machine-two") < 25.0
     kube = made.world.kube
     assert await kube.find(NODES, "", "machine-two") is None

@@ -1,4 +1,4 @@
-"""What is a Machine's own: not the Pod of another one, nor its node, whatever somebody says."""
+"""A Machine owns its own Pod and node, never another one's, whatever labels say."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_pod_of_another_control_plane_is_neither_taken_nor_deleted(made:
         )
         await other.machine_class("shared", providerSpec=fields["providerSpec"])
         await other.machine("first", of="shared")
-        told = await other.until_told("first", "belongs to Machine")
+        told = await other.until_described("first", "belongs to Machine")
         assert f"belongs to Machine {made.shoot.namespace}/first" in description(told)
         await other.delete("first")
         await other.shoot.until_gone(MACHINES, "first")

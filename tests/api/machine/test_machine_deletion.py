@@ -1,4 +1,4 @@
-"""The end of a machine: its node is emptied first, as budgets allow; and what nobody owns goes."""
+"""Deletion of a machine: its node is drained first, as budgets allow; orphans are deleted."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_node_is_emptied_as_budgets_allow(made: Machines) -> None:
     }
     await kube.create(BUDGETS, home, budget)
     await made.delete("full")
-    found = await made.until_told("full", "may not be evicted")
+    found = await made.until_described("full", "may not be evicted")
     assert "Initiate node drain" in description(found)
     node = await made.until_node("machine-full", lambda one: bool(one and one.spec.get("unschedulable")))
     assert [one["reason"] for one in node.status["conditions"] if one["type"] == "Terminating"] == [
@@ -84,7 +84,7 @@ async def test_a_label_forces_the_deletion(made: Machines) -> None:
         attached = {"attacher": "csi.example", "nodeName": node, "source": {"persistentVolumeName": "v"}}
         await kube.create(VOLUME_ATTACHMENTS, "", {"metadata": {"name": name}, "spec": attached})
     await made.delete("forced")
-    await made.until_told("forced", "waiting for 1 Pod to leave")
+    await made.until_described("forced", "waiting for 1 Pod to leave")
     label = {"metadata": {"labels": {"force-deletion": "True"}}}
     await made.shoot.merge(MACHINES, "forced", label)
     await made.shoot.until_gone(MACHINES, "forced")

@@ -25,7 +25,7 @@ async def test_a_wrong_class_is_told_and_its_correction_is_noticed(world: KindWo
             "Cloud provider message - machine codes error: code = [InvalidArgument]"
         )
         await made.machine_class("later", providerSpec={"namespace": made.infra})
-        await made.until_told("early", "providerSpec.image is missing: give it the image of the machine")
+        await made.until_described("early", "providerSpec.image is missing: give it the image of the machine")
         spec = {"providerSpec": {"image": "example/node:1"}}
         await made.shoot.merge(MACHINE_CLASSES, "later", spec)
         await made.until("early", "Running")
@@ -44,7 +44,7 @@ async def test_why_a_machine_is_not_there_is_said_in_its_status_and_in_events(wo
             "message": "0/1 nodes",
         }
         await made.simulator.status("machine-stuck", conditions=[unscheduled])
-        await made.until_told("stuck", "Pod machine-stuck cannot be scheduled (0/1 nodes): make room")
+        await made.until_described("stuck", "Pod machine-stuck cannot be scheduled (0/1 nodes): make room")
         waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
         container = {
             "name": "node",
@@ -56,7 +56,7 @@ async def test_why_a_machine_is_not_there_is_said_in_its_status_and_in_events(wo
         await made.simulator.status(
             "machine-stuck", conditions=[], containerStatuses=[container | {"state": {"waiting": waiting}}]
         )
-        await made.until_told("stuck", "image example/node:1 cannot be pulled")
+        await made.until_described("stuck", "image example/node:1 cannot be pulled")
 
         async def told() -> bool:
             page = await world.kube.page(EVENTS, limit=5000)
@@ -67,7 +67,7 @@ async def test_why_a_machine_is_not_there_is_said_in_its_status_and_in_events(wo
         pod = await world.kube.get(PODS, made.infra, "machine-stuck")
         await made.simulator.running(pod)
         await made.simulator.node("machine-stuck", Ready="False")
-        await made.until_told("stuck", "node machine-stuck is not ready")
+        await made.until_described("stuck", "node machine-stuck is not ready")
         await made.simulator.node("machine-stuck")
         await made.until("stuck", "Running")
 
@@ -84,7 +84,7 @@ async def test_a_machine_that_never_joins_fails_at_its_deadline(world: KindWorld
 async def test_a_machine_waits_until_its_shoot_is_known_or_marked_as_none(world: KindWorld) -> None:
     async with machines(world, joined=False) as made:
         await made.machine("lone")
-        await made.until_told("lone", "the Shoot's API server is not known yet: annotate Namespace")
+        await made.until_described("lone", "the Shoot's API server is not known yet: annotate Namespace")
         mark = {"metadata": {"annotations": {TARGET: "none"}}}
         await world.kube.merge(NAMESPACES, "", made.shoot.namespace, mark)
         found = await made.until("lone", "Available")
@@ -102,7 +102,7 @@ async def test_a_machine_is_made_as_soon_as_its_shoot_joins(world: KindWorld) ->
     began = datetime.now(UTC)
     async with machines(world, joined=False) as made:
         await made.machine("early")
-        await made.until_told("early", "the Shoot's API server is not known yet")
+        await made.until_described("early", "the Shoot's API server is not known yet")
         await join(made)
         await made.until("early", "Running")
         await world.quiet()
@@ -180,7 +180,7 @@ async def test_a_loss_is_named_where_no_timeout_ends_it(world: KindWorld) -> Non
         await made.simulator.node("machine-kept", Ready="Unknown")
         await made.until("kept", "Unknown")
         await world.kube.remove(PODS, made.infra, "machine-kept")
-        found = await made.until_told("kept", f"Pod {made.infra}/machine-kept is gone")
+        found = await made.until_described("kept", f"Pod {made.infra}/machine-kept is gone")
         assert phase_of(found) == "Unknown"
 
 
@@ -209,7 +209,7 @@ async def test_a_missing_secret_is_named(world: KindWorld) -> None:
         ref = {"name": "absent", "namespace": made.shoot.namespace}
         await made.machine_class("bare", secretRef=ref)
         await made.machine("bare", of="bare")
-        await made.until_told("bare", f"Secret {made.shoot.namespace}/absent does not exist: create it")
+        await made.until_described("bare", f"Secret {made.shoot.namespace}/absent does not exist: create it")
         await made.shoot.secret("absent", userData=b"#!/bin/sh\n")
         await made.until("bare", "Running")
         found = await made.shoot.get(MACHINES, "bare")

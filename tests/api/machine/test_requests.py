@@ -59,7 +59,7 @@ async def test_a_request_that_waits_is_named_in_a_shoot_that_has_nodes(world: Ki
             await made.until("late", "Pending")
             user = f"system:bootstrap:{names.token_id(machine.uid)}"
             create(world, user, request("machine-late", name=mine))
-            await made.until_told("late", f"run kubectl certificate approve {mine} there")
+            await made.until_described("late", f"run kubectl certificate approve {mine} there")
         finally:
             await world.kube.remove(_BINDINGS, "", GROUP)
             for name in [mine, *(one["metadata"]["name"] for one in others)]:

@@ -1,4 +1,4 @@
-"""Before anything is made for a Machine: it is claimed, or is seen to be there."""
+"""A Machine is claimed before any object is created for it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def claimed(**metadata: Any) -> Object:
     "live",
     [
         pytest.param(None, id="gone"),
-        pytest.param(claimed(uid="another"), id="made-anew"),
+        pytest.param(claimed(uid="another"), id="recreated"),
         pytest.param(claimed(deletionTimestamp="2026-08-21T10:00:00Z"), id="deleted"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The objects that are made for a Machine, and their names."""
+"""The objects of a Machine: Pod, Service, Secrets; and the specs that ask for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tests.unit.machine.samples import NOW, machine, machine_class
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
 from windowbox.settings.machinesettings import MachineSettings
-from workers.machines import names
 from workers.machines.machine import machinemanifests, machinespecs, machinestatus
 
 AP = "shoot--local--demo-small-z1-75d8f-x2k9w"
@@ -167,25 +166,6 @@ def test_the_token_is_that_of_the_example() -> None:
     }
 
 
-@rule("L27", "B4-R8")
-@pytest.mark.parametrize("length", [54, 55, 56, 61, 200])
-def test_names_fit_a_service_and_stay_apart(length: int) -> None:
-    one, other = "a" * length, "a" * (length - 1) + "b"
-    assert names.pod(one) == names.pod(one)
-    assert names.pod(one) != names.pod(other)
-    assert len(names.pod(one)) <= 63
-    assert names.pod(one).startswith("machine-aaaa")
-    assert (names.pod(one) == f"machine-{one}") == (length <= 55)
-
-
-@rule("L39", "B8-R8")
-def test_token_ids_do_not_collide() -> None:
-    ids = {names.token_id(f"uid-{number}") for number in range(20_000)}
-    # Of three letters there are 19,683 ids; 20,000 of ours are apart but for a rare accident.
-    assert len(ids) > 19_990
-    assert all((len(one) == 6 and one.isalnum() and one.islower()) or one.isdigit() for one in ids)
-
-
 @pytest.mark.parametrize(
     ("content", "token", "filled"),
     [
@@ -246,11 +226,11 @@ def test_user_data_has_to_be_there() -> None:
     ],
 )
 def test_a_class_that_cannot_be_says_what_is_wrong(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(Malformed) as told:
+    with pytest.raises(Malformed) as raised:
         machinespecs.plan(machine(), machine_class(**fields))
-    assert words in str(told.value)
-    assert len(str(told.value)) < 300
-    assert machinestatus.error_code(told.value) == "InvalidArgument"
+    assert words in str(raised.value)
+    assert len(str(raised.value)) < 300
+    assert machinestatus.error_code(raised.value) == "InvalidArgument"
 
 
 @rule("B2-R2")

@@ -1,4 +1,4 @@
-"""What a Machine puts on its node."""
+"""The labels, annotations and taints that a Machine's node gets."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_pods_with_volumes_leave_one_after_the_other() -> None:
 
 
 @rule("B12-R2", "B12-R7")
-def test_pods_are_deleted_by_force_or_when_nobody_lets_them_go() -> None:
+def test_pods_are_deleted_by_force_or_after_the_last_eviction() -> None:
     leaving = guest("x", deletionTimestamp="x")
     assert names(nodedrain.next_step([guest("a"), leaving], FORCED, evicting=True).delete) == ["a", "x"]
     late = nodedrain.next_step([guest("a"), leaving], NORMAL, evicting=False)

@@ -1,4 +1,4 @@
-"""Whether a Machine is preserved, as a table of what its annotations and its node's say."""
+"""Whether a Machine is preserved, as a table of its annotations and its node's."""
 
 from __future__ import annotations
 

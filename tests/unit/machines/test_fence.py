@@ -1,4 +1,4 @@
-"""Whether a run may still write: the Lease that it began with is there, and ours."""
+"""A run may write while the Lease that it began with exists and is ours."""
 
 from __future__ import annotations
 

@@ -49,3 +49,22 @@ def test_machines_of_a_set_have_names_of_their_own() -> None:
 def test_a_long_name_still_fits_a_service() -> None:
     name = names.machine_name("shoot--project--name-with-30-char-pool-of-15-char-z1-75d8f", "uid", 0)
     assert len(f"machine-{name}") <= 63
+
+
+@rule("L27", "B4-R8")
+@pytest.mark.parametrize("length", [54, 55, 56, 61, 200])
+def test_names_fit_a_service_and_stay_apart(length: int) -> None:
+    one, other = "a" * length, "a" * (length - 1) + "b"
+    assert names.pod(one) == names.pod(one)
+    assert names.pod(one) != names.pod(other)
+    assert len(names.pod(one)) <= 63
+    assert names.pod(one).startswith("machine-aaaa")
+    assert (names.pod(one) == f"machine-{one}") == (length <= 55)
+
+
+@rule("L39", "B8-R8")
+def test_token_ids_do_not_collide() -> None:
+    ids = {names.token_id(f"uid-{number}") for number in range(20_000)}
+    # Of three letters there are 19,683 ids; 20,000 of ours are apart but for a rare accident.
+    assert len(ids) > 19_990
+    assert all((len(one) == 6 and one.isalnum() and one.islower()) or one.isdigit() for one in ids)
