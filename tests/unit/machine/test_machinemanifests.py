@@ -11,7 +11,7 @@ from tests.support.rules import rule
 from tests.unit.machine.samples import NOW, machine, machine_class
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.machines.machine import machinemanifests, machinespecs, machinestatus
 
 AP = "shoot--local--demo-small-z1-75d8f-x2k9w"

@@ -11,7 +11,7 @@ from windowbox.errors import Conflict, Malformed, Missing, Refused, TransientErr
 from windowbox.models import machinekeys
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, PODS, SECRETS, SERVICES, ObjectRef
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core.owned.targets import TargetCluster, TargetClusters, concurrently
 from workers.machines import names
 from workers.machines.machine import machinemanifests as manifests

@@ -24,7 +24,7 @@ from windowbox.models.refs import (
     SECRETS,
     ObjectRef,
 )
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core.owned.targets import TargetCluster, TargetClusters
 from workers.machines import names
 from workers.machines.machine import machinenodes, machinespecs, machinestatus, nodeupdate, phases, reasons

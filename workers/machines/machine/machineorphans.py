@@ -30,7 +30,7 @@ from windowbox.models.refs import (
     ObjectRef,
     Resource,
 )
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock
 from workers.core.lifecycle.kinds import Run
 from workers.core.owned.targets import TargetCluster, TargetClusters

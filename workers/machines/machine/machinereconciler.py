@@ -24,7 +24,7 @@ from windowbox.models.extensions import instant, spelled
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.objects import Object, mappings
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS
-from windowbox.settings.machinesettings import MachineSettings
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock
 from workers.core.lifecycle.reporting import with_report
 from workers.core.owned.targets import TargetCluster, TargetClusters
