@@ -1,1 +1,1 @@
-"""Patchers: write the reported status to the cluster."""
+"""Patchers: reported statuses come in from the bus; writes of status and Events go out to the clusters."""

@@ -1,4 +1,7 @@
-"""Checks after an interruption whether OBJECTS lost messages. If not, no cluster is listed again."""
+"""When mirrors may publish: while they hold their lease, and after a check that OBJECTS lost no messages.
+
+If no message is lost, and the lease comes back soon, no cluster is listed again.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,10 @@ from windowbox.errors import Superseded, TransientError, WindowboxError
 logger = logging.getLogger(__name__)
 
 _AGAIN = 1.0
+_KEPT = 30.0
+"""Seconds for which mirrors stay while another process holds their lease: it may come back soon."""
+_TOLD = 16.0
+"""Seconds for which the last holder seen counts as the holder: waiting processes check every 15 s."""
 
 Why = Literal["start", "lease", "lost", "superseded", "failed", "expired"]
 """Why a kind is listed: it is new; another process held its lease; OBJECTS lost messages; another process
@@ -65,8 +72,17 @@ class Continuity:
                 await self._doubted.wait()
                 self._doubted.clear()
                 try:
-                    created = await self._creation()
-                    intact = await self._is_intact(created)
+                    info = await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}", repeat=True)
+                    created, witness = str(info["created"]), self._witness
+                    intact = not self._created or created == self._created  # at first, nothing can be lost
+                    if self._created and intact and witness:
+                        found = await self._bus.at(streams.OBJECTS, witness.sequence)
+                        intact = found is not None and witness == Witness(
+                            found.sequence,
+                            found.subject,
+                            found.headers.get(UID, ""),
+                            found.headers.get(VERSION, ""),
+                        )
                 except WindowboxError as error:
                     logger.debug("OBJECTS cannot be checked for lost messages yet: %s", error)
                     await asyncio.sleep(random.uniform(0.1, _AGAIN))
@@ -80,33 +96,77 @@ class Continuity:
                 self._created = created
                 self.intact.set()
 
-    async def _creation(self) -> str:
-        """When the stream was created."""
-        return str((await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}", repeat=True))["created"])
 
-    async def _is_intact(self, created: str) -> bool:
-        if not self._created:
-            return True  # there was nothing to lose
-        return created == self._created and (self._witness is None or await self._is_there(self._witness))
+class Permit:
+    """Given while all of its conditions are met."""
 
-    async def _is_there(self, witness: Witness) -> bool:
-        found = await self._bus.at(streams.OBJECTS, witness.sequence)
-        if found is None or found.subject != witness.subject:
-            return False
-        return (found.headers.get(UID, ""), found.headers.get(VERSION, "")) == (witness.uid, witness.version)
+    def __init__(self, *conditions: asyncio.Event) -> None:
+        self._conditions = conditions
+
+    @property
+    def given(self) -> bool:
+        return all(one.is_set() for one in self._conditions)
+
+    async def wait(self) -> None:
+        while not self.given:
+            for one in self._conditions:
+                await one.wait()
+
+
+class Term:
+    """The time from acquiring a lease until another process has held it for a while.
+
+    While the bus is unreachable or without a leader, no process holds the lease: it comes back, and nothing
+    has to be listed then.
+    """
+
+    def __init__(self, lost: Callable[[], None]) -> None:
+        self._lost = lost
+        self._ending: asyncio.TimerHandle | None = None
+        self._taken = 0.0
+        self.held = asyncio.Event()
+        self.over = asyncio.Event()
+        """Set once another process has held the lease for so long that it mirrors."""
+
+    async def hold(self) -> None:
+        """Mark the term as held until cancelled. Run it while the lease is held."""
+        if self._ending:
+            self._ending.cancel()
+            self._ending = None
+        self.over.clear()
+        self.held.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.held.clear()
+            self._lost()
+
+    def taken(self) -> None:
+        """Note that another process holds the lease. Call it again while it does."""
+        loop = asyncio.get_running_loop()
+        self._taken = loop.time()
+        if self._ending is None and not self.held.is_set():
+            self._ending = loop.call_later(_KEPT, self._end)
+
+    def _end(self) -> None:
+        """End the term, unless the other process has lost the lease meanwhile."""
+        if asyncio.get_running_loop().time() - self._taken < _TOLD:
+            self.over.set()
+        else:
+            self._ending = None
 
 
 async def require_held(bus: Bus, listed: str, known: Collection[int]) -> None:
-    """Superseded unless OBJECTS still holds the oldest of these messages. `listed` was stored after them.
+    """Raise Superseded unless OBJECTS still holds the oldest of these messages.
 
-    A purge takes all before a sequence. One that was under way while they were read has been applied before
-    what was stored after it.
+    Call it after `listed` is stored: a purge deletes all messages before a sequence, and a purge that was in
+    progress while they were read is applied before `listed` is stored.
     """
     while known:
         try:
             if await bus.at(streams.OBJECTS, min(known)) is None:
-                raise Superseded(f"what was known before {listed} was purged meanwhile")
+                raise Superseded(f"objects known before {listed} were purged meanwhile")
             return
         except TransientError as error:
-            logger.debug("%s: what it tells cannot be checked yet: %s", listed, error)
+            logger.debug("%s: the objects known before cannot be checked yet: %s", listed, error)
             await asyncio.sleep(random.uniform(0.1, _AGAIN))

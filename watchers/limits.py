@@ -1,9 +1,14 @@
-"""Limits shared by the mirrors of a process: concurrent readings of the bus, and lists of API servers."""
+"""Limits that the mirrors of a process share: concurrent readings and listings, and the size of OBJECTS.
+
+OBJECTS has a quota for each cluster; former versions of objects are dropped when it is full.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
@@ -11,15 +16,27 @@ from bus import streams, subjects
 from bus.messages import BODY, OPERATION, UID, VERSION
 from bus.transport import consumers
 from bus.transport.connection import Bus
-from watchers.quota import Budget, CapacityCheck
-from windowbox.errors import Unreachable
+from windowbox.errors import Unreachable, WindowboxError
+from windowbox.models.refs import RUNTIME
 from windowbox.settings.bussettings import Retention
+from windowbox.telemetry import metrics
+
+logger = logging.getLogger(__name__)
 
 _READINGS = 8
 _UNFINISHED = 1024
 _LISTINGS = 64
 _LISTINGS_OF_FAILED = 16
-"""Clusters that have just failed wait for one another: a hundred of them must not delay the others."""
+"""Clusters whose last listing failed share fewer slots: a hundred of them must not delay the others."""
+
+
+_INTERVAL = 15.0
+_TIGHT, _RELAXED = 0.9, 0.7
+"""Fill levels: at the first, older versions are dropped; below the second, they are kept again."""
+_OVERHEAD = 512
+"""Bytes of a message besides the body: its subject, its headers, and what the server adds."""
+_KEEPING, _MOST = 2, 3
+"""Shares up to which existing content may grow, and beyond which new objects are not watched."""
 
 
 class Known(NamedTuple):
@@ -40,12 +57,8 @@ KnownObjects = dict[str, Known]
 """By subject."""
 
 
-def _no_doubt() -> None:
-    return None
-
-
 class Turn:
-    """A turn at something of which there are so many; it may be given back early."""
+    """A slot of a semaphore that may be released early."""
 
     def __init__(self, lane: asyncio.Semaphore) -> None:
         self._lane: asyncio.Semaphore | None = lane
@@ -62,11 +75,11 @@ class Shared:
     def __init__(
         self,
         bus: Bus,
-        doubt: Callable[[], None] = _no_doubt,
+        doubt: Callable[[], None] = lambda: None,
         retention: Retention = streams.DEFAULT,
         share: float = 1.0,
     ) -> None:
-        """`doubt` is told when the bus failed in a way that a loss of OBJECTS may have caused.
+        """`doubt` is called when the bus failed in a way that a loss of OBJECTS may have caused.
 
         `share` is the part of OBJECTS that one cluster may take.
         """
@@ -78,64 +91,61 @@ class Shared:
         self._wanted: dict[str, dict[str, asyncio.Future[KnownObjects]]] = {}
         self._readings: set[asyncio.Task[None]] = set()
         self.publishing = asyncio.Semaphore(_UNFINISHED)
-        """A turn for each message that is not acknowledged yet: their bodies are in memory."""
+        """A slot for each unconfirmed message: their bodies are in memory."""
         self._turns = asyncio.Semaphore(_LISTINGS)
         self._turns_of_failed = asyncio.Semaphore(_LISTINGS_OF_FAILED)
         self._failed: set[str] = set()
 
     async def aclose(self) -> None:
-        """End the readings that are under way."""
+        """Cancel readings in progress."""
         for task in self._readings:
             task.cancel()
         if self._readings:
             await asyncio.wait(self._readings)
 
     async def known(self, cluster: str, kind: str) -> KnownObjects:
-        """What the bus holds of a kind now. Kinds of a cluster that ask together are read by one consumer."""
+        """What the bus holds of a kind now. One consumer reads all kinds of a cluster wanted at once."""
         wanted = self._wanted.setdefault(cluster, {})
         if not wanted:
             task = asyncio.create_task(self._read(cluster), name=f"{cluster}: read what the bus knows")
             self._readings.add(task)
             task.add_done_callback(self._readings.discard)
         answer = wanted.setdefault(kind, asyncio.get_running_loop().create_future())
-        # Another may wait for the same answer.
+        # Other callers may wait for the same future.
         return dict(await asyncio.shield(answer))
 
     async def _read(self, cluster: str) -> None:
         async with self._reading:
             wanted = self._wanted.pop(cluster)
+            found: dict[str, KnownObjects] = {kind: {} for kind in wanted}
+            filters = [subjects.seen_kind(cluster, kind) for kind in wanted]
+            read = consumers.snapshot(self._bus, streams.OBJECTS, filters, headers_only=True)
             try:
-                found = await self._snapshot(cluster, list(wanted))
-            except Exception as error:  # those who asked know what to make of it
+                async for stored in read:
+                    headers = stored.headers
+                    found[subjects.seen_of_kind(stored.subject)][stored.subject] = Known(
+                        headers[UID],
+                        headers[VERSION],
+                        stored.sequence,
+                        headers[OPERATION] == "DELETED",
+                        int(stored.time) / 1e9,
+                        int(headers.get("Nats-Msg-Size", 0)),
+                        headers.get(BODY) == "omitted",
+                    )
+            except Exception as error:  # raised at the callers
                 for answer in wanted.values():
                     answer.set_exception(error)
-                    answer.exception()  # whoever asked may be gone
+                    answer.exception()  # a caller that was cancelled does not retrieve it
             else:
                 for kind, answer in wanted.items():
                     answer.set_result(found[kind])
 
-    async def _snapshot(self, cluster: str, kinds: list[str]) -> dict[str, KnownObjects]:
-        found: dict[str, KnownObjects] = {kind: {} for kind in kinds}
-        filters = [subjects.seen_kind(cluster, kind) for kind in kinds]
-        async for stored in consumers.snapshot(self._bus, streams.OBJECTS, filters, headers_only=True):
-            headers = stored.headers
-            found[subjects.seen_of_kind(stored.subject)][stored.subject] = Known(
-                headers[UID],
-                headers[VERSION],
-                stored.sequence,
-                headers[OPERATION] == "DELETED",
-                int(stored.time) / 1e9,
-                int(headers.get("Nats-Msg-Size", 0)),
-                headers.get(BODY) == "omitted",
-            )
-        return found
-
     @contextlib.asynccontextmanager
     async def listing(self, cluster: str) -> AsyncIterator[Turn]:
-        """A turn to list a kind of the cluster."""
+        """A slot to list a kind of the cluster."""
         lane = self._turns
         await lane.acquire()
-        if cluster in self._failed:  # perhaps while this one waited
+        if cluster in self._failed:  # perhaps since the wait began
             lane.release()
             lane = self._turns_of_failed
             await lane.acquire()
@@ -149,3 +159,120 @@ class Shared:
             self._failed.discard(cluster)
         finally:
             turn.give_back()
+
+
+class Budget:
+    """The bytes of each cluster in OBJECTS: those of each object's last version, times the versions kept.
+
+    The runtime cluster is the operator's own: it has no limit.
+    """
+
+    def __init__(self, retention: Retention, share: float) -> None:
+        self._limit = int(retention.size * share / retention.versions)
+        self._used: defaultdict[str, int] = defaultdict(int)
+        self._over: set[str] = set()
+
+    def change(self, cluster: str, bytes: int) -> None:
+        self._used[cluster] += bytes
+        if not self._used[cluster]:
+            del self._used[cluster]
+
+    def has_room(self, cluster: str, more: int, *, kept: bool) -> bool:
+        """Whether `more` bytes are within the share; `kept` is for objects whose content is there already."""
+        if cluster == RUNTIME:
+            return True
+        within = self._used[cluster] + more <= self._limit
+        if not within and cluster not in self._over:
+            logger.warning(
+                "%s has used up its share of OBJECTS: new objects are published without content", cluster
+            )
+        (self._over.discard if within else self._over.add)(cluster)
+        metrics.clusters_over_share.set(len(self._over))
+        return within or (kept and self._used[cluster] + more <= _KEEPING * self._limit)
+
+    def is_exhausted(self, cluster: str) -> bool:
+        """Whether not even new objects without content are published."""
+        return cluster != RUNTIME and self._used.get(cluster, 0) > _MOST * self._limit
+
+
+class Account:
+    """The part of their cluster's share that the existing objects of one mirror take."""
+
+    def __init__(self, budget: Budget, cluster: str) -> None:
+        self._budget = budget
+        self._cluster = cluster
+        self._total = 0
+
+    @property
+    def exhausted(self) -> bool:
+        return self._budget.is_exhausted(self._cluster)
+
+    def has_room(self, size: int, former: int = 0) -> bool:
+        """Whether an object's content of `former` bytes may be replaced by one of `size` bytes.
+
+        If not, the object is announced without content, and readers ask the API.
+        """
+        more = size - former
+        # A Service that grows by a few bytes must not lose its load balancer.
+        return more <= 0 or self._budget.has_room(self._cluster, more, kept=former > 0)
+
+    def count(self, size: int) -> None:
+        """Count an object with so many bytes of content."""
+        self._change(size + _OVERHEAD)
+
+    def drop(self, size: int) -> None:
+        """Uncount an object that is deleted, or has other content now."""
+        self._change(-size - _OVERHEAD)
+
+    def close(self) -> None:
+        self._change(-self._total)
+
+    def _change(self, bytes: int) -> None:
+        self._total += bytes
+        self._budget.change(self._cluster, bytes)
+
+
+class CapacityCheck:
+    """Keeps OBJECTS from staying full: it drops older versions, and keeps them again when there is room."""
+
+    def __init__(self, bus: Bus, retention: Retention) -> None:
+        self._bus = bus
+        self._retention = retention
+        self._full = asyncio.Event()
+
+    def lacking(self) -> None:
+        """OBJECTS has refused a message because it is full."""
+        self._full.set()
+
+    async def run(self) -> None:
+        """Check periodically, and as soon as OBJECTS is full; never returns."""
+        while True:
+            full = self._full.is_set()
+            self._full.clear()
+            try:
+                await self._check(full=full)
+            except WindowboxError as error:
+                logger.info("quota of OBJECTS: %s", error)
+            await asyncio.sleep(1)  # a full stream refuses many messages at once
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_INTERVAL):
+                    await self._full.wait()
+
+    async def _check(self, *, full: bool) -> None:
+        info = await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}", repeat=True)
+        config, used, limit = info["config"], int(info["state"]["bytes"]), int(info["config"]["max_bytes"])
+        metrics.objects_bytes.set(used)
+        metrics.objects_limit.set(limit)
+        part = 1.0 if full else used / limit
+        kept = versions = int(config["max_msgs_per_subject"])
+        if part >= _TIGHT and kept > 1:
+            logger.warning("OBJECTS is full to %.0f %%: older versions are purged", 100 * used / limit)
+            versions = 1
+        elif part >= _TIGHT:
+            logger.error("OBJECTS is full to %.0f %%: raise objects.size", 100 * used / limit)
+        elif part < _RELAXED and kept == 1 < self._retention.versions:
+            versions = self._retention.versions
+            logger.info("OBJECTS has room again: %d versions are kept", versions)
+        if versions != kept:
+            changed = {**config, "max_msgs_per_subject": versions}
+            await self._bus.api(f"STREAM.UPDATE.{streams.OBJECTS}", changed)

@@ -16,10 +16,8 @@ from bus import streams, subjects
 from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
 from bus.transport.connection import Bus, Full, Headers, WrongSequence
 from watchers import continuity
-from watchers.continuity import Why, Witness
-from watchers.limits import Known, KnownObjects, Shared, Turn
-from watchers.permits import Permit
-from watchers.quota import Account
+from watchers.continuity import Permit, Why, Witness
+from watchers.limits import Account, Known, KnownObjects, Shared, Turn
 from windowbox.clients.kubernetes import apiresponses
 from windowbox.clients.kubernetes.kube import Event, Kube
 from windowbox.errors import (

@@ -19,10 +19,9 @@ from bus.clusters.registry import Registry
 from bus.leases.leases import Leases
 from bus.transport.connection import Bus
 from watchers import definitions, purging
-from watchers.continuity import Continuity, Why, Witness
+from watchers.continuity import Continuity, Permit, Term, Why, Witness
 from watchers.limits import Shared
 from watchers.mirror import Mirror
-from watchers.permits import Permit, Term
 from windowbox.errors import Missing, Superseded, TransientError, WindowboxError
 from windowbox.kinds import RESOURCES
 from windowbox.models.refs import RUNTIME, Resource

@@ -1,4 +1,4 @@
 """Leases on the bus: candidates come in, one owner goes out.
 
-Leases, the lives that renew them, elections, and who is present.
+Leases, the lives that renew them, elections of the queue's leader, and which processes are present.
 """

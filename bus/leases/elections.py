@@ -1,7 +1,7 @@
-"""When to sweep: in intervals, and some seconds after the queue's servers have elected another leader.
+"""When to sweep: periodically, and some seconds after the queue's servers have elected a new leader.
 
-A leader that the other servers no longer hear does not know that it was deposed. For some seconds it refuses
-items as queued which the others have settled, and nobody looks at the wishes of these any more.
+A leader that is cut off from the other servers does not know that it was deposed. For some seconds it refuses
+items as queued that the other servers have settled, and the wishes of these would stay without an item.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from bus.transport.connection import Bus, translated
 from windowbox.errors import WindowboxError
 
 ELECTED = f"$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.{streams.WORK}"
-"""Where servers tell of a new leader of the queue."""
+"""Where servers announce a new leader of the queue."""
 _DEPOSED = 12.0
-"""Seconds until a leader that hears nobody has stepped down: servers take 10."""
+"""Seconds until a leader without followers has stepped down: servers take 10."""
 _LOOK = 15.0
-"""Seconds between two looks at who leads: of an election, a server that is cut off tells nobody."""
+"""Seconds between two checks of the leader: a server that is cut off announces no election."""
 
 
 async def sweeps(
     bus: Bus, interval: float, age: float, deposed: float = _DEPOSED
 ) -> AsyncGenerator[float, None]:
-    """For ever, the age from which on wishes are to be enqueued again: `age`, or none after an election."""
+    """Yield, when a sweep is due, the age of the wishes to enqueue: `age`, or 0 after an election."""
     elected = asyncio.Event()
     timer: asyncio.TimerHandle | None = None
 

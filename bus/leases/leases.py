@@ -1,7 +1,7 @@
-"""Leases: one holder at a time for one thing; free again when the holding process has ended in any way.
+"""Leases: one holder at a time for one thing, released when the holding process has ended in any way.
 
-A lease is an entry that names its holder's life (`bus/leases/liveness.py`). It is written once. What is
-renewed is the life, once for all leases of a process.
+A lease is an entry that names its holder's life (`bus/leases/liveness.py`). It is written once: each process
+renews its life only, once for all its leases.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ logger = logging.getLogger(__name__)
 
 _STREAM = f"KV_{streams.LEASES}"
 HOLDER = "Windowbox-Life"
-"""The header of an entry with the name of its holder's life."""
+"""The header of an entry that names its holder's life."""
 _FOR_EVER = {"Nats-TTL": "never"}
 """Other messages of this stream, such as lives, expire."""
 _AGAIN = 0.1
 _LOOK = streams.LEASE_SECONDS * 5
-"""Seconds after which whoever waits looks again, should it not have been told."""
+"""Seconds after which a waiting process reads the lease, in case that it has missed a change."""
 
 
 Act = Callable[[], Awaitable[None]]
 
 
 def check() -> None:
-    """Stop here if the lease for which this is done may be another's: we have been away for too long.
+    """Raise Lost if another process may hold the lease under which the current task runs.
 
-    Whoever was stopped for a while would otherwise go on for a moment before it hears that it has lost.
+    A process that was stopped for a while would otherwise go on until it learns that it lost the lease.
     """
     share = _ACTING_FOR.get()
     if share is not None and not share.held():
-        raise Lost("the lease may be another's by now")
+        raise Lost("another process may hold the lease by now")
 
 
 class Leases:
-    """Leases of one process. `run` must be running for those who wait to be told.
+    """Leases of one process. `run` must be running: it notices when a lease becomes free.
 
-    All in this process who ask for the same lease share it. `role` says which lives the process may write.
+    All users of a lease in this process share it. `role` says which lives the process may write.
     """
 
     def __init__(self, bus: Bus, owner: str, role: str) -> None:
@@ -62,7 +62,7 @@ class Leases:
         self._releasing: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Listen to what becomes of the leases, for ever."""
+        """Follow the changes of all leases; never returns."""
         while True:
             try:
                 async for stored in consumers.follow(self._bus, _STREAM, [_subject(">")]):
@@ -76,10 +76,10 @@ class Leases:
             self.doubt_all()
 
     async def while_held(self, name: str, act: Act, taken: Callable[[], None] | None = None) -> None:
-        """Do `act` whenever the lease is ours, and stop it when it is not. For ever.
+        """Run `act` whenever this process holds the lease, and cancel it when that is lost; never returns.
 
-        `taken` is called when another process turns out to hold the lease. A lease that is not ours may be
-        nobody's: while the bus is away, nobody can tell.
+        `taken` is called when another process is seen to hold the lease. A lost lease need not have another
+        holder: while the bus is unreachable, this is unknown.
         """
         async with self._shared(name) as share:
             share.taken += [taken] if taken else []
@@ -90,7 +90,7 @@ class Leases:
                 share.taken = [one for one in share.taken if one != taken]
 
     async def once(self, name: str, act: Act) -> None:
-        """Do `act` to its end while the lease is ours, beginning anew if we lose it meanwhile."""
+        """Run `act` to its end under the lease. It starts again if the lease is lost meanwhile."""
         async with self._shared(name) as share:
             while not await share.do(act):
                 pass
@@ -114,14 +114,22 @@ class Leases:
                     await self._liveness.end()
 
     async def _keep(self, name: str, share: _Share) -> None:
-        """Get the lease whenever it is free, and hold it for as long as possible."""
+        """Acquire the lease whenever it is free, and hold it for as long as possible."""
         subject = _subject(name)
         try:
             while True:
                 try:
                     life = await self._acquire(subject, share)
                     logger.info("owner of %s", name)
-                    await self._hold(subject, share, life)
+                    try:
+                        share.gain(life)
+                        while not life.over:
+                            await share.doubted.wait()
+                            share.doubted.clear()
+                            await self._confirm(subject, share, life)
+                    finally:
+                        await share.lost()
+                    raise Lost(subject)
                 except Lost:
                     logger.info("no longer owner of %s", name)
                 except TransientError as error:
@@ -135,7 +143,11 @@ class Leases:
         while True:
             changed.clear()
             last = await self._bus.last(_STREAM, subject)
-            if last is None or await self._is_free(last):
+            # The entry is read before the life that it names: should that life begin again, its holder writes
+            # the entry again, and our write is refused.
+            holder = last.headers.get(HOLDER, "") if last else ""
+            free = last is None or buckets.gone(last) or holder == self._liveness.name
+            if free or (holder and not await self._liveness.lives(holder)):
                 life = await self._liveness.begin()
                 share.doubted.clear()
                 try:
@@ -144,51 +156,30 @@ class Leases:
                     await asyncio.sleep(_AGAIN)
                     continue
                 return life
-            if last.data != self.owner.encode():
-                for tell in share.taken:
-                    tell()
+            if last and last.data != self.owner.encode():
+                for taken in share.taken:
+                    taken()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK):
                     await changed.wait()
 
-    async def _is_free(self, last: Stored) -> bool:
-        # The entry is read before the life that it names: should that begin anew, its holder writes the entry
-        # anew, and ours is refused.
-        if buckets.gone(last):
-            return True
-        holder = last.headers.get(HOLDER, "")
-        return holder == self._liveness.name or bool(holder and not await self._liveness.lives(holder))
-
-    async def _hold(self, subject: str, share: _Share, life: Life) -> None:
-        try:
-            share.gain(life)
-            while not life.over:
-                await share.doubted.wait()
-                share.doubted.clear()
-                await self._write_again(subject, share, life)
-            raise Lost(subject)
-        finally:
-            await share.lost()
-
-    async def _write_again(self, subject: str, share: _Share, life: Life) -> None:
+    async def _confirm(self, subject: str, share: _Share, life: Life) -> None:
+        """Write the entry again. Raises Lost if another process has written it meanwhile."""
         while not life.over:
             with contextlib.suppress(TransientError):
                 try:
                     share.sequence = await self._write(subject, life, share.sequence, liveness.PATIENCE)
                     return
                 except WrongSequence:
-                    share.sequence = await self._stored(subject, life)
+                    # The entry may still name us: the response to an earlier attempt was lost.
+                    last = await self._bus.last(_STREAM, subject, liveness.PATIENCE)
+                    if last is None or last.headers.get(HOLDER) != life.name:
+                        raise Lost(subject) from None
+                    share.sequence = last.sequence
             await asyncio.sleep(_AGAIN)
 
-    async def _stored(self, subject: str, life: Life) -> int:
-        """The sequence of an entry that names us, after all: the answer to an earlier attempt was lost."""
-        last = await self._bus.last(_STREAM, subject, liveness.PATIENCE)
-        if last is None or last.headers.get(HOLDER) != life.name:
-            raise Lost(subject)
-        return last.sequence
-
     async def _write(self, subject: str, life: Life, expected: int, timeout: float = TIMEOUT) -> int:
-        """Name us as the holder. It is not cut short: nobody else could tell whether we hold it."""
+        """Name this process as the holder. Cancellation waits: else no process knew whether we hold it."""
         headers = {HOLDER: life.name, **_FOR_EVER}
         sequence = await to_end(
             self._bus.publish(subject, self.owner.encode(), headers, expect_last=expected, timeout=timeout)
@@ -197,7 +188,7 @@ class Leases:
         return sequence
 
     async def _release(self, name: str, life: str) -> None:
-        """Let another have the lease at once, if this life is its holder and nobody here wants it."""
+        """Delete the entry if it names this life and has no user here: another process gets it at once."""
         with contextlib.suppress(WindowboxError):
             last = await self._bus.last(_STREAM, _subject(name))
             if last and last.headers.get(HOLDER) == life and name not in self._shares:
@@ -214,7 +205,7 @@ class Leases:
         if share and stored.sequence > share.sequence and holder != ours:
             share.doubted.set()
         elif not share and ours and holder == ours:
-            # It could not be released, since the bus was away.
+            # The bus was unreachable when the lease was to be released.
             releasing = asyncio.create_task(self._release(name, ours), name="lease release")
             self._releasing.add(releasing)
             releasing.add_done_callback(self._releasing.discard)
@@ -224,7 +215,7 @@ class Leases:
             changed.set()
 
     def doubt_all(self) -> None:
-        """Make sure that all leases are still ours: others may have been given them unheard."""
+        """Confirm all leases: others may have acquired them unnoticed."""
         for share in self._shares.values():
             share.doubted.set()
 
@@ -235,16 +226,16 @@ class Leases:
 
 
 class _Share:
-    """A lease, as those who share it see it."""
+    """A lease, as its users in this process share it."""
 
     keeping: asyncio.Task[None]
 
     def __init__(self) -> None:
         self.users = 0
         self.sequence = 0
-        """Of the entry that names us."""
+        """Of the entry that names this process."""
         self.doubted = asyncio.Event()
-        """Set when somebody else may have been named."""
+        """Set when another process may have written the entry."""
         self.taken: list[Callable[[], None]] = []
         self.life: Life | None = None
         self._held = asyncio.Event()
@@ -255,28 +246,39 @@ class _Share:
 
     def gain(self, life: Life) -> None:
         if not life.safe:
-            raise Lost("the life ended that is named as the holder")
+            raise Lost("the life that the entry names has ended")
         self.life = life
         self._held.set()
 
     def stop(self) -> None:
-        """Stop what is being done, since the lease will be another's."""
+        """Cancel the users' acts: another process will hold the lease."""
         self._held.clear()
         self.doubted.set()
         for act in self._acts:
             act.cancel()
 
     async def lost(self) -> None:
-        """Stop what is being done, and wait until it has stopped."""
+        """Cancel the users' acts, and wait until they have ended."""
         self.stop()
         if self._acts:
             await asyncio.wait(self._acts)
 
     async def do(self, act: Act) -> bool:
-        """Do `act` once the lease is ours. Whether it came to its end before the lease was lost."""
-        while not self._held.is_set():
-            await self._until_held()  # the lease may be lost again before this returns
-        acting = self._begin(act)
+        """Run `act` once the lease is held. False if the lease was lost before `act` ended."""
+        while not self._held.is_set():  # it may be lost again before the wait returns
+            held = asyncio.ensure_future(self._held.wait())
+            try:
+                await asyncio.wait([held, self.keeping], return_when=asyncio.FIRST_COMPLETED)
+                if self.keeping.done():
+                    self.keeping.result()  # only an unexpected error ends it
+            finally:
+                held.cancel()
+        # The task copies the context when it is created.
+        token = _ACTING_FOR.set(self)
+        try:
+            acting = asyncio.ensure_future(act())
+        finally:
+            _ACTING_FOR.reset(token)
         self._acts.add(acting)
         try:
             await asyncio.wait([acting])
@@ -291,25 +293,9 @@ class _Share:
             if not acting.cancelled():
                 acting.exception()
 
-    def _begin(self, act: Act) -> asyncio.Future[None]:
-        before = _ACTING_FOR.set(self)
-        try:
-            return asyncio.ensure_future(act())
-        finally:
-            _ACTING_FOR.reset(before)
-
-    async def _until_held(self) -> None:
-        held = asyncio.ensure_future(self._held.wait())
-        try:
-            await asyncio.wait([held, self.keeping], return_when=asyncio.FIRST_COMPLETED)
-            if self.keeping.done():
-                self.keeping.result()  # it only ever ends because of something nobody foresaw
-        finally:
-            held.cancel()
-
 
 _ACTING_FOR: ContextVar[_Share | None] = ContextVar("_ACTING_FOR", default=None)
-"""The lease for which a task, and all that it starts, is at work."""
+"""The lease under which a task, and all tasks that it starts, run."""
 
 
 def _subject(name: str) -> str:

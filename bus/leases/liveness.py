@@ -16,23 +16,23 @@ from windowbox.errors import TransientError, WindowboxError
 _STREAM = f"KV_{streams.LEASES}"
 _RENEW = streams.LEASE_SECONDS / 3
 _GIVE_UP = streams.LEASE_SECONDS * 0.8
-"""Without renewal for so long we stop by ourselves: before the server removes the key."""
+"""Seconds without renewal after which this process stops by itself: before the server removes the key."""
 PATIENCE = 0.65
-"""Seconds to wait for the answer to one attempt: if it is lost, there is time for another attempt."""
+"""Seconds to wait for one response: if it is lost, there is time for another attempt."""
 _AGAIN = 0.1
 
 
 class Lost(WindowboxError):
-    """The lease is no longer ours."""
+    """This process no longer holds the lease."""
 
 
 class Life:
-    """The time for which a process has counted as alive without a gap. Another one has another name."""
+    """A time for which a process counts as alive without a gap. After a gap, another life begins."""
 
     def __init__(self, role: str) -> None:
         self.name = f"{role}.{secrets.token_hex(8)}"
         self.renewed = 0.0
-        """When the server was asked the last time that it has renewed the key."""
+        """When the last renewal that the server has confirmed was sent."""
         self.over = False
 
     @property
@@ -42,7 +42,7 @@ class Life:
 
 
 class Liveness:
-    """Keeps a key on the bus for as long as somebody in this process needs it."""
+    """Keeps a key on the bus for as long as this process holds leases."""
 
     def __init__(self, bus: Bus, role: str, owner: str, on_end: Callable[[Life], None]) -> None:
         self._bus = bus
@@ -55,11 +55,11 @@ class Liveness:
 
     @property
     def name(self) -> str:
-        """The name of the life of now; empty if there is none."""
+        """The name of the current life; empty if there is none."""
         return self._life.name if self._life else ""
 
     async def begin(self) -> Life:
-        """The life of now; a new one if the last has ended."""
+        """The current life; a new one if the last has ended."""
         async with self._beginning:
             if self._life is None or self._life.over:
                 life = Life(self._role)
@@ -82,32 +82,30 @@ class Liveness:
         return last is not None and not buckets.gone(last)
 
     async def _keep(self, life: Life, sequence: int) -> None:
+        """Renew the key until that fails for too long; then report the end of the life."""
         try:
             while True:
                 await asyncio.sleep(life.renewed + _RENEW - time.monotonic())
-                sequence = await self._renew(life, sequence)
+                async with asyncio.timeout_at(life.renewed + _GIVE_UP):
+                    sequence = await self._renewed(life, sequence)
         except (Lost, TimeoutError):
             pass
         finally:
             life.over = True
             self._on_end(life)
 
-    async def _renew(self, life: Life, sequence: int) -> int:
-        async with asyncio.timeout_at(life.renewed + _GIVE_UP):
-            while True:
-                with contextlib.suppress(TransientError):
-                    try:
-                        return await self._write(life, sequence, PATIENCE)
-                    except WrongSequence:
-                        sequence = await self._stored(life)
-                await asyncio.sleep(_AGAIN)
-
-    async def _stored(self, life: Life) -> int:
-        """The sequence of the key. Only we write it: the answer to an earlier attempt was lost."""
-        last = await self._bus.last(_STREAM, subject(life.name), PATIENCE)
-        if last is None or buckets.gone(last):
-            raise Lost(life.name)
-        return last.sequence
+    async def _renewed(self, life: Life, sequence: int) -> int:
+        while True:
+            with contextlib.suppress(TransientError):
+                try:
+                    return await self._write(life, sequence, PATIENCE)
+                except WrongSequence:
+                    # Only this process writes the key: the response to an earlier attempt was lost.
+                    last = await self._bus.last(_STREAM, subject(life.name), PATIENCE)
+                    if last is None or buckets.gone(last):
+                        raise Lost(life.name) from None
+                    sequence = last.sequence
+            await asyncio.sleep(_AGAIN)
 
     async def _write(self, life: Life, expected: int, timeout: float = TIMEOUT) -> int:
         asked = time.monotonic()

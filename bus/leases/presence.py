@@ -1,4 +1,4 @@
-"""Which processes are there: each answers for itself when asked."""
+"""Presence: each process describes itself when it is asked."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from windowbox.errors import WindowboxError
 
 SUBJECT = "windowbox.processes"
 RANKED = "ranked"
-"""What processes say of themselves that ask with a rank (`bus/workqueue/ranks.py`)."""
+"""Set by processes that pull with a rank: those of 0.2.0 rank a consumer only if all processes set it."""
 TAKING = ("work", "run")
 """Roles that take messages of ranked consumers."""
 _WORKERS = tuple(f"{subjects.inbox(user)}." for user in ("worker", "runner"))
-"""Where workers ask each other. Processes of other roles have no right to answer there."""
+"""Inboxes of workers of 0.2.0, which ask each other. Other roles have no right to answer there."""
 _PATIENCE = 0.4
-"""Seconds for those of which nobody knows whether they are there."""
+"""Seconds to wait for processes without a life on the bus."""
 _LATEST = 3.0
-"""Seconds for those that live, by the bus: a process at work may be long in answering."""
+"""Seconds to wait for processes with a life on the bus: a busy process may answer late."""
 _PACKED = "Windowbox-Packed"
 _ALWAYS = ("role", "process", "metrics", "ready", "pools", RANKED)
 
 
 @contextlib.asynccontextmanager
 async def answering(bus: Bus, describe: Callable[[], dict[str, Any]]) -> AsyncIterator[None]:
-    """Tell whoever asks what this process is and does."""
+    """Answer within the block what this process is and does."""
 
     async def answer(question: Msg) -> None:
         described = describe()
@@ -55,9 +55,9 @@ async def answering(bus: Bus, describe: Callable[[], dict[str, Any]]) -> AsyncIt
 
 
 async def processes(bus: Bus, roles: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """All processes that answer within a moment, and those that live, if they answer soon.
+    """All processes that answer: at once, or a little later if they have a life on the bus.
 
-    With `roles`, only those of these roles.
+    With `roles`, only the processes of these roles.
     """
     inbox, found = Inbox(), list[dict[str, Any]]()
     async with inbox.open(bus):
@@ -69,24 +69,27 @@ async def processes(bus: Bus, roles: Sequence[str] = ()) -> list[dict[str, Any]]
             while True:
                 async with asyncio.timeout_at(asked + (_LATEST if silent else _PATIENCE)):
                     messages = await inbox.batch(None) or []
-                told = [_decoded(message) for message in messages if message.data]
-                found += [process for process in told if not roles or process["role"] in roles]
+                for message in messages:
+                    if data := message.data:
+                        packed = _PACKED in (message.headers or {})
+                        process = orjson.loads(zlib.decompress(data) if packed else data)
+                        found += [process] if not roles or process["role"] in roles else []
                 silent -= {process.get("process") for process in found}
     return sorted(found, key=lambda p: (p["role"], p["process"]))
 
 
 async def living(bus: Bus, roles: Sequence[str]) -> set[str | None]:
-    """The processes that the bus counts as alive, as they call themselves. Not all need to be."""
+    """The names of the processes with a life on the bus, some of which may just have ended."""
     keys = [liveness.subject(f"{role}.>") for role in roles] or [liveness.subject(">")]
     lives = consumers.snapshot(bus, f"KV_{streams.LEASES}", keys)
     try:
         return {stored.data.decode() async for stored in lives if not buckets.gone(stored)}
     except WindowboxError:
-        return set()  # where there are no leases yet, or who asks may not read them
+        return set()  # there are no leases yet, or the caller may not read them
 
 
 def _encoded(described: dict[str, Any], limit: int) -> tuple[bytes, dict[str, str] | None]:
-    """The answer: packed where it is too large for a message, and only what matters most if that is, too."""
+    """The answer, compressed if it is too large for a message, and reduced if it is still too large."""
     data = orjson.dumps(described)
     if len(data) <= limit:
         return data, None
@@ -94,9 +97,3 @@ def _encoded(described: dict[str, Any], limit: int) -> tuple[bytes, dict[str, st
     if len(packed) <= limit:
         return packed, {_PACKED: "zlib"}
     return orjson.dumps({name: described[name] for name in _ALWAYS if name in described}), None
-
-
-def _decoded(message: Msg) -> dict[str, Any]:
-    data = zlib.decompress(message.data) if _PACKED in (message.headers or {}) else message.data
-    found: dict[str, Any] = orjson.loads(data)
-    return found

@@ -9,9 +9,9 @@ from datetime import datetime
 from windowbox.errors import WindowboxError
 
 _FRESH = 60.0
-"""Seconds for which one look at the server's clock will do."""
+"""Seconds for which one answer of the server is valid."""
 _STEP = 0.25
-"""Seconds by which our own clock may run differently from what passes, before we look again."""
+"""Seconds by which our clock may have been set, before the server is asked again."""
 
 
 def instant(time_of_server: str) -> float:
@@ -20,7 +20,7 @@ def instant(time_of_server: str) -> float:
 
 
 class ServerClock:
-    """The server's clock, as far as it differs from ours. It is asked now and then."""
+    """The server's clock: our own plus a difference that is measured now and then."""
 
     def __init__(self, ask: Callable[[], Awaitable[str]]) -> None:
         self._ask = ask
@@ -29,30 +29,24 @@ class ServerClock:
         self._wall = 0.0
 
     def forget(self) -> None:
-        """The next who wants to know asks: another server may answer from now on."""
+        """Measure again at the next use: another server may answer from now on."""
         self._asked = 0.0
 
     async def now(self) -> float:
         """Seconds since 1970, for the server."""
-        if self._stale():
+        passed = time.monotonic() - self._asked
+        # Our wall clock moves other than the monotonic one when somebody sets it.
+        was_set = abs(time.time() - self._wall - passed) > _STEP
+        if self._ahead is None or not self._asked or passed > _FRESH or was_set:
             try:
-                self._learn(instant(await self._ask()))
+                server_time = instant(await self._ask())
+                self._wall, self._asked = time.time(), time.monotonic()
+                self._ahead = server_time - self._wall
             except WindowboxError:
                 if self._ahead is None:
                     raise
-        assert self._ahead is not None
         return time.time() + self._ahead
 
     def rough(self) -> float:
         """The same without asking: our own time, until the server was asked once."""
         return time.time() + (self._ahead or 0.0)
-
-    def _learn(self, server_time: float) -> None:
-        self._wall, self._asked = time.time(), time.monotonic()
-        self._ahead = server_time - self._wall
-
-    def _stale(self) -> bool:
-        if self._ahead is None or not self._asked:
-            return True
-        passed = time.monotonic() - self._asked
-        return passed > _FRESH or abs(time.time() - self._wall - passed) > _STEP

@@ -1,9 +1,11 @@
-"""The connection to the NATS server. It encodes requests itself: every object passes here several times."""
+"""The connection to the NATS server: requests to JetStream, and what happens when it is lost or back."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime
@@ -13,12 +15,12 @@ import nats.errors
 import orjson
 from nats.aio.msg import Msg
 
-from bus.transport import answers, connecting
-from bus.transport.access import SecuredClient
+from bus import subjects
+from bus.transport import answers
+from bus.transport.access import SecuredClient, untrusted
 from bus.transport.answers import ApiError, Full, Headers, Occupied, Stored, WrongSequence
 from bus.transport.clock import ServerClock, instant
-from bus.transport.directclient import DirectClient
-from bus.transport.requests import Requests
+from bus.transport.directclient import DirectClient, Requests
 from windowbox.errors import Refused, Unreachable
 from windowbox.settings.bussettings import Access
 
@@ -26,6 +28,8 @@ __all__ = [
     "TIMEOUT", "ApiError", "Bus", "Full", "Headers", "Occupied", "Since", "Stored", "WrongSequence",
     "connected", "instant", "translated",
 ]  # fmt: skip
+
+logger = logging.getLogger(__name__)
 
 Since = int | datetime
 """Where a reading begins: a sequence or a time."""
@@ -37,13 +41,19 @@ _LOOK = 1.0
 
 _AGAIN = 0.05
 _CONDITIONAL = ("INTENTS", "TRIGGERS", "KV_")
-"""How streams begin whose writers name the last sequence of a subject."""
+"""Prefixes of the streams whose writers name the last sequence of a subject."""
 _REPEAT = 1.0
-"""Seconds after which a question that may be asked twice is: its answerer may have lost its office."""
+"""Seconds after which an idempotent request is repeated: the leader that got it may have been deposed."""
+_VIOLATION = re.compile(r'permissions violation for (\w+) to "([^"]+)"', re.IGNORECASE)
+_UNKNOWN_USER = "authorization violation"
+_FORBIDDEN = (
+    "the bus at %s forbids user %r to %s to %s: use the user made for this role, "
+    "or bring the rights in the server's configuration up to date"
+)
 
 
 class Bus:
-    """A connection to the bus, kept as long as the process lives."""
+    """A connection to the bus that lives as long as the process."""
 
     def __init__(self, client: DirectClient) -> None:
         self.client = client
@@ -83,7 +93,7 @@ class Bus:
         return ""
 
     async def watch(self) -> None:
-        """End by Unreachable when the connection is lost for ever: this process can do nothing without it."""
+        """Raise Unreachable when the connection is lost for ever: this process can do nothing without it."""
         while True:
             if why := self.dead:
                 raise Unreachable(f"the connection to the bus is closed for ever: {why}")
@@ -97,7 +107,7 @@ class Bus:
 
     @contextlib.contextmanager
     def on_disconnect(self, act: Callable[[], None]) -> Iterator[None]:
-        """Call `act` whenever the connection is lost: we no longer get messages of the server."""
+        """Call `act` whenever the connection is lost: the server's messages no longer arrive."""
         with _listening(self._disconnected, act):
             yield
 
@@ -114,7 +124,7 @@ class Bus:
 
     @property
     def clustered(self) -> bool:
-        """Whether the server is one of several: then only the leader of a stream knows what is newest."""
+        """Whether the server is one of several: then only the leader of a stream has its newest messages."""
         return bool(self.client._server_info.get("cluster"))
 
     async def ask(
@@ -127,9 +137,9 @@ class Bus:
         *,
         repeat: bool = False,
     ) -> Msg:
-        """The answer to one question. With `repeat` it does no harm to ask twice.
+        """The response to one request. With `repeat`, the request is idempotent.
 
-        In a cluster there is nobody to answer for a moment while another leader is chosen.
+        In a cluster no server responds for a moment while another leader is elected.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
@@ -152,7 +162,7 @@ class Bus:
     async def api(
         self, what: str, request: object = None, timeout: float = TIMEOUT, *, repeat: bool = False
     ) -> dict[str, Any]:
-        """Ask JetStream's API."""
+        """The response of JetStream's API. Raises ApiError if the server refuses the request."""
         payload = b"" if request is None else orjson.dumps(request)
         end = time.monotonic() + timeout
         while True:
@@ -161,7 +171,7 @@ class Bus:
             try:
                 return answers.api(what, answer.data)
             except Unreachable:
-                # Where there is no leader just now, the others say so.
+                # The other servers say that there is no leader at the moment.
                 if not repeat or not self.clustered or time.monotonic() + _AGAIN >= end:
                     raise
                 await asyncio.sleep(_AGAIN)
@@ -178,8 +188,8 @@ class Bus:
     ) -> int | None:
         """Store a message and return its sequence, or None if the stream holds it already (by message id).
 
-        With `expect_last` it is stored only if that is the last sequence of its subject. With `repeat` it
-        does no harm to store it twice.
+        With `expect_last`, WrongSequence unless that is the last sequence of its subject. With `repeat`, it
+        may be stored twice.
         """
         sent = dict(headers or {})
         if expect_last is not None:
@@ -198,14 +208,21 @@ class Bus:
         return found.sequence if found else 0
 
     async def newest(self, stream: str, filters: list[str], since: Since = 0) -> int:
-        """What whoever reads from a server of a cluster has to have seen, lest it miss something.
+        """The sequence that a reader has to reach, lest a server that lags hides messages from it.
 
-        The sequence of the last message whose subject matches; 0 if there is none, or one server alone.
+        That of the last message whose subject matches; 0 if there is none, or for a single server.
         """
         if not self.clustered:
             return 0
-        found = [await self._from_leader(stream, {"last_by_subj": subject}) for subject in filters]
-        return max((one.sequence for one in found if one and not _before(one, since)), default=0)
+        newest = 0
+        for subject in filters:
+            if one := await self._from_leader(stream, {"last_by_subj": subject}):
+                if isinstance(since, datetime):
+                    matches = instant(one.time) >= since.timestamp()
+                else:
+                    matches = one.sequence >= since
+                newest = max(newest, one.sequence if matches else 0)
+        return newest
 
     async def first(self, stream: str, subject: str) -> Stored | None:
         """The oldest message whose subject matches."""
@@ -223,7 +240,7 @@ class Bus:
         self, stream: str, request: dict[str, Any], subject: str = "", timeout: float = TIMEOUT
     ) -> Stored | None:
         found = await self._asked(stream, request, subject, timeout)
-        # Where writers name the sequence that they expect, they have to know that of a forged message.
+        # Writers that name the sequence that they expect have to know that of a forged message.
         forged = found is not None and found.headers is answers.NOTHING
         return None if forged and not stream.startswith(_CONDITIONAL) else found
 
@@ -250,14 +267,14 @@ class Bus:
         return answers.from_leader(found["message"])
 
     async def now(self) -> float:
-        """What time it is for the server that keeps what is due later, in seconds since 1970."""
+        """The time of the server that fires schedules, in seconds since 1970."""
         return await self.clock.now()
 
     async def _server_time(self) -> str:
         return str((await self.api("STREAM.INFO.LATER", repeat=True))["ts"])
 
     async def delete(self, stream: str, sequence: int) -> bool:
-        """Take one message out of a stream; False if it was gone already."""
+        """Delete one message of a stream; False if it was deleted already."""
         request = {"seq": sequence, "no_erase": True}
         try:
             await self.api(f"STREAM.MSG.DELETE.{stream}", request, repeat=True)
@@ -268,7 +285,7 @@ class Bus:
         return True
 
     async def purge(self, stream: str, subject: str, before: int | None = None) -> None:
-        """Take the messages of a subject out of a stream, only those before sequence `before` if given."""
+        """Delete the messages of a subject, if `before` is given only those before this sequence."""
         await self.api(f"STREAM.PURGE.{stream}", {"filter": subject} | ({"seq": before} if before else {}))
 
     async def close(self) -> None:
@@ -287,10 +304,55 @@ def _listening(listeners: list[Callable[[], None]], act: Callable[[], None]) -> 
         listeners.remove(act)
 
 
-def _before(stored: Stored, since: Since) -> bool:
-    if isinstance(since, datetime):
-        return instant(stored.time) < since.timestamp()
-    return stored.sequence < since
+class _Callbacks:
+    """What nats-py calls when the connection is lost, is back, or meets an error."""
+
+    def __init__(self, bus: Bus, access: Access) -> None:
+        self._bus = bus
+        self._access = access
+        self.entered = False
+        self.last_error: Exception | None = None
+        self._distrust = ""
+        """The last error about trust that was logged."""
+
+    async def reconnected(self) -> None:
+        self._distrust = ""
+        logger.info("the bus is back at %s", self._access.url)
+        self._bus.reconnected()
+
+    async def disconnected(self) -> None:
+        if not self.entered:
+            return
+        if self._bus.client.is_closed:
+            if not self._bus.closing:
+                logger.error("the bus at %s has ended the connection: %s", self._access.url, self._bus.dead)
+        else:
+            logger.warning("lost the bus at %s; connecting again", self._access.url)
+        self._bus.disconnected()
+
+    async def failed(self, error: Exception) -> None:
+        first, self.last_error = self.last_error is None, error
+        url, user = self._access.url, self._access.user
+        if violation := _VIOLATION.search(str(error)):
+            # The server never responds to a forbidden request: it ends with a timeout.
+            act = "subscribe" if violation[1].lower() == "subscription" else "publish"
+            logger.error(_FORBIDDEN, url, user, act, violation[2])
+        elif not self.entered and _UNKNOWN_USER in str(error).lower():
+            # An error raised here ends nats-py's attempts to connect, which would otherwise go on for ever.
+            check = "nats.creds" if self._access.creds else "its password"
+            raise Refused(f"the bus at {url} refuses user {user!r}: check {check}") from error
+        elif why := untrusted(error):
+            text = f"the bus at {url} {why}"
+            # Of several servers only one may be wrong.
+            if not self.entered and len(self._access.servers) == 1:
+                raise Refused(text) from error
+            if text != self._distrust:
+                logger.error(text)
+            self._distrust = text
+        elif first and not self.entered:
+            logger.info("the bus at %s cannot be reached yet: %s", url, error)
+        else:
+            logger.debug("bus: %s", error)
 
 
 @contextlib.asynccontextmanager
@@ -298,8 +360,39 @@ async def connected(access: Access, *, patience: float = 30.0) -> AsyncIterator[
     """A connection to the bus that comes back by itself. Waits up to `patience` seconds for the first one."""
     access.check()
     bus = Bus(SecuredClient(access))
-    await connecting.connect(bus, access, patience)
+    callbacks = _Callbacks(bus, access)
     try:
+        try:
+            async with asyncio.timeout(patience):
+                await bus.client.connect(
+                    servers=access.servers,
+                    user=None if access.creds else access.user,
+                    password=access.password,
+                    user_jwt_cb=access.jwt if access.creds else None,
+                    signature_cb=access.sign if access.creds else None,
+                    name=access.name,
+                    inbox_prefix=subjects.inbox(access.user),
+                    allow_reconnect=True,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=0.2,  # type: ignore[arg-type]  # seconds; a fraction works
+                    connect_timeout=2,
+                    ping_interval=10,
+                    max_outstanding_pings=2,
+                    reconnected_cb=callbacks.reconnected,
+                    disconnected_cb=callbacks.disconnected,
+                    error_cb=callbacks.failed,
+                    flush_timeout=2,
+                    skip_subject_validation=True,  # `subjects` has escaped them
+                )
+            callbacks.entered = True
+        except (TimeoutError, nats.errors.Error, OSError) as error:
+            why = callbacks.last_error or error
+            if text := untrusted(why):
+                raise Refused(f"the bus at {access.url} {text}") from error
+            raise Unreachable(
+                f"the bus at {access.url} cannot be reached: {str(why) or type(why).__name__}; "
+                "start it, or correct nats.url"
+            ) from error
         yield bus
     finally:
         await bus.close()
@@ -307,7 +400,7 @@ async def connected(access: Access, *, patience: float = 30.0) -> AsyncIterator[
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Turn what nats raises into what this project raises."""
+    """Raise this project's errors in place of nats-py's."""
     try:
         yield
     except nats.errors.MaxPayloadError as error:

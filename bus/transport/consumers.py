@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import time
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -13,17 +13,13 @@ from nats.aio.msg import Msg
 
 from bus.transport import answers
 from bus.transport.connection import ApiError, Bus, Headers, Since, Stored, translated
-from bus.transport.progress import Progress
-from windowbox.errors import WindowboxError
-
-logger = logging.getLogger(__name__)
+from windowbox.errors import Unreachable, WindowboxError
 
 _LAG = 0.1
 """Seconds between checks whether a lagging server has caught up."""
-_CONSUMER_NOT_FOUND = 10014
 _CONSUMER_EXISTS = 10148
 GROUP = "all"
-"""Of those who take messages of a ranked consumer: the server wants a name."""
+"""The one group of pull requests of a ranked consumer: the server requires a name."""
 
 
 class Delivery:
@@ -100,36 +96,22 @@ class Consumer(NamedTuple):
 
 
 async def ensure(bus: Bus, consumer: Consumer, *, ranked: bool = False) -> None:
-    """Create or update the consumer. With `ranked` a new one is ranked, and a ranked one stays so."""
-    if not (ranked and await matches(bus, consumer, ranked=True)):
-        await _make(bus, consumer, consumer.config(), "")
-
-
-async def matches(bus: Bus, consumer: Consumer, *, ranked: bool) -> bool:
-    """Whether the consumer has this configuration. A missing one is created."""
-    try:
-        await _make(bus, consumer, consumer.config(ranked=ranked), "create")
-    except ApiError as error:
-        if error.code != _CONSUMER_EXISTS:
-            raise
-        return False
-    return True
-
-
-async def set_ranked(bus: Bus, consumer: Consumer) -> None:
-    """Make the consumer ranked. Afterwards the server refuses pulls without a rank."""
-    await _make(bus, consumer, consumer.config(ranked=True), "")
-
-
-async def _make(bus: Bus, consumer: Consumer, config: dict[str, Any], action: str) -> None:
-    await bus.api(
-        f"CONSUMER.CREATE.{consumer.stream}.{consumer.name}",
-        {"stream_name": consumer.stream, "config": config, "action": action},
-    )
+    """Create the consumer, or update it if it has another configuration."""
+    subject = f"CONSUMER.CREATE.{consumer.stream}.{consumer.name}"
+    request = {"stream_name": consumer.stream, "config": consumer.config(ranked=ranked)}
+    if ranked:
+        # An update of a ranked consumer ends the requests that wait there: update it only if it differs.
+        try:
+            await bus.api(subject, request | {"action": "create"})
+            return
+        except ApiError as error:
+            if error.code != _CONSUMER_EXISTS:
+                raise
+    await bus.api(subject, request | {"action": ""})
 
 
 class Inbox:
-    """Receives messages of a subscription. nats-py's own iterators make a task for each; this does not."""
+    """Receives messages of a subscription. Unlike nats-py's iterators it starts no task for each message."""
 
     def __init__(self) -> None:
         self.subject = ""
@@ -138,7 +120,7 @@ class Inbox:
 
     @contextlib.asynccontextmanager
     async def open(self, bus: Bus, *, several: bool = False) -> AsyncIterator[None]:
-        """Subscribe to `subject`; with `several`, to those with one more token."""
+        """Subscribe to `subject`; with `several`, to all subjects with one more token."""
         self.subject = bus.client.new_inbox()
         self._messages = []
         with translated("subscribe"):
@@ -150,7 +132,7 @@ class Inbox:
                 await subscription.unsubscribe()
 
     def wake(self) -> None:
-        """Have `batch` return, even if empty."""
+        """Make `batch` return, even if it has no message."""
         self._woken.set()
 
     async def batch(self, timeout: float | None) -> list[Msg] | None:
@@ -168,14 +150,6 @@ class Inbox:
     def _take(self, message: Msg) -> None:
         self._messages.append(message)
         self._woken.set()
-
-
-async def remove(bus: Bus, stream: str, name: str) -> None:
-    try:
-        await bus.api(f"CONSUMER.DELETE.{stream}.{name}")
-    except ApiError as error:
-        if error.code != _CONSUMER_NOT_FOUND:
-            raise
 
 
 async def snapshot(
@@ -215,6 +189,11 @@ class _Reading(NamedTuple):
     since: Since
 
     def config(self, name: str, inbox: str, heartbeat: float) -> dict[str, Any]:
+        start: dict[str, Any] = {"deliver_policy": "all" if self.history else "last_per_subject"}
+        if isinstance(self.since, datetime):
+            start = {"deliver_policy": "by_start_time", "opt_start_time": self.since.isoformat()}
+        elif self.since:
+            start = {"deliver_policy": "by_start_sequence", "opt_start_seq": self.since}
         return {
             "name": name,
             "deliver_subject": inbox,
@@ -227,15 +206,8 @@ class _Reading(NamedTuple):
             "mem_storage": True,
             "num_replicas": 1,
             "max_deliver": 1,
-            **self._start(),
+            **start,
         }
-
-    def _start(self) -> dict[str, Any]:
-        if isinstance(self.since, datetime):
-            return {"deliver_policy": "by_start_time", "opt_start_time": self.since.isoformat()}
-        if self.since:
-            return {"deliver_policy": "by_start_sequence", "opt_start_seq": self.since}
-        return {"deliver_policy": "all" if self.history else "last_per_subject"}
 
 
 async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[Stored | None]:
@@ -253,11 +225,11 @@ async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[S
             config = reading.config(name, inbox.subject, beat)
             request = {"stream_name": stream, "config": config, "action": "create"}
             pending = int((await bus.api(f"CONSUMER.CREATE.{stream}.{name}", request))["num_pending"])
-            progress = Progress(stream, pending, newest)
+            progress = _Progress(stream, pending, newest)
             try:
                 if progress.completed():
                     yield None
-                while follow or not progress.told:
+                while follow or not progress.announced:
                     messages = await inbox.batch(_LAG if progress.behind else beat * 2.5)
                     if reconnected.is_set() or (messages is None and not progress.behind):
                         raise progress.lost()
@@ -267,40 +239,81 @@ async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[S
                     messages = messages or []
                     for message in messages:
                         if message.reply.startswith("$JS.ACK."):
-                            progress.take(message)
+                            time_stored = progress.take(message)
                             if not answers.is_forged(message.subject, message.headers or {}):
-                                yield Delivery(bus, message).stored._replace(time=_time(message))
+                                yield Delivery(bus, message).stored._replace(time=time_stored)
                         else:
-                            await _flow(bus, message)
-                            progress.hear(message.headers or {})
+                            headers = message.headers or {}
+                            # Flow control: without an answer the server sends no more.
+                            if reply := message.reply or headers.get("Nats-Consumer-Stalled", ""):
+                                with translated("flow control"):
+                                    await bus.client.publish(reply, b"")
+                            progress.hear(headers)
                         if progress.completed():
                             yield None
             finally:
-                await _forget(bus, stream, name)
-
-
-async def _flow(bus: Bus, message: Msg) -> None:
-    """Answer the server's flow control, so that it goes on sending."""
-    reply = message.reply or (message.headers or {}).get("Nats-Consumer-Stalled", "")
-    if reply:
-        with translated("flow control"):
-            await bus.client.publish(reply, b"")
-
-
-async def _forget(bus: Bus, stream: str, name: str) -> None:
-    try:
-        await remove(bus, stream, name)
-    except WindowboxError:
-        logger.debug("consumer %s is not deleted; the server deletes it when it is inactive", name)
+                # The server deletes the consumer when it is inactive, should this fail.
+                with contextlib.suppress(WindowboxError):
+                    await bus.api(f"CONSUMER.DELETE.{stream}.{name}")
 
 
 def heartbeat(bus: Bus) -> float:
-    """Seconds between two signs of life of a consumer. In a cluster its server may die, and not ours.
+    """Seconds between two heartbeats of a consumer: in a cluster its server may die, and ours live on.
 
-    A reading from which messages are deleted meanwhile ends with the next sign.
+    A reading from which messages are deleted meanwhile ends with the next heartbeat.
     """
     return 2.0 if bus.clustered else 5.0
 
 
-def _time(message: Msg) -> str:
-    return message.reply.split(".")[-2]
+class _Progress:
+    """How far a reading has come, and whether messages are missing."""
+
+    def __init__(self, stream: str, pending: int, newest: int) -> None:
+        self.left = pending
+        self.newest = newest
+        """The snapshot is not complete before this sequence was reached."""
+        self.announced = False
+        self._stream = stream
+        self._taken = 0
+        self._reached = 0
+        self._heard = time.monotonic()
+
+    @property
+    def behind(self) -> bool:
+        """Whether this server has sent all its messages, but the stream's leader has more."""
+        return self.left <= 0 and self._reached < self.newest and not self.announced
+
+    def take(self, message: Msg) -> str:
+        """Count a message. Returns when it was stored, in nanoseconds. Unreachable if one is missing."""
+        *_, sequence, number, time_stored, _ = message.reply.split(".")
+        if int(number) != self._taken + 1:
+            raise self.lost()
+        self._taken += 1
+        self._reached = int(sequence)
+        self.left -= 1
+        self._heard = time.monotonic()
+        return time_stored
+
+    def hear(self, headers: Headers) -> None:
+        """Take note of a heartbeat: perhaps the server has nothing more to send."""
+        if "Nats-Last-Consumer" not in headers or "Nats-Consumer-Stalled" in headers:
+            return
+        if int(headers["Nats-Last-Consumer"]) != self._taken:
+            raise self.lost()
+        # Messages that were deleted during the reading never come.
+        self.left = 0
+
+    def completed(self) -> bool:
+        """True once, when all messages that the stream held at the beginning have been read."""
+        if self.left > 0 or self.announced or self.behind:
+            return False
+        self.announced = True
+        return True
+
+    def check_patience(self, limit: float) -> None:
+        """Raise Unreachable if the server is silent or behind for too long: another one may serve better."""
+        if time.monotonic() - self._heard > limit:
+            raise self.lost()
+
+    def lost(self) -> Unreachable:
+        return Unreachable(f"lost the thread while reading {self._stream}")

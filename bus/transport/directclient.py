@@ -1,21 +1,26 @@
-"""nats-py's client with fewer tasks: one for reading, and none for each subscription and each flush.
+"""A client of NATS, nats-py's with fewer tasks, and the requests that are sent over it.
 
 nats-py hands each message to a task by a queue, and each flush to another task. An object passes here some
-twenty times, and most messages come alone, so that both tasks are woken for each of them.
+twenty times, and most messages come alone, so that both tasks wake for each of them: decision 30 has the
+figures. `python -m tools.bench.transport` compares a request here with nats-py's own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
+import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
 
 from bus.transport import answers
+from windowbox.errors import Malformed
 
 Listener = Callable[[Msg], None]
 
@@ -23,7 +28,10 @@ _ORIGIN = f"\r\n{answers.ORIGIN}:".encode()
 _VERSION = len("NATS/1.0")
 _CODE = slice(_VERSION + 1, _VERSION + 4)
 _UNSENT = 1 << 16
-"""Bytes that the socket has not taken, from which on the one who sends has to wait."""
+"""Bytes that the socket has not taken yet, above which senders have to wait."""
+_NO_RESPONDERS = "503"
+_LONGEST_SUBJECT = 3840
+"""The server ends a connection whose line is longer than 4,096 bytes: with subject, inbox and sizes."""
 
 
 class DirectClient(Client):
@@ -37,7 +45,7 @@ class DirectClient(Client):
     async def listen(self, subject: str, act: Listener) -> Subscription:
         """Call `act` with each message of a new inbox. It must return at once, and raise nothing.
 
-        Nobody knows the inbox before the server does, so that no message can come before its listener.
+        No client knows the inbox before the server does, so no message can come before its listener.
         """
         subscription = await self.subscribe(subject, pending_msgs_limit=-1, pending_bytes_limit=-1)
         self._listeners[subscription._id] = act
@@ -68,7 +76,7 @@ class DirectClient(Client):
         )
 
     async def _flush_pending(self, force_flush: bool = False) -> Any:
-        """Have written what waits to be sent: at the end of this turn, together with what else it sends."""
+        """Write pending data at the end of this turn of the event loop, with all that the turn sends."""
         if force_flush:
             return await super()._flush_pending(force_flush=True)
         if self.is_connected and not self._writing:
@@ -79,7 +87,7 @@ class DirectClient(Client):
     def _write(self) -> None:
         self._writing = False
         if not self._pending or not self.is_connected or not isinstance(self._transport, TcpTransport):
-            return  # what waits is sent when the connection is back
+            return  # nats-py sends what is pending when the connection is back
         writer = self._transport._io_writer
         if writer is None or writer.transport.is_closing():
             return
@@ -87,12 +95,68 @@ class DirectClient(Client):
             writer.writelines(self._pending)
             self._pending, self._pending_data_size = [], 0
         elif self._flush_queue and self._flush_queue.empty():
-            # nats-py's task waits until the socket has room, and those who send much wait for that task.
+            # nats-py's task waits until the socket has room, and senders wait for that task.
             self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
 
 
+class Requests:
+    """Requests over one connection. All responses arrive at one inbox; the last token names the request."""
+
+    def __init__(self, client: DirectClient) -> None:
+        self._client = client
+        self._inbox = ""
+        self._opening = asyncio.Lock()
+        self._numbers = count()
+        self._waiting: dict[str, asyncio.Future[Msg]] = {}
+        self.answered = 0.0
+        """When the newest request that has a response was sent, by the monotonic clock."""
+
+    async def ask(
+        self, subject: str, data: bytes, timeout: float, headers: dict[str, str] | None = None
+    ) -> Msg:
+        """The response to one request. Raises nats-py's errors."""
+        if len(subject) > _LONGEST_SUBJECT:
+            raise Malformed(f"subject {subject[:80]}… has {len(subject)} characters, too many for the bus")
+        if not self._inbox:
+            async with self._opening:
+                if not self._inbox:
+                    inbox = self._client.new_inbox() + "."
+                    await self._client.listen(inbox + "*", self._take)
+                    self._inbox = inbox
+        loop = asyncio.get_running_loop()
+        number, asked = str(next(self._numbers)), time.monotonic()
+        answer = self._waiting[number] = loop.create_future()
+        timer = loop.call_later(timeout, _give_up, answer)
+        try:
+            await self._client.publish(subject, data, self._inbox + number, headers)
+            found: Msg = await answer
+        finally:
+            timer.cancel()
+            del self._waiting[number]
+        if not found.data and found.headers and found.headers.get("Status") == _NO_RESPONDERS:
+            raise nats.errors.NoRespondersError
+        self.answered = max(self.answered, asked)
+        return found
+
+    def lose(self) -> None:
+        """Fail all pending requests: the connection is lost, and their responses with it."""
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(nats.errors.ConnectionClosedError())
+
+    def _take(self, message: Msg) -> None:
+        answer = self._waiting.get(message.subject.rpartition(".")[2])
+        if answer and not answer.done():
+            answer.set_result(message)
+
+
+def _give_up(answer: asyncio.Future[Msg]) -> None:
+    if not answer.done():
+        answer.set_exception(nats.errors.TimeoutError())
+
+
 def parsed(block: bytes) -> dict[str, str]:
-    """The headers of a message, with its status and description if the server has put them in front."""
+    """The headers of a message, with the status and description that a server may put in front."""
     first, *lines = block.decode("utf-8", "replace").split("\r\n")
     found: dict[str, str] = {}
     if (status := first[_CODE].strip()).isdigit():

@@ -1,7 +1,8 @@
-"""Counts runs that began and never ended: such an object may crash its worker, and is quarantined."""
+"""Counts runs that began and never ended: an object that may crash its worker is quarantined."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import secrets
@@ -12,7 +13,7 @@ from typing import Any
 import orjson
 
 from bus import streams, subjects
-from bus.transport.connection import Bus, Stored, WrongSequence
+from bus.transport.connection import Bus, WrongSequence
 from windowbox.errors import WindowboxError
 
 logger = logging.getLogger(__name__)
@@ -20,11 +21,11 @@ logger = logging.getLogger(__name__)
 MAX = 3
 
 _PATIENCE = 2.0
-"""Seconds for a question. Whoever is cut off holds up the items that come again while it waits."""
+"""Seconds for a question. While it waits, a process that is cut off holds up redelivered items."""
 
 
 class CrashCounts:
-    """Counts, for each object of one pool, the runs in a row whose process died or stood still over them.
+    """Counts, for each object of one pool, the runs in a row during which their process died or stood still.
 
     They are counted by the object's key: each attempt may have a wish of its own.
     """
@@ -32,41 +33,49 @@ class CrashCounts:
     def __init__(self, bus: Bus, pool: str) -> None:
         self._bus = bus
         self._pool = pool
+        self._one_at_a_time = asyncio.Lock()
         self._innocent: dict[str, str] = {}
-        """Starts of ours that are noted and did no harm, with the subject of the note: to be taken back."""
+        """Our noted starts that did no harm, with the subject of the note: to be withdrawn."""
 
     @contextlib.asynccontextmanager
-    async def noted(
+    async def counted(
         self, key: str, wish: int, delivery: int, guilty: Callable[[], bool]
     ) -> AsyncIterator[bool]:
-        """Note for as long as a run lasts that it may take us down. False if too many have done so.
+        """Note, for as long as a run lasts, that it may crash us. False if too many runs have done so.
 
-        The note stays if we do not live to take it back, or if the run turns out to be `guilty`: it held the
-        process up until its items were lost. An item that only waited beside the culprit is innocent, and so
-        is one whose process was cut off from the bus: that takes its note back once it is connected again.
+        Such runs take place one at a time: a crash has one culprit. The note stays if the process dies before
+        it withdraws the note, or if the run is `guilty`: it blocked the process until its items were lost. An
+        item that waited beside the culprit is innocent, and so is an item whose process was cut off from the
+        bus: that process withdraws its note once it is connected again.
         """
-        await self.take_back()
         subject, start = subjects.start(self._pool, key), secrets.token_hex(4)
-        try:
-            mine = await self._note(subject, key, wish, delivery, start)
-            yield mine is not None
-        except BaseException:
-            if guilty():
-                logger.error("%s: its run blocked the process until its leases of items expired", key)
-            else:
-                self._innocent[start] = subject
-                await self.take_back()
-            raise
-        if mine is not None:
-            with contextlib.suppress(WindowboxError):
-                await self._bus.publish(subject, Note(wish, 0).encoded(), expect_last=mine)
+        async with self._one_at_a_time:
+            await self.withdraw()
+            try:
+                mine = await self._note(subject, key, wish, delivery, start)
+                yield mine is not None
+            except BaseException:
+                if guilty():
+                    logger.error("%s: its run blocked the process until its leases of items expired", key)
+                else:
+                    self._innocent[start] = subject
+                    await self.withdraw()
+                raise
+            if mine is not None:
+                with contextlib.suppress(WindowboxError):
+                    await self._bus.publish(subject, Note(wish, 0).encoded(), expect_last=mine)
 
     async def _note(self, subject: str, key: str, wish: int, delivery: int, start: str) -> int | None:
         """Note one more start; None, and nothing is noted, if too many have not ended."""
         while True:
             last = await self._bus.last(streams.JOURNAL, subject)
-            before = await self._counted(key, last)
-            # Of the first delivery nothing was noted, only that the item is here again.
+            before = Note(0, 0)
+            if last is not None:
+                # A record that is newer than the note is of a run that has ended.
+                ended = await self._bus.last(streams.JOURNAL, subjects.run(self._pool, key))
+                if not (ended and ended.sequence > last.sequence):
+                    before = Note.decoded(last.data)
+            # The first delivery is not noted: the second proves that it did not end.
             starts = max(before.starts + (delivery == 2), 1)
             if starts >= MAX:
                 return None
@@ -76,8 +85,8 @@ class CrashCounts:
                     subject, note.encoded(), expect_last=last.sequence if last else 0
                 )
 
-    async def take_back(self) -> None:
-        """Take back what is noted of starts that did no harm, as far as the bus can be reached."""
+    async def withdraw(self) -> None:
+        """Withdraw the notes of starts that did no harm, as far as the bus can be reached."""
         for start, subject in list(self._innocent.items()):
             with contextlib.suppress(WindowboxError):
                 last = await self._bus.last(streams.JOURNAL, subject, _PATIENCE)
@@ -87,22 +96,15 @@ class CrashCounts:
                     await self._bus.publish(subject, data, expect_last=last.sequence, timeout=_PATIENCE)
                 self._innocent.pop(start, None)
 
-    async def _counted(self, key: str, last: Stored | None) -> Note:
-        """What the note says, unless a run has come to its end since."""
-        if last is None:
-            return Note(0, 0)
-        ended = await self._bus.last(streams.JOURNAL, subjects.run(self._pool, key))
-        return Note(0, 0) if ended and ended.sequence > last.sequence else Note.decoded(last.data)
-
 
 @dataclass(frozen=True)
 class Note:
-    """How many runs of an object began in a row and did not end."""
+    """The number of runs of an object that began in a row and did not end."""
 
     wish: int
     starts: int
     by: tuple[str, ...] = ()
-    """Those of them that can be taken back."""
+    """The starts among them that can be withdrawn."""
 
     def without(self, start: str) -> Note:
         return Note(self.wish, self.starts - 1, tuple(one for one in self.by if one != start))

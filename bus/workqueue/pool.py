@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import socket
@@ -115,7 +116,6 @@ class Pool:
         self._sharing = sharing
         self._bulkhead = Bulkhead(concurrency)
         self._active: dict[asyncio.Task[None], Delivery] = {}
-        self._one_suspect = asyncio.Lock()
         self._starts = CrashCounts(bus, pool)
         self._superseded: set[str] = set()
         self._renewed_at, self._used = time.monotonic(), time.process_time()
@@ -136,20 +136,28 @@ class Pool:
             with self._bus.on_disconnect(self._abandon_items):
                 async for batch in self._pull.deliveries():
                     for delivery in batch:
-                        self._begin(delivery)
+                        if not self._hold.held():
+                            # Renewals have just failed: it may have waited for longer than its ack wait.
+                            self._pull.done()
+                            continue
+                        task = asyncio.create_task(self._process(delivery), name=delivery.subject)
+                        self._active[task] = delivery
+                        task.add_done_callback(self._ended)
+                        metrics.in_flight.labels(self._pool).inc()
         finally:
-            await self._finish()
+            if self._active:
+                await asyncio.wait(list(self._active), timeout=_GRACE)
+            if left := dict(self._active):
+                for task in left:
+                    task.cancel()
+                await asyncio.wait(left, timeout=1)
+            for task, delivery in left.items():
+                # A run that has not ended yet keeps its item, so that no other process begins meanwhile.
+                if task.done():
+                    with contextlib.suppress(WindowboxError):
+                        await delivery.nak()
+            await self._requeue_superseded()
             renewing.cancel()
-
-    def _begin(self, delivery: Delivery) -> None:
-        if not self._hold.held():
-            # Renewals have just failed: this delivery may have waited for longer than its ack wait.
-            self._pull.done()
-            return
-        task = asyncio.create_task(self._process(delivery), name=delivery.subject)
-        self._active[task] = delivery
-        task.add_done_callback(self._ended)
-        metrics.in_flight.labels(self._pool).inc()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         delivery = self._active.pop(task)
@@ -159,9 +167,29 @@ class Pool:
             logger.error("%s: %s", delivery.subject, error, exc_info=error)
 
     async def _process(self, delivery: Delivery) -> None:
+        """Run until the object has no wish, then acknowledge its item."""
         key = subjects.without(f"work.{self._pool}", delivery.subject)
+        cut_off = delivery.number > 1
         try:
-            await self._fulfil(key, delivery)
+            while stored := await self._wish(key):
+                wish = Wish.decoded(stored.data)
+                # The run before may have been cut off after it had removed the operation annotation.
+                wish = wish.after_crash() if cut_off else wish
+                item = Item(key, wish, stored.sequence, delivery.number, self._hold)
+                start: contextlib.AbstractAsyncContextManager[bool] = contextlib.nullcontext(True)
+                if delivery.number > 1:  # it may have crashed its worker
+                    guilty = functools.partial(self._is_guilty, item)
+                    start = self._starts.counted(key, stored.sequence, delivery.number, guilty)
+                async with start as allowed:
+                    if allowed:
+                        outcome = await self._run(item, stored)
+                        # If the wish changes meanwhile, the next run has to insist as well.
+                        cut_off = bool(outcome.requeue and outcome.requeue.wish.insist)
+                    else:
+                        await self._quarantine(item)
+                        cut_off = False
+                if await self._bus.delete(streams.TRIGGERS, stored.sequence):
+                    break
             await delivery.ack()
             await self._requeue_if_wished(key, delivery.sequence)
         except Superseded as error:
@@ -171,74 +199,22 @@ class Pool:
         except TransientError as error:
             logger.warning("%s: not acknowledged, will be redelivered: %s", key, error)
 
-    async def _requeue_if_wished(self, key: str, item: int) -> None:
-        """Enqueue the item again if a wish came in between the last read and the acknowledgement."""
-        while True:
-            try:
-                await self.queue.left(item)
-                if await self._wish(key):
-                    await self.queue.enqueue(key)
-                return
-            except TransientError as error:
-                # The item is acknowledged: it will not be redelivered.
-                logger.info("%s: again in %s s: %s", key, _AGAIN, error)
-                await asyncio.sleep(_AGAIN)
-
-    async def _fulfil(self, key: str, delivery: Delivery) -> None:
-        """Run until the object has no wish."""
-        cut_off = delivery.number > 1
-        while wish := await self._wish(key):
-            requested = Wish.decoded(wish.data)
-            item = Item(
-                key=key,
-                # The run before was cut off, perhaps after it had removed the operation annotation.
-                wish=requested.after_crash() if cut_off else requested,
-                wish_sequence=wish.sequence,
-                delivery=delivery.number,
-                hold=self._hold,
-            )
-            if delivery.number > 1:
-                unfinished = await self._run_suspect(item, wish)
-            else:
-                unfinished = await self._run(item, wish)
-            if await self._bus.delete(streams.TRIGGERS, wish.sequence):
-                break
-            cut_off = unfinished  # the wish has changed meanwhile: the next run has to insist as well
-
-    async def _run_suspect(self, item: Item, wish: Stored) -> bool:
-        # A redelivered item may have crashed its worker. They run one at a time: a crash has one culprit.
-        noted = self._starts.noted(item.key, item.wish_sequence, item.delivery, lambda: self._is_guilty(item))
-        async with self._one_suspect, noted as may_start:
-            if may_start:
-                return await self._run(item, wish)
-            await self._quarantine(item)
-            return False
-
-    def _is_guilty(self, item: Item) -> bool:
-        """Whether this item blocked the event loop until its delivery expired."""
-        if item.hold.held() or not (item.hold.stalled or self._is_stalled()):
-            return False
-        culprit = stalls.culprit(within=4 * self._ack_wait)
-        if culprit.startswith("work."):
-            return culprit == subjects.item(self._pool, item.key)
-        # Unknown. The process may have been stopped, or have got no CPU time, on a busy machine.
-        return item.hold.busy or self._was_busy()
-
-    def _is_stalled(self) -> bool:
-        """Whether the renewing task is overdue: the event loop is blocked, or the process was stopped."""
-        return time.monotonic() - self._renewed_at > self._ack_wait * 0.6
-
-    def _was_busy(self) -> bool:
-        """Whether the process has used much CPU time since the last renewal."""
-        return time.process_time() - self._used > self._ack_wait * 0.5
-
-    async def _run(self, item: Item, wish: Stored) -> bool:
-        """Run once, and write the record. Returns whether the run has to be repeated in any case."""
+    async def _run(self, item: Item, stored: Stored) -> Outcome:
+        """Call the handler, schedule the requeue that it asks for, and write the record."""
+        cluster = self._sharing(subjects.ref(item.key)) if self._sharing else RUNTIME
+        # The runtime cluster needs no share: while it is slow, no object can be reconciled.
+        turn = contextlib.nullcontext() if cluster == RUNTIME else self._bulkhead.turn("", cluster, item.key)
         started, clock = datetime.now(UTC), time.perf_counter()
-        waited = max(0.0, self._bus.clock.rough() - instant(wish.time))
+        waited = max(0.0, self._bus.clock.rough() - instant(stored.time))
         metrics.bus_latency.labels(self._pool).observe(waited)
-        with tracing.span(f"run {self._pool}", wish.headers.get(TRACE, ""), key=item.key) as trace:
-            outcome = await self._outcome(item)
+        with tracing.span(f"run {self._pool}", stored.headers.get(TRACE, ""), key=item.key) as trace:
+            try:
+                async with turn:
+                    outcome = await self._handler.handle(item)
+            except (Superseded, Unreachable):
+                raise
+            except Exception as error:
+                outcome = outcome_of(error, item, cluster)
             item.check()
             if self._rank:
                 self._rank.note(outcome)
@@ -264,35 +240,27 @@ class Pool:
                 trace=trace,
             )
             await self._journal(record)
-        return bool(outcome.requeue and outcome.requeue.wish.insist)
+        return outcome
 
     async def _journal(self, record: RunRecord) -> None:
         data = record.encoded()
+        # Calls are left out of a record that does not fit into one message beside its headers.
         if len(data) + 4096 > self._bus.max_payload:
             data = record.model_copy(update={"calls": [], "calls_omitted": True}).encoded()
         await self._bus.publish(subjects.run(self._pool, record.key), data)
 
-    async def _outcome(self, item: Item) -> Outcome:
-        cluster = self._sharing(subjects.ref(item.key)) if self._sharing else RUNTIME
-        # The runtime cluster needs no share: while it is slow, nothing can be done for anybody.
-        turn = contextlib.nullcontext() if cluster == RUNTIME else self._bulkhead.turn("", cluster, item.key)
-        try:
-            async with turn:
-                return await self._handler.handle(item)
-        except Waiting as waiting:
-            note = f"waiting for a turn: runs of {cluster} take long, or others that do have all turns"
-            return Unfinished(note, RequeueAfter(item.wish, waiting.retry_after or _STOPPED))
-        except (Superseded, Unreachable):
-            raise
-        except Exception as error:
-            if isinstance(error, TimeoutError) and cluster != RUNTIME:
-                note = f"stopped, because runs of {cluster} take too long"
-                return Unfinished(note, RequeueAfter(item.wish.insisting(), _STOPPED))
-            # A bug: this object backs off, the others go on.
-            logger.exception("%s: run failed", item.key)
-            attempt = item.wish.attempt + 1
-            again = RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt).insisting(), backoff(attempt))
-            return Failed(f"{type(error).__name__}: {error}", again)
+    async def _requeue_if_wished(self, key: str, item: int) -> None:
+        """Enqueue the item again if a wish came in between the last read and the acknowledgement."""
+        while True:
+            try:
+                await self.queue.removed(item)
+                if await self._wish(key):
+                    await self.queue.enqueue(key)
+                return
+            except TransientError as error:
+                # The item is acknowledged: it will not be redelivered.
+                logger.info("%s: again in %s s: %s", key, _AGAIN, error)
+                await asyncio.sleep(_AGAIN)
 
     async def _quarantine(self, item: Item) -> None:
         logger.error(
@@ -302,6 +270,24 @@ class Pool:
         await self._handler.quarantine(item)
         note = "set aside, because its runs ended their process; it is taken up again then"
         await self.queue.schedule(item.key, Wish(reason=Reason.QUARANTINED, note=note), _QUARANTINE_SECONDS)
+
+    def _is_guilty(self, item: Item) -> bool:
+        """Whether this item blocked the event loop until its delivery expired."""
+        if item.hold.held() or not (item.hold.stalled or self._is_stalled()):
+            return False
+        culprit = stalls.culprit(within=4 * self._ack_wait)
+        if culprit.startswith("work."):
+            return culprit == subjects.item(self._pool, item.key)
+        # Unknown. The process may have been stopped, or have got no CPU time, on a busy machine.
+        return item.hold.busy or self._was_busy()
+
+    def _is_stalled(self) -> bool:
+        """Whether the renewing task is overdue: the event loop is blocked, or the process was stopped."""
+        return time.monotonic() - self._renewed_at > self._ack_wait * 0.6
+
+    def _was_busy(self) -> bool:
+        """Whether the process has used much CPU time since the last renewal."""
+        return time.process_time() - self._used > self._ack_wait * 0.5
 
     async def _wish(self, key: str) -> Stored | None:
         return await self._bus.last(streams.TRIGGERS, subjects.wish(self._pool, key))
@@ -322,8 +308,11 @@ class Pool:
             if heard := await self._confirmed(deliveries, sent):
                 self._hold.renew(heard)
                 await self._requeue_superseded()
-                await self._starts.take_back()
-            await asyncio.sleep(_until_next(self._ack_wait / 5))
+                await self._starts.withdraw()
+            # All tasks with this interval wake at the same moment: an idle process wakes once for them.
+            interval = self._ack_wait / 5
+            left = interval - asyncio.get_running_loop().time() % interval
+            await asyncio.sleep(left if left > interval / 10 else left + interval)
 
     async def _confirmed(self, kept: list[Delivery], sent: float) -> float:
         """When the renewals were sent, or 0 if the server may not have got them: it answers a later request.
@@ -374,23 +363,19 @@ class Pool:
                 return
             self._superseded.discard(key)
 
-    async def _finish(self) -> None:
-        if self._active:
-            await asyncio.wait(list(self._active), timeout=_GRACE)
-        left = dict(self._active)
-        for task in left:
-            task.cancel()
-        if left:
-            await asyncio.wait(left, timeout=1)
-        for task, delivery in left.items():
-            # A run that has not ended yet keeps its item, so that no other process begins meanwhile.
-            if task.done():
-                with contextlib.suppress(WindowboxError):
-                    await delivery.nak()
-        await self._requeue_superseded()
 
-
-def _until_next(interval: float) -> float:
-    """Seconds until all who repeat something at this interval do: an idle process wakes once for them."""
-    left = interval - asyncio.get_running_loop().time() % interval
-    return left if left > interval / 10 else left + interval
+def outcome_of(error: Exception, item: Item, cluster: str) -> Outcome:
+    """The outcome of a run that raised `error`, for an object whose runs wait for `cluster`."""
+    match error:
+        case Waiting():
+            note = f"waiting for a turn: runs of {cluster} take long, or others that do have all turns"
+            return Unfinished(note, RequeueAfter(item.wish, error.retry_after or _STOPPED))
+        case TimeoutError() if cluster != RUNTIME:
+            note = f"stopped, because runs of {cluster} take too long"
+            return Unfinished(note, RequeueAfter(item.wish.insisting(), _STOPPED))
+        case _:
+            # A bug: this object backs off, the others go on.
+            logger.error("%s: run failed", item.key, exc_info=error)
+            attempt = item.wish.attempt + 1
+            retry = RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt).insisting(), backoff(attempt))
+            return Failed(f"{type(error).__name__}: {error}", retry)

@@ -101,7 +101,7 @@ class Queue:
         with contextlib.suppress(Occupied):
             await self.bus.publish(subjects.item(self.pool, key), b"", repeat=True)
 
-    async def left(self, item: int) -> None:
+    async def removed(self, item: int) -> None:
         """Wait until an acknowledged item is removed from WORK.
 
         A single server removes it before it answers. In a cluster the stream's leader may remove it later,
@@ -116,28 +116,25 @@ class Queue:
         logger.warning("item %d of %s was acknowledged, but is still in the queue", item, self.pool)
 
     async def schedule(self, key: str, wish: Wish, after: float, *, asked: bool = True) -> None:
-        """Make a wish that comes due in `after` seconds. A newer one for the same object replaces it.
+        """Schedule a wish that comes due in `after` seconds. It replaces a scheduled wish of the same object.
 
-        Where nobody has `asked` for the run that schedules it, one that insists is not lost: it comes due as
-        soon as either would.
+        If no client `asked` for the run that schedules it, a replaced wish that insists is not lost: the new
+        wish insists, too, and comes due at the earlier of both times.
         """
         at = datetime.fromtimestamp(await self.bus.now() + after, UTC)
-        if not asked and (insisting := await self._insisting(key)):
-            wish = wish.insisting()
-            if insisting.due < at:
-                wish, at = wish.noted(insisting.wish.note), insisting.due
+        subject = subjects.later(self.pool, key)
+        if not asked and (stored := await self.bus.last(streams.LATER, subject)):
+            scheduled = Scheduled.of(stored)
+            if scheduled.wish.insist:
+                wish = wish.insisting()
+                if scheduled.due < at:
+                    wish, at = wish.noted(scheduled.wish.note), scheduled.due
         headers = {
             _SCHEDULE: f"@at {at.isoformat(timespec='microseconds').replace('+00:00', 'Z')}",
             "Nats-Schedule-Target": subjects.due(self.pool, key),
             TRACE: tracing.current() or tracing.fresh(),
         }
-        await self.bus.publish(subjects.later(self.pool, key), wish.encoded(), headers, repeat=True)
-
-    async def _insisting(self, key: str) -> Scheduled | None:
-        """The scheduled wish, if there is one and it insists."""
-        stored = await self.bus.last(streams.LATER, subjects.later(self.pool, key))
-        scheduled = Scheduled.of(stored) if stored else None
-        return scheduled if scheduled and scheduled.wish.insist else None
+        await self.bus.publish(subject, wish.encoded(), headers, repeat=True)
 
     async def admit(self, due: consumers.Delivery) -> None:
         """Turn a due requeue into a wish."""
@@ -149,7 +146,17 @@ class Queue:
 
     async def sweep(self, older_than: float) -> int:
         """Enqueue every wish older than so many seconds whose item was lost. Returns how many."""
-        old = await self._older(await self.bus.now() - older_than)
+        horizon = await self.bus.now() - older_than
+        wishes, old = subjects.wish(self.pool, ">"), list[str]()
+        oldest = await self.bus.first(streams.TRIGGERS, wishes)
+        # Mostly there is no old wish, and reading all of them would cost the server a consumer.
+        if oldest is not None and instant(oldest.time) < horizon:
+            read = consumers.snapshot(self.bus, streams.TRIGGERS, [wishes], headers_only=True)
+            old = [
+                subjects.without(f"trigger.{self.pool}", stored.subject)
+                async for stored in read
+                if int(stored.time) / 1e9 < horizon
+            ]
         queued = await self._queued() if len(old) > _FEW else frozenset()
         lost = [key for key in old if key not in queued]
         for key in lost:
@@ -158,18 +165,6 @@ class Queue:
         if found:
             metrics.swept.labels(self.pool).inc(found)
         return found
-
-    async def _older(self, horizon: float) -> list[str]:
-        """The keys of all wishes made before this time."""
-        wishes = subjects.wish(self.pool, ">")
-        oldest = await self.bus.first(streams.TRIGGERS, wishes)
-        if oldest is None or instant(oldest.time) >= horizon:
-            return []  # as most often: to read them all would cost the server a consumer
-        return [
-            subjects.without(f"trigger.{self.pool}", stored.subject)
-            async for stored in consumers.snapshot(self.bus, streams.TRIGGERS, [wishes], headers_only=True)
-            if int(stored.time) / 1e9 < horizon
-        ]
 
     async def _queued(self) -> Set[str]:
         """The keys of all items: one request costs less than publishing duplicates."""
@@ -184,15 +179,15 @@ class Queue:
     async def _sweep_overdue(self, horizon: float) -> int:
         """Enqueue overdue requeues. A server whose store was rolled back never fires some schedules."""
         found, scheduled = 0, subjects.later(self.pool, ">")
-        none = {"subjects_filter": scheduled, "offset": _BEYOND}  # only how many there are
+        # An offset beyond the last subject: the server counts the subjects, and lists none.
+        none = {"subjects_filter": scheduled, "offset": _BEYOND}
         if not (await self.bus.api(f"STREAM.INFO.{streams.LATER}", none)).get("total"):
             return 0
         async for stored in consumers.snapshot(self.bus, streams.LATER, [scheduled]):
             if (at := _due(stored)) and at.timestamp() < horizon:
                 found += 1
-                await self.remind(
-                    subjects.without(f"later.{self.pool}", stored.subject), Wish.decoded(stored.data)
-                )
+                key = subjects.without(f"later.{self.pool}", stored.subject)
+                await self.remind(key, Wish.decoded(stored.data))
                 await self.bus.delete(streams.LATER, stored.sequence)
         return found
 

@@ -30,18 +30,18 @@ _BIG = 1 << 16
 _YOUNG = 20.0
 """An object that changed less than so many seconds ago is not swept: a run may be in progress."""
 _LATELY = 300.0
-"""Seconds for which an object that a listing found, unknown to the bus before, is checked for drift."""
+"""Seconds for which an object that only a listing has shown is checked for drift."""
 
 
 class EventMapping(Protocol):
     """Maps changed objects to the keys that a pool reconciles."""
 
     kinds: tuple[str, ...]
-    """The first is the pool's own: the keys of its objects are the keys of the pool."""
+    """The first is the pool's own kind: the keys of its objects are the keys of the pool."""
 
     @property
     def owned(self) -> Collection[str]:
-        """The kinds whose objects the pool makes: a change of one of these is drift."""
+        """The kinds whose objects the pool creates: a change of one of these is drift."""
 
     async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
         """The keys of the pool's objects that `change` concerns."""
@@ -78,16 +78,16 @@ class Router:
         rank: Rank | None = None,
         ignores: Callable[[Announcement], bool] = lambda _: False,
     ) -> None:
-        """`ignores` tells at once of changes that concern nobody. It may be in doubt about any of them."""
+        """`ignores` returns True for changes that certainly concern no object of the pool."""
         self._bus = bus
         self._ignores = ignores
         self._rank = rank or Rank(bus)
         self._queue = queue
         self._mapping = mapping
-        self._filters = [subjects.seen_kind("*", kind) for kind in mapping.kinds]
+        filters = tuple(subjects.seen_kind("*", kind) for kind in mapping.kinds)
         self._swept = [subjects.seen_kind("*", kind) for kind in mapping.kinds if kind not in mapping.owned]
         consumer = consumers.Consumer(
-            streams.OBJECTS, f"route-{queue.pool}", tuple(self._filters), 10, deliver="last_per_subject"
+            streams.OBJECTS, f"route-{queue.pool}", filters, 10, deliver="last_per_subject"
         )
         self._changes = self._rank.pull(consumer, _AT_ONCE)
 
@@ -108,33 +108,28 @@ class Router:
                 async for age in sweeps:
                     position = 0 if back.is_set() else position
                     back.clear()
-                    position = await self._sweep(age, position)
-                    await self._rank.establish()
-
-    async def _sweep(self, age: float, position: int) -> int:
-        """Sweep wishes older than `age` and objects announced after `position`. Returns the next one."""
-        try:
-            await self._queue.sweep(age)
-            return await self._sweep_objects(position)
-        except WindowboxError as error:
-            logger.info("sweep of %s: %s", self._queue.pool, error)
-            return position
+                    try:
+                        await self._queue.sweep(age)
+                        position = await self._sweep_objects(position)
+                    except WindowboxError as error:
+                        logger.info("sweep of %s: %s", self._queue.pool, error)
 
     async def _route(self, delivery: Delivery) -> None:
         change = Announcement(delivery.stored)
+        owned = subjects.seen_of_kind(change.stored.subject) in self._mapping.owned
         with tracing.span(f"route {self._queue.pool}", delivery.headers.get(TRACE, "")):
             for key in await self._keys(change):
-                await self._queue.wish(key, Wish(reason=self._reason(change)))
+                await self._queue.wish(key, Wish(reason=Reason.DRIFT if owned else Reason.EVENT))
         await delivery.settle()
 
     def _ignored(self, delivery: Delivery) -> bool:
-        """Whether it concerns nobody: most changes are written by us, and a task for each would cost more."""
+        # Most changes are our own writes, and a task for each would cost more than this.
         if len(delivery.data) > _BIG:
             return False
         try:
             return self._ignores(Announcement(delivery.stored))
         except Exception:
-            return False  # the mapping fails, too, and that is told
+            return False  # the mapping fails as well, and logs it
 
     async def _keys(self, change: Announcement) -> list[str]:
         """The keys to reconcile after `change`. If the mapping fails, the object's own key."""
@@ -149,16 +144,15 @@ class Router:
             own = subjects.seen_of_kind(change.stored.subject) == self._mapping.kinds[0]
             return [subjects.without("object", change.stored.subject)] if own else []
 
-    def _reason(self, change: Announcement) -> Reason:
-        owned = subjects.seen_of_kind(change.stored.subject) in self._mapping.owned
-        return Reason.DRIFT if owned else Reason.EVENT
-
     async def _sweep_objects(self, position: int) -> int:
         """Enqueue unfinished objects announced after `position`. Returns the next position."""
         end = int((await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}"))["state"]["last_seq"])
         if end < position:  # the stream is a new one
             position = 0
-        if not await self._announced_since(position):
+        for kind in self._swept:
+            if await self._bus.has_since(streams.OBJECTS, position + 1, kind):
+                break
+        else:
             return position
         reached, unfinished = position, dict[str, _Unfinished]()
         async for stored in consumers.snapshot(
@@ -172,14 +166,17 @@ class Router:
                 unfinished[stored.subject] = before
             if len(stored.data) > _BIG:
                 await asyncio.sleep(0)  # one such object takes milliseconds, and there may be hundreds
-        young = await self._enqueue_unfinished(unfinished)
-        return min([reached, *(sequence - 1 for sequence in young)])
-
-    async def _announced_since(self, position: int) -> bool:
-        for kind in self._swept:
-            if await self._bus.has_since(streams.OBJECTS, position + 1, kind):
-                return True
-        return False
+        now, first_young = await self._bus.now(), reached + 1
+        for subject, found in unfinished.items():
+            key = subjects.without("object", subject)
+            if found.at > now - _YOUNG:
+                first_young = min(first_young, found.sequence)  # the next sweep begins with it
+            elif found.reason is Reason.DRIFT and found.at < now - _LATELY:
+                continue
+            # A scheduled requeue comes by itself.
+            elif await self._bus.last(streams.LATER, subjects.later(self._queue.pool, key)) is None:
+                await self._queue.remind(key, Wish(reason=found.reason))
+        return first_young - 1
 
     def _reason_to_sweep(self, change: Announcement) -> Reason | None:
         """The reason to reconcile the object, or None."""
@@ -196,20 +193,6 @@ class Router:
         own = subjects.seen_of_kind(change.stored.subject) == self._mapping.kinds[0]
         unknown = change.operation == "LISTED" and not change.predecessor
         return Reason.DRIFT if own and unknown and self._mapping.owned else None
-
-    async def _enqueue_unfinished(self, unfinished: dict[str, _Unfinished]) -> list[int]:
-        """Enqueue these unless a requeue is scheduled. Returns the sequences of those that are too young."""
-        now = await self._bus.now()
-        young = []
-        for subject, one in unfinished.items():
-            key = subjects.without("object", subject)
-            if one.at > now - _YOUNG:
-                young.append(one.sequence)
-            elif one.reason is Reason.DRIFT and one.at < now - _LATELY:
-                continue
-            elif await self._bus.last(streams.LATER, subjects.later(self._queue.pool, key)) is None:
-                await self._queue.remind(key, Wish(reason=one.reason))
-        return young
 
 
 class _Unfinished(NamedTuple):

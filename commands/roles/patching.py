@@ -10,7 +10,7 @@ from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
 from commands.roles.processes import Process
-from patchers.status import StatusPatcher
+from patchers.statuspatcher import StatusPatcher
 from windowbox.errors import WindowboxError
 
 

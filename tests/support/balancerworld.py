@@ -23,7 +23,7 @@ from bus.transport.connection import Bus, connected
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
-from patchers.status import StatusPatcher
+from patchers.statuspatcher import StatusPatcher
 from tests.support import envoyprogram, loopback
 from tests.support.natsserver import NatsServer
 from tests.support.roles import RoleServer

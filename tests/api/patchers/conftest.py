@@ -22,7 +22,7 @@ from bus.transport.connection import Bus, connected
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
-from patchers.status import StatusPatcher
+from patchers.statuspatcher import StatusPatcher
 from sandbox import processes
 from tests.support import loopback
 from tests.support.servers import ControlPlane

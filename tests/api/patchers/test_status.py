@@ -13,7 +13,7 @@ import pytest
 from bus import intents
 from bus.messages import EventIntent, StatusIntent
 from bus.transport.connection import WrongSequence
-from patchers.status import RateLimiter
+from patchers.statuspatcher import RateLimiter
 from tests.api.patchers.conftest import EVENTS, Desk
 from tests.support.rules import rule
 from windowbox.errors import Missing, Superseded

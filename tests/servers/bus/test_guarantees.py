@@ -53,7 +53,7 @@ async def test_an_item_that_was_settled_makes_room_for_the_next(bus: Bus) -> Non
     turns = 0
     async for [delivery] in pull.deliveries():
         await delivery.ack()
-        await queue.left(delivery.sequence)
+        await queue.removed(delivery.sequence)
         # Occupied would mean that it waits already.
         await bus.publish(subjects.item(POOL, key("web")), b"")
         pull.done()

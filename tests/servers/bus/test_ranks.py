@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -141,58 +140,12 @@ async def test_whoever_is_next_goes_on_at_once_when_the_first_is_gone(
     assert second.redelivered == 0
 
 
-async def test_one_without_ranks_sets_the_consumer_back_and_nothing_is_lost(
+async def test_a_consumer_without_ranks_becomes_ranked_when_a_process_with_a_rank_starts(
     bus: Bus, consumer: Consumer
 ) -> None:
-    names = iter(range(1000))
-    new, old = Taker(bus, consumer, FIRST), Taker(bus, consumer, None)
-    async with running(new.run()):
-        await eventually(lambda: asking(bus, consumer, 2))
-        assert await ranked(bus, consumer)
-        async with running(old.run()):
-            await eventually(lambda: is_set_back(bus, consumer))
-            await enqueue(bus, names, 100)
-            await eventually(lambda: settled(bus))
-            await consumers.set_ranked(bus, consumer)  # by one who does not know of the old one
-            await enqueue(bus, names, 200)
-            await eventually(lambda: settled(bus))
-            await eventually(lambda: is_set_back(bus, consumer))
-    counted = Counter(new.taken + old.taken)
-    assert len(counted) == 300
-    assert old.taken
-
-
-@pytest.mark.parametrize(
-    ("others", "becomes"),
-    [
-        pytest.param([{"role": "work", presence.RANKED: True}], True, id="all-know"),
-        pytest.param([{"role": "work", presence.RANKED: True}, {"role": "work"}], False, id="an-older-one"),
-        pytest.param([{"role": "work", presence.RANKED: True}, {"role": "patch"}], True, id="another-role"),
-        pytest.param([], False, id="nobody-answers"),
-    ],
-)
-async def test_a_consumer_is_ranked_once_all_know_of_ranks(
-    one_bus: Bus, consumer_of_one: Consumer, others: list[dict[str, Any]], becomes: bool
-) -> None:
-    rank = Rank(one_bus)
-    rank.pull(consumer_of_one, 1)
-    await consumers.ensure(one_bus, consumer_of_one)
-    async with contextlib.AsyncExitStack() as stack:
-        for number, other in enumerate(others):
-            described = {**other, "process": f"host/{number}"}
-            await stack.enter_async_context(presence.answering(one_bus, described.copy))
-        await rank.establish()
-    assert await ranked(one_bus, consumer_of_one) is becomes
-
-
-async def test_a_consumer_with_other_settings_is_left_alone(one_bus: Bus, consumer_of_one: Consumer) -> None:
-    rank = Rank(one_bus)
-    rank.pull(consumer_of_one, 1)
-    await consumers.ensure(one_bus, consumer_of_one._replace(ack_wait=20))
-    described = {"role": "work", "process": "host/1", presence.RANKED: True}
-    async with presence.answering(one_bus, described.copy):
-        await rank.establish()
-    assert await consumers.matches(one_bus, consumer_of_one._replace(ack_wait=20), ranked=False)
+    await consumers.ensure(bus, consumer)
+    await consumers.ensure(bus, consumer, ranked=True)
+    assert await ranked(bus, consumer)
 
 
 async def test_a_consumer_that_is_ranked_stays_so_when_another_process_starts(
@@ -209,10 +162,6 @@ async def test_a_consumer_that_is_ranked_stays_so_when_another_process_starts(
 async def ranked(bus: Bus, consumer: Consumer) -> bool:
     info = await bus.api(f"CONSUMER.INFO.{consumer.stream}.{consumer.name}", repeat=True)
     return bool(info["config"].get("priority_policy") == "prioritized")
-
-
-async def is_set_back(bus: Bus, consumer: Consumer) -> bool:
-    return not await ranked(bus, consumer)
 
 
 async def nobody_answers(bus: Bus) -> bool:

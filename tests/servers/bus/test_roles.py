@@ -19,7 +19,6 @@ from bus.transport import consumers
 from bus.transport.connection import Bus, connected
 from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
-from bus.workqueue.ranks import Rank
 from bus.workqueue.routing import PreviousVersion, Router, run_due
 from tests.support.roles import RoleServer
 from tests.support.running import running
@@ -92,18 +91,11 @@ async def test_a_pool_may_do_all_that_it_does(
         await know_the_clusters(bus)
         if role == "worker":
             await hold_a_lease(bus, "join", "work")
-            await become_ranked(bus, queue.item_consumer(10))
+            await consumers.ensure(bus, queue.item_consumer(10), ranked=True)
             await Registry(bus).exchange("shoot", None, Member(id="shoot"))
 
     assert handler.attempts == [0, 1]
     assert complaints(caplog) == []
-
-
-async def become_ranked(bus: Bus, consumer: consumers.Consumer) -> None:
-    rank = Rank(bus)
-    rank.pull(consumer, 1)
-    await rank.establish()
-    assert await consumers.matches(bus, consumer, ranked=True)
 
 
 async def test_only_workers_answer_a_worker_and_nobody_else_is_waited_for(

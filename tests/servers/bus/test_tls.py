@@ -157,7 +157,7 @@ async def test_a_server_with_a_bad_certificate_is_told_of_once_and_waited_for(
         await eventually(lambda: is_lost(bus))
         shutil.copytree(tls.folder, kept)
         tls.expire()
-        with caplog.at_level(logging.ERROR, "bus.transport.connecting"):
+        with caplog.at_level(logging.ERROR, "bus.transport.connection"):
             server.start()
             await eventually(lambda: said(caplog, "expired"))
             await asyncio.sleep(1)  # several attempts

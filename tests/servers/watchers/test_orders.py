@@ -20,7 +20,7 @@ from bus.leases.leases import Leases
 from bus.messages import OPERATION
 from bus.transport import consumers
 from bus.transport.connection import Bus
-from bus.transport.requests import Requests
+from bus.transport.directclient import Requests
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
 from tests.support.apiservers import ApiServers
 from tests.support.running import eventually, running

@@ -13,10 +13,10 @@ from bus.leases.leases import HOLDER, Leases
 from bus.transport.connection import connected
 from tests.servers.watchers.conftest import PATIENCE, watched
 from tests.support import servers
-from tests.support.apiservers import ApiServers
 from tests.support.natsserver import NatsServer, ensured, made_anew
 from tests.support.running import eventually, running
-from watchers import permits
+from tools.bench.apiservers import ApiServers
+from watchers import continuity
 from windowbox.models.refs import SERVICES
 from windowbox.settings.bussettings import Access
 
@@ -95,7 +95,7 @@ async def test_a_lease_that_is_back_soon_has_nothing_listed(
 async def test_a_lease_that_nobody_else_has_had_is_back_without_a_listing(
     nats: NatsServer, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permits, "_KEPT", 0.0)
+    monkeypatch.setattr(continuity, "_KEPT", 0.0)
     async with connected(Access(nats.url)) as bus:
         await ensured(bus)
         async with watched(bus, apis, tmp_path, CLUSTERS) as there:
@@ -111,7 +111,7 @@ async def test_a_lease_that_nobody_else_has_had_is_back_without_a_listing(
 async def test_a_lease_that_another_process_holds_ends_the_watches(
     nats: NatsServer, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permits, "_KEPT", 0.0)
+    monkeypatch.setattr(continuity, "_KEPT", 0.0)
     leases, prefix = f"KV_{streams.LEASES}", subjects.entry(streams.LEASES, "")
     async with connected(Access(nats.url)) as bus, connected(Access(nats.url)) as second:
         await ensured(bus)
@@ -133,14 +133,14 @@ async def test_a_lease_that_another_process_holds_ends_the_watches(
 
 
 async def test_a_lease_that_another_has_lost_again_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permits, "_KEPT", 0.01)
-    monkeypatch.setattr(permits, "_TOLD", 0.0)
-    term = permits.Term(lambda: None)
+    monkeypatch.setattr(continuity, "_KEPT", 0.01)
+    monkeypatch.setattr(continuity, "_TOLD", 0.0)
+    term = continuity.Term(lambda: None)
     term.taken()
     # Nobody has been seen with the lease since: nothing happens, and nothing tells of that.
     await asyncio.sleep(0.1)
     assert not term.over.is_set()
-    monkeypatch.setattr(permits, "_TOLD", PATIENCE)
+    monkeypatch.setattr(continuity, "_TOLD", PATIENCE)
     term.taken()
     async with asyncio.timeout(PATIENCE):
         await term.over.wait()

@@ -14,10 +14,9 @@ from sandbox import files
 from tests.support.apiservers import ApiServers
 from tests.support.running import running, soon
 from watchers import limits as bounds
-from watchers.continuity import Continuity
+from watchers.continuity import Continuity, Permit
 from watchers.limits import Shared
 from watchers.mirror import Mirror
-from watchers.permits import Permit
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import Superseded, Unreachable
 from windowbox.models.refs import SERVICES, ObjectRef

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from bus.transport.credit import Credit
-from bus.transport.pull import refused
+from bus.transport.pull import Credit, refused
 
 
 def asked(credit: Credit) -> tuple[int, int]:

@@ -1,30 +1,35 @@
-"""Writes reported status to the API. The only writer of status."""
+"""Writes reported statuses and Events to the API. The only writer of status."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from bus import intents, streams, subjects
 from bus.clusters.clusters import Clusters
-from bus.messages import Call, Read, Reason, StatusIntent, Wish
+from bus.messages import Call, EventIntent, Read, Reason, StatusIntent, Wish
 from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, backoff
 from bus.transport.connection import Bus
 from bus.workqueue.pool import Item
-from patchers import events
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Missing, PermanentError, TransientError
 from windowbox.kinds import RESOURCES
 from windowbox.models.extensions import overtaken
-from windowbox.models.refs import ObjectRef
+from windowbox.models.refs import SERVICES, ObjectRef, Resource
 from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)
 
 _LONGEST_RETRY = 60.0
+_EVENTS = Resource("", "v1", "events", "Event")
+_LONGEST_NOTE = 1024
+_SOURCES = {SERVICES: "service-controller"}
+"""The components in whose name Events of a kind are written, where users and their tests expect it."""
 
 
 class StatusPatcher:
@@ -41,27 +46,25 @@ class StatusPatcher:
             return Ignored()
         subject = subjects.intent(item.key)
         item.reads.append(Read(stream=streams.INTENTS, subject=subject, sequence=reported.sequence))
-        outcome = await self._outcome(item, reported.intent, reported.sequence)
-        metrics.patches.labels(subjects.ref(item.key).kind, "status", outcome.result).inc()
+        intent, ref = reported.intent, subjects.ref(item.key)
+        try:
+            if self._clusters.has_left(ref.cluster):
+                raise Missing(f"cluster {ref.cluster!r} has left")
+            outcome = await self._write_report(item, ref, intent, reported.sequence)
+        except Missing:
+            await intents.forget(self._bus, item.key, intent.uid)
+            outcome = Ignored("gone")
+        except (TransientError, PermanentError) as error:
+            if isinstance(error, PermanentError):
+                logger.error("%s: the status cannot be written: %s", ref, error)
+            attempt = item.wish.attempt + 1
+            after = backoff(attempt, first=0.05, longest=_LONGEST_RETRY)
+            outcome = Failed(str(error), RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), after))
+        metrics.patches.labels(ref.kind, "status", outcome.result).inc()
         return outcome
 
     async def quarantine(self, item: Item) -> None:
         logger.error("%s: quarantined: writing its status has ended this process before", item.key)
-
-    async def _outcome(self, item: Item, intent: StatusIntent, sequence: int) -> Outcome:
-        ref = subjects.ref(item.key)
-        try:
-            if self._clusters.has_left(ref.cluster):
-                raise Missing(f"cluster {ref.cluster!r} has left")
-            return await self._write_report(item, ref, intent, sequence)
-        except Missing:
-            await intents.forget(self._bus, item.key, intent.uid)
-            return Ignored("gone")
-        except TransientError as error:
-            return self._retry(item, error)
-        except PermanentError as error:
-            logger.error("%s: the status cannot be written: %s", ref, error)
-            return self._retry(item, error)
 
     async def _write_report(self, item: Item, ref: ObjectRef, intent: StatusIntent, sequence: int) -> Outcome:
         """Write the status and the Events."""
@@ -72,17 +75,16 @@ class StatusPatcher:
         if wanted and (obsolete := await self._write(kube, ref, intent)):
             return Done(obsolete)
         for event in intent.events:
-            await events.write(kube, RESOURCES[ref.kind], ref, intent.uid, event)
+            await write_event(kube, RESOURCES[ref.kind], ref, intent.uid, event)
         if not intent.patch and not intent.orphans:
             await self._bus.delete(streams.INTENTS, sequence)
         if not wanted:
             return Done("Events written")
         item.calls.append(Call(door="status", request=intent.patch, effect=True))
-        state = str(intent.patch.get("lastOperation", {}).get("state", ""))
-        return Done(state)
+        return Done(str(intent.patch.get("lastOperation", {}).get("state", "")))
 
     async def _write(self, kube: Kube, ref: ObjectRef, intent: StatusIntent) -> str:
-        """Write the status. Returns why it is obsolete, if it is."""
+        """Write the status, unless it is obsolete: then return why."""
         if intent.version:
             # A patch of a status does not compare the uid, but it does compare the resource version.
             with contextlib.suppress(Conflict):
@@ -100,14 +102,9 @@ class StatusPatcher:
         patch = {"metadata": {"resourceVersion": version}, "status": status}
         await kube.merge(RESOURCES[ref.kind], ref.namespace, ref.name, patch, part="status")
 
-    def _retry(self, item: Item, error: Exception) -> Outcome:
-        attempt = item.wish.attempt + 1
-        after = backoff(attempt, first=0.05, longest=_LONGEST_RETRY)
-        return Failed(str(error), RequeueAfter(Wish(reason=Reason.RETRY, attempt=attempt), after))
-
 
 class RateLimiter:
-    """Limits a rate to so many per second, evenly; 0: no limit."""
+    """Limits a rate to `rate` per second, evenly; 0: no limit."""
 
     def __init__(self, rate: float) -> None:
         self._step = 1 / rate if rate else 0.0
@@ -119,3 +116,43 @@ class RateLimiter:
         now = time.monotonic()
         turn = self._next = max(now, self._next + self._step)
         await asyncio.sleep(turn - now)
+
+
+async def write_event(kube: Kube, resource: Resource, ref: ObjectRef, uid: str, event: EventIntent) -> None:
+    """Create the Event, or count it if it exists. An Event that the API refuses fails nothing."""
+    namespace = ref.namespace or "default"
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # The same note about the same object is the same Event.
+    digest = hashlib.sha256(f"{uid}\0{event.reason}\0{event.note}".encode()).hexdigest()[:16]
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    event_object: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{ref.name[:200]}.{digest}", "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": version,
+            "kind": resource.kind,
+            "namespace": ref.namespace,
+            "name": ref.name,
+            "uid": uid,
+        },
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.note[:_LONGEST_NOTE],
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        "source": {"component": _SOURCES.get(resource, "windowbox")},
+    }
+    name = event_object["metadata"]["name"]
+    try:
+        try:
+            await kube.create(_EVENTS, namespace, event_object)
+        except Conflict:
+            before = await kube.get(_EVENTS, namespace, name)
+            count = int(before.raw.get("count") or 1) + 1
+            await kube.merge(
+                _EVENTS, namespace, name, {"count": count, "lastTimestamp": event_object["lastTimestamp"]}
+            )
+    except PermanentError as error:
+        logger.info("%s: no Event: %s", ref, error)
