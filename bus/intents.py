@@ -1,4 +1,4 @@
-"""Intents: the desired status of objects. Patchers write it; the next run builds on it."""
+"""Intents: the statuses that runs report. Patchers write them; the next run builds on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windowbox.errors import Superseded
 from windowbox.models.objects import Object
 
 PATCH = "patch"
-"""The pool of those who write status."""
+"""The pool whose items are statuses to write."""
 
 
 class Reported(NamedTuple):
@@ -31,14 +31,14 @@ async def last(bus: Bus, key: str) -> Reported:
 
 
 async def report(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int:
-    """Have the status written, unless somebody else has reported since `expected`: then we are too late."""
+    """Request that the status is written. Superseded if another run has reported since `expected`."""
     sequence = await keep(bus, key, intent, expected)
     await remind(bus, key)
     return sequence
 
 
 async def keep(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int:
-    """Like `report`, for what need not be written, or will be anyway."""
+    """Store a report without requesting that it is written."""
     try:
         return await bus.publish(subjects.intent(key), intent.encoded(), expect_last=expected) or expected
     except WrongSequence as error:
@@ -46,21 +46,21 @@ async def keep(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int:
 
 
 async def remind(bus: Bus, key: str) -> None:
-    """Have the last report written."""
+    """Request that the last report is written."""
     await Queue(bus, PATCH).wish(key, Wish(reason=Reason.REPORT))
 
 
 async def forget(bus: Bus, key: str, uid: str) -> None:
-    """Nobody needs the report about an object that is gone."""
+    """Delete the report about an object that is gone."""
     found = await last(bus, key)
     if found.intent and found.intent.uid == uid and not found.intent.orphans:
         await bus.delete(streams.INTENTS, found.sequence)
 
 
 async def keep_orphan(bus: Bus, key: str, orphan: Object) -> None:
-    """Keep the last version of an object that is gone, until a run has removed what was made for it.
+    """Keep the last version of a deleted object until a run has removed its owned objects.
 
-    A run that reports without having seen it is too late, as with any other report.
+    A run that reports without having read this is superseded, as by any other report.
     """
     while True:
         found = await last(bus, key)
@@ -76,7 +76,7 @@ async def keep_orphan(bus: Bus, key: str, orphan: Object) -> None:
 
 
 async def forget_orphans(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int:
-    """What was made for the orphans is removed. Returns the sequence that the next report must expect."""
+    """Drop the orphans whose owned objects are removed. Returns the sequence that the next report expects."""
     if intent.patch or intent.events:
         return await report(bus, key, intent.model_copy(update={"orphans": ()}), expected)
     if not await bus.delete(streams.INTENTS, expected):

@@ -26,7 +26,7 @@ BODY = "Wb-Body"
 TRACE = "traceparent"
 
 Operation = Literal["ADDED", "LISTED", "MODIFIED", "DELETED"]
-"""LISTED: found by a listing after a gap; changes in between are unknown."""
+"""LISTED: found by a listing after a gap; the changes in between are unknown."""
 
 
 class _Open(StrEnum):

@@ -1,10 +1,10 @@
-"""Who may say what on the bus: least rights for each role, as nats-server's configuration takes them.
+"""Permissions on the bus: least privilege for each role, in the terms of nats-server's configuration.
 
-They keep each role to its part. Whoever asks JetStream for a message chooses the subject of the answer, and
-the server does not look whether it may be used: who reads does (`answers.is_forged`).
+A client that requests a message from JetStream chooses the subject of the response, and the server does not
+check whether the client may publish there. Readers do (`answers.is_forged`).
 
-`python -m bus.permissions` prints them for a deployment with one server, and with the argument `clustered`
-for one with three.
+`python -m bus.permissions` prints the permissions for a single server, with the argument `clustered` for
+three servers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _api(*requests: str) -> list[str]:
 
 
 def _reading(*names: str) -> list[str]:
-    """To go through what streams hold, by consumers that vanish with their reader."""
+    """Read streams by ephemeral consumers."""
     return [
         subject
         for name in names
@@ -52,7 +52,7 @@ def _reading(*names: str) -> list[str]:
 
 
 def _taking(stream: str, consumer: str) -> list[str]:
-    """To take messages by a durable consumer, and to settle them."""
+    """Pull messages of a durable consumer, and acknowledge them."""
     return [
         *_api(f"CONSUMER.CREATE.{stream}.{consumer}", f"CONSUMER.MSG.NEXT.{stream}.{consumer}"),
         f"$JS.ACK.{stream}.{consumer}.>",
@@ -60,7 +60,7 @@ def _taking(stream: str, consumer: str) -> list[str]:
 
 
 def _last(stream: str, subject: str) -> list[str]:
-    """To get the last message of a subject."""
+    """Read the last message of a subject."""
     return [*_api(f"DIRECT.GET.{stream}.{subject}"), *_asking_leader(stream)]
 
 
@@ -68,9 +68,9 @@ _LEADER = "$JS.API.STREAM.MSG.GET."
 
 
 def _asking_leader(stream: str) -> list[str]:
-    """To get a message from the leader of a stream. Only where there are several servers.
+    """Read a message from the leader of a stream. Only needed in a cluster of servers.
 
-    Which message is asked for, the subject does not tell: whoever may ask for one may ask for all.
+    The subject does not name the message: this permission is for all messages of the stream.
     """
     return [f"{_LEADER}{stream}"]
 
@@ -85,12 +85,12 @@ def _leases(*names: str) -> list[str]:
 
 
 def _living(role: str) -> str:
-    """To count as alive, in the leases that processes of this role hold."""
+    """Renew the lives of processes of this role, which hold their leases."""
     return liveness.subject(f"{role}.>")
 
 
 def _keeping(bucket: str) -> list[str]:
-    """To write a bucket, and to know what stands there."""
+    """Read and write a bucket."""
     stream = f"KV_{bucket}"
     return [
         *_reading(stream),
@@ -101,7 +101,7 @@ def _keeping(bucket: str) -> list[str]:
 
 
 def _wishing(pool: str) -> list[str]:
-    """To have an object of a pool looked at."""
+    """Request a reconcile of objects of a pool."""
     return [
         subjects.wish(pool, ">"),
         subjects.item(pool, ">"),
@@ -110,7 +110,7 @@ def _wishing(pool: str) -> list[str]:
 
 
 def _pool(pool: str) -> list[str]:
-    """To do the work of a pool: its queue, what waits for its time, its journal."""
+    """Process the items of a pool: its queue, its scheduled requeues, its journal."""
     return [
         *_wishing(pool),
         *(spelled(pool, ">") for spelled in (subjects.later, subjects.run, subjects.start)),
@@ -124,14 +124,14 @@ def _pool(pool: str) -> list[str]:
     ]
 
 
-# Messages are deleted by their sequence, which no subject tells: whoever may delete one may delete all.
+# A message is deleted by its sequence, which is not in the subject: the permission is for all messages.
 _FULFILLING = [
     *_reading(streams.TRIGGERS, streams.LATER),
     *_api(f"DIRECT.GET.{streams.TRIGGERS}"),
     *_api(*(f"STREAM.MSG.DELETE.{name}" for name in (streams.TRIGGERS, streams.LATER, streams.INTENTS))),
     *_asking_leader(streams.WORK),
-    *_api(f"STREAM.INFO.{streams.LATER}"),  # tells the server's time
-    *_api(f"STREAM.INFO.{streams.WORK}"),  # tells a sweep which items there are
+    *_api(f"STREAM.INFO.{streams.LATER}"),  # has the server's time
+    *_api(f"STREAM.INFO.{streams.WORK}"),  # has the items, for a sweep
     *_last(streams.INTENTS, subjects.intent(">")),
 ]
 
@@ -144,7 +144,7 @@ _WATCHER = [
     *_api(f"STREAM.PURGE.{streams.OBJECTS}"),
     "object.>",
     *_reading(streams.OBJECTS),
-    # After an interruption watchers look whether the stream still holds what they know.
+    # After an interruption watchers check whether the stream still holds the messages that they know.
     *_last(streams.OBJECTS, "object.>"),
     *_api(f"DIRECT.GET.{streams.OBJECTS}"),
     *_leases("watch.>"),
@@ -154,10 +154,10 @@ _WATCHER = [
 _WORKER = [
     *(subject for pool in POOLS for subject in _pool(pool)),
     *_wishing(PATCH),
-    *_api(f"CONSUMER.INFO.{streams.WORK}.pool-{PATCH}"),  # the heartbeat tells whether they are there
+    *_api(f"CONSUMER.INFO.{streams.WORK}.pool-{PATCH}"),  # the heartbeat reports whether patchers are there
     *_FULFILLING,
     subjects.intent(">"),
-    # Workers ask each other, and who is there.
+    # Workers query each other. Those of 0.2.0 also ask which processes are there.
     queries.TWINS,
     presence.SUBJECT,
     f"{subjects.inbox('worker')}.>",
@@ -170,12 +170,12 @@ _WORKER = [
     *_keeping(streams.EDGES),
     *_leases("addresses", "edge", "garden", "join", "providers", "twins.dnsrecord"),
     _living("work"),
-    # Clusters join and leave as their Namespaces say, and are put back when the bus has forgotten them.
+    # Namespaces let clusters join and leave. Members that the bus has lost are registered again.
     *_last(f"KV_{streams.CLUSTERS}", ">"),
     subjects.entry(streams.CLUSTERS, ">"),
 ]
 
-# Reads what Services, nodes and Pods are and which addresses they have, and says how load balancers stand.
+# Reads Services, nodes, Pods and their addresses, and reports the state of load balancers.
 _EDGE = [
     *_reading(streams.OBJECTS, f"KV_{streams.ADDRESSES}"),
     *_api(f"STREAM.INFO.KV_{streams.ADDRESSES}"),
@@ -187,7 +187,7 @@ _EDGE = [
 
 _PATCHER = [*_pool(PATCH), _living("patch"), *_FULFILLING]
 
-# Reads the Clusters of Shoots, and notes what webhooks decide.
+# Reads the Clusters of Shoots, and records the decisions of webhooks.
 _ADMIT = [
     subjects.review(">"),
     *_last(streams.OBJECTS, subjects.seen_kind(RUNTIME, CLUSTERS.id)),
@@ -223,7 +223,7 @@ def _each_once(all_of: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(all_of))
 
 
-# Who reads OBJECTS names the consumer, and must not name that of a pool.
+# A reader of OBJECTS chooses its consumer's name, which must not be that of a pool's consumer.
 _ROUTES = _api(*(f"CONSUMER.*.{streams.OBJECTS}.route-{pool}" for pool in POOLS))
 
 PERMISSIONS: dict[Role, Permissions] = {
@@ -232,8 +232,8 @@ PERMISSIONS: dict[Role, Permissions] = {
     "edge": _process("edge", _EDGE, _ROUTES, answers=[queries.EDGE]),
     "patcher": _process("patcher", _PATCHER, answers=[ELECTED]),
     "admit": _process("admit", _ADMIT),
-    # A person reads everything and mends the streams, but reports no status and writes no journal. Other
-    # programs that a person uses, such as `nats`, have inboxes of their own.
+    # An operator reads everything and repairs streams, but reports no status and writes no journal. An
+    # operator's other programs, such as `nats`, have inboxes of their own.
     "operator": {"publish": {"allow": _each_once(_OPERATOR)}, "subscribe": {"allow": [">"]}},
 }
 
@@ -242,26 +242,22 @@ RUNNER = _process(
     [*_WATCHER, *_WORKER, *_PATCHER, _living("run"), f"{subjects.inbox('runner')}.>"],
     answers=[queries.EDGE, queries.TWINS, ELECTED],
 )
-"""Of `windowbox run`, which watches, works and patches. Only sandboxes have such a user."""
+"""For `windowbox run`, which watches, works and patches. Only sandboxes have this user."""
 
 
 def users(passwords: dict[str, str], *, clustered: bool = False) -> list[dict[str, object]]:
     """The roles that have a password, as users in nats-server's configuration."""
     known: dict[Role, Permissions] = {**PERMISSIONS, "runner": RUNNER}
-    return [
-        {"user": role, "password": passwords[role], "permissions": _for_servers(permissions, clustered)}
-        for role, permissions in known.items()
-        if role in passwords
-    ]
-
-
-def _for_servers(permissions: Permissions, clustered: bool) -> Permissions:
-    """Where there is one server, each message is asked for by its subject, if the role needs no more."""
-    if clustered:
-        return permissions
-    publish = permissions["publish"]
-    allowed = [subject for subject in publish["allow"] if not subject.startswith(_LEADER)]
-    return {**permissions, "publish": {**publish, "allow": allowed}}
+    found: list[dict[str, object]] = []
+    for role, permissions in known.items():
+        publish = permissions["publish"]
+        if not clustered:
+            # A single server finds each message by its subject: no role needs to read by sequence.
+            allowed = [subject for subject in publish["allow"] if not subject.startswith(_LEADER)]
+            permissions = {**permissions, "publish": {**publish, "allow": allowed}}
+        if role in passwords:
+            found.append({"user": role, "password": passwords[role], "permissions": permissions})
+    return found
 
 
 def configuration(*, clustered: bool = False) -> str:
@@ -269,7 +265,7 @@ def configuration(*, clustered: bool = False) -> str:
     variables: dict[str, str] = {role: f"$NATS_{role.upper()}_PASSWORD" for role in PERMISSIONS}
     text = json.dumps({"users": users(variables, clustered=clustered)}, indent=2)
     for variable in variables.values():
-        # Only without quotes it is a variable.
+        # nats-server replaces variables only without quotes.
         text = text.replace(f'"{variable}"', variable)
     return f"# Made by `make generate` from bus/permissions.py.\nauthorization: {text}\n"
 

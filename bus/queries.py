@@ -1,4 +1,4 @@
-"""Queries by request and reply: answered by whichever process can answer now."""
+"""Queries by request and reply: the processes that know the answer subscribe."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bus.transport.connection import TIMEOUT, Bus, translated
 from windowbox.errors import Unreachable, WindowboxError
 
 EDGE = "windowbox.edge"
-"""What an edge carries, and how it is: asked of its owner, who alone can tell."""
+"""The state and traffic of an edge: its owner answers."""
 
 TWINS = "windowbox.twins"
-"""Whether another DNSRecord asks for a name: asked of the worker that follows all of them."""
+"""Whether another DNSRecord has a name: the worker that follows all DNSRecords answers."""
 
 _FAILED = "Wb-Failed"
 
@@ -25,7 +25,7 @@ _FAILED = "Wb-Failed"
 async def answering(
     bus: Bus, subject: str, answer: Callable[[bytes], Awaitable[bytes]]
 ) -> AsyncIterator[None]:
-    """Answer what is asked there. What goes wrong meanwhile is told to the one who asked."""
+    """Answer queries of `subject` within the block. An error of `answer` becomes the response."""
 
     async def take(question: Msg) -> None:
         headers = None
@@ -38,7 +38,7 @@ async def answering(
 
     with translated(f"subscribe to {subject}"):
         subscription = await bus.client.subscribe(subject, cb=take)
-        await bus.client.flush()  # from here on, the server knows whom to ask
+        await bus.client.flush()  # from here on, the server knows the subscription
     try:
         task = asyncio.current_task()
         if task and task.cancelling():
@@ -51,7 +51,7 @@ async def answering(
 
 
 async def ask(bus: Bus, subject: str, question: bytes = b"", timeout: float = TIMEOUT) -> bytes | None:
-    """The first answer; None if there is nobody to answer. Unreachable if none comes within `timeout`."""
+    """The first response; None without a subscriber. Unreachable if none comes within `timeout`."""
     with translated(f"ask {subject}"):
         try:
             found = await bus.requests.ask(subject, question, timeout)

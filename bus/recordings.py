@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -34,18 +34,18 @@ _SOON = 2.0
 
 
 class Header(Message):
-    """What a recording says of itself."""
+    """The first line of a recording."""
 
     recording: int
-    """The format's number."""
+    """The number of the format."""
     version: str
-    """Of the windowbox that recorded."""
+    """The version of windowbox that recorded."""
     since: datetime
     until: datetime
     settings: Deciding
-    """Those of whoever recorded."""
+    """The settings of the recording process."""
     processes: Mapping[str, Deciding] = {}
-    """Those of the processes that ran with others, by the names that runs have here."""
+    """The settings of processes that had others, by their names in the runs."""
 
     def encoded(self) -> bytes:
         return self.model_dump_json().encode()  # with defaults: another version may have others
@@ -56,7 +56,7 @@ class Header(Message):
 
 
 class SeenProcess(Message):
-    """With which settings a process began, or still was, at some time. Nothing secret."""
+    """The settings that a process had at some time, without secrets."""
 
     process: str
     settings: Deciding
@@ -77,7 +77,7 @@ class SeenObject(Message):
 
     @classmethod
     def of(cls, stored: Stored) -> SeenObject:
-        # What the server adds is its own business, and so is the id by which it tells doubles.
+        # Headers of the server, and the id by which it finds duplicates, have no meaning elsewhere.
         headers = {name: value for name, value in stored.headers.items() if not name.startswith("Nats-")}
         body = orjson.loads(stored.data) if stored.data else None
         return cls(
@@ -98,18 +98,18 @@ class SeenObject(Message):
 
 @dataclass(frozen=True)
 class Recording:
-    """The content of such a file."""
+    """The content of a recording."""
 
     header: Header
     objects: dict[int, SeenObject]
     """By their sequence."""
     runs: list[RunRecord]
     reviews: list[ReviewRecord] = field(default_factory=list)
-    """What webhooks decided."""
+    """The decisions of webhooks."""
 
 
 async def recorded(bus: Bus, header: Header, pools: Iterable[str]) -> Recording:
-    """What the bus still knows of the period that `header` names."""
+    """The messages of the period in `header` that the bus still holds."""
     runs = await _runs(bus, header, pools)
     objects = {}
     async for stored in consumers.snapshot(bus, streams.OBJECTS, [subjects.SEEN_ALL], since=header.since):
@@ -132,9 +132,9 @@ async def recorded(bus: Bus, header: Header, pools: Iterable[str]) -> Recording:
 
 
 async def tell_settings(bus: Bus, process: str, settings: Deciding) -> None:
-    """Tell for ever with which settings a process runs, so that they are in recordings.
+    """Write the settings of a process to the journal, for recordings; never returns.
 
-    Often enough to be in the journal as long as its runs are, and anew whenever the bus may have forgotten.
+    Often enough that the journal holds them as long as its runs, and after each reconnect.
     """
     encoded = SeenProcess(process=process, settings=settings).encoded()
     again = asyncio.Event()
@@ -144,7 +144,7 @@ async def tell_settings(bus: Bus, process: str, settings: Deciding) -> None:
             try:
                 await bus.publish(subjects.settings(process), encoded)
                 pause = _TELL_AGAIN
-            except WindowboxError:  # the journal may have to be made first
+            except WindowboxError:  # the journal may not exist yet
                 pause = _SOON
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
@@ -155,21 +155,34 @@ def write(path: Path, recording: Recording) -> None:
     """Write the file. The same recording gives the same bytes."""
     try:
         with path.open("wb") as file, gzip.GzipFile("", "wb", mtime=0, fileobj=file) as packed:
-            for line in _lines(recording):
-                packed.write(line + b"\n")
+            packed.write(recording.header.encoded() + b"\n")
+            for object in recording.objects.values():
+                packed.write(b'{"object":%b}\n' % object.encoded())
+            for run in recording.runs:
+                packed.write(b'{"run":%b}\n' % run.encoded())
+            for review in recording.reviews:
+                packed.write(b'{"review":%b}\n' % review.encoded())
     except OSError as error:
         raise Refused(f"{path} cannot be written: {error.strerror}; choose another file") from error
 
 
 def read(path: Path) -> Recording:
-    """The recording in a file. What is wrong with it is told by line."""
+    """The recording in a file. Malformed names the line that is wrong."""
     try:
         lines = gzip.decompress(path.read_bytes()).splitlines()
     except (OSError, EOFError) as error:
         raise Malformed(f"{path} cannot be read as a recording: {error}") from error
     if not lines:
         raise Malformed(f"{path} is empty: no recording of windowbox")
-    header = _header(path, lines[0])
+    try:
+        header = Header.model_validate_json(lines[0])
+    except ValidationError as error:
+        raise Malformed(f"{path} is not a recording of windowbox: it has no header") from error
+    if header.recording != FORMAT:
+        raise Malformed(
+            f"{path} has format {header.recording}, this windowbox reads {FORMAT}: "
+            f"replay it with windowbox {header.version}"
+        )
     objects: dict[int, SeenObject] = {}
     runs: list[RunRecord] = []
     reviews: list[ReviewRecord] = []
@@ -190,29 +203,6 @@ def read(path: Path) -> Recording:
     return Recording(header, objects, runs, reviews)
 
 
-def _header(path: Path, line: bytes) -> Header:
-    try:
-        header = Header.model_validate_json(line)
-    except ValidationError as error:
-        raise Malformed(f"{path} is not a recording of windowbox: it has no header") from error
-    if header.recording != FORMAT:
-        raise Malformed(
-            f"{path} has format {header.recording}, this windowbox reads {FORMAT}: "
-            f"replay it with windowbox {header.version}"
-        )
-    return header
-
-
-def _lines(recording: Recording) -> Iterator[bytes]:
-    yield recording.header.encoded()
-    for object in recording.objects.values():
-        yield b'{"object":%b}' % object.encoded()
-    for run in recording.runs:
-        yield b'{"run":%b}' % run.encoded()
-    for review in recording.reviews:
-        yield b'{"review":%b}' % review.encoded()
-
-
 async def publish(bus: Bus, recording: Recording, speed: float) -> int:
     """Announce the recorded objects on another bus, `speed` times as fast as they came; 0: without pauses."""
     await streams.ensure(bus)
@@ -226,7 +216,7 @@ async def publish(bus: Bus, recording: Recording, speed: float) -> int:
     for object in recording.objects.values():
         if speed:
             await asyncio.sleep(began + (object.time - first) / 1e9 / speed - loop.time())
-        # The version before stands elsewhere on this bus.
+        # The previous version has another sequence on this bus.
         before = places.get(object.announcement().predecessor, 0)
         headers = {**object.headers, PREDECESSOR: str(before)}
         sequence = await bus.publish(object.subject, object.data, headers)
@@ -244,7 +234,7 @@ async def _runs(bus: Bus, header: Header, pools: Iterable[str]) -> list[RunRecor
 
 
 async def _reviews(bus: Bus, header: Header) -> list[ReviewRecord]:
-    """What webhooks decided in the period, without the names of machines."""
+    """The decisions of webhooks in the period, without names of machines."""
     found = []
     place = [subjects.review(">")]
     async for stored in consumers.snapshot(bus, streams.REVIEWS, place, history=True, since=header.since):
@@ -255,7 +245,7 @@ async def _reviews(bus: Bus, header: Header) -> list[ReviewRecord]:
 
 
 async def _objects(bus: Bus, sequences: list[int]) -> list[SeenObject]:
-    """Those of older messages that the stream still holds."""
+    """The messages at these sequences that the stream still holds."""
     room = asyncio.Semaphore(_READERS)
 
     async def one(sequence: int) -> SeenObject | None:
@@ -269,7 +259,7 @@ async def _objects(bus: Bus, sequences: list[int]) -> list[SeenObject]:
 
 
 async def _settings(bus: Bus) -> dict[str, list[tuple[float, Deciding]]]:
-    """By process, when it told which. A process that restarts may have the name of the one before."""
+    """The settings of each process, by time. A restarted process may have the name of its predecessor."""
     found: dict[str, list[tuple[float, Deciding]]] = {}
     async for stored in consumers.snapshot(bus, streams.JOURNAL, ["settings.>"], history=True):
         seen = SeenProcess.model_validate_json(stored.data)
@@ -280,8 +270,8 @@ async def _settings(bus: Bus) -> dict[str, list[tuple[float, Deciding]]]:
 def _nameless(
     runs: list[RunRecord], by_process: Mapping[str, list[tuple[float, Deciding]]]
 ) -> tuple[dict[str, Deciding | None], list[RunRecord]]:
-    """Without the names of machines: the settings behind each name that runs have instead, and the runs."""
-    # By their text: settings that hold a mapping have no hash.
+    """Replace the names of processes in the runs. Returns the settings by new name, and the runs."""
+    # By the text of the settings: a mapping in them has no hash.
     names: dict[tuple[str, str], str] = {}
     deciding: dict[str, Deciding | None] = {}
     renamed = []
@@ -295,7 +285,7 @@ def _nameless(
 
 
 def _at(settings_by_time: list[tuple[float, Deciding]], time: float) -> Deciding | None:
-    """What was told last before that time; if the journal has dropped that, what was told next."""
+    """The last settings before that time; if the journal has dropped them, the next ones."""
     before = [settings for when, settings in settings_by_time if when <= time]
     return before[-1] if before else settings_by_time[0][1] if settings_by_time else None
 

@@ -1,8 +1,8 @@
-"""The version of what messages and bucket entries look like, and which versions of windowbox read it.
+"""The schema of messages and bucket entries, and which versions of windowbox read it.
 
 Every stream carries it in its metadata. In a rolling upgrade processes of two versions share the bus.
-Unknown fields are ignored and missing ones have defaults, so most changes need no new number: it is for what
-an older process would read wrongly.
+Unknown fields are ignored and missing ones have defaults, so most changes need no new version: only those do
+that an older process would read wrongly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 _INTERVAL = 60.0
 _AGAIN = 5.0
-"""Seconds until the next question where there was no answer."""
+"""Seconds until the next check where the schema is unknown."""
 _VERSION, _READER = "windowbox.schema", "windowbox.schema.reader"
 
 
@@ -40,14 +40,14 @@ CURRENT = Schema(version=1, reader=1)
 
 
 def found(config: Mapping[str, Any]) -> Schema:
-    """What a stream is said to hold. Versions before the first number say nothing."""
+    """The schema in a stream's configuration."""
     metadata = config.get("metadata") or {}
     version = int(metadata.get(_VERSION, 1))
     return Schema(version, int(metadata.get(_READER, version)))
 
 
 def is_newer(config: Mapping[str, Any], ours: Schema = CURRENT) -> bool:
-    """Whether a newer version has made the stream what it is. Refused if we could not read it."""
+    """Whether a newer version has configured the stream. Refused if this version cannot read it."""
     there = found(config)
     if there.reader > ours.version:
         raise Refused(
@@ -59,9 +59,9 @@ def is_newer(config: Mapping[str, Any], ours: Schema = CURRENT) -> bool:
 
 
 async def check(bus: Bus, stream: str) -> bool:
-    """Raise Refused where a newer version has filled the bus with what this one cannot read.
+    """Raise Refused if this version cannot read the messages of a newer one.
 
-    False if that is not known: the stream is not made yet, or has no leader just now.
+    False if that is unknown: the stream does not exist yet, or has no leader at the moment.
     """
     try:
         is_newer((await bus.api(f"STREAM.INFO.{stream}"))["config"])
@@ -72,7 +72,7 @@ async def check(bus: Bus, stream: str) -> bool:
 
 
 async def watch(bus: Bus, stream: str, interval: float = _INTERVAL) -> None:
-    """Check for ever, at once after each reconnect: a newer version may come while this process runs."""
+    """Check periodically and after each reconnect: a newer version may start meanwhile. Never returns."""
     back = asyncio.Event()
     with bus.on_reconnect(back.set):
         while True:

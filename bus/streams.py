@@ -1,4 +1,4 @@
-"""The streams: subjects, size and age. Created at start, and updated when this file changes."""
+"""The streams: their subjects, sizes and ages. Created at start, and updated when this file changes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ DEFAULT = Retention()
 
 
 def streams(replicas: int, objects: Retention = DEFAULT) -> list[dict[str, Any]]:
-    """What the server is asked for. Every stream is bounded: by subject, by age, or by size."""
+    """The configurations of all streams. Each stream is bounded by subject, age, or size."""
     kept: dict[str, Any] = {
         "storage": "file",
         "num_replicas": replicas,
         "allow_direct": True,
-        # A full stream says so. What it threw away instead would be missed by those who read it.
+        # A full stream refuses messages: dropping old ones instead would lose them for its readers.
         "discard": "new",
         "retention": "limits",
         "max_msgs_per_subject": 1,
@@ -69,7 +69,7 @@ def streams(replicas: int, objects: Retention = DEFAULT) -> list[dict[str, Any]]
             "name": LATER,
             "subjects": ["later.>", "due.>"],
             "allow_msg_schedules": True,
-            "discard": "old",  # the server wants it so where it keeps schedules
+            "discard": "old",  # the server requires it for schedules
             "max_bytes": _GIB,
         },
         {**kept, "name": INTENTS, "subjects": ["intent.>"], "max_bytes": _GIB},
@@ -99,7 +99,7 @@ def streams(replicas: int, objects: Retention = DEFAULT) -> list[dict[str, Any]]
 
 
 def _bucket(kept: dict[str, Any], name: str, **limits: int) -> dict[str, Any]:
-    # A key that ages away leaves a marker for a while, so that those who wait for it are told.
+    # An expired key leaves a marker for a while: processes that wait for its end receive it.
     return {
         **kept,
         "name": f"KV_{name}",
@@ -113,7 +113,7 @@ def _bucket(kept: dict[str, Any], name: str, **limits: int) -> dict[str, Any]:
 
 
 async def ensure(bus: Bus, replicas: int = 1, objects: Retention = DEFAULT) -> list[str]:
-    """Make the streams what this file says. Returns what was done, in words; nothing if all was well."""
+    """Create missing streams and update others. Returns what was done, in words, if anything."""
     done = []
     for wanted in streams(replicas, objects):
         name = wanted["name"]
@@ -125,30 +125,22 @@ async def ensure(bus: Bus, replicas: int = 1, objects: Retention = DEFAULT) -> l
             await bus.api(f"STREAM.CREATE.{name}", wanted, repeat=True)
             done.append(f"created stream {name}")
             continue
-        if schema.is_newer(found):  # it has the say, until all processes are as new
+        if schema.is_newer(found):  # the newer version decides, until all processes have it
             continue
         wanted["metadata"] = {**(found.get("metadata") or {}), **wanted["metadata"]}
-        changed = sorted(k for k, v in wanted.items() if not _same(found.get(k), v))
+        # The server leaves out settings that have their default.
+        changed = sorted(k for k, v in wanted.items() if found.get(k) != v and (found.get(k) or v))
         if changed:
-            await _update(bus, {**found, **wanted}, changed)
+            try:
+                await bus.api(f"STREAM.UPDATE.{name}", {**found, **wanted})
+            except ApiError as error:
+                raise Refused(
+                    f"stream {name} has other settings than this version needs "
+                    f"({', '.join(changed)}), and the server cannot change them in place: {error}. "
+                    f"Stop windowbox, remove the stream with `nats stream rm {name}` and start again: "
+                    "what it held is read anew from the cluster."
+                ) from error
             done.append(f"updated stream {name}: {', '.join(changed)}")
     for line in done:
         logger.info("%s", line)
     return done
-
-
-async def _update(bus: Bus, config: dict[str, Any], changed: list[str]) -> None:
-    name = config["name"]
-    try:
-        await bus.api(f"STREAM.UPDATE.{name}", config)
-    except ApiError as error:
-        raise Refused(
-            f"stream {name} has other settings than this version needs ({', '.join(changed)}), "
-            f"and the server cannot change them in place: {error}. Stop windowbox, remove the stream with "
-            f"`nats stream rm {name}` and start again: what it held is read anew from the cluster."
-        ) from error
-
-
-def _same(found: object, wanted: object) -> bool:
-    # The server leaves out what has its default.
-    return found == wanted or (not found and not wanted)

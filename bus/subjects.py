@@ -1,6 +1,6 @@
-"""Subjects: how they are spelled. No other module puts one together.
+"""Subjects: the only module that spells them.
 
-Only the first token stands in other files, too: where it is said what streams hold, and who may say what.
+Only their first tokens also stand elsewhere: in the streams' configurations and in the roles' permissions.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import lru_cache
 from windowbox.errors import Malformed
 from windowbox.models.refs import ObjectRef
 
-# What may stand in a token as it is. Dots would split a token, so they become underscores, which
-# Kubernetes names never hold; what is left (RBAC names are nearly free) is spelled as =XX.
+# Characters that a token holds as they are. A dot would split a token, so it becomes an underscore, which no
+# Kubernetes name holds. All other characters (RBAC names hold nearly any) become =XX.
 _PLAIN = re.compile(r"[A-Za-z0-9:-]+")
 _ESCAPED = re.compile(r"=([0-9A-F]{2})")
 _LONGEST = 768
-"""Characters of a token. Kubernetes names have at most 253, each spelled with at most three; four tokens and
-what stands around them stay below the 4,096 bytes of a line of NATS's protocol."""
+"""Characters of a token. Kubernetes names have at most 253, each spelled with at most three. Four tokens and
+the rest of a line stay below the 4,096 bytes of NATS's protocol."""
 _NOTHING = "~"
 
 
@@ -46,7 +46,7 @@ def seen_kind(cluster: str, kind: str) -> str:
 
 
 def seen_cluster(cluster: str) -> str:
-    """All objects of one cluster, and what is said of its kinds."""
+    """All objects of one cluster, and the markers of its kinds."""
     return f"object.{_token(cluster)}.>"
 
 
@@ -60,12 +60,12 @@ SEEN_ALL = "object.*.*.>"
 
 
 def listed(cluster: str, kind: str) -> str:
-    """Where it is said that a kind has been announced completely, or is gone (`*` for all clusters)."""
+    """The marker that a kind has been listed completely, or is gone (`*` for all clusters)."""
     return f"object.{cluster if cluster == '*' else _token(cluster)}.{_token(kind)}"
 
 
 def listed_cluster(subject: str) -> str | None:
-    """The cluster of which `listed` spoke; None if the subject is another."""
+    """The cluster in a subject of `listed`; None for another subject."""
     tokens = subject.split(".")
     return _untoken(tokens[1]) if len(tokens) == 3 else None
 
@@ -112,12 +112,12 @@ def start(pool: str, key: str) -> str:
 
 
 def review(key: str) -> str:
-    """What webhooks decided about an object."""
+    """The decisions of webhooks about an object."""
     return f"review.{key}"
 
 
 def settings(process: str) -> str:
-    """With which settings a process runs."""
+    """The settings of a process."""
     return f"settings.{_token(process)}"
 
 
@@ -134,7 +134,7 @@ def of_address(address: str) -> str:
 
 
 def address(key: str) -> str | None:
-    """The address that `of_address` spelled; None if the key is of something else."""
+    """The address in a key of `of_address`; None for another key."""
     first, _, rest = key.partition(".")
     return _untoken(rest) if first == _ADDRESS else None
 
@@ -144,18 +144,18 @@ def of_waiting(ref: ObjectRef) -> str:
 
 
 def waiting(key: str) -> ObjectRef | None:
-    """Who waits, as `of_waiting` spelled it; None if the key is of something else."""
+    """The waiting object in a key of `of_waiting`; None for another key."""
     first, _, rest = key.partition(".")
     return ref(rest) if first == _WAITING else None
 
 
 def inbox(user: str | None) -> str:
-    """What the answers to `user` begin with. Each role has its own, so that it sees no other's."""
+    """The prefix of the inboxes of `user`. Each role has its own, so that it sees no other's responses."""
     return f"_INBOX.{_token(user)}" if user else "_INBOX"
 
 
 def without(prefix: str, subject: str) -> str:
-    """What follows `prefix.` in `subject`."""
+    """The part of `subject` after `prefix.`. Malformed if it starts otherwise."""
     if not subject.startswith(prefix + "."):
         raise Malformed(f"subject {subject!r} does not start with {prefix!r}")
     return subject[len(prefix) + 1 :]
@@ -165,22 +165,15 @@ def without(prefix: str, subject: str) -> str:
 def _token(name: str) -> str:
     if not name:
         return _NOTHING
-    token = name if _PLAIN.fullmatch(name) else "".join(_escaped(c) for c in name)
-    return token if len(token) <= _LONGEST else _hashed(token)
-
-
-def _hashed(token: str) -> str:
-    """A token for a name that no real object has. It cannot be turned back, but is its own spelling."""
-    digest = hashlib.sha256(token.encode()).hexdigest()
-    return f"too-long-{digest}"
-
-
-def _escaped(c: str) -> str:
-    if c == ".":
-        return "_"
-    if _PLAIN.fullmatch(c):
-        return c
-    return "".join(f"={byte:02X}" for byte in c.encode())
+    if _PLAIN.fullmatch(name):
+        token = name
+    else:
+        token = "".join(
+            "_" if c == "." else c if _PLAIN.fullmatch(c) else "".join(f"={byte:02X}" for byte in c.encode())
+            for c in name
+        )
+    # No real object has so long a name. The digest cannot be turned back, but is its own spelling.
+    return token if len(token) <= _LONGEST else f"too-long-{hashlib.sha256(token.encode()).hexdigest()}"
 
 
 def _untoken(token: str) -> str:

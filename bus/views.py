@@ -1,4 +1,4 @@
-"""Views: copies in memory of some kinds, for readers of many objects. They may be a moment behind."""
+"""Views: copies of some kinds in memory, for readers of many objects. They may lag for a moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATIENCE = 5.0
 
 
 class View(Generic[T]):
-    """Of each object of one kind, in all clusters, what `extract` makes of it; nothing where that is None."""
+    """What `extract` returns for each object of one kind in all clusters, except None."""
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class View(Generic[T]):
         indexes: Callable[[T], Collection[Hashable]] | None = None,
         differs: Callable[[ObjectRef, T | None, T | None], None] = lambda ref, before, after: None,
     ) -> None:
-        """`indexes` is for those who look entries up in several ways, in place of `index`.
+        """`indexes`, in place of `index`, is for entries with several indexes.
 
-        `differs` is called with each entry that is another than before, as it was and as it is. Where all may
-        be others, `readings` counts up instead.
+        `differs` is called with each changed entry, before and after. Where any entry may have changed,
+        `readings` counts up instead.
         """
         self._bus = bus
         self._kind = kind
@@ -50,11 +50,11 @@ class View(Generic[T]):
         self._differs = differs
         self._replica: Replica[T] = Replica()
         self.readings = 0
-        """How often any entry, or what is listed, may have become another."""
+        """Counts the moments at which any entry, or `listed`, may have changed."""
         self.complete = asyncio.Event()
-        """Set once everything that was there at the start has been read."""
+        """Set once all objects of the time of the start have been read."""
         self.listed: set[str] = set()
-        """The clusters of which nothing is missing. Others the bus may have forgotten, or not know yet."""
+        """The clusters that are listed completely. The bus may not know all objects of others."""
         self._read = 0
         self._progress = asyncio.Event()
 
@@ -66,33 +66,32 @@ class View(Generic[T]):
             yield _ref(subject), entry
 
     def omitted(self) -> Iterator[ObjectRef]:
-        """Objects that are there, but too large for the bus, or for their cluster's share of it.
+        """Existing objects that are too large for the bus, or for their cluster's share of it.
 
-        Of those only what was known before is known, which may be nothing.
+        Their entries are of an earlier version, or missing.
         """
         for subject in list(self._replica.omitted):
             yield _ref(subject)
 
     def refs(self, indexed: Hashable) -> list[ObjectRef]:
-        """Those of which `index` makes `indexed`, or `indexes` makes it among others."""
+        """The objects with this index."""
         return [_ref(subject) for subject in self._replica.by_index.get(indexed, ())]
 
     def found(self, indexed: Hashable) -> Iterator[tuple[ObjectRef, T]]:
-        """The same, with what is known of them."""
+        """The objects with this index, and their entries."""
         for subject in self._replica.by_index.get(indexed, ()):
             yield _ref(subject), self._replica.entries[subject]
 
     def require_listed(self, cluster: str) -> None:
-        """For decisions that cannot be undone: refuse them while something of the cluster may be missing.
+        """Raise NotListed while objects of the cluster may be missing, before irreversible decisions.
 
-        `complete` says that the bus has been read, but a bus made anew knows nothing until the cluster has
-        been listed.
+        `complete` means that the bus has been read, but a new bus is empty until the cluster is listed.
         """
         if cluster not in self.listed:
             raise NotListed(f"{self._kind} of {cluster} are not listed completely yet", retry_after=0.5)
 
     async def caught_up(self, cluster: str, namespace: str) -> None:
-        """Wait until all that the bus holds of a namespace by now has been read."""
+        """Wait until all messages about a namespace that the bus holds now have been read."""
         newest = await self._bus.newest_of(
             streams.OBJECTS, subjects.seen_namespace(cluster, self._kind, namespace)
         )
@@ -105,7 +104,7 @@ class View(Generic[T]):
             raise NotListed(f"the view of {self._kind} is behind", retry_after=0.5) from error
 
     async def run(self) -> None:
-        """Follow the stream for ever; after a gap, start afresh. What an earlier call read is forgotten."""
+        """Follow the stream, and read it again after each gap; never returns. Forgets an earlier call."""
         self._replica, self.listed = Replica(), set()
         self.readings += 1
         self.complete.clear()
@@ -139,13 +138,13 @@ class View(Generic[T]):
                 ref = _ref(stored.subject)
                 omitted = seen.omitted and not seen.gone
                 different = fresh.note_omitted(stored.subject, omitted)
-                # Of an object without its content the former counts: it is there, so it has not ended.
+                # An object without content keeps its former entry: it exists.
                 if not omitted:
                     before, after = fresh.entries.get(stored.subject), self._entry(ref, seen)
                     if fresh.put(stored.subject, after, self._indexes):
                         different = True
                         self._differs(ref, before, after)
-            # Most versions of an object differ in what nobody here looks at.
+            # Most changes of an object do not change its entry.
             if self._replica is fresh and different:
                 self._changed()
             last = stored.sequence if stored else last
@@ -157,13 +156,13 @@ class View(Generic[T]):
         try:
             return None if seen.gone else self._extract(ref, seen.object())
         except Exception:
-            # One object that nobody foresaw must not take the view of the others away.
+            # One unexpected object must not stop the view of the others.
             logger.exception("%s is skipped in a view", ref)
             return None
 
 
 class Replica(Generic[T]):
-    """What a view knows."""
+    """The entries of a view, and their indexes."""
 
     def __init__(self) -> None:
         self.entries: dict[str, T] = {}
@@ -171,7 +170,7 @@ class Replica(Generic[T]):
         self.omitted: set[str] = set()
 
     def forget(self, prefix: str, indexes: Callable[[T], Collection[Hashable]]) -> None:
-        """Leave out all whose subjects begin like this."""
+        """Remove all entries whose subjects start with `prefix`."""
         for subject in [one for one in self.entries if one.startswith(prefix)]:
             self.put(subject, None, indexes)
         self.omitted = {one for one in self.omitted if not one.startswith(prefix)}
@@ -187,7 +186,7 @@ class Replica(Generic[T]):
         return True
 
     def put(self, subject: str, entry: T | None, indexes: Callable[[T], Collection[Hashable]]) -> bool:
-        """Take it in. False if the same was known already."""
+        """Store the entry, None removes it. False if it is unchanged."""
         before = self.entries.pop(subject, None)
         for indexed in indexes(before) if before is not None else ():
             same = self.by_index[indexed]

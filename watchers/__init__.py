@@ -1,1 +1,1 @@
-"""Watchers: publish every change of every object on the bus."""
+"""Watchers: Kubernetes events of all clusters come in; each change of an object goes out on the bus once."""

@@ -19,7 +19,7 @@ from watchers import continuity
 from watchers.continuity import Permit, Why, Witness
 from watchers.limits import Account, Known, KnownObjects, Shared, Turn
 from windowbox.clients.kubernetes import apiresponses
-from windowbox.clients.kubernetes.kube import Event, Kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import (
     Superseded,
     TooLarge,
@@ -160,62 +160,57 @@ class Mirror:
         level = logging.DEBUG if why == "start" else logging.INFO
         logger.log(level, "%s %s: listing: %s", self.cluster, self.resource.id, why)
         self._refused = False
+        listed, version = set[str](), ""
         async with self.shared.listing(self.cluster) as self._listing:
-            listed, version = await self._announce_listing()
+            async for page in self.kube.pages(self.resource, limit=self.page, metadata_only=self._secret):
+                # A watch from the first page's version misses no change that later pages do not show.
+                version = version or page.resource_version
+                for raw in page.items:
+                    listed.add(await self._announce("LISTED", raw))
         for subject, known in list(self._known.items()):
             if subject not in listed and not known.gone:
                 await self._enqueue(subject, Change("DELETED", known.uid, known.version))
         await self._flush()
         if self._refused:
             raise self._exhausted()  # the next listing has the room of deleted objects
-        # Tells readers of the stream that the listing is complete.
+        # Readers of the stream learn from this message that the listing is complete.
         subject = subjects.listed(self.cluster, self.resource.id)
         self._told = Witness(await self._store(subject, b"", {}, None), subject, "", "")
         there = [known.sequence for known in self._known.values() if not known.gone]
         await continuity.require_held(self.bus, subject, there)
         return version
 
-    async def _announce_listing(self) -> tuple[set[str], str]:
-        """Announce listed objects. Returns their subjects, and the resource version to watch from."""
-        listed: set[str] = set()
-        version = ""
-        pages = self.kube.pages(self.resource, limit=self.page, metadata_only=self._secret)
-        async for page in pages:
-            # A watch from the first page's version misses no change that later pages do not show.
-            version = version or page.resource_version
-            for raw in page.items:
-                listed.add(await self._announce("LISTED", raw))
-        return listed, version
-
     async def _watch(self) -> None:
         """Announce changes until the server ends the watch."""
         async for events in self.kube.watch(self.resource, self._version, metadata_only=self._secret):
             for event in events:
-                await self._handle(event)
+                match event.type:
+                    case "ADDED" | "MODIFIED":
+                        operation: Operation = "ADDED" if event.type == "ADDED" else "MODIFIED"
+                        await self._announce(operation, event.object)
+                    case "DELETED":
+                        object = Object(event.object)
+                        subject = subjects.seen(object.ref(self.cluster, self.resource.id))
+                        await self._enqueue(subject, Change("DELETED", object.uid, object.resource_version))
             self._version = str(events[-1].object["metadata"]["resourceVersion"])
         await self._flush()
-
-    async def _handle(self, event: Event) -> None:
-        match event.type:
-            case "ADDED" | "MODIFIED":
-                await self._announce("ADDED" if event.type == "ADDED" else "MODIFIED", event.object)
-            case "DELETED":
-                object = Object(event.object)
-                subject = subjects.seen(object.ref(self.cluster, self.resource.id))
-                await self._enqueue(subject, Change("DELETED", object.uid, object.resource_version))
 
     async def _announce(self, operation: Operation, raw: dict[str, Any]) -> str:
         object = Object(raw)
         subject = subjects.seen(object.ref(self.cluster, self.resource.id))
         known = self._known.get(subject)
         most = self.kube.limits.listing.objects
-        # Deleted ones do not count, and are counted only where they could matter.
+        # Deleted objects do not count. They are counted only near the limit, since that takes long.
         if known is None and len(self._known) >= most <= sum(not one.gone for one in self._known.values()):
             raise TooLarge(f"{self.cluster} has more than {most:,} {self.resource.id}: no more are watched")
         unchanged = known and known.version == object.resource_version and not known.gone
         if unchanged and not (known and known.omitted):
             return subject
-        body = _encoded(redacted(raw, secret=self._secret))
+        redacted_object = redacted(raw, secret=self._secret)
+        try:
+            body = orjson.dumps(redacted_object)
+        except orjson.JSONEncodeError:  # nested deeper than orjson writes
+            body = orjson.dumps(apiresponses.shallow(redacted_object))
         if not unchanged or self._fits(body):
             await self._enqueue(subject, Change(operation, object.uid, object.resource_version, body))
         return subject
@@ -242,7 +237,7 @@ class Mirror:
         task.add_done_callback(lambda done: self._ended(subject, done))
 
     async def _permitted(self) -> None:
-        """Wait for the permit. Meanwhile give slots back to other mirrors: it may take as long as a lease."""
+        """Wait for the permit, and release slots for other mirrors meanwhile: a lease may take long."""
         if not self.permit.given:
             if self._listing:
                 self._listing.give_back()
@@ -265,7 +260,7 @@ class Mirror:
         if there is None and not gone and self._account.exhausted:
             if change.operation != "LISTED":
                 raise self._exhausted()
-            self._refused = True  # deletions that the listing shows come first
+            self._refused = True  # deletions that the listing shows are published first
             return
         headers = {
             OPERATION: change.operation,
@@ -308,7 +303,7 @@ class Mirror:
         try:
             sequence = await self.bus.publish(subject, body, headers, expect_last=predecessor)
         except WrongSequence as error:
-            # The answer to the previous attempt may have been lost.
+            # The response to the previous attempt may have been lost.
             last = await self.bus.last(streams.OBJECTS, subject) if again else None
             if last and last.headers.get(TRACE) == headers[TRACE]:
                 return last.sequence
@@ -327,14 +322,14 @@ class Mirror:
             self._failed.set_exception(error)
 
     async def _flush(self) -> None:
-        """Wait until all is published; what failed is raised here."""
+        """Wait until all changes are published. Raises the first error of these."""
         if self._tail:
             await asyncio.wait(list(self._tail.values()))
         if self._failed.done():
             self._failed.result()
 
     def _begin_to_forget(self) -> None:
-        """Take out of the stream what ended long ago, beside the watch: there may be many of them."""
+        """Purge tombstones of objects deleted long ago, in a task: there may be many of them."""
         horizon = time.time() - TOMBSTONE_SECONDS
         old = [subject for subject, known in self._known.items() if known.gone and known.at < horizon]
         if old and (self._forgetting is None or self._forgetting.done()):
@@ -350,7 +345,7 @@ class Mirror:
             await before
         known = self._known.get(subject)
         if known is None or not known.gone:
-            return  # there is one again
+            return  # the object was recreated
         try:
             await self.bus.purge(streams.OBJECTS, subject, known.sequence + 1)
         except WindowboxError as error:
@@ -360,17 +355,10 @@ class Mirror:
 
 
 def redacted(raw: Mapping[str, Any], *, secret: bool) -> dict[str, Any]:
-    """The object without what nobody needs, and without what nobody may see."""
+    """The object without fields that windowbox never reads, and without the data of a Secret."""
     metadata = {k: v for k, v in raw.get("metadata", {}).items() if k != "managedFields"}
     if annotations := metadata.get("annotations"):
         metadata["annotations"] = {k: v for k, v in annotations.items() if k not in _UNUSED}
     if secret:
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
     return {**raw, "metadata": metadata}
-
-
-def _encoded(object: Mapping[str, Any]) -> bytes:
-    try:
-        return orjson.dumps(object)
-    except orjson.JSONEncodeError:
-        return orjson.dumps(apiresponses.shallow(object))  # nested deeper than can be written

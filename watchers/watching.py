@@ -9,7 +9,7 @@ import logging
 import random
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,12 +18,14 @@ from bus.clusters.clusters import Clusters
 from bus.clusters.registry import Registry
 from bus.leases.leases import Leases
 from bus.transport.connection import Bus
-from watchers import definitions, purging
+from watchers import purging
 from watchers.continuity import Continuity, Permit, Term, Why, Witness
 from watchers.limits import Shared
 from watchers.mirror import Mirror
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing, Superseded, TransientError, WindowboxError
 from windowbox.kinds import RESOURCES
+from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, Resource
 from windowbox.settings.bussettings import Retention
 
@@ -33,6 +35,9 @@ _LONGEST_PAUSE = 10.0
 _YOUNG, _PAUSE_OF_YOUNG = 120.0, 0.8
 """Seconds for which a cluster counts as new, and the longest pause while it does."""
 _PARTS = 16
+_CRDS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
 
 Pair = tuple[str, str]
 """A cluster and a kind."""
@@ -64,18 +69,26 @@ class Watching:
     _holding: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._continuity = Continuity(self.bus, self._newest, self._restart_all)
+        def newest() -> Witness | None:
+            return max(filter(None, (mirror.newest for mirror in self._mirrors.values())), default=None)
+
+        def restart_all() -> None:
+            for restart in self._restarts.values():
+                restart.set()
+
+        self._continuity = Continuity(self.bus, newest, restart_all)
         self._shared = Shared(self.bus, self._continuity.doubt, self.retention, self.share)
 
     @property
     def states(self) -> dict[str, str]:
         """The state of each kind, for `windowbox status`."""
-        return {f"{pair[0]}/{pair[1]}": self._state(pair, doing) for pair, doing in self._states.items()}
-
-    def _state(self, pair: Pair, doing: str) -> str:
-        term = self._terms.get(_lease(*pair))
-        # Each process reports the kinds that this version cannot watch.
-        return doing if (term and term.held.is_set()) or pair[1] not in RESOURCES else "standing by"
+        found = {}
+        for (cluster, kind), state in self._states.items():
+            term = self._terms.get(_lease(cluster, kind))
+            # Each process reports the kinds that this version cannot watch.
+            ours = (term and term.held.is_set()) or kind not in RESOURCES
+            found[f"{cluster}/{kind}"] = state if ours else "standing by"
+        return found
 
     async def run(self) -> None:
         """Mirror until cancelled; follow clusters that join and leave."""
@@ -89,16 +102,31 @@ class Watching:
         try:
             while True:
                 changed.clear()
-                await self._follow(self._wanted())
+                await self._follow_members()
                 tasks = [*self._running.values(), *self._purging.values(), *self._holding.values()]
-                await _wait_first(changed, [*always, *tasks])
+                waiting = asyncio.ensure_future(changed.wait())
+                try:
+                    await asyncio.wait([waiting, *always, *tasks], return_when=asyncio.FIRST_COMPLETED)
+                    for task in [*always, *tasks]:
+                        if task.done():
+                            task.result()  # its error ends this process
+                finally:
+                    waiting.cancel()
                 self._purging = {what: task for what, task in self._purging.items() if not task.done()}
         finally:
             await _all_cancelled([*always, *self._running.values(), *self._purging.values()])
             await self._shared.aclose()
             await _all_cancelled(self._holding.values())  # last: no mirror runs when the leases are released
 
-    async def _follow(self, wanted: set[Pair]) -> None:
+    async def _follow_members(self) -> None:
+        """Start and stop mirrors, so that all kinds of all members are mirrored."""
+        awake = [member for member in self.registry.members.values() if not member.asleep]
+        joined = {(member.id, kind) for member in awake for kind in member.kinds or self.kinds}
+        for pair in sorted(joined):
+            if pair[1] not in RESOURCES:
+                self._states[pair] = "broken: this version knows no such kind"
+        known = {(cluster, kind) for cluster, kind in joined if kind in RESOURCES}
+        wanted = {(RUNTIME, kind) for kind in self.kinds} | known
         gone = self._running.keys() - wanted
         await _all_cancelled([self._running.pop(pair) for pair in gone])
         for pair in gone:
@@ -110,25 +138,16 @@ class Watching:
             holding = self.leases.while_held(lease, term.hold, term.taken)
             self._holding[lease] = asyncio.create_task(holding, name=f"watch: hold {lease}")
         for pair in wanted - self._running.keys():
-            await self._stop_purging(pair)
-            self._running[pair] = self._begin("watch", self._mirror_in_terms, pair)
+            lease = _lease(*pair)
+            # A listing compares what an unfinished purge has left.
+            if pair in (left := self._left.get(lease, set())):
+                await _cancelled(self._purging[lease])
+                left.discard(pair)
+                self._begin_to_purge(lease)
+            self._running[pair] = asyncio.create_task(self._mirror_in_terms(*pair), name=f"watch {pair}")
         for lease in self._terms.keys() - needed:
             await _cancelled(self._holding.pop(lease))
             del self._terms[lease]
-
-    def _begin(
-        self, name: str, act: Callable[[str, str], Coroutine[Any, Any, None]], pair: Pair
-    ) -> asyncio.Task[None]:
-        return asyncio.create_task(act(*pair), name=f"{name} {pair}")
-
-    def _wanted(self) -> set[Pair]:
-        awake = [member for member in self.registry.members.values() if not member.asleep]
-        joined = {(member.id, kind) for member in awake for kind in member.kinds or self.kinds}
-        for pair in sorted(joined):
-            if pair[1] not in RESOURCES:
-                self._states[pair] = "broken: this version knows no such kind"
-        known = {(cluster, kind) for cluster, kind in joined if kind in RESOURCES}
-        return {(RUNTIME, kind) for kind in self.kinds} | known
 
     async def _find_leftovers(self) -> None:
         """Purge objects of clusters that left while no watcher ran."""
@@ -145,13 +164,12 @@ class Watching:
         self._begin_to_purge(lease)
 
     def _begin_to_purge(self, lease: str) -> None:
-        if lease not in self._purging or self._purging[lease].done():
-            self._purging[lease] = asyncio.create_task(self._purge_left(lease), name=f"watch: clear {lease}")
+        async def purge_left() -> None:
+            while left := self._left[lease]:
+                await self.leases.once(lease, functools.partial(self._purge, left))
 
-    async def _purge_left(self, lease: str) -> None:
-        left = self._left[lease]
-        while left:
-            await self.leases.once(lease, lambda: self._purge(left))
+        if lease not in self._purging or self._purging[lease].done():
+            self._purging[lease] = asyncio.create_task(purge_left(), name=f"watch: clear {lease}")
 
     async def _purge(self, left: set[Pair]) -> None:
         while left:
@@ -164,26 +182,10 @@ class Watching:
                         group.create_task(purging.purge(self.bus, cluster, kind))
             left -= pairs
 
-    async def _stop_purging(self, pair: Pair) -> None:
-        """Stop purging a kind that is mirrored again: a listing compares what is left of it."""
-        lease = _lease(*pair)
-        if pair in (left := self._left.get(lease, set())):
-            await _cancelled(self._purging[lease])
-            left.discard(pair)
-            self._begin_to_purge(lease)
-
-    def _newest(self) -> Witness | None:
-        """The newest message known to any mirror."""
-        return max(filter(None, (mirror.newest for mirror in self._mirrors.values())), default=None)
-
-    def _restart_all(self) -> None:
-        for restart in self._restarts.values():
-            restart.set()
-
     async def _mirror_in_terms(self, cluster: str, kind: str) -> None:
         """Mirror one kind whenever its lease is held; never returns.
 
-        A mirror outlives a lost lease for a while: if the lease is acquired again, it needs no listing.
+        A mirror outlives a lost lease for a while: if the lease is acquired again, no listing is needed.
         """
         pair, term = (cluster, kind), self._terms[_lease(cluster, kind)]
         why: Why = "start"
@@ -200,7 +202,9 @@ class Watching:
     async def _mirror(self, pair: Pair, term: Term, restart: asyncio.Event, why: Why) -> None:
         """Mirror one kind; list again after each error, and after a loss of messages. Never returns."""
         cluster, kind = pair
-        resource, failures, began = self._resource(cluster, kind), 0, time.monotonic()
+        member = self.registry.members.get(cluster)
+        resource = RESOURCES[kind]._replace(within=member.namespace if member else "")
+        failures, began = 0, time.monotonic()
         while True:
             restart.clear()
             listed, away = asyncio.Event(), False
@@ -215,7 +219,7 @@ class Watching:
                 continue
             except Missing:
                 self._states[pair] = "waiting for its CustomResourceDefinition"
-                await definitions.established(kube, cluster, resource)
+                await _established(kube, cluster, resource)
             except Superseded as error:
                 logger.info("%s; reading OBJECTS again", error)
                 why = "superseded"
@@ -229,29 +233,25 @@ class Watching:
             longest = _PAUSE_OF_YOUNG if soon else _LONGEST_PAUSE
             await asyncio.sleep(min(longest, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.7, 1))
 
-    def _resource(self, cluster: str, kind: str) -> Resource:
-        member = self.registry.members.get(cluster)
-        return RESOURCES[kind]._replace(within=member.namespace if member else "")
-
     async def _run(self, pair: Pair, mirror: Mirror) -> None:
+        async def note_listed() -> None:
+            await mirror.listed.wait()
+            self._states[pair] = "watching"
+
         self._states[pair], self._mirrors[pair] = "listing", mirror
-        listed = asyncio.create_task(self._note_listed(pair, mirror))
+        listed = asyncio.create_task(note_listed())
         try:
             await mirror.run()
         finally:
             listed.cancel()
             del self._mirrors[pair]
 
-    async def _note_listed(self, pair: Pair, mirror: Mirror) -> None:
-        await mirror.listed.wait()
-        self._states[pair] = "watching"
-
 
 def _lease(cluster: str, kind: str) -> str:
-    """The lease of a kind of the runtime cluster, or of a part of all other clusters.
+    """The lease of one kind of the runtime cluster, or of a part of all other clusters.
 
-    Every process gets an event for each change of a lease: a lease for each kind of a hundred clusters would
-    cost more than all of their changes.
+    Every process receives each change of a lease: a lease for each kind of a hundred clusters would cost more
+    than all changes of their objects.
     """
     if cluster == RUNTIME:
         return f"watch.{subjects.of_cluster(cluster)}.{subjects.of_cluster(kind)}"
@@ -271,17 +271,6 @@ async def _until(stop: asyncio.Event, act: Callable[[], Awaitable[None]]) -> Non
         await _cancelled(acting)
 
 
-async def _wait_first(changed: asyncio.Event, tasks: object) -> None:
-    """Wait for a change; raise the error of a task that ends meanwhile."""
-    waiting = asyncio.ensure_future(changed.wait())
-    try:
-        done, _ = await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)  # type: ignore[misc]
-        for task in done - {waiting}:
-            task.result()
-    finally:
-        waiting.cancel()
-
-
 async def _cancelled(task: asyncio.Future[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
@@ -295,3 +284,27 @@ async def _all_cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
         task.cancel()
     if cancelled:
         await asyncio.wait(cancelled)
+
+
+async def _established(kube: Kube, cluster: str, resource: Resource) -> None:
+    """Return as soon as the kind may exist, or after an error."""
+    logger.warning("%s: no kind %s yet; waiting for its CustomResourceDefinition", cluster, resource.id)
+    try:
+        async for events in kube.watch(_CRDS, "0", only=resource.id):
+            if any(e.type in ("ADDED", "MODIFIED") and _serves(Object(e.object), resource) for e in events):
+                return
+    except WindowboxError as error:
+        logger.info("%s %s: %s", cluster, resource.id, error)
+        await asyncio.sleep(1)
+
+
+def _serves(definition: Object, resource: Resource) -> bool:
+    """Whether the definition has been accepted, in the version that we read."""
+
+    def parts(of: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+        found = of.get(name)
+        return [part for part in found if isinstance(part, Mapping)] if isinstance(found, list) else []
+
+    conditions, versions = parts(definition.status, "conditions"), parts(definition.spec, "versions")
+    established = any(c.get("type") == "Established" and c.get("status") == "True" for c in conditions)
+    return established and any(v.get("name") == resource.version and v.get("served") for v in versions)

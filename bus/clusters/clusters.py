@@ -41,15 +41,15 @@ class Clusters:
         self.runtime = runtime
         self._files = {cluster: file.absolute() for cluster, file in files.items()}
         self.provider_egress = Egress(egress.denied, egress.allowed)
-        """To where provider clusters lead."""
+        """The egress rules for provider clusters."""
         # The API servers of control planes are Services in our own networks.
         self._egress = Egress((), egress.allowed)
         self._registry = registry
         self._opened: dict[str, _Opened] = {}
         self._hosts: dict[tuple[str, str | None], str] = {}
-        """Where members' files lead, so that they lead nowhere else when they are opened again."""
+        """The hosts of members' kubeconfig files: a file that leads to another host later is refused."""
         self._locks: dict[str, asyncio.Lock] = {}
-        """By cluster: one that answers late must not hold up the others."""
+        """By cluster: a slow cluster must not delay the others."""
         stack.push_async_callback(self._close_all_but, frozenset)
 
     def has_left(self, cluster: str) -> bool:
@@ -57,7 +57,7 @@ class Clusters:
         return cluster in self._registry.left
 
     def is_asleep(self, cluster: str) -> bool:
-        """Whether the cluster has no API server at the moment, and will have one again."""
+        """Whether the cluster is hibernated: it has no API server at the moment."""
         return cluster in self._registry.asleep()
 
     async def get(self, cluster: str) -> Kube:
@@ -83,7 +83,7 @@ class Clusters:
             return self._opened[cluster].kube
 
     async def follow(self) -> None:
-        """Close the clients of clusters that leave. Runs for ever."""
+        """Close the clients of clusters that leave; never returns."""
         changed = asyncio.Event()
         self._registry.on_change(changed.set)
         while True:
@@ -93,9 +93,9 @@ class Clusters:
 
     async def _close_all_but(self, kept: Callable[[], Set[str]]) -> None:
         for cluster in list(self._locks):
-            # While another was closed, it may have come back.
+            # The cluster may have joined again while another one was closed.
             if cluster in kept() or self._locks[cluster].locked():
-                continue  # whoever is just opening it will see if it has left
+                continue  # `get` holds the lock, and checks whether the cluster has left
             del self._locks[cluster]
             await self._close(cluster)
             if cluster not in self._registry.members:
@@ -112,7 +112,12 @@ class Clusters:
             text = await self._kubeconfig(member.secret, what)
             egress = self.provider_egress if member.origin == "provider" else self._egress
             async with kube.from_text(text, what, egress) as opened:
-                _check_identity(member, member.secret, opened)
+                # A tenant may change a provider Secret, and its members' objects are trusted by others.
+                if member.origin == "provider" and identities.provider(opened, member.secret) != member.id:
+                    where = f"Secret {member.secret.namespace}/{member.secret.name}"
+                    raise Malformed(
+                        f"{what}: {where} leads to another cluster now; another Secret will be looked for"
+                    )
                 yield opened
         else:
             async with kube.from_file(self._file(member, what)) as opened:
@@ -128,7 +133,7 @@ class Clusters:
                     self._hosts[key] = opened.host
 
     def _file(self, member: Member, what: str) -> Path:
-        """The kubeconfig file of a member. It may run programs, so our settings have to name it, too."""
+        """The kubeconfig file of a member. It may run programs, so the settings have to name it as well."""
         if member.file is None:
             raise Malformed(f"{what} has neither a Secret nor a file with its kubeconfig: let it join anew")
         file = Path(member.file)
@@ -151,15 +156,6 @@ class Clusters:
             raise Malformed(f"{where} has no usable key {secret.key!r}") from error
 
 
-def _check_identity(member: Member, secret: SecretKey, opened: Kube) -> None:
-    """What a provider Secret leads to may be changed by a tenant; what is read there, others rely on."""
-    if member.origin == "provider" and identities.provider(opened, secret) != member.id:
-        raise Malformed(
-            f"cluster {member.id!r}: Secret {secret.namespace}/{secret.name} leads to another cluster now; "
-            "another Secret will be looked for"
-        )
-
-
 def _credentials(member: Member) -> SecretKey | str | None:
     return member.secret or member.file
 
@@ -168,7 +164,7 @@ def _credentials(member: Member) -> SecretKey | str | None:
 async def clusters(
     runtime: Kube, registry: Registry, egress: EgressSettings, files: Mapping[str, Path] | None = None
 ) -> AsyncIterator[Clusters]:
-    """The clusters that take part. `files` are the kubeconfigs of members that may be read from a file."""
+    """The member clusters. `files` are the kubeconfigs of the members that may be read from a file."""
     async with contextlib.AsyncExitStack() as stack:
         made = Clusters(runtime, registry, egress, files or {}, stack)
         following = asyncio.create_task(made.follow(), name="clusters: close those that left")

@@ -52,24 +52,24 @@ class _Shared:
     own: bool = False
     """It leads to the cluster that the Secrets are in."""
     considered: bool = False
-    """Access for watchers is being checked, or has been."""
+    """The check of access for watchers has begun."""
     host: str | None = None
-    """Where the kubeconfig leads to, once it has been looked at."""
+    """The host of the kubeconfig, once it is known."""
     stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     failure: Unreachable | None = None
-    """Why it could not be opened the last time."""
+    """Why the last attempt to open it failed."""
     closing: asyncio.TimerHandle | None = None
 
 
 @dataclass
 class Providers:
-    """Clients by the content of kubeconfigs. Secrets are read anew for each run: a renewed one counts."""
+    """Clients by the content of kubeconfigs. Each run reads its Secret, so a renewed one takes effect."""
 
     clusters: Clusters
     registry: Registry
     slots: int = 16
-    """How many runs each pool has at once."""
+    """The number of concurrent runs of each pool."""
     _shared: dict[_Key, _Shared] = field(default_factory=dict)
     """Used clients first, then unused ones, the longest unused first."""
     _asking: set[asyncio.Task[None]] = field(default_factory=set)
@@ -90,8 +90,8 @@ class Providers:
     ) -> AsyncIterator[Provider]:
         """The cluster that the Secret of `cluster` leads to; open at least until the block ends.
 
-        A run is let in when it is its turn there: else Waiting, and TimeoutError if it takes too long. With
-        `watched`, the cluster takes part from now on.
+        A run needs a slot of that cluster: without one, Waiting, and TimeoutError if it takes too long. With
+        `watched`, the cluster becomes a member.
         """
         secret = SecretKey(namespace=namespace, name=name)
         async with self._reached(cluster, secret, run) as (provider, shared):
@@ -103,8 +103,8 @@ class Providers:
     async def leads_to(self, secret: SecretKey, *, watched: bool = False) -> str | None:
         """The id of the provider cluster that this Secret of the runtime cluster leads to now.
 
-        None if to none, or to the runtime cluster itself; if it is to be `watched`, also if we are not let.
-        TransientError if that cannot be told.
+        None if it leads to no cluster or to the runtime cluster, and with `watched` also if we lack the right
+        to watch. TransientError if this is unknown at the moment.
         """
         try:
             async with self._reached(RUNTIME, secret) as (provider, shared):
@@ -138,7 +138,11 @@ class Providers:
             yield Provider(cluster, await self.clusters.get(cluster)), None
             return
         key = _Key(cluster, hashlib.sha256(kubeconfig).hexdigest())
-        shared = self._enter(key)
+        shared = self._shared.setdefault(key, _Shared())
+        shared.users += 1
+        if shared.closing:
+            shared.closing.cancel()
+            shared.closing = None
         try:
             async with await self._turn(run, kubeconfig, shared):
                 opened = await self._open(cluster, secret, kubeconfig, shared)
@@ -150,14 +154,18 @@ class Providers:
     async def _turn(
         self, run: ObjectRef | None, kubeconfig: bytes, shared: _Shared
     ) -> contextlib.AbstractAsyncContextManager[None]:
-        """A turn for a run; what has none (it is no run) waits for nobody."""
+        """A slot of the host for a run; callers that are no run need none."""
         if shared.host is None:
             shared.host = await asyncio.to_thread(kubeconfigs.host, kubeconfig)
-        # Where there is no host, nothing will be asked.
-        return self._bulkhead.turn(run.kind, shared.host, run) if run and shared.host else _no_turn()
+        # Without a host no request will be sent.
+        return (
+            self._bulkhead.turn(run.kind, shared.host, run)
+            if run and shared.host
+            else contextlib.nullcontext()
+        )
 
     async def _kubeconfig(self, cluster: str, secret: SecretKey) -> bytes:
-        """What the Secret holds; nothing where it says, by an empty key, that its own cluster is meant."""
+        """The kubeconfig in the Secret; empty if its key is, which means the Secret's own cluster."""
         where = f"Secret {secret.namespace}/{secret.name}"
         if not secret.name:
             raise Malformed(f"{_COULD_NOT}: no provider secret is named: give the reference to it a name")
@@ -181,20 +189,12 @@ class Providers:
         except (TypeError, binascii.Error) as error:
             raise Malformed(f"{_COULD_NOT}: {where}: {secret.key!r} is not base64") from error
 
-    def _enter(self, key: _Key) -> _Shared:
-        shared = self._shared.setdefault(key, _Shared())
-        shared.users += 1
-        if shared.closing:
-            shared.closing.cancel()
-            shared.closing = None
-        return shared
-
     async def _open(self, cluster: str, secret: SecretKey, kubeconfig: bytes, shared: _Shared) -> Kube:
-        # Callers with the same kubeconfig wait for one another, but not for servers of other kubeconfigs.
+        # Callers with the same kubeconfig wait for each other, but not for servers of other kubeconfigs.
         before = shared.failure
         async with shared.opening:
             if shared.failure and shared.failure is not before:
-                # Another caller's attempt failed meanwhile: were each to try, the last would wait for hours.
+                # Another caller's attempt failed meanwhile. If each tried, the last one would wait for hours.
                 raise Unreachable(str(shared.failure)) from shared.failure
             if shared.kube is not None and shared.kube.stale and shared.users == 1:
                 shared.kube = None
@@ -216,7 +216,7 @@ class Providers:
     def _have_it_watched(self, cluster: str, secret: SecretKey, provider: str) -> None:
         """Register the provider cluster as a member, so that our objects there are watched.
 
-        Not within the run: with a slow cluster it would last for minutes.
+        In a task beside the run: with a slow cluster it takes minutes.
         """
         if cluster != RUNTIME or provider in self.registry.members:
             return
@@ -225,7 +225,7 @@ class Providers:
             try:
                 if await self.leads_to(secret, watched=True) == provider:
                     await self.registry.exchange(provider, None, member(provider, secret))
-                    logger.info("provider cluster %s takes part", provider)
+                    logger.info("provider cluster %s is a member now", provider)
             except WindowboxError as error:
                 # Runs report lasting errors. Another process may have registered it.
                 logger.info("provider cluster %s is not watched: %s", provider, error)
@@ -258,14 +258,9 @@ class Providers:
 
 
 def member(cluster: str, secret: SecretKey) -> Member:
-    """A provider cluster as it takes part."""
+    """A provider cluster as a member."""
     kinds = tuple(resource.id for resource in PROVIDER_KINDS)
     return Member(id=cluster, secret=secret, kinds=kinds, origin="provider")
-
-
-@contextlib.asynccontextmanager
-async def _no_turn() -> AsyncIterator[None]:
-    yield
 
 
 async def _look(opened: Kube) -> None:

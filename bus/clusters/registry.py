@@ -19,18 +19,18 @@ logger = logging.getLogger(__name__)
 
 _STREAM = f"KV_{streams.CLUSTERS}"
 _DELETED = {"KV-Operation": "DEL", "Nats-TTL": "720h"}
-"""For a month it is remembered who has left, so that processes which were away do not bring them back."""
+"""A deletion is kept for a month, so that processes that were cut off do not restore the member."""
 
 
 class MachinePlace(Message):
-    """Where the machine Pods are that the nodes of a cluster run in."""
+    """Where the machine Pods of a cluster's nodes run."""
 
     namespace: str
     cluster: str = RUNTIME
 
 
 class Member(Message):
-    """A cluster that takes part, and where its credentials are to be found."""
+    """A member cluster, and where to find its credentials."""
 
     id: str
     secret: SecretKey | None = None
@@ -38,17 +38,17 @@ class Member(Message):
     """A kubeconfig file that every process can read."""
     kinds: tuple[str, ...] = ()
     namespace: str = ""
-    """The only one that may be read there, where that is so."""
+    """The only namespace that may be read there; empty for all."""
     machines: MachinePlace | None = None
-    """None if its nodes can be reached without a route of ours."""
+    """None if its nodes are reachable without a route of windowbox."""
     origin: Literal["person", "namespace", "controlplane", "settings", "provider"] = "person"
-    """Who let it join. What a person did, only a person undoes."""
+    """What registered it. Only a person removes a member that a person has registered."""
     asleep: bool = False
-    """Its API server has ended until it is woken up. Its objects are not served, its addresses are kept."""
+    """It is hibernated, without an API server. Its objects are not served, its addresses are kept."""
 
 
 class Registry:
-    """The clusters that take part, as this process knows them."""
+    """The member clusters, as this process knows them."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -60,11 +60,11 @@ class Registry:
 
     @property
     def left(self) -> Set[str]:
-        """The clusters that are known to have left, and have not come back."""
+        """The clusters that have left and not joined again."""
         return self._reading.left
 
     def served(self) -> Set[str]:
-        """The clusters whose own objects we serve. In provider clusters we only look after what we make."""
+        """The clusters whose objects are served. In provider clusters only our own objects are watched."""
         return {
             cluster
             for cluster, member in self.members.items()
@@ -72,25 +72,31 @@ class Registry:
         }
 
     def asleep(self) -> Set[str]:
-        """The clusters that have no API server at the moment, and will have one again."""
+        """The hibernated clusters: they have no API server at the moment."""
         return {cluster for cluster, member in self.members.items() if member.asleep}
 
     def on_change(self, act: Callable[[], None]) -> Callable[[], None]:
-        """Call `act` after each change. Returns what ends that."""
+        """Call `act` after each change. Returns how to unsubscribe."""
         self._listeners.append(act)
         return lambda: self._listeners.remove(act)
 
     async def run(self) -> None:
-        """Follow who joins and leaves, for ever."""
+        """Follow members that join and leave; never returns."""
         while True:
+            fresh = _Reading()
+            filters = [subjects.entry(streams.CLUSTERS, ">")]
             try:
-                await self._follow()
+                async for stored in consumers.follow(self._bus, _STREAM, filters):
+                    if stored is not None:
+                        fresh.take(stored)
+                    if stored is None or self._reading is fresh:
+                        self._turn_to(fresh)
             except WindowboxError as error:
                 logger.debug("registry of clusters: %s", error)
                 await asyncio.sleep(0.5)
 
     async def keep(self) -> None:
-        """Tell the bus again what it has forgotten and this process has not, for ever."""
+        """Register members again that the bus has lost and this process still knows; never returns."""
         while True:
             await self._forgetful.wait()
             self._forgetful.clear()
@@ -114,7 +120,7 @@ class Registry:
         await self._write(cluster, None, last.sequence)
 
     async def exchange(self, cluster: str, before: Member | None, after: Member | None) -> None:
-        """Have `after` take part in place of `before`; None takes no part. Conflict if another does."""
+        """Replace the member `before` by `after`; None is no member. Conflict if it has changed meanwhile."""
         last = await self._bus.last(_STREAM, _subject(cluster))
         reading = _Reading()
         if last is not None:
@@ -127,18 +133,9 @@ class Registry:
         content, headers = (member.encoded(), {}) if member else (b"", _DELETED)
         await self._bus.publish(_subject(cluster), content, headers, expect_last=expected)
 
-    async def _follow(self) -> None:
-        fresh = _Reading()
-        filters = [subjects.entry(streams.CLUSTERS, ">")]
-        async for stored in consumers.follow(self._bus, _STREAM, filters):
-            if stored is not None:
-                fresh.take(stored)
-            if stored is None or self._reading is fresh:
-                self._turn_to(fresh)
-
     def _turn_to(self, reading: _Reading) -> None:
         self._reading = reading
-        # The bus says who has left. Those of whom it says nothing at all, it has forgotten.
+        # The bus keeps an entry for a member that has left. Without any entry, it has lost the member.
         self.members = {member.id: member for member in self._forgotten()} | reading.members
         if self._forgotten():
             self._forgetful.set()
@@ -151,13 +148,13 @@ class Registry:
 
 
 class _Reading:
-    """What one reading from the beginning has brought so far."""
+    """The members that one reading from the beginning has brought so far."""
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
         self.left: set[str] = set()
         self.heard: set[str] = set()
-        """All clusters of which anything was said, even if it was nonsense."""
+        """All clusters with an entry, even an unreadable one."""
 
     def take(self, stored: Stored) -> None:
         cluster = subjects.name_of_cluster(subjects.without(f"$KV.{streams.CLUSTERS}", stored.subject))
@@ -168,17 +165,13 @@ class _Reading:
             self.left.add(cluster)
             return
         try:
-            self.members[cluster] = _member(cluster, stored)
+            member = Member.model_validate_json(stored.data)
+            if member.id != cluster:
+                raise ValueError(f"it calls itself {member.id!r}")
+            self.members[cluster] = member
         except ValueError as error:
-            # The other clusters must not suffer from it.
+            # An unreadable entry must not keep the other clusters from being read.
             logger.error("registry of clusters: %s is skipped: %s", stored.subject, error)
-
-
-def _member(cluster: str, stored: Stored) -> Member:
-    member = Member.model_validate_json(stored.data)
-    if member.id != cluster:
-        raise ValueError(f"it calls itself {member.id!r}")
-    return member
 
 
 def _subject(cluster: str) -> str:

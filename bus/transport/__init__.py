@@ -1,4 +1,4 @@
-"""The connection to NATS: the one place that imports its library.
+"""The connection to NATS: subjects and bytes come in; stored messages, buckets and consumers go out.
 
-Subjects and bytes come in; stored messages, buckets and consumers go out.
+The client of nats-py is started here only.
 """

@@ -16,16 +16,16 @@ logger = logging.getLogger(__name__)
 
 _UNAVAILABLE = 503
 _NO_PEERS = 10005
-"""A new stream needs more servers than are online. Its status is 400, but a server that starts changes it."""
+"""A new stream needs more servers than are online. The status is 400, but another server may start."""
 _NO_MESSAGE = 10037
 _NO_SUCH_SEQUENCE = 10043
 _DELETE_FAILED = 10057
 _WRONG_LAST_SEQUENCE = 10071
 _STORE_FAILED = 10077
 _ANOTHER_IN_FLIGHT = 10164
-"""Servers in a cluster say this where another write to the subject is not through yet: a lost race, too."""
+"""In a cluster: another write to the subject is still in progress. A lost race, too."""
 
-# Codes that several failures share are told apart by what Go's errors say.
+# Several failures share a code, and differ in the text of Go's errors.
 _SUBJECT_FULL = "maximum messages per subject exceeded"
 _STREAM_FULL = "maximum bytes exceeded"
 _NOT_FOUND = ("no message found", "stream store EOF")
@@ -35,7 +35,7 @@ Headers = Mapping[str, str]
 
 
 class ApiError(WindowboxError):
-    """JetStream said no; the code tells why."""
+    """JetStream refused the request; `code` says why."""
 
     def __init__(self, what: str, error: Mapping[str, Any]) -> None:
         self.description = str(error.get("description", error))
@@ -44,22 +44,22 @@ class ApiError(WindowboxError):
 
     @property
     def gone(self) -> bool:
-        """Whether it says that there is no such message."""
+        """Whether there is no such message."""
         if self.code == _DELETE_FAILED:
             return self.description in _NOT_FOUND
         return self.code in (_NO_MESSAGE, _NO_SUCH_SEQUENCE)
 
 
 class WrongSequence(Conflict):
-    """Somebody else has written to this subject since we looked."""
+    """Another process has written to this subject since it was read."""
 
 
 class Occupied(Conflict):
-    """The subject holds all that it may hold: for a queue this means that the item waits already."""
+    """The subject has reached its limit of messages: in a queue, the item is there already."""
 
 
 class Full(TransientError):
-    """The stream holds as many bytes as it may."""
+    """The stream has reached its limit of bytes."""
 
 
 class Stored(NamedTuple):
@@ -73,7 +73,7 @@ class Stored(NamedTuple):
 
 
 def api(what: str, answer: bytes) -> dict[str, Any]:
-    """An answer of JetStream's API; Unreachable while there is nobody who could act on it."""
+    """A response of JetStream's API. Raises Unreachable while no server can serve the request."""
     decoded: dict[str, Any] = orjson.loads(answer)
     if error := decoded.get("error"):
         if error.get("code") == _UNAVAILABLE or error.get("err_code") == _NO_PEERS:
@@ -102,15 +102,15 @@ def sequence(what: str, answer: bytes) -> int | None:
 FORGED = "Windowbox-Forged"
 """A header that a connection adds to answers with two origins."""
 NOTHING: Headers = {"KV-Operation": "DEL"}
-"""The headers of what is read in place of a forged message."""
+"""The headers of the message that is read in place of a forged one."""
 ORIGIN = "Nats-Stream"
-"""A header of all answers to direct gets: the stream that they come from."""
+"""A header of all responses to direct gets: the stream that they come from."""
 
 
 def is_forged(subject: str, headers: Headers) -> bool:
-    """Whether a stored message was not published, but is an answer to a direct get.
+    """Whether a stored message was not published, but is a response to a direct get.
 
-    Whoever asks names the subject of the answer, which may be one that only another role may publish to.
+    The requester names the subject of the response, which may be one that only another role may publish to.
     """
     if ORIGIN not in headers:
         return False
@@ -136,18 +136,14 @@ def direct(answer: Msg) -> Stored | None:
 
 
 def from_leader(message: Mapping[str, Any]) -> Stored:
-    """A message as the leader of its stream tells it."""
-    headers = _headers(base64.b64decode(message.get("hdrs", "")))
+    """A message in a response of its stream's leader."""
+    lines = base64.b64decode(message.get("hdrs", "")).decode().split("\r\n")[1:]
+    headers = {name: value.strip() for name, _, value in (line.partition(":") for line in lines) if name}
     data = base64.b64decode(message.get("data", ""))
     found = Stored(message["subject"], int(message["seq"]), message["time"], headers, data)
     return _nothing(found) if is_forged(found.subject, headers) else found
 
 
 def _nothing(forged: Stored) -> Stored:
-    """What counts as nothing, but tells the sequence: the next who writes to the subject replaces it."""
+    """A deletion with the sequence of the forged message: the next writer of the subject replaces it."""
     return forged._replace(headers=NOTHING, data=b"")
-
-
-def _headers(block: bytes) -> Headers:
-    lines = block.decode().split("\r\n")[1:]
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines) if name}

@@ -1,4 +1,4 @@
-"""Key-value buckets: written by compare-and-set, followed by every process that reads them."""
+"""Key-value buckets: written by compare-and-set, followed by each process that reads them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ logger = logging.getLogger(__name__)
 
 _AGAIN = 0.5
 _DELETED = {"KV-Operation": "DEL", "Nats-TTL": "3600s"}
-"""Word of a deletion stays for a while only: keys that come and go must not fill the bucket."""
+"""The headers of a deletion. It expires: keys that come and go must not fill the bucket."""
 
 
 class Entry(NamedTuple):
-    """What stands under a key."""
+    """The value of a key, and the sequence of its last message."""
 
     value: bytes | None
-    """None if nothing does."""
+    """None if the key does not exist."""
     sequence: int
-    """What the next to write must expect; not always 0 where nothing stands."""
+    """The sequence that the next write must expect; not always 0 for a key that does not exist."""
 
 
 class State(NamedTuple):
-    """How a stream presents itself: which it is, and how far it has come."""
+    """The identity of a stream, and its first and last sequence."""
 
     created: str
     first: int
@@ -38,7 +38,7 @@ class State(NamedTuple):
 
 
 class Bucket:
-    """A bucket, and what this process knows of it while `run` is running. Keys are spelled by `subjects`."""
+    """A bucket, with a copy of its entries while `run` is running. `subjects` spells its keys."""
 
     def __init__(self, bus: Bus, name: str) -> None:
         self._bus = bus
@@ -52,33 +52,31 @@ class Bucket:
         self._regresses: list[Callable[[], None]] = []
         self._completions: list[Callable[[], None]] = []
         self.complete = asyncio.Event()
-        """Set while this process knows all entries; not set while it has lost the thread."""
+        """Set while this process knows all entries; not set after a gap."""
         self.readings = 0
-        """How often it was read from the beginning: after another reading, anything may be different."""
+        """How often it was read from the beginning: each time, any entry may be different."""
 
     @property
     def entries(self) -> dict[str, Entry]:
-        """What stands there, as far as this process knows."""
+        """The entries, as far as this process knows them."""
         return self._reading.entries
 
     def on_change(self, act: Callable[[str, bytes | None], None]) -> Callable[[], None]:
-        """Call `act` with each key whose value is another than before, None if it is gone. Returns what ends
-        that."""
+        """Call `act` with each changed key and value, None if it is deleted. Returns how to unsubscribe."""
         self._changes.append(act)
         return lambda: self._changes.remove(act)
 
     def on_regress(self, act: Callable[[], None]) -> Callable[[], None]:
-        """Call `act` when the bucket turns out to have forgotten things, before its changes are told. Returns
-        what ends that."""
+        """Call `act` when the bucket has lost entries, before its changes. Returns how to unsubscribe."""
         self._regresses.append(act)
         return lambda: self._regresses.remove(act)
 
     def on_complete(self, act: Callable[[], None]) -> None:
-        """Call `act` whenever all entries are known, even if there are none."""
+        """Call `act` whenever all entries have been read, even if there are none."""
         self._completions.append(act)
 
     async def get(self, key: str) -> Entry:
-        """What stands under `key`, asked of the server."""
+        """The entry of `key`, read from the server."""
         last = await self._bus.last(self._stream, subjects.entry(self._name, key))
         return Entry(None, 0) if last is None else _entry(last)
 
@@ -90,7 +88,7 @@ class Bucket:
         return await self._write(key, b"", _DELETED, expected)
 
     async def catch_up(self) -> None:
-        """Know all that stood in the bucket when this was called."""
+        """Wait until this process knows all entries of the time of the call."""
         try:
             async with asyncio.timeout(TIMEOUT):
                 while not await self._caught_up():
@@ -100,13 +98,13 @@ class Bucket:
             raise Unreachable(f"bucket {self._name}: its changes do not arrive") from error
 
     def refresh(self) -> None:
-        """Read from the beginning again, since what we know is not all there is."""
+        """Read from the beginning again: entries are missing here."""
         self.complete.clear()
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0)
 
     async def run(self) -> None:
-        """Follow what changes, for ever; afresh after gaps."""
+        """Follow changes, and read from the beginning after each gap; never returns."""
         with self._bus.on_disconnect(self.complete.clear):
             while True:
                 try:
@@ -150,7 +148,7 @@ class Bucket:
         self.complete.set()
         for act in self._completions:
             act()
-        self._settle(anew=True)
+        self._settle(fresh=True)
 
     def _tell(self, key: str) -> None:
         for act in self._changes:
@@ -163,30 +161,27 @@ class Bucket:
         if state.created != reading.created or state.last < floor:
             self.refresh()
         elif reading.sequence < state.last and state.first <= state.last:
-            await self._reached(state.last)
-        # Those who follow are not told of a purge.
+            reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._awaiting[reached] = state.last
+            try:
+                await reached
+            finally:
+                del self._awaiting[reached]
+        # A purge sends no message to followers.
         if reading is self._reading and reading.oldest() < state.first:
             self.refresh()
         return reading is self._reading and self.complete.is_set()
 
-    async def _reached(self, sequence: int) -> None:
-        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._awaiting[reached] = sequence
-        try:
-            await reached
-        finally:
-            del self._awaiting[reached]
-
-    def _settle(self, anew: bool = False) -> None:
+    def _settle(self, fresh: bool = False) -> None:
         for reached, sequence in self._awaiting.items():
-            if (sequence <= self._reading.sequence or anew) and not reached.done():
+            if (sequence <= self._reading.sequence or fresh) and not reached.done():
                 reached.set_result(None)
 
     async def _state(self) -> State:
         try:
             info = await self._bus.api(f"STREAM.INFO.{self._stream}")
         except ApiError as error:
-            # Somebody will make it again.
+            # A watcher recreates the stream.
             raise Unreachable(f"bucket {self._name}: {error}") from error
         return State(info["created"], int(info["state"]["first_seq"]), int(info["state"]["last_seq"]))
 
@@ -199,12 +194,12 @@ class Bucket:
 
 
 class _Reading:
-    """What one reading from the beginning has brought so far."""
+    """The entries that one reading from the beginning has brought so far."""
 
     def __init__(self, state: State) -> None:
         self.created = state.created
         self.sequence = state.last
-        """All up to here is known, once the reading is complete."""
+        """Once the reading is complete, all messages up to here are known."""
         self.entries: dict[str, Entry] = {}
         """In order of their sequences."""
         self._seen: dict[str, tuple[int, str]] = {}
@@ -222,10 +217,10 @@ class _Reading:
         return next((entry.sequence for entry in self.entries.values()), math.inf)
 
     def continues(self, before: _Reading) -> bool:
-        """Whether this tells the same story as `before`, only further.
+        """Whether this reading contains all that `before` contained.
 
-        A store that was put back to an older copy may since have got further than it was before. But then it
-        holds, at sequences that we know, something that we have not seen there.
+        A store that was rolled back may since have got further than before. But then it holds other messages
+        at sequences that we know.
         """
         if not before.created:
             return True
@@ -240,7 +235,7 @@ class _Reading:
 
 
 def gone(stored: Stored) -> bool:
-    """Whether this message says that its key holds nothing any more: it was deleted, or has aged away."""
+    """Whether this message is the end of its key: a deletion, or the marker of an expired entry."""
     return "KV-Operation" in stored.headers or "Nats-Marker-Reason" in stored.headers
 
 

@@ -1,4 +1,4 @@
-"""Finishes what was begun although whoever began it is cancelled."""
+"""Finishes a request although its caller is cancelled."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 async def to_end(asked: Awaitable[T]) -> T:
-    """The result. However often the caller is cancelled, it waits: what it does next must not meet this.
+    """The result. A cancelled caller waits for the end, too: its next request must not overtake this one.
 
-    Cancelled twice is whoever loses a lease while its process ends.
+    A caller is cancelled twice if it loses a lease while its process ends.
     """
     asking = asyncio.ensure_future(asked)
     cancelled: asyncio.CancelledError | None = None
@@ -24,5 +24,5 @@ async def to_end(asked: Awaitable[T]) -> T:
     if cancelled is None:
         return asking.result()
     if not asking.cancelled():
-        asking.exception()  # whoever cancels does not ask for it
+        asking.exception()  # mark it as retrieved: a cancelled caller ignores it
     raise cancelled
