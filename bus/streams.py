@@ -47,69 +47,37 @@ def streams(replicas: int, objects: Retention = DEFAULT) -> list[dict[str, Any]]
         "duplicate_window": 120 * 10**9,
         "metadata": schema.CURRENT.metadata,
     }
+
+    def stream(name: str, *of: str, **settings: object) -> dict[str, Any]:
+        return {**kept, "name": name, "subjects": list(of), "max_bytes": _GIB, **settings}
+
+    def bucket(name: str, **settings: object) -> dict[str, Any]:
+        # An expired key leaves a marker for a while: processes that wait for its end receive it.
+        return stream(
+            f"KV_{name}",
+            f"$KV.{name}.>",
+            allow_rollup_hdrs=True,
+            allow_msg_ttl=True,
+            subject_delete_marker_ttl=60 * 10**9,
+            **{"max_bytes": 64 << 20, **settings},
+        )
+
+    day: dict[str, Any] = {"max_age": 24 * _HOUR, "discard": "old"}
+    lease = int(LEASE_SECONDS * 1e9)
     return [
-        {
-            **kept,
-            "name": OBJECTS,
-            "subjects": ["object.>"],
-            "max_msgs_per_subject": objects.versions,
-            "max_bytes": objects.size,
-        },
-        {**kept, "name": TRIGGERS, "subjects": ["trigger.>"], "max_bytes": _GIB},
-        {
-            **kept,
-            "name": WORK,
-            "subjects": ["work.>"],
-            "retention": "workqueue",
-            "discard_new_per_subject": True,
-            "max_bytes": _GIB,
-        },
-        {
-            **kept,
-            "name": LATER,
-            "subjects": ["later.>", "due.>"],
-            "allow_msg_schedules": True,
-            "discard": "old",  # the server requires it for schedules
-            "max_bytes": _GIB,
-        },
-        {**kept, "name": INTENTS, "subjects": ["intent.>"], "max_bytes": _GIB},
-        {
-            **kept,
-            "name": JOURNAL,
-            "subjects": ["run.>", "start.>", "settings.>"],
-            "max_msgs_per_subject": 256,
-            "max_age": 24 * _HOUR,
-            "discard": "old",
-            "max_bytes": _GIB,
-        },
-        {  # after JOURNAL, whose older versions have this subject
-            **kept,
-            "name": REVIEWS,
-            "subjects": ["review.>"],
-            "max_msgs_per_subject": 64,
-            "max_age": 24 * _HOUR,
-            "discard": "old",
-            "max_bytes": _GIB // 4,
-        },
-        _bucket(kept, LEASES, max_age=int(LEASE_SECONDS * 1e9), duplicate_window=int(LEASE_SECONDS * 1e9)),
-        _bucket(kept, CLUSTERS),
-        _bucket(kept, ADDRESSES),
-        _bucket(kept, EDGES),
+        stream(OBJECTS, "object.>", max_msgs_per_subject=objects.versions, max_bytes=objects.size),
+        stream(TRIGGERS, "trigger.>"),
+        stream(WORK, "work.>", retention="workqueue", discard_new_per_subject=True),
+        # The server requires `discard: old` for schedules.
+        stream(LATER, "later.>", "due.>", allow_msg_schedules=True, discard="old"),
+        stream(INTENTS, "intent.>"),
+        stream(JOURNAL, "run.>", "start.>", "settings.>", max_msgs_per_subject=256, **day),
+        stream(REVIEWS, "review.>", max_msgs_per_subject=64, max_bytes=_GIB // 4, **day),
+        bucket(LEASES, max_age=lease, duplicate_window=lease),
+        bucket(CLUSTERS),
+        bucket(ADDRESSES),
+        bucket(EDGES),
     ]
-
-
-def _bucket(kept: dict[str, Any], name: str, **limits: int) -> dict[str, Any]:
-    # An expired key leaves a marker for a while: processes that wait for its end receive it.
-    return {
-        **kept,
-        "name": f"KV_{name}",
-        "subjects": [f"$KV.{name}.>"],
-        "allow_rollup_hdrs": True,
-        "allow_msg_ttl": True,
-        "subject_delete_marker_ttl": 60 * 10**9,
-        "max_bytes": 64 << 20,
-        **limits,
-    }
 
 
 async def ensure(bus: Bus, replicas: int = 1, objects: Retention = DEFAULT) -> list[str]:

@@ -85,7 +85,7 @@ class Mirror:
         self._tail: dict[str, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(_UNFINISHED)
         self._failed: asyncio.Future[None]
-        self._told: Witness | None = None
+        self._marker: Witness | None = None
         """The message that marks the end of the listing."""
         self._listing: Turn | None = None
         self._publishing: set[asyncio.Task[None]] = set()
@@ -99,12 +99,12 @@ class Mirror:
     @property
     def newest(self) -> Witness | None:
         """The newest known message of this kind."""
-        told = self._told
+        marker = self._marker
         if not self._known:
-            return told
+            return marker
         subject, known = max(self._known.items(), key=lambda one: one[1].sequence)
         newest = Witness(known.sequence, subject, known.uid, known.version)
-        return max(newest, told) if told else newest
+        return max(newest, marker) if marker else newest
 
     @property
     def _secret(self) -> bool:
@@ -175,7 +175,7 @@ class Mirror:
             raise self._exhausted()  # the next listing has the room of deleted objects
         # Readers of the stream learn from this message that the listing is complete.
         subject = subjects.listed(self.cluster, self.resource.id)
-        self._told = Witness(await self._store(subject, b"", {}, None), subject, "", "")
+        self._marker = Witness(await self._store(subject, b"", {}, None), subject, "", "")
         there = [known.sequence for known in self._known.values() if not known.gone]
         await continuity.require_held(self.bus, subject, there)
         return version

@@ -14,11 +14,11 @@ from windowbox.errors import WindowboxError
 logger = logging.getLogger(__name__)
 
 _PROPAGATION_SECONDS = 2.0
-"""Seconds after which all who read along have heard what was said."""
+"""Seconds after which all followers of the stream have received a message."""
 
 
 async def kinds_of(bus: Bus, cluster: str) -> set[str]:
-    """The kinds of which the bus holds something of the cluster."""
+    """The kinds of the cluster's objects on the bus."""
     while True:
         try:
             request = {"subjects_filter": subjects.seen_cluster(cluster)}
@@ -30,14 +30,14 @@ async def kinds_of(bus: Bus, cluster: str) -> set[str]:
 
 
 async def purge(bus: Bus, cluster: str, kind: str) -> None:
-    """Take out a kind that nobody keeps up to date any more, but nothing that is announced from now on."""
+    """Purge a kind that no watcher mirrors any more, except objects that are announced from now on."""
     listed = subjects.listed(cluster, kind)
     while True:
         try:
-            # Nobody who reads along is told of a purge.
+            # A purge sends no message to followers, so the marker comes first.
             end = await to_end(bus.publish(listed, b"", {OPERATION: "DELETED"}))
             assert end is not None  # no message id, so never a duplicate
-            # Whoever is cancelled waits for it: what comes next must not meet a purge on its way.
+            # A cancelled caller waits: its next request must not overtake the purge.
             await to_end(bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind), end))
             await asyncio.sleep(_PROPAGATION_SECONDS)
             return await bus.purge(streams.OBJECTS, listed, end + 1)

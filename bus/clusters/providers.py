@@ -230,7 +230,7 @@ class Providers:
                 # Runs report lasting errors. Another process may have registered it.
                 logger.info("provider cluster %s is not watched: %s", provider, error)
 
-        self._begin(ask(), "ask a provider to take part", self._asking)
+        self._begin(ask(), "register a provider cluster", self._asking)
 
     def _leave(self, key: _Key, shared: _Shared) -> None:
         shared.users -= 1

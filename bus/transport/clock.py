@@ -35,7 +35,7 @@ class ServerClock:
     async def now(self) -> float:
         """Seconds since 1970, for the server."""
         passed = time.monotonic() - self._asked
-        # Our wall clock moves other than the monotonic one when somebody sets it.
+        # The wall clock and the monotonic clock diverge when the wall clock is set.
         was_set = abs(time.time() - self._wall - passed) > _STEP
         if self._ahead is None or not self._asked or passed > _FRESH or was_set:
             try:

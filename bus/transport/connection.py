@@ -82,10 +82,10 @@ class Bus:
 
     @property
     def dead(self) -> str:
-        """Why the connection will never come back; empty as long as it may."""
+        """Why the connection will never come back; empty if it may."""
         if self.client.is_closed:
             return str(self.client.last_error or "it was closed")
-        # nats-py connects again in a task of its own, which may end by an error that it did not foresee.
+        # nats-py reconnects in a task of its own, which an unexpected error may end.
         task = self.client._reconnection_task
         if self.client.is_reconnecting and task is not None and task.done():
             error = None if task.cancelled() else task.exception()
@@ -338,7 +338,7 @@ class _Callbacks:
             act = "subscribe" if violation[1].lower() == "subscription" else "publish"
             logger.error(_FORBIDDEN, url, user, act, violation[2])
         elif not self.entered and _UNKNOWN_USER in str(error).lower():
-            # An error raised here ends nats-py's attempts to connect, which would otherwise go on for ever.
+            # An error raised here ends nats-py's attempts to connect, which would otherwise never end.
             check = "nats.creds" if self._access.creds else "its password"
             raise Refused(f"the bus at {url} refuses user {user!r}: check {check}") from error
         elif why := untrusted(error):

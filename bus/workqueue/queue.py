@@ -85,7 +85,7 @@ class Queue:
             except WrongSequence:
                 last = await self.bus.last(streams.TRIGGERS, subject)
                 both = Wish.decoded(last.data) | wish if last else wish
-                # Overwrite in the end: losing a reason is better than racing for ever.
+                # Overwrite in the end: losing a reason is better than racing without end.
                 expected = (last.sequence if last else 0) if left > 1 else None
         await self.enqueue(key)
 
