@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import nats
 
 from bus.transport.connection import connected
-from tools.bench.queue import server
+from tools.bench.emptyruns import bus_server
 from windowbox.settings.bussettings import Access
 
 _REQUESTS = 6400
@@ -39,7 +39,7 @@ async def _measured(ask: Ask, at_once: int) -> tuple[float, float]:
 
 
 async def main() -> None:
-    async with server() as url, connected(Access(url)) as bus:
+    async with bus_server() as url, connected(Access(url)) as bus:
         plain = await nats.connect(url)
         asks: dict[str, Ask] = {
             "nats-py": lambda: plain.request("$JS.API.INFO", b"", timeout=5),

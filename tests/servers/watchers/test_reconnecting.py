@@ -13,9 +13,9 @@ from bus.leases.leases import HOLDER, Leases
 from bus.transport.connection import connected
 from tests.servers.watchers.conftest import PATIENCE, watched
 from tests.support import servers
+from tests.support.apiservers import ApiServers
 from tests.support.natsserver import NatsServer, ensured, made_anew
 from tests.support.running import eventually, running
-from tools.bench.apiservers import ApiServers
 from watchers import continuity
 from windowbox.models.refs import SERVICES
 from windowbox.settings.bussettings import Access
