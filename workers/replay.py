@@ -25,8 +25,8 @@ from workers.core.owned.targets import TargetClusters
 from workers.core.reconcile import Reconciler, Request, reconcile
 from workers.core.reports import Reports
 from workers.core.serving import Common, WorkSettings
-from workers.dns.ingress.runs import IngressRuns
-from workers.kinds.heartbeat.runs import HeartbeatRuns
+from workers.dns.ingress.ingressreconciler import IngressReconciler
+from workers.kinds.heartbeat.heartbeatreconciler import HeartbeatReconciler
 from workers.loadbalancer.service.servicedoors import ServiceDoors
 from workers.loadbalancer.service.servicereconciler import ServiceReconciler
 from workers.machines.machine.machinereconciler import MachineReconciler
@@ -173,7 +173,7 @@ def _players(settings: Deciding) -> dict[str, Reconciler]:
         "loadbalancer": service_reconciler(common),
         "ingress": _ingress_runs(common),
         "machine": _machine_reconciler(common),
-        "heartbeat": HeartbeatRuns(common.bus, common.clusters, common.world, common.kinds.heartbeat),
+        "heartbeat": HeartbeatReconciler(common.bus, common.clusters, common.world, common.kinds.heartbeat),
         **{pool: serving.life_cycle(common, pools.serving(common, pool)) for pool in pools.EXTENSIONS},
     }
 
@@ -204,9 +204,9 @@ def service_reconciler(
     return reconciler(ServiceDoors(nowhere, nowhere, nowhere, nowhere), common.loadbalancer)
 
 
-def _ingress_runs(common: Common) -> IngressRuns:
+def _ingress_runs(common: Common) -> IngressReconciler:
     nowhere = cast(Any, _Nowhere())
-    return IngressRuns(common.clusters, common.world, common.targets, nowhere)
+    return IngressReconciler(common.clusters, common.world, common.targets, nowhere)
 
 
 def _machine_reconciler(common: Common) -> MachineReconciler:

@@ -15,8 +15,8 @@ from workers.core import pools
 from workers.core.lifecycle.world import World
 from workers.core.owned.targets import TargetClusters
 from workers.core.serving import CONCURRENCY, Common
-from workers.kinds.membership.joining import Joining
-from workers.kinds.membership.providers import ProviderMembership
+from workers.kinds.membership.clusterjoining import Joining
+from workers.kinds.membership.providermembership import ProviderMembership
 from workers.loadbalancer.loadbalancerpool import BalancerParts
 
 

@@ -49,7 +49,7 @@ from workers.core import pools
 from workers.core.lifecycle.world import World
 from workers.core.owned.targets import TargetClusters
 from workers.core.serving import Common, Parts
-from workers.kinds.membership.providers import ProviderMembership
+from workers.kinds.membership.providermembership import ProviderMembership
 
 CLOUDPROVIDER = "cloudprovider"
 

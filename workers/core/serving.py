@@ -21,10 +21,10 @@ from windowbox.settings.kindsettings import KindSettings
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.core.lifecycle.kinds import Actuator, Kind
 from workers.core.lifecycle.lifecycle import LifeCycle
-from workers.core.lifecycle.mapping import LastUser, LifeCycleMapping, Waiters
-from workers.core.lifecycle.predicates import Scope, classes_for
+from workers.core.lifecycle.lifecyclemapping import LastUser, LifeCycleMapping, Waiters
+from workers.core.lifecycle.runpredicates import Scope, classes_for
 from workers.core.lifecycle.world import World
-from workers.core.owned.mapping import Awaited, OwnerMapping, Owners
+from workers.core.owned.ownermapping import Awaited, OwnerMapping, Owners
 from workers.core.owned.targets import TargetClusters
 from workers.core.reconcile import EXTENSION_BACKOFF, ReconcileHandler
 

@@ -13,8 +13,8 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import Resource
 from workers.core.owned.targets import TargetCluster
 from workers.core.recorder import Recorder
-from workers.kinds.backups import secrets
-from workers.kinds.backups.names import SecretName
+from workers.kinds.backups import backupsecrets
+from workers.kinds.backups.backupsecrets import SecretName
 
 SECRET = SecretName("garden", "credentials")
 
@@ -62,22 +62,22 @@ def place(busy: Busy) -> TargetCluster:
 @pytest.mark.parametrize("rivals", [0, 1, 4])
 async def test_what_rivals_have_written_stays(rivals: int) -> None:
     busy = Busy(rivals, ["theirs"])
-    await secrets.add_finalizer(place(busy), SECRET, "ours")
+    await backupsecrets.add_finalizer(place(busy), SECRET, "ours")
     theirs = ["theirs", *(f"rival-{number}" for number in reversed(range(rivals)))]
     assert busy.finalizers == [*theirs, "ours"]
     busy.rivals = 1
-    await secrets.remove_finalizer(place(busy), SECRET, "ours")
+    await backupsecrets.remove_finalizer(place(busy), SECRET, "ours")
     assert busy.finalizers == [*theirs, "rival-0"]
 
 
 async def test_rivals_without_end_are_left_to_a_later_run() -> None:
     busy = Busy(100, ["theirs"])
     with pytest.raises(TransientError, match="changed by others again and again"):
-        await secrets.add_finalizer(place(busy), SECRET, "ours")
+        await backupsecrets.add_finalizer(place(busy), SECRET, "ours")
     assert "ours" not in busy.finalizers
 
 
 async def test_a_finalizer_that_is_there_is_not_written_again() -> None:
     busy = Busy(0, ["ours"])
-    await secrets.add_finalizer(place(busy), SECRET, "ours")
+    await backupsecrets.add_finalizer(place(busy), SECRET, "ours")
     assert busy.version == 1

@@ -44,7 +44,7 @@ from workers.core.lifecycle.shoots import ShootFacts
 from workers.core.owned import marks
 from workers.core.owned.targets import TargetClusters
 from workers.core.recorder_live import LiveRecorder
-from workers.kinds.infrastructure.actuator import InfrastructureActuator
+from workers.kinds.infrastructure.infrastructureactuator import InfrastructureActuator
 
 
 @pytest_asyncio.fixture

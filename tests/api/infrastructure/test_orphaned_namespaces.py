@@ -32,7 +32,7 @@ from windowbox.models.refs import (
     SecretKey,
 )
 from workers.core.owned import marks
-from workers.core.owned.orphans import OwnedOrphans
+from workers.core.owned.ownedorphans import OwnedOrphans
 from workers.core.owned.targets import TargetClusters
 
 _SECRET = SecretKey(namespace="nowhere", name="gone")

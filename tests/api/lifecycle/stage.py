@@ -31,7 +31,7 @@ from windowbox.settings.bussettings import Access
 from workers.core.lifecycle.kinds import Actuator, Run, Status
 from workers.core.lifecycle.lifecycle import LifeCycle
 from workers.core.lifecycle.operations import Flow
-from workers.core.lifecycle.predicates import Scope
+from workers.core.lifecycle.runpredicates import Scope
 from workers.core.lifecycle.world import World
 from workers.core.reconcile import EXTENSION_BACKOFF, Request, reconcile
 from workers.core.recorder_live import LiveRecorder

@@ -21,7 +21,7 @@ from windowbox.clients.nameserver import Nameserver
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from windowbox.settings.dnssettings import DnsSettings
 from workers.core.lifecycle.lifecycle import LifeCycle
-from workers.core.lifecycle.predicates import Scope
+from workers.core.lifecycle.runpredicates import Scope
 from workers.core.lifecycle.world import World
 from workers.dns.record.actuator import KIND, DNSRecordActuator
 from workers.dns.record.claims import Claims

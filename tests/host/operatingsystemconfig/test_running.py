@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.rules import rule
-from workers.kinds.operatingsystemconfig import scripts
-from workers.kinds.operatingsystemconfig.scripts import File, Unit
+from workers.kinds.operatingsystemconfig import oscscripts
+from workers.kinds.operatingsystemconfig.oscscripts import File, Unit
 
 PROGRAMS = ("base64", "cat", "chmod", "mkdir", "sh", "touch")
 SYSTEMCTL = '#!/bin/sh\necho "$*" >> /systemctl.log\n'
@@ -99,7 +99,7 @@ def test_a_machine_gets_its_files_and_units_once(machine: Machine) -> None:
         Unit("there-already.service", None, (("b.conf", b"$HOME `id`\n"),)),
         Unit("var-lib-a\\x2db.mount", b"[Mount]\n"),
     ]
-    made = scripts.script(files, units)
+    made = oscscripts.script(files, units)
     assert machine.run(made) == ""
     wanted = {
         "/etc/motd": (b"hello\n", 0o644),
@@ -143,7 +143,7 @@ def test_a_machine_gets_its_files_and_units_once(machine: Machine) -> None:
     ],
 )
 def test_what_is_transmitted_as_it_is_arrives_as_it_is(machine: Machine, data: bytes) -> None:
-    made = scripts.script([File("/raw", data, raw=True)], [])
+    made = oscscripts.script([File("/raw", data, raw=True)], [])
     assert data in made
     machine.run(made)
     assert machine.at("/raw").read_bytes() == data + b"\n"
@@ -166,7 +166,7 @@ def test_any_data_at_any_path_arrives(machine: Machine) -> None:
             File(f"/any/{number}{folder}/{name}", content, raw=raw)
             for number, (folder, name, content, raw) in enumerate(wanted)
         ]
-        machine.run(scripts.script(files, []))
+        machine.run(oscscripts.script(files, []))
         for file in files:
             assert machine.at(file.path).read_bytes() == file.data + (b"\n" if file.raw else b"")
         assert sum(len(names) for _, _, names in os.walk(machine.at("/any"))) == len(files)

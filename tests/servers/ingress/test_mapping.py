@@ -14,9 +14,8 @@ from bus.workqueue.routing import PreviousVersion
 from tests.support.rules import rule
 from tests.support.running import running, soon
 from windowbox.models.refs import DNSRECORDS, INGRESSES, NAMESPACES, RUNTIME, ObjectRef
-from workers.dns.ingress import wanted
-from workers.dns.ingress.mapping import IngressMapping
-from workers.dns.ingress.views import IngressViews
+from workers.dns.ingress import ingressrecords
+from workers.dns.ingress.ingressmapping import IngressMapping, IngressViews
 
 SPACE = "shoot--t--one"
 WEB = ObjectRef(RUNTIME, INGRESSES.id, SPACE, "web")
@@ -36,8 +35,8 @@ def ingress(host: str = "a.test", ip: str = "10.0.0.1", **metadata: Any) -> Raw:
 
 def record(*, ours: bool = True, value: str = "10.0.0.1", **more: Any) -> Raw:
     owner = {"kind": "Ingress", "name": "web", "uid": "u1", "controller": True}
-    metadata = {"labels": wanted.LABELS, "ownerReferences": [owner]} if ours else {}
-    confirmed = {"annotations": {wanted.CONFIRMATION: "true"}}
+    metadata = {"labels": ingressrecords.LABELS, "ownerReferences": [owner]} if ours else {}
+    confirmed = {"annotations": {ingressrecords.CONFIRMATION: "true"}}
     return {"metadata": {"uid": "r1", **confirmed, **metadata}, "spec": {"values": [value]}, **more}
 
 

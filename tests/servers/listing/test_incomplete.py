@@ -26,13 +26,13 @@ from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import BACKUP_BUCKETS, DNSRECORDS, ObjectRef
 from windowbox.settings.dnssettings import DnsSettings
 from workers.core.lifecycle.kinds import Run
-from workers.core.lifecycle.predicates import Scope
+from workers.core.lifecycle.runpredicates import Scope
 from workers.dns.record.actuator import DNSRecordActuator
 from workers.dns.record.claims import Claims
 from workers.dns.record.drift import DriftCheck
 from workers.dns.record.orphans import OrphanedNames
-from workers.kinds.backups.names import SecretName
-from workers.kinds.backups.sharing import Sharers
+from workers.kinds.backups.backupsecrets import SecretName
+from workers.kinds.backups.secretsharing import Sharers
 
 SEEDS = 200
 

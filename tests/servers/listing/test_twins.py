@@ -25,7 +25,7 @@ from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from windowbox.settings.dnssettings import DnsSettings
 from workers.core.lifecycle.kinds import Run
-from workers.core.lifecycle.predicates import Scope
+from workers.core.lifecycle.runpredicates import Scope
 from workers.dns.record.actuator import DNSRecordActuator
 from workers.dns.record.claims import Claims
 from workers.dns.record.twins import SharedTwins

@@ -23,12 +23,12 @@ from windowbox.models.refs import (
     ObjectRef,
     Resource,
 )
-from workers.core.lifecycle.mapping import LifeCycleMapping
-from workers.core.lifecycle.predicates import Scope
+from workers.core.lifecycle.lifecyclemapping import LifeCycleMapping
+from workers.core.lifecycle.runpredicates import Scope
 from workers.core.lifecycle.statuses import merge
-from workers.core.owned import predicates
-from workers.core.owned.mapping import OwnerMapping
-from workers.kinds.infrastructure.actuator import KIND
+from workers.core.owned import ownermapping
+from workers.core.owned.ownermapping import OwnerMapping
+from workers.kinds.infrastructure.infrastructureactuator import KIND
 
 Json = dict[str, Any]
 
@@ -57,7 +57,7 @@ async def matter(bus: Bus, change: Json, kind: Resource = NETWORK_POLICIES, base
     """Whether it matters that `base` has changed in this way."""
     first = await announced(bus, "ADDED", base, kind)
     second = await announced(bus, "MODIFIED", merge(base, change), kind, before=first.stored.sequence)
-    return await predicates.triggers(kind.id, second, PreviousVersion(bus, second))
+    return await ownermapping.triggers(kind.id, second, PreviousVersion(bus, second))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ async def test_how_an_object_came_to_notice_matters(
     bus: Bus, operation: str, headers: dict[str, str], matters: bool
 ) -> None:
     change = await announced(bus, operation, BASE, headers=headers)
-    assert await predicates.triggers(NETWORK_POLICIES.id, change, PreviousVersion(bus, change)) is matters
+    assert await ownermapping.triggers(NETWORK_POLICIES.id, change, PreviousVersion(bus, change)) is matters
 
 
 OWNER = ObjectRef(RUNTIME, INFRASTRUCTURES.id, "shoot", "local")

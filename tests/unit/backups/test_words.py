@@ -12,10 +12,9 @@ import pytest
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
 from windowbox.settings.kindsettings import BackupSettings, KindSettings
-from workers.kinds.backups import backupspool, credentials, names, sharing
-from workers.kinds.backups.credentials import Content
-from workers.kinds.backups.names import Entry, SecretName
-from workers.kinds.backups.sharing import Share
+from workers.kinds.backups import backupsecrets, backupspool, secretsharing
+from workers.kinds.backups.backupsecrets import Content, Entry, SecretName
+from workers.kinds.backups.secretsharing import Share
 
 UID = "5b0c7e52-6d1f-4a0e-9a53-1d2f5c7a9e10"
 ID = "shoot--local--local"
@@ -45,23 +44,25 @@ PURPOSE = {"security.gardener.cloud/purpose": "workload-identity-token-requestor
     ],
 )
 def test_an_entry_says_whose_backups_it_holds(name: str, entry: Entry) -> None:
-    assert names.entry(name) == entry
+    assert backupsecrets.entry(name) == entry
 
 
 @pytest.mark.parametrize("name", ["nodashes", "--uid", "source-", "shoot--"])
 def test_a_name_that_tells_no_shoot_is_malformed(name: str) -> None:
     with pytest.raises(Malformed, match=r"metadata\.name"):
-        names.entry(name)
+        backupsecrets.entry(name)
 
 
 @pytest.mark.parametrize(
     ("status", "annotations", "secret"),
     [
         pytest.param({}, {}, ("garden", "generated-bucket-b"), id="BB-1-default"),
-        pytest.param({}, {names.GENERATED_IN: "other"}, ("other", "generated-bucket-b"), id="BB-1-annotated"),
+        pytest.param(
+            {}, {backupsecrets.GENERATED_IN: "other"}, ("other", "generated-bucket-b"), id="BB-1-annotated"
+        ),
         pytest.param(
             {"generatedSecretRef": {"name": "n", "namespace": "first"}},
-            {names.GENERATED_IN: "other"},
+            {backupsecrets.GENERATED_IN: "other"},
             ("first", "n"),
             id="BB-1-reported",
         ),
@@ -71,22 +72,24 @@ def test_where_the_generated_secret_is(
     status: dict[str, Any], annotations: dict[str, str], secret: tuple[str, str]
 ) -> None:
     bucket = Object({"metadata": {"name": "b", "annotations": annotations}, "status": status})
-    assert names.generated(bucket) == secret
+    assert backupsecrets.generated(bucket) == secret
 
 
 @pytest.mark.parametrize("reference", [None, {}, {"name": "a"}, {"namespace": "b"}])
 def test_a_reference_that_leads_nowhere_is_malformed(reference: Any) -> None:
     with pytest.raises(Malformed, match=r"spec\.secretRef\.name"):
-        names.referenced({"secretRef": reference})
+        backupsecrets.referenced({"secretRef": reference})
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "a b", "a?b=c"])
 def test_what_no_secret_can_be_called_is_malformed(name: str) -> None:
     for reference in ({"name": name, "namespace": "garden"}, {"name": "a", "namespace": name}):
         with pytest.raises(Malformed, match=r"spec\.secretRef: .* cannot be a name"):
-            names.referenced({"secretRef": reference})
+            backupsecrets.referenced({"secretRef": reference})
     with pytest.raises(Malformed, match=r"generated-secret-namespace: .* cannot be a name"):
-        names.generated(Object({"metadata": {"name": "b", "annotations": {names.GENERATED_IN: name}}}))
+        backupsecrets.generated(
+            Object({"metadata": {"name": "b", "annotations": {backupsecrets.GENERATED_IN: name}}})
+        )
 
 
 def encoded(**data: str) -> dict[str, str]:
@@ -149,7 +152,7 @@ LABELS = {**PURPOSE, f"{WI}provider": "local"}
     ],
 )
 def test_what_etcd_is_told(given: Object, found: Object | None, wanted: Content) -> None:
-    assert credentials.content("entry", "bucket", "/mnt", given, found) == wanted
+    assert backupsecrets.content("entry", "bucket", "/mnt", given, found) == wanted
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,7 @@ def test_an_identity_that_is_incomplete_is_named(
     annotations: dict[str, str], labels: dict[str, str], missing: str
 ) -> None:
     with pytest.raises(Malformed, match=missing):
-        credentials.content("entry", "bucket", "/mnt", secret({}, annotations, labels), None)
+        backupsecrets.content("entry", "bucket", "/mnt", secret({}, annotations, labels), None)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +195,7 @@ def test_an_identity_that_is_incomplete_is_named(
     ],
 )
 def test_how_it_becomes_what_is_wanted(found: Object, patch: dict[str, Any] | None) -> None:
-    assert credentials.patch(Content(OURS, BY, {}), found) == patch
+    assert backupsecrets.patch(Content(OURS, BY, {}), found) == patch
 
 
 def going(since: str, uid: str = "a", *, held: bool = True) -> Object:
@@ -230,7 +233,7 @@ MIGRATED: dict[str, Any] = {"lastOperation": {"type": "Migrate", "state": "Succe
     ],
 )
 def test_the_last_takes_the_finalizer_off(others: list[Object], share: Share) -> None:
-    assert sharing.share(going("10:00", "m"), others, FINALIZER) is share
+    assert secretsharing.share(going("10:00", "m"), others, FINALIZER) is share
 
 
 @pytest.mark.parametrize(

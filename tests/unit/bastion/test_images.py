@@ -11,7 +11,7 @@ from windowbox.errors import Malformed
 from windowbox.models.gardener import cloudprofile
 from windowbox.models.gardener.cloudprofile import CloudProfileSpec
 from windowbox.models.objects import Object
-from workers.kinds.bastion import images, versions
+from workers.kinds.bastion import bastionimages
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 PAST, FUTURE = "2026-08-01T00:00:00Z", "2026-10-01T00:00:00Z"
@@ -208,7 +208,7 @@ ONE, ARM = [machine("one")], {"architectures": ["arm64"]}
     ],
 )
 def test_the_image_of_a_bastion(found: CloudProfileSpec, chosen: str) -> None:
-    assert images.image(found, NOW) == chosen
+    assert bastionimages.image(found, NOW) == chosen
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_the_image_of_a_bastion(found: CloudProfileSpec, chosen: str) -> None:
 )
 def test_a_bastion_that_stands_keeps_its_image(standing: str, chosen: str) -> None:
     found = profile(ONE, [image("a", version("1.0.0"), version("2.0.0"))])
-    assert images.image(found, NOW, standing) == chosen
+    assert bastionimages.image(found, NOW, standing) == chosen
 
 
 @pytest.mark.parametrize(
@@ -234,11 +234,11 @@ def test_a_bastion_that_stands_keeps_its_image(standing: str, chosen: str) -> No
     ],
 )
 def test_the_image_that_a_pod_tells(containers: object, found: str) -> None:
-    assert images.of_pod(Object({"spec": {"containers": containers}})) == found
+    assert bastionimages.of_pod(Object({"spec": {"containers": containers}})) == found
 
 
 def test_no_pod_tells_of_no_image() -> None:
-    assert images.of_pod(None) == ""
+    assert bastionimages.of_pod(None) == ""
 
 
 def capable(flavors: list[dict[str, Any]], machine_capabilities: dict[str, list[str]]) -> CloudProfileSpec:
@@ -273,7 +273,7 @@ SECURE = {"image": "secure", "capabilities": {"architecture": ["amd64"], "boot":
 def test_the_flavor_that_fits_best(
     flavors: list[dict[str, Any]], able: dict[str, list[str]], chosen: str
 ) -> None:
-    assert images.image(capable(flavors, able), NOW) == chosen
+    assert bastionimages.image(capable(flavors, able), NOW) == chosen
 
 
 def _with_config(config: object) -> CloudProfileSpec:
@@ -354,7 +354,7 @@ def _with_config(config: object) -> CloudProfileSpec:
 )
 def test_what_cannot_be_found_is_named(found: CloudProfileSpec, said: str) -> None:
     with pytest.raises(Malformed) as caught:
-        images.image(found, NOW)
+        bastionimages.image(found, NOW)
     assert said in str(caught.value)
 
 
@@ -363,4 +363,4 @@ def test_versions_sort_as_semantic_ones() -> None:
         "latest", "0.9", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-rc.2", "1.0.0-rc.10",
         "1.0.0", "1.2.0", "v1.10.0",
     ]  # fmt: skip
-    assert sorted(set(wanted), key=versions.order) == wanted
+    assert sorted(set(wanted), key=bastionimages.order) == wanted

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from windowbox.errors import Malformed
 from windowbox.models.gardener.bastion import BastionIngress
-from workers.kinds.bastion.sources import sources
+from workers.kinds.bastion.bastionobjects import sources
 
 
 def ingress(*blocks: tuple[str, list[str]]) -> list[BastionIngress]:

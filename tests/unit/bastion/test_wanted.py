@@ -6,15 +6,15 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.errors import Malformed
-from workers.kinds.bastion import wanted
+from workers.kinds.bastion import bastionobjects
 
-SITE = wanted.site("infra-shoot--a--b", "cli-x7k2p")
+SITE = bastionobjects.site("infra-shoot--a--b", "cli-x7k2p")
 LABELS = {"app": "bastion", "bastion": "cli-x7k2p"}
 
 
 @rule("BA-2", "BA-6")
 def test_the_secret_holds_the_user_data() -> None:
-    assert wanted.secret(SITE, "IyEvYmluL2Jhc2gKZWNobyBoZWxsbwo=") == {
+    assert bastionobjects.secret(SITE, "IyEvYmluL2Jhc2gKZWNobyBoZWxsbwo=") == {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": "bastion-cli-x7k2p", "namespace": "infra-shoot--a--b", "labels": LABELS},
@@ -24,7 +24,7 @@ def test_the_secret_holds_the_user_data() -> None:
 
 @rule("BA-2")
 def test_the_pod_is_a_machine_with_the_user_data() -> None:
-    pod = wanted.pod(SITE, "registry/node:1")
+    pod = bastionobjects.pod(SITE, "registry/node:1")
     assert pod["metadata"]["labels"] == LABELS
     [container] = pod["spec"].pop("containers")
     assert container.pop("readinessProbe")["tcpSocket"] == {"port": "ssh"}
@@ -43,7 +43,7 @@ def test_the_pod_is_a_machine_with_the_user_data() -> None:
 
 @rule("BA-2", "B.5")
 def test_the_service_lets_in_whom_the_bastion_names() -> None:
-    service = wanted.service(SITE, ["203.0.113.7/32", "2001:db8::/64"])
+    service = bastionobjects.service(SITE, ["203.0.113.7/32", "2001:db8::/64"])
     assert service["spec"] == {
         "type": "LoadBalancer",
         "selector": LABELS,
@@ -54,7 +54,7 @@ def test_the_service_lets_in_whom_the_bastion_names() -> None:
 
 @rule("BA-2")
 def test_the_policy_opens_ssh_names_and_machines() -> None:
-    policy = wanted.policy(SITE)
+    policy = bastionobjects.policy(SITE)
     assert policy["metadata"]["labels"] == LABELS | {"app.kubernetes.io/managed-by": "provider-local"}
     kube_system = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
 
@@ -90,15 +90,15 @@ def test_the_policy_opens_ssh_names_and_machines() -> None:
 )
 def test_names_that_no_service_can_have_are_refused(name: str) -> None:
     with pytest.raises(Malformed, match=r"metadata\.name is"):
-        wanted.site("infra-a", name)
+        bastionobjects.site("infra-a", name)
 
 
 def test_the_longest_name_and_one_of_digits_are_fine() -> None:
-    assert len(wanted.site("infra-a", "a" * 55).name) == 63
-    assert wanted.site("infra-a", "1").name == "bastion-1"
+    assert len(bastionobjects.site("infra-a", "a" * 55).name) == 63
+    assert bastionobjects.site("infra-a", "1").name == "bastion-1"
 
 
 @pytest.mark.parametrize("data", ["no base64", "YQ"])
 def test_user_data_that_is_not_base64_is_refused(data: str) -> None:
     with pytest.raises(Malformed, match=r"spec\.userData is not base64"):
-        wanted.secret(SITE, data)
+        bastionobjects.secret(SITE, data)

@@ -12,7 +12,7 @@ from tests.unit.controlplane import doors
 from tests.unit.controlplane.doors import Doors
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.kinds.controlplane import access
+from workers.kinds.controlplane import controlplaneaccess
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,13 @@ from workers.kinds.controlplane import access
     ],
 )
 def test_servers_are_named_for_those_in_another_namespace(server: str, reached: str) -> None:
-    assert access.reachable(server, "shoot--a--b") == reached
+    assert controlplaneaccess.reachable(server, "shoot--a--b") == reached
 
 
 def test_a_kubeconfig_without_a_server_is_none() -> None:
-    assert access.kubeconfig({"clusters": [{"name": "a", "cluster": {}}]}, "shoot--a--b", {}) is None
+    assert (
+        controlplaneaccess.kubeconfig({"clusters": [{"name": "a", "cluster": {}}]}, "shoot--a--b", {}) is None
+    )
 
 
 def _secret(kubeconfig: bytes, **metadata: str) -> Object:
@@ -52,7 +54,7 @@ WITHOUT_SERVER = _secret(b"clusters: [{name: a, cluster: {}}]")
 
 def _with_token(server: str) -> Object:
     """The Secret as the token requestor leaves it, with keys in an order of its own."""
-    made = access.kubeconfig({"clusters": [{"cluster": {"server": server}}]}, "shoot--a--b", {})
+    made = controlplaneaccess.kubeconfig({"clusters": [{"cluster": {"server": server}}]}, "shoot--a--b", {})
     assert made is not None
     made["users"][0]["user"] = {"token": "given"}
     return _secret(json.dumps(made).encode(), resourceVersion="7")
@@ -61,13 +63,13 @@ def _with_token(server: str) -> Object:
 @pytest.mark.parametrize("generic", [GENERIC, WITHOUT_SERVER, None], ids=["same", "no-server", "missing"])
 def test_a_kubeconfig_that_is_there_stays_with_its_token(generic: Object | None) -> None:
     found = _with_token("https://kube-apiserver")
-    made = access.wanted("shoot--a--b", found, generic)
+    made = controlplaneaccess.wanted("shoot--a--b", found, generic)
     assert made["data"] == found.raw["data"]
     assert made["metadata"]["resourceVersion"] == "7"
 
 
 def test_a_kubeconfig_for_another_server_is_written_over_what_was_read() -> None:
-    made = access.wanted("shoot--a--b", _with_token("https://elsewhere"), GENERIC)
+    made = controlplaneaccess.wanted("shoot--a--b", _with_token("https://elsewhere"), GENERIC)
     kubeconfig = yaml.safe_load(base64.b64decode(made["data"]["kubeconfig"]))
     assert kubeconfig["clusters"][0]["cluster"] == {"server": "https://kube-apiserver.shoot--a--b.svc"}
     assert kubeconfig["users"][0]["user"] == {"token": "given"}
@@ -75,9 +77,9 @@ def test_a_kubeconfig_for_another_server_is_written_over_what_was_read() -> None
 
 
 def test_a_secret_that_is_made_first_is_of_no_version() -> None:
-    made = access.wanted("shoot--a--b", None, GENERIC)
+    made = controlplaneaccess.wanted("shoot--a--b", None, GENERIC)
     assert "resourceVersion" not in made["metadata"]
-    assert "data" not in access.wanted("shoot--a--b", None, None)
+    assert "data" not in controlplaneaccess.wanted("shoot--a--b", None, None)
 
 
 @pytest.mark.parametrize(
@@ -91,12 +93,12 @@ def test_a_secret_that_is_made_first_is_of_no_version() -> None:
 )
 def test_a_hostile_kubeconfig_is_refused_by_the_name_of_its_secret(kubeconfig: bytes, why: str) -> None:
     with pytest.raises(Malformed, match=f"Secret shoot--a--b/generic-token-kubeconfig.*{why}"):
-        access.parsed(_secret(kubeconfig))
+        controlplaneaccess.parsed(_secret(kubeconfig))
 
 
 def test_a_kubeconfig_may_name_the_file_of_a_token() -> None:
     text = b"users: [{name: a, user: {tokenFile: /var/run/token}}]"
-    assert access.parsed(_secret(text))["users"][0]["user"] == {"tokenFile": "/var/run/token"}
+    assert controlplaneaccess.parsed(_secret(text))["users"][0]["user"] == {"tokenFile": "/var/run/token"}
 
 
 MISSING = "waiting for Secret shoot--a--b/generic-token-kubeconfig to have a kubeconfig that names a server"

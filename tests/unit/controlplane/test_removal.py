@@ -11,7 +11,7 @@ from tests.support.rules import rule
 from tests.unit.controlplane import doors
 from tests.unit.controlplane.doors import Doors
 from windowbox.errors import Waiting
-from workers.kinds.controlplane import bundles
+from workers.kinds.controlplane import controlplanesite
 
 LIVE: dict[str, Any] = {}
 GOING = {"deletionTimestamp": "2026-09-01T00:00:00Z"}
@@ -30,17 +30,17 @@ GOING = {"deletionTimestamp": "2026-09-01T00:00:00Z"}
 async def test_a_deletion_renews_the_configuration_only_for_who_stays(
     seed: Any, configuration: Any, forced: bool, renews: bool
 ) -> None:
-    found = {bundles.SEED: seed, bundles.CONFIGURATION: configuration}
+    found = {controlplanesite.SEED: seed, controlplanesite.CONFIGURATION: configuration}
     world = Doors({name: metadata for name, metadata in found.items() if metadata is not None})
     actuator, run = doors.actuator(), doors.run(world)
     with contextlib.suppress(Waiting):
         await (actuator.force_delete(run) if forced else actuator.delete(run))
-    assert (bundles.CONFIGURATION in world.written) is renews
+    assert (controlplanesite.CONFIGURATION in world.written) is renews
 
 
 @rule("C-3", "V-11")
 async def test_a_deletion_goes_on_without_its_cluster() -> None:
-    world = Doors({bundles.SEED: LIVE, bundles.CONFIGURATION: LIVE})
+    world = Doors({controlplanesite.SEED: LIVE, controlplanesite.CONFIGURATION: LIVE})
     world.cluster = None
     await doors.actuator().delete(doors.run(world))
     assert world.written == []

@@ -11,7 +11,7 @@ from tests.support.rules import rule
 from tests.unit.controlplane.doors import CLUSTER, NAMESPACE, PROVIDER_CONFIG
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.kinds.controlplane import sites
+from workers.kinds.controlplane import controlplanesite
 
 PROFILE = "spec of the CloudProfile"
 CONFIG = "spec.providerConfig of the CloudProfile"
@@ -103,18 +103,18 @@ def config(**fields: Any) -> Object:
 )
 def test_a_profile_that_cannot_be_read(cluster: Object, told: str) -> None:
     with pytest.raises(Malformed) as caught:
-        sites.balancer_image(cluster)
+        controlplanesite.balancer_image(cluster)
     assert told in str(caught.value)
     assert len(str(caught.value)) < 2500
 
 
 @pytest.mark.parametrize("wrong", [None, {"image": None}, {}])
 def test_a_profile_needs_no_image_for_load_balancers(wrong: Any) -> None:
-    assert sites.balancer_image(config(loadBalancer=wrong)) is None
+    assert controlplanesite.balancer_image(config(loadBalancer=wrong)) is None
 
 
 def test_a_profile_may_have_thousands_of_images() -> None:
-    assert sites.balancer_image(config(machineImages=images(LIMIT))) == "envoy:1"
+    assert controlplanesite.balancer_image(config(machineImages=images(LIMIT))) == "envoy:1"
 
 
 def technical_id(value: Any) -> Object:
@@ -126,13 +126,13 @@ def technical_id(value: Any) -> Object:
 @pytest.mark.parametrize("wrong", ["../../x", "a" * 58, "A", "-a", "a-", "a.b", "a\n", 1.5, {"a": 1}])
 def test_a_technical_id_that_names_no_namespace(wrong: Any) -> None:
     with pytest.raises(Malformed) as caught:
-        sites.site(technical_id(wrong))
+        controlplanesite.site(technical_id(wrong))
     assert f"is {str(wrong)!r:.80}: make it at most 57 lower-case letters" in str(caught.value)
 
 
 @pytest.mark.parametrize("right", ["a" * 57, "a", "shoot--garden--b"])
 def test_a_technical_id_that_names_a_namespace(right: str) -> None:
-    assert sites.site(technical_id(right)).shoot.technical_id == right
+    assert controlplanesite.site(technical_id(right)).shoot.technical_id == right
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_parts_of_a_shoot_that_are_no_such_parts_count_as_missing(part: str, wro
     cluster: dict[str, Any] = copy.deepcopy(CLUSTER)
     cluster["spec"]["shoot"]["spec"] = {part: wrong}
     cluster["spec"]["seed"] = "x"
-    site = sites.site(Object(cluster))
+    site = controlplanesite.site(Object(cluster))
     assert (site.shoot_version, site.seed_version, site.may_sleep) == ("", "", False)
     assert site.namespace == NAMESPACE
 
@@ -168,4 +168,4 @@ def test_parts_of_a_shoot_that_are_no_such_parts_count_as_missing(part: str, wro
 def test_the_cluster_names_the_generic_kubeconfig(named: dict[str, str], found: str) -> None:
     cluster: dict[str, Any] = copy.deepcopy(CLUSTER)
     cluster["metadata"]["annotations"] = named
-    assert sites.site(Object(cluster)).generic_kubeconfig == found
+    assert controlplanesite.site(Object(cluster)).generic_kubeconfig == found

@@ -8,8 +8,8 @@ import pytest
 
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.kinds.exposure import specs, wanted
-from workers.kinds.exposure.specs import ExposureSpec
+from workers.kinds.exposure import exposureobjects
+from workers.kinds.exposure.exposureobjects import ExposureSpec
 
 
 def spec(*addresses: tuple[str, str], **fields: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def secret(**fields: Any) -> dict[str, Any]:
 def test_addresses_are_those_within_the_nodes_network(
     addresses: list[tuple[str, str]], found: list[str]
 ) -> None:
-    assert [str(address) for address in specs.parsed(spec(*addresses)).addresses] == found
+    assert [str(address) for address in exposureobjects.parsed(spec(*addresses)).addresses] == found
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_addresses_are_those_within_the_nodes_network(
 )
 def test_a_spec_that_cannot_be_served_is_named(fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
-        specs.parsed(spec(("InternalIP", "10.0.0.1"), **fields))
+        exposureobjects.parsed(spec(("InternalIP", "10.0.0.1"), **fields))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_spec_that_cannot_be_served_is_named(fields: dict[str, Any], complaint
 )
 def test_an_address_that_does_not_fit_is_named(kind: str, address: str, complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
-        specs.parsed(spec((kind, address)))
+        exposureobjects.parsed(spec((kind, address)))
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_an_address_that_does_not_fit_is_named(kind: str, address: str, complain
 )
 def test_credentials_are_a_secret_beside_the_exposure(fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
-        specs.credentials(spec(**fields), "kube-system")
-    assert specs.credentials(spec(**secret()), "kube-system") == "cloudprovider"
+        exposureobjects.credentials(spec(**fields), "kube-system")
+    assert exposureobjects.credentials(spec(**secret()), "kube-system") == "cloudprovider"
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_credentials_are_a_secret_beside_the_exposure(fields: dict[str, Any], co
 def test_each_family_of_the_shoot_has_its_slice(
     addresses: list[str], families: list[str], found: dict[str, list[str]]
 ) -> None:
-    request = specs.parsed(spec(*(("InternalIP", address) for address in addresses)))
-    made = wanted.slices("root", "infra-x", request, families)
+    request = exposureobjects.parsed(spec(*(("InternalIP", address) for address in addresses)))
+    made = exposureobjects.slices("root", "infra-x", request, families)
     assert {one["metadata"]["name"]: [e["addresses"][0] for e in one["endpoints"]] for one in made} == found
 
 
@@ -127,20 +127,20 @@ def test_each_family_of_the_shoot_has_its_slice(
     ],
 )
 def test_a_family_without_an_address_is_named(addresses: list[str], family: str) -> None:
-    request = specs.parsed(spec(*(("InternalIP", address) for address in addresses)))
+    request = exposureobjects.parsed(spec(*(("InternalIP", address) for address in addresses)))
     with pytest.raises(Malformed, match=f"no InternalIP is of family {family}"):
-        wanted.slices("root", "infra-x", request, [family])
+        exposureobjects.slices("root", "infra-x", request, [family])
 
 
 def test_what_the_api_would_refuse_is_told_before_anything_is_made() -> None:
-    request = specs.parsed(spec(("InternalIP", "::ffff:10.0.0.1")))
+    request = exposureobjects.parsed(spec(("InternalIP", "::ffff:10.0.0.1")))
     with pytest.raises(Malformed, match=r"write it as 10\.0\.0\.1"):
-        wanted.slices("root", "infra-x", request, ["IPv6"])
+        exposureobjects.slices("root", "infra-x", request, ["IPv6"])
 
 
 def test_a_family_that_does_not_exist_is_named() -> None:
     with pytest.raises(Malformed, match="'IPv5'"):
-        wanted.slices("root", "infra-x", ExposureSpec(443, ()), ["IPv5"])
+        exposureobjects.slices("root", "infra-x", ExposureSpec(443, ()), ["IPv5"])
 
 
 @pytest.mark.parametrize(
@@ -154,11 +154,11 @@ def test_a_family_that_does_not_exist_is_named() -> None:
     ],
 )
 def test_what_others_put_into_the_service_is_taken_out(found: dict[str, Any], patch: Any) -> None:
-    service = wanted.service("root", "infra-x", ExposureSpec(443, ()))
-    assert wanted.excess(Object({"spec": found}), service) == patch
+    service = exposureobjects.service("root", "infra-x", ExposureSpec(443, ()))
+    assert exposureobjects.excess(Object({"spec": found}), service) == patch
 
 
 def test_a_foreign_port_makes_way() -> None:
-    service = wanted.service("root", "infra-x", ExposureSpec(443, ()))
+    service = exposureobjects.service("root", "infra-x", ExposureSpec(443, ()))
     found = Object({"spec": {"ports": [{"name": "https", "port": 8443, "protocol": "TCP"}]}})
-    assert wanted.excess(found, service) == {"spec": {"ports": service["spec"]["ports"]}}
+    assert exposureobjects.excess(found, service) == {"spec": {"ports": service["spec"]["ports"]}}

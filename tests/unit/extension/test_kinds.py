@@ -7,7 +7,7 @@ import pytest
 from tests.support.rules import rule
 from workers.core.lifecycle.kinds import Need
 from workers.core.lifecycle.statuses import OperationTexts
-from workers.kinds.extension.actuators import DESCRIPTIONS, KINDS
+from workers.kinds.extension.extensionactuator import DESCRIPTIONS, KINDS
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.core.health import checks, conditions
-from workers.core.health.checks import Errored, Passed, Progressing, Result, Unsuccessful
+from workers.core import healthchecks
+from workers.core.healthchecks import Errored, Passed, Progressing, Result, Unsuccessful
 
 NOW = datetime(2026, 9, 1, 10, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -67,21 +67,21 @@ DOING = Progressing("rolling", threshold=MINUTE)
 def test_the_worst_result_decides(
     results: list[Result], old: dict[str, str], status: str, reason: str, message: str
 ) -> None:
-    said = conditions.condition("EveryNodeReady", results, old, NOW)
+    said = healthchecks.condition("EveryNodeReady", results, old, NOW)
     assert (said.status, said.reason, said.message) == (status, reason, message)
 
 
 @rule("HC-8")
 def test_codes_are_told_of_failures_only() -> None:
     bad = Unsuccessful("x", ("ERR_CONFIGURATION_PROBLEM",))
-    assert conditions.condition("A", [bad, bad], {}, NOW).codes == ("ERR_CONFIGURATION_PROBLEM",)
-    assert conditions.condition("A", [bad, Errored("y")], {}, NOW).codes == ()
+    assert healthchecks.condition("A", [bad, bad], {}, NOW).codes == ("ERR_CONFIGURATION_PROBLEM",)
+    assert healthchecks.condition("A", [bad, Errored("y")], {}, NOW).codes == ()
 
 
 @rule("HC-3")
 def test_nothing_is_expected_of_a_shoot_that_sleeps() -> None:
     results: dict[str, list[Result]] = {"A": [Unsuccessful("x")], "B": [Errored("y")]}
-    said = conditions.patch(Object({}), results, NOW, hibernated=True)["conditions"]
+    said = healthchecks.conditions_patch(Object({}), results, NOW, hibernated=True)["conditions"]
     assert {(one["type"], one["status"], one["reason"], one["message"]) for one in said} == {
         ("A", "True", "HealthCheckSuccessful", "Shoot is hibernated"),
         ("B", "True", "HealthCheckSuccessful", "Shoot is hibernated"),
@@ -100,7 +100,9 @@ def test_other_conditions_stay_as_they_are() -> None:
         "lastUpdateTime": "2026-01-01T00:00:00Z",
     }
     found = Object({"status": {"conditions": [other, same]}})
-    assert conditions.patch(found, {"A": [Passed()]}, NOW, hibernated=False) == {"conditions": [other, same]}
+    assert healthchecks.conditions_patch(found, {"A": [Passed()]}, NOW, hibernated=False) == {
+        "conditions": [other, same]
+    }
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_other_conditions_stay_as_they_are() -> None:
     ],
 )
 def test_only_what_no_event_tells_is_looked_at_again(result: Result, seconds: float | None) -> None:
-    assert conditions.requeue_after({"A": [Passed(), result]}) == seconds
+    assert healthchecks.requeue_after({"A": [Passed(), result]}) == seconds
 
 
 def bundle(generation: int = 1, **said: str) -> Object:
@@ -158,12 +160,12 @@ INVALID = Object(
     ],
 )
 def test_the_check_of_a_managed_resource(found: Object | None, detail: str) -> None:
-    assert checks.managed_resource("n", "m", found) == (Unsuccessful(detail) if detail else Passed())
+    assert healthchecks.managed_resource("n", "m", found) == (Unsuccessful(detail) if detail else Passed())
 
 
 @rule("HC-11", "E-2", "E-3")
 def test_an_invalid_object_is_a_configuration_problem() -> None:
-    said = checks.managed_resource("n", "m", INVALID)
+    said = healthchecks.managed_resource("n", "m", INVALID)
     assert isinstance(said, Unsuccessful)
     assert said.codes == ("ERR_CONFIGURATION_PROBLEM",)
 
@@ -194,7 +196,7 @@ def of(type_: str, status: str) -> dict[str, str]:
 )
 def test_the_check_of_a_deployment(found: Object | None, problem: str) -> None:
     wanted = Unsuccessful(f'deployment "d" in namespace "n" {problem}') if problem else Passed()
-    assert checks.deployment("n", "d", found) == wanted
+    assert healthchecks.deployment("n", "d", found) == wanted
 
 
 def machines(name: str, **status: Any) -> Object:
@@ -222,4 +224,4 @@ FAILED = {"failedMachines": [{"name": "m", "lastOperation": {"description": "no 
     ],
 )  # fmt: skip
 def test_the_check_of_nodes(found: list[Object], detail: str) -> None:
-    assert checks.nodes(found) == (Unsuccessful(detail) if detail else Passed())
+    assert healthchecks.nodes(found) == (Unsuccessful(detail) if detail else Passed())

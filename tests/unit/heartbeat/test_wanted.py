@@ -10,7 +10,7 @@ import pytest
 from tests.support.rules import rule
 from windowbox.models.objects import Object
 from windowbox.settings.kindsettings import HeartbeatSettings
-from workers.kinds.heartbeat import wanted
+from workers.kinds.heartbeat import heartbeatlease
 
 NOW = datetime(2026, 9, 1, 10, 15, 30, tzinfo=UTC)
 SETTINGS = HeartbeatSettings(namespace="extension-provider-local-abcde")
@@ -23,7 +23,7 @@ def lease(renewed: str | None = None, version: str = "7", **spec: Any) -> Object
 
 @rule("HB-1", "A.14")
 def test_a_renewal_says_what_the_contract_shows() -> None:
-    assert wanted.spec(SETTINGS, NOW) == {
+    assert heartbeatlease.spec(SETTINGS, NOW) == {
         "holderIdentity": "provider-local",
         "leaseDurationSeconds": 30,
         "renewTime": "2026-09-01T10:15:30.000000Z",
@@ -49,7 +49,7 @@ def test_a_renewal_says_what_the_contract_shows() -> None:
     ],
 )
 def test_the_time_that_remains(found: Object, seconds: float) -> None:
-    assert wanted.remaining(found, SETTINGS, NOW) == seconds
+    assert heartbeatlease.remaining(found, SETTINGS, NOW) == seconds
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,13 @@ def test_the_time_that_remains(found: Object, seconds: float) -> None:
 def test_watchers_are_well_if_they_have_shown_the_last_renewal(
     seen: Object | None, live: Object | None, said: str
 ) -> None:
-    assert wanted.stale(seen, live) == said
+    assert heartbeatlease.stale(seen, live) == said
 
 
 def test_a_renewal_alone_is_no_reason_for_a_look() -> None:
-    assert not wanted.changed_by_others(
+    assert not heartbeatlease.changed_by_others(
         lease("2026-09-01T10:15:00.000000Z"), lease("2026-09-01T10:15:30.000000Z")
     )
-    assert wanted.changed_by_others(lease("2026-09-01T10:15:00.000000Z"), lease(None, holderIdentity="other"))
+    assert heartbeatlease.changed_by_others(
+        lease("2026-09-01T10:15:00.000000Z"), lease(None, holderIdentity="other")
+    )

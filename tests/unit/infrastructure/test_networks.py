@@ -10,8 +10,8 @@ from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
 from workers.core.lifecycle.shoots import ShootFacts
-from workers.kinds.infrastructure import specs, wanted
-from workers.kinds.infrastructure.networks import networks
+from workers.kinds.infrastructure import infrastructureobjects
+from workers.kinds.infrastructure.infrastructureobjects import networks
 
 BOTH = ("IPv4", "IPv6")
 V4, V6 = "10.0.0.0/16", "fd00:10:1:100::/56"
@@ -81,7 +81,7 @@ def test_bad_networks_are_told_with_field_and_value(shoot: ShootFacts, complaint
 @rule("I-1")
 def test_a_range_that_spec_and_status_spell_differently_is_one() -> None:
     found = networks(ShootFacts(ip_families=("IPv6",), nodes=("FD00:10:1:100::/56", V6)))
-    assert wanted.status(found) == {
+    assert infrastructureobjects.status(found) == {
         "networking": {"nodes": [V6], "pods": None, "services": None},
         "egressCIDRs": [V6],
     }
@@ -97,7 +97,7 @@ def test_a_range_that_spec_and_status_spell_differently_is_one() -> None:
     ],
 )
 def test_pools_tell_whose_they_are(name: str, id_: str) -> None:
-    assert wanted.technical_id(name) == id_
+    assert infrastructureobjects.technical_id(name) == id_
 
 
 LABELLED = Object({"metadata": {"name": "infra-a", "labels": {"gardener.cloud/role": "infra"}}})
@@ -114,20 +114,20 @@ NEW, OLD = Object({}), Object({"status": {"networking": {"nodes": [V4]}}})
     ],
 )
 def test_whose_a_namespace_is(namespace: Object, infrastructure: Object, ours: bool) -> None:
-    assert wanted.is_ours(namespace, infrastructure) is ours
+    assert infrastructureobjects.is_ours(namespace, infrastructure) is ours
 
 
 def test_the_secret_defaults_to_the_infrastructure_namespace() -> None:
     here = Object({"metadata": {"namespace": "a"}, "spec": {"secretRef": {"name": "s"}}})
     there = Object({"metadata": {"namespace": "a"}, "spec": {"secretRef": {"name": "s", "namespace": "b"}}})
-    assert specs.provider_secret(here) == ("a", "s")
-    assert specs.provider_secret(there) == ("b", "s")
+    assert infrastructureobjects.provider_secret(here) == ("a", "s")
+    assert infrastructureobjects.provider_secret(there) == ("b", "s")
 
 
 def test_reported_provider_configs_are_cut_to_status_size() -> None:
     config = {f"{number:03}": "x" * 100_000 for number in range(100)}
     with pytest.raises(Malformed, match=r"there are 000: 'xxx.*; remove") as caught:
-        specs.check_provider_config(Object({"spec": {"providerConfig": config}}))
+        infrastructureobjects.check_provider_config(Object({"spec": {"providerConfig": config}}))
     assert len(str(caught.value)) < 1000
 
 
@@ -136,10 +136,10 @@ def test_reported_provider_configs_are_cut_to_status_size() -> None:
 def test_a_reference_that_cannot_be_is_told_by_field(field: str, value: str) -> None:
     secret = {"name": "s", "namespace": "a", field: value}
     with pytest.raises(Malformed) as refused:
-        specs.provider_secret(Object({"spec": {"secretRef": secret}}))
+        infrastructureobjects.provider_secret(Object({"spec": {"secretRef": secret}}))
     assert str(refused.value).startswith(f"spec.secretRef.{field} is {value!r}: give the {field} of")
 
 
 def test_a_secret_without_a_name_is_told() -> None:
     with pytest.raises(Malformed, match=r"^spec\.secretRef\.name is not set: name the Secret"):
-        specs.provider_secret(Object({"spec": {"secretRef": {}}}))
+        infrastructureobjects.provider_secret(Object({"spec": {"secretRef": {}}}))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 from tests.support.rules import rule
-from workers.kinds.infrastructure import policies
+from workers.kinds.infrastructure import infrastructureobjects
 
 SOURCES = tuple(ip_network(one) for one in ("172.18.0.0/24", "fd00:10::/64", "172.18.255.9/32"))
 
 
 @rule("LB-11-11")
 def test_node_ports_are_open_for_both_protocols_and_health_for_tcp() -> None:
-    [rule_] = policies.allow_balancers("infra-a", SOURCES)["spec"]["ingress"]
+    [rule_] = infrastructureobjects.allow_balancers("infra-a", SOURCES)["spec"]["ingress"]
     assert rule_["ports"] == [
         {"protocol": "TCP", "port": 30000, "endPort": 32767},
         {"protocol": "UDP", "port": 30000, "endPort": 32767},
@@ -22,7 +22,7 @@ def test_node_ports_are_open_for_both_protocols_and_health_for_tcp() -> None:
 
 @rule("LB-10-routes")
 def test_machines_accept_only_from_the_edge() -> None:
-    policy = policies.allow_balancers("infra-a", SOURCES)
+    policy = infrastructureobjects.allow_balancers("infra-a", SOURCES)
     [rule_] = policy["spec"]["ingress"]
     assert rule_["from"] == [{"ipBlock": {"cidr": str(source)}} for source in SOURCES]
     assert policy["spec"]["podSelector"] == {"matchLabels": {"app": "machine"}}
@@ -30,4 +30,4 @@ def test_machines_accept_only_from_the_edge() -> None:
 
 
 def test_without_sources_nobody_is_let_in() -> None:
-    assert policies.allow_balancers("infra-a", ())["spec"]["ingress"] == []
+    assert infrastructureobjects.allow_balancers("infra-a", ())["spec"]["ingress"] == []

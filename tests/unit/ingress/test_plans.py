@@ -10,8 +10,8 @@ import pytest
 from tests.support.rules import rule
 from tests.unit.ingress.test_wanted import HOST, ingress
 from windowbox.models.objects import Object
-from workers.dns.ingress import plans, wanted
-from workers.dns.ingress.plans import Await, Correct, LeaveAlone, Make, Remove
+from workers.dns.ingress import ingressrecords
+from workers.dns.ingress.ingressrecords import Await, Correct, LeaveAlone, Make, Remove
 
 NAME, SECOND = "web-a39b281d", "web-a39b281d-ipv6"
 V4, V6 = {"ip": "10.0.0.1"}, {"ip": "fd00::1"}
@@ -24,7 +24,7 @@ DONE = {
 def there(*at: dict[str, str], host: str = HOST, **changes: Any) -> dict[str, Object]:
     """The records of an Ingress, acted upon, with these changes of their metadata, spec or status."""
     found = {}
-    for record in wanted.records(ingress(host, at=at)):
+    for record in ingressrecords.records(ingress(host, at=at)):
         raw = copy.deepcopy({**record, "status": DONE})
         raw["metadata"]["generation"] = 1
         for part, change in changes.items():
@@ -36,7 +36,7 @@ def there(*at: dict[str, str], host: str = HOST, **changes: Any) -> dict[str, Ob
 def steps(now: Object, found: dict[str, Object], kept: tuple[str, ...] = ()) -> list[tuple[str, str]]:
     """What is planned, as kind of step and name of record."""
     told = []
-    for action in plans.plan(now, wanted.records(now), found, kept):
+    for action in ingressrecords.plan(now, ingressrecords.records(now), found, kept):
         match action:
             case Make(record) | Correct(record):
                 told.append((type(action).__name__, record["metadata"]["name"]))

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.dns.ingress import wanted
-from workers.dns.ingress.wanted import Target
+from workers.dns.ingress import ingressrecords
+from workers.dns.ingress.ingressrecords import Target
 
 HOST = "grafana.example.local.gardener.cloud"
 A, AAAA, CNAME = Target("A", "10.0.0.1"), Target("AAAA", "fd00::1"), Target("CNAME", "lb.example")
@@ -28,15 +28,15 @@ def ingress(*hosts: str | None, at: Any = (), name: str = "web", **metadata: Any
 
 @rule("C.3", "IG-2")
 def test_record_names_end_with_a_host_digest() -> None:
-    assert wanted.record_name("web", HOST) == "web-a39b281d"
-    assert wanted.record_name("web", HOST, second=True) == "web-a39b281d-ipv6"
+    assert ingressrecords.record_name("web", HOST) == "web-a39b281d"
+    assert ingressrecords.record_name("web", HOST, second=True) == "web-a39b281d-ipv6"
 
 
 @rule("IG-2")
 def test_the_longest_name_of_an_ingress_leaves_room_for_the_digest() -> None:
-    name = wanted.record_name("a" * 238 + ".b." + "c" * 12, HOST, second=True)
+    name = ingressrecords.record_name("a" * 238 + ".b." + "c" * 12, HOST, second=True)
     assert name == "a" * 238 + "-a39b281d-ipv6"
-    assert len(wanted.record_name("a" * 253, HOST)) == 253
+    assert len(ingressrecords.record_name("a" * 253, HOST)) == 253
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_longest_name_of_an_ingress_leaves_room_for_the_digest() -> None:
     ],
 )
 def test_the_ingress_whose_record_one_of_this_name_may_be(record: str, name: str | None) -> None:
-    assert wanted.ingress_name(record) == name
+    assert ingressrecords.ingress_name(record) == name
 
 
 @pytest.mark.parametrize(
@@ -69,33 +69,33 @@ def test_the_ingress_whose_record_one_of_this_name_may_be(record: str, name: str
     ],
 )
 def test_where_the_names_lead_to(entries: Any, targets: list[Target]) -> None:
-    assert wanted.targets(ingress(HOST, at=entries)) == targets
+    assert ingressrecords.targets(ingress(HOST, at=entries)) == targets
 
 
 def test_without_a_status_names_lead_nowhere() -> None:
-    assert wanted.targets(Object({"status": {"loadBalancer": None}})) == []
-    assert wanted.targets(Object({})) == []
+    assert ingressrecords.targets(Object({"status": {"loadBalancer": None}})) == []
+    assert ingressrecords.targets(Object({})) == []
 
 
 @rule("IG-3")
 def test_hosts_count_once_and_rules_without_one_never() -> None:
-    assert wanted.hosts(ingress("b.test", "a.test", "", None, "b.test", "*.c.test")) == [
+    assert ingressrecords.hosts(ingress("b.test", "a.test", "", None, "b.test", "*.c.test")) == [
         "b.test", "a.test", "*.c.test",
     ]  # fmt: skip
-    assert wanted.hosts(Object({"spec": {"rules": None}})) == []
+    assert ingressrecords.hosts(Object({"spec": {"rules": None}})) == []
 
 
 @pytest.mark.parametrize(("named", "served"), [(99, 99), (100, 100), (101, 100), (15_000, 100)])
 def test_only_the_first_hundred_hosts_have_records(named: int, served: int) -> None:
     many = ingress(*(f"h{number}.test" for number in range(named)), at=[{"ip": "10.0.0.1"}])
-    assert [record["spec"]["name"] for record in wanted.records(many)] == [
+    assert [record["spec"]["name"] for record in ingressrecords.records(many)] == [
         f"h{number}.test" for number in range(served)
     ]
 
 
 @rule("IG-2")
 def test_each_host_has_a_record_of_each_family() -> None:
-    made = wanted.records(ingress(HOST, "*.b.test", at=[{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]))
+    made = ingressrecords.records(ingress(HOST, "*.b.test", at=[{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]))
     assert [(one["metadata"]["name"], one["spec"]["recordType"], one["spec"]["values"]) for one in made] == [
         ("web-a39b281d", "A", ["10.0.0.1"]),
         ("web-a39b281d-ipv6", "AAAA", ["fd00::1"]),
@@ -106,17 +106,17 @@ def test_each_host_has_a_record_of_each_family() -> None:
 
 def test_an_ingress_on_its_way_out_has_none() -> None:
     leaving = ingress(HOST, at=[{"ip": "10.0.0.1"}], deletionTimestamp="2026-09-01T10:00:00Z")
-    assert wanted.records(leaving) == []
+    assert ingressrecords.records(leaving) == []
 
 
 def test_a_name_does_not_lead_to_itself() -> None:
-    made = wanted.records(ingress("lb.example", "a.test", at=[{"hostname": "LB.example."}]))
+    made = ingressrecords.records(ingress("lb.example", "a.test", at=[{"hostname": "LB.example."}]))
     assert [one["spec"]["name"] for one in made] == ["a.test"]
 
 
 def test_who_wants_a_record_acted_upon_says_so_and_when() -> None:
-    [record] = wanted.records(ingress(HOST, at=[{"ip": "10.0.0.1"}]))
-    asked = wanted.with_request(record, datetime(2026, 9, 1, 10, 0, 0, 250000, tzinfo=UTC))
+    [record] = ingressrecords.records(ingress(HOST, at=[{"ip": "10.0.0.1"}]))
+    asked = ingressrecords.with_request(record, datetime(2026, 9, 1, 10, 0, 0, 250000, tzinfo=UTC))
     assert asked["metadata"]["annotations"] == {
         "confirmation.gardener.cloud/deletion": "true",
         "gardener.cloud/operation": "reconcile",

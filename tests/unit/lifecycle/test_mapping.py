@@ -12,8 +12,8 @@ from bus.transport.directclient import DirectClient
 from tests.support.lifecycleobjects import record
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, DNSRECORDS, RUNTIME, ObjectRef
-from workers.core.lifecycle.mapping import LifeCycleMapping
-from workers.core.lifecycle.predicates import Scope
+from workers.core.lifecycle.lifecyclemapping import LifeCycleMapping
+from workers.core.lifecycle.runpredicates import Scope
 from workers.dns.record.actuator import KIND
 
 DONE = "Create/Succeeded"

@@ -8,7 +8,7 @@ import pytest
 
 from bus.messages import StatusIntent
 from windowbox.models.objects import Object
-from workers.core.lifecycle.orphans import is_orphan
+from workers.core.lifecycle.orphancleanup import is_orphan
 
 OURS = "extensions.gardener.cloud/infrastructure"
 EARLIER, LATER = "2025-01-01T00:00:00Z", "2025-01-01T00:00:01Z"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.lifecycleobjects import record
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.core.lifecycle.predicates import (
+from workers.core.lifecycle.runpredicates import (
     EventType,
     Scope,
     classes_for,

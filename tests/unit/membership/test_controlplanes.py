@@ -9,8 +9,8 @@ import pytest
 from tests.support.rules import rule
 from windowbox.models.objects import Object
 from workers.core.lifecycle.shoots import ShootFacts
-from workers.kinds.membership import controlplanes
-from workers.kinds.membership.controlplanes import ControlPlanes, Replicas
+from workers.kinds.membership import shootmembership
+from workers.kinds.membership.shootmembership import ControlPlanes, Replicas
 
 FINALIZER = "extensions.gardener.cloud/controlplane"
 
@@ -29,12 +29,12 @@ def controlplane(type_: str = "local", finalizer: str = FINALIZER, **status: Any
     ],
 )
 def test_a_shoot_takes_part_while_its_control_plane_is_ours(found: Object, takes_part: bool) -> None:
-    assert controlplanes.taking_part(found) is takes_part
+    assert shootmembership.taking_part(found) is takes_part
 
 
 def test_the_member_has_the_access_that_the_control_plane_makes() -> None:
     shoot = ShootFacts(technical_id="shoot--a--b", managed_infrastructure=True)
-    made = controlplanes.member("shoot--a--b", shoot)
+    made = shootmembership.member("shoot--a--b", shoot)
     assert made.secret
     assert (made.secret.namespace, made.secret.name, made.secret.key) == (
         "shoot--a--b",
@@ -71,14 +71,14 @@ COMPLETE = ShootFacts(hibernation_enabled=True, hibernated=True)
 def test_when_a_shoot_sleeps(
     shoot: ShootFacts, server: Replicas | None, was_asleep: bool, asleep: bool
 ) -> None:
-    assert controlplanes.is_asleep(shoot, server, was_asleep=was_asleep) is asleep
+    assert shootmembership.is_asleep(shoot, server, was_asleep=was_asleep) is asleep
 
 
 @pytest.mark.parametrize("asleep", [True, False])
 def test_a_shoot_sleeps_as_before_while_the_bus_may_lack_something(asleep: bool) -> None:
     """A bus that was made anew holds neither Clusters nor API servers."""
     unread = ControlPlanes(cast(Any, None), lambda: None)
-    made = controlplanes.member("shoot--a--b", ShootFacts(technical_id="shoot--a--b"))
+    made = shootmembership.member("shoot--a--b", ShootFacts(technical_id="shoot--a--b"))
     before = made.model_copy(update={"asleep": asleep})
     assert unread.put_to_sleep(made, before) == before
     assert not unread.put_to_sleep(made, None).asleep

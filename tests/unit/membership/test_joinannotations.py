@@ -11,7 +11,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES, SecretKey
 from workers.core import joinannotations
 from workers.core.joinannotations import Unusable
-from workers.kinds.membership.joining import Change, changes, undecided
+from workers.kinds.membership.clusterjoining import Change, changes, undecided
 
 NAME = "shoot--local--a"
 KUBECONFIG, MACHINES, JOIN = (

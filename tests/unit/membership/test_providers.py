@@ -17,7 +17,7 @@ from windowbox.models.refs import (
     Resource,
     SecretKey,
 )
-from workers.kinds.membership.providers import secret_of
+from workers.kinds.membership.providermembership import secret_of
 
 HERE = SecretKey(namespace="a", name="cloudprovider")
 

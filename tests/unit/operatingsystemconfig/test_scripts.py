@@ -7,8 +7,8 @@ import hashlib
 import pytest
 
 from tests.support.rules import rule
-from workers.kinds.operatingsystemconfig import scripts
-from workers.kinds.operatingsystemconfig.scripts import File, Unit
+from workers.kinds.operatingsystemconfig import oscscripts
+from workers.kinds.operatingsystemconfig.oscscripts import File, Unit
 
 GREET = Unit("greet.service", b"[Service]\nExecStart=/bin/true\n")
 
@@ -51,7 +51,7 @@ def test_the_script_of_the_contract_byte_for_byte() -> None:
         File("/etc/motd", b"hello\n", 0o644),
         File("/var/lib/node/token", b"<<TOKEN>>", raw=True),
     ]
-    made = scripts.script(files, [GREET])
+    made = oscscripts.script(files, [GREET])
     assert made.decode() == WHOLE
     digest = "7df32a7b2a6e0aa58f6dc6cc306e80414b734411724738277efca4e20d49a6f1"
     assert (len(made), hashlib.sha256(made).hexdigest()) == (575, digest)
@@ -59,13 +59,13 @@ def test_the_script_of_the_contract_byte_for_byte() -> None:
 
 @rule("C.1")
 def test_the_empty_script_of_the_contract_byte_for_byte() -> None:
-    made = scripts.script([], [])
+    made = oscscripts.script([], [])
     digest = "5926dbbbec55fd40d635054f2a630fa549116418aaec235741f3be7daee5347c"
     assert (len(made), hashlib.sha256(made).hexdigest()) == (220, digest)
 
 
 def test_drop_ins_stand_in_the_folder_of_their_unit() -> None:
-    made = scripts.script([], [Unit("a.service", None, (("x.conf", b"x"), ("y.conf", b"y")))])
+    made = oscscripts.script([], [Unit("a.service", None, (("x.conf", b"x"), ("y.conf", b"y")))])
     start = made.index(b"fi\n") + 3
     assert (
         made[start : made.index(b"\n\nmkdir -p /var/lib/osc")].decode()
@@ -102,7 +102,7 @@ systemctl enable 'a.service' && systemctl restart --no-block 'a.service'
     ],
 )
 def test_data_that_the_shell_would_alter_is_quoted(data: bytes, form: bytes) -> None:
-    assert form in scripts.script([File("/t", data, raw=True)], [])
+    assert form in oscscripts.script([File("/t", data, raw=True)], [])
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_data_that_the_shell_would_alter_is_quoted(data: bytes, form: bytes) -> 
     ],
 )
 def test_paths_are_quoted(path: str, quoted: bytes, folder: bytes) -> None:
-    made = scripts.script([File(path, b"x")], [])
+    made = oscscripts.script([File(path, b"x")], [])
     assert b"mkdir -p " + folder + b"\n" in made
     assert b"base64 -d > " + quoted + b"\n" in made
 
@@ -132,5 +132,5 @@ def test_paths_are_quoted(path: str, quoted: bytes, folder: bytes) -> None:
     ],
 )
 def test_permissions_have_four_octal_digits(permissions: int, spelled: bytes) -> None:
-    assert spelled in scripts.script([File("/t", b"", permissions)], [])
-    assert b"chmod" not in scripts.script([File("/t", b"")], [])
+    assert spelled in oscscripts.script([File("/t", b"", permissions)], [])
+    assert b"chmod" not in oscscripts.script([File("/t", b"")], [])

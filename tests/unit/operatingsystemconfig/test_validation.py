@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.kinds.operatingsystemconfig import specs
+from workers.kinds.operatingsystemconfig import oscvalidation
 
 INLINE = {"inline": {"encoding": "", "data": "x"}}
 
 
 def parsed(purpose: str = "reconcile", **spec: Any) -> Any:
-    return specs.parsed(Object({"spec": {"type": "local", "purpose": purpose, **spec}}))
+    return oscvalidation.parsed(Object({"spec": {"type": "local", "purpose": purpose, **spec}}))
 
 
 def a_file(path: str = "/a", content: Any = INLINE, **more: Any) -> dict[str, Any]:

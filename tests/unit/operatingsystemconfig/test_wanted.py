@@ -8,7 +8,7 @@ from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models.gardener.operatingsystemconfig import OperatingSystemConfigSpec
 from windowbox.models.objects import Object
-from workers.kinds.operatingsystemconfig import wanted
+from workers.kinds.operatingsystemconfig import oscobjects
 
 SED = (
     's/^PRETTY_NAME="[^"]*"/PRETTY_NAME="Machine Image Version 2.0.0 '
@@ -28,7 +28,7 @@ def test_machines_that_are_there_get_a_unit_and_rename_their_system() -> None:
         "[Install]\nWantedBy=multi-user.target"
     )
     drop_in = {"name": "dependencies.conf", "content": content}
-    assert wanted.kept(spec(inPlaceUpdates=updates)) == {
+    assert oscobjects.kept(spec(inPlaceUpdates=updates)) == {
         "extensionUnits": [{"name": "systemd-user-sessions.service", "dropIns": [drop_in]}],
         "extensionFiles": None,
         "inPlaceUpdates": {"osUpdate": {"command": "sed", "args": ["-i", "-E", SED, "/etc/os-release"]}},
@@ -37,8 +37,8 @@ def test_machines_that_are_there_get_a_unit_and_rename_their_system() -> None:
 
 @rule("X-5")
 def test_reports_take_away_what_belongs_to_the_other_purpose() -> None:
-    assert wanted.kept(spec())["inPlaceUpdates"] is None
-    assert wanted.provisioned("shoot--a", "osc-result-a") == {
+    assert oscobjects.kept(spec())["inPlaceUpdates"] is None
+    assert oscobjects.provisioned("shoot--a", "osc-result-a") == {
         "cloudConfig": {"secretRef": {"name": "osc-result-a", "namespace": "shoot--a"}},
         "extensionUnits": None,
         "extensionFiles": None,
@@ -56,7 +56,7 @@ def test_reports_take_away_what_belongs_to_the_other_purpose() -> None:
 )
 def test_the_secret_keeps_its_name(name: str, reported: str | None, result: str) -> None:
     status = {} if reported is None else {"cloudConfig": {"secretRef": {"name": reported}}}
-    assert wanted.result_name(Object({"metadata": {"name": name}, "status": status})) == result
+    assert oscobjects.result_name(Object({"metadata": {"name": name}, "status": status})) == result
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_the_secret_keeps_its_name(name: str, reported: str | None, result: str)
 def test_a_secret_that_cannot_be_called_so_is_told(name: str, reported: str, complaint: str) -> None:
     status = {"cloudConfig": {"secretRef": {"name": reported}}}
     with pytest.raises(Malformed, match=complaint):
-        wanted.result_name(Object({"metadata": {"name": name}, "status": status}))
+        oscobjects.result_name(Object({"metadata": {"name": name}, "status": status}))
 
 
 @rule("X-2")
@@ -86,8 +86,8 @@ def test_scripts_start_all_units_and_write_the_files_of_all_hosts() -> None:
         units=[{"name": "a.service", "content": ""}],
         files=[{"path": "/a", "content": file["content"]} for file in hosts],
     )
-    made = wanted.script(given, lambda _: b"")
-    assert made == wanted.script(plain, lambda _: b"")
+    made = oscobjects.script(given, lambda _: b"")
+    assert made == oscobjects.script(plain, lambda _: b"")
     assert b"systemctl enable 'a.service' && systemctl restart --no-block 'a.service'\n" in made
 
 
@@ -95,4 +95,4 @@ def test_a_script_that_no_secret_can_hold_is_told() -> None:
     content = {"inline": {"encoding": "", "data": "x" * 800_000}}
     large = spec(purpose="provision", files=[{"path": "/a", "content": content}])
     with pytest.raises(Malformed, match="a Secret holds 1048576"):
-        wanted.script(large, lambda _: b"")
+        oscobjects.script(large, lambda _: b"")

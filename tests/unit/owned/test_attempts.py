@@ -6,8 +6,8 @@ import asyncio
 
 from windowbox.errors import Refused
 from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, RUNTIME, ObjectRef, SecretKey
-from workers.core.owned.attempts import Attempts, Orphan, Owned
 from workers.core.owned.marks import Mark
+from workers.core.owned.ownedorphans import Attempts, Orphan, Owned
 
 _OWNER = ObjectRef(RUNTIME, INFRASTRUCTURES.id, "shoot--a", "local")
 _MARK = Mark("installation", "home", _OWNER, "uid", SecretKey(namespace="shoot--a", name="cloudprovider"))

@@ -15,7 +15,7 @@ from windowbox.models.refs import (
     PLANE_DEPLOYMENTS,
     Resource,
 )
-from workers.core.owned import predicates
+from workers.core.owned import ownermapping
 
 UPDATING = {"type": "InPlaceUpdate", "reason": "SelectedForUpdate"}
 SERVER = {"metadata": {"name": API_SERVER}}
@@ -47,8 +47,8 @@ def changed(**parts: Any) -> Object:
 )
 def test_changes_that_matter(kind: Resource, after: dict[str, Any], matters: bool) -> None:
     same = {"metadata": after["metadata"]} if "metadata" in after else {}
-    before = predicates.essence(kind.id, changed(**same))
-    assert (predicates.essence(kind.id, changed(**after)) != before) is matters
+    before = ownermapping.essence(kind.id, changed(**same))
+    assert (ownermapping.essence(kind.id, changed(**after)) != before) is matters
 
 
 def test_the_time_of_a_condition_does_not_matter() -> None:
@@ -56,4 +56,4 @@ def test_the_time_of_a_condition_does_not_matter() -> None:
         changed(status={"conditions": [{**PROGRESS, "lastUpdateTime": time}]}) for time in ("now", "then")
     )
     of_kind = MACHINE_DEPLOYMENTS.id
-    assert predicates.essence(of_kind, one) == predicates.essence(of_kind, other)
+    assert ownermapping.essence(of_kind, one) == ownermapping.essence(of_kind, other)

@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
-from typing import Any
+from typing import Any, TypeVar
 
-from windowbox.models.extensions import OPERATION
+from pydantic import ValidationError
+
+from windowbox.errors import Malformed
+from windowbox.models.extensions import OPERATION, ExtensionSpec
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef, Resource
 from workers.core.lifecycle import shoots
@@ -137,3 +140,16 @@ class Actuator(ABC):
     ) -> list[dict[str, Any]] | None:
         """The object's conditions after a run, or None if the kind has none."""
         return None
+
+
+Spec = TypeVar("Spec", bound=ExtensionSpec)
+
+
+def parsed_spec(model: type[Spec], object: Object) -> Spec:
+    """The spec, or Malformed with the first field that is wrong; not with its value, which may be secret."""
+    try:
+        return model.model_validate(object.spec)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise Malformed(f"spec.{where}: {first['msg']}; correct the field") from None

@@ -30,10 +30,10 @@ from windowbox.models.extensions import instant, spelled
 from windowbox.models.objects import Object
 from workers.core import clock
 from workers.core.conflictbackoff import ConflictBackoff
-from workers.core.lifecycle import operations, predicates, statuses
+from workers.core.lifecycle import operations, runpredicates, statuses
 from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.core.lifecycle.operations import Flow, Operation, Patch
-from workers.core.lifecycle.orphans import OrphanCleanup
+from workers.core.lifecycle.orphancleanup import OrphanCleanup
 from workers.core.lifecycle.reporting import Reporter, adds_status, same_failure, with_report
 from workers.core.lifecycle.shoots import Blocked
 from workers.core.lifecycle.world import World
@@ -66,7 +66,7 @@ class _Step:
 class LifeCycle:
     """Reconciles the objects of one extension kind."""
 
-    def __init__(self, kind: Kind, actuator: Actuator, scope: predicates.Scope, world: World) -> None:
+    def __init__(self, kind: Kind, actuator: Actuator, scope: runpredicates.Scope, world: World) -> None:
         self.kind = kind
         self._actuator = actuator
         self._scope = scope
@@ -115,7 +115,7 @@ class LifeCycle:
     async def _decide(self, run: Run, request: Request, reporter: Reporter, *, live: bool) -> Outcome:
         """Choose what to do with this version of the object, and do it."""
         wish, object = request.wish, self.kind.without_unknown_operation(run.object)
-        if not predicates.responsible(object, self._scope):
+        if not runpredicates.responsible(object, self._scope):
             return Ignored("not ours")
         flow = operations.flow(object, self.kind.finalizer, migrates=self.kind.migrates)
         if flow is Flow.WAIT:
@@ -135,12 +135,12 @@ class LifeCycle:
         has_finalizer = self.kind.finalizer in object.finalizers
         if flow is Flow.MIGRATE and self.kind.migrates_only_with_finalizer and not has_finalizer:
             return Ignored("an object without our finalizer is not migrated")
-        asked = predicates.asked(object)
+        asked = runpredicates.asked(object)
         unasked = wish.drift and not (wish.insist or wish.changed or object.deleting or asked)
         if unasked and (seconds := await self._conflicts.noted(run.ref, run.recorder)):
             note = "backed off: another program reverts the repairs again and again"
             return Unfinished(note, RequeueAfter(Wish(reason=Reason.DRIFT), seconds))
-        if predicates.only_annotated(object) and not wish.asked:
+        if runpredicates.only_annotated(object) and not wish.asked:
             # Requeued as a client's request, which is repeated if it is cut off: the annotation is removed
             # first, and a crash must not lose it.
             again = RequeueAfter(wish | Wish(reason=Reason.EVENT), 0)
@@ -169,7 +169,7 @@ class LifeCycle:
         return outcome
 
     def _needs_run(self, object: Object, wish: Wish) -> bool:
-        if wish.insist or predicates.wants_run(object) or predicates.overdue(object):
+        if wish.insist or runpredicates.wants_run(object) or runpredicates.overdue(object):
             return True
         if not self._scope.ignore_operation_annotation:
             return False

@@ -98,3 +98,20 @@ def _removing(found: Any, wanted: Any) -> dict[str, Any]:
         if inner := _removing(found.get(name), value):
             patch[name] = inner
     return patch
+
+
+_REPORTED = ("hostname", "ip", "ipMode")
+"""What extension objects report of an address. Of its ports their definitions want to hear errors alone."""
+
+
+def balancer_ingress(service: Object | None) -> list[dict[str, Any]]:
+    """Where the Service can be reached, as an extension object reports it."""
+    balancer = service.status.get("loadBalancer") if service else None
+    entries = balancer.get("ingress") if isinstance(balancer, Mapping) else None
+    if not isinstance(entries, list):
+        return []
+    return [
+        {name: entry[name] for name in _REPORTED if entry.get(name)}
+        for entry in entries
+        if isinstance(entry, Mapping)
+    ]

@@ -1,6 +1,6 @@
-"""Marks: an annotation on what is made in a provider cluster, which names the object that it was made for.
+"""Marks: an owner annotation on the objects that windowbox creates in provider clusters.
 
-An object whose owner is gone is found by it (`workers/core/owned/orphans.py`), whatever the bus has lost.
+By it `workers/core/owned/ownedorphans.py` finds objects whose owner is gone, even if the bus was lost.
 """
 
 from __future__ import annotations

@@ -8,15 +8,14 @@ from bus.workqueue.routing import Router
 from windowbox.kinds import Served
 from workers.core.reconcile import ReconcileHandler
 from workers.core.serving import Common, Parts
-from workers.dns.ingress.mapping import IngressMapping
-from workers.dns.ingress.runs import IngressRuns
-from workers.dns.ingress.views import IngressViews
+from workers.dns.ingress.ingressmapping import IngressMapping, IngressViews
+from workers.dns.ingress.ingressreconciler import IngressReconciler
 
 
 async def assembled(common: Common, row: Served) -> Parts:
     bus, work, views = common.bus, common.work, IngressViews(common.bus)
     mapping = IngressMapping(views)
-    runs = IngressRuns(common.clusters, common.world, common.targets, views)
+    runs = IngressReconciler(common.clusters, common.world, common.targets, views)
     handler = ReconcileHandler(bus, common.clusters, runs)
     return Parts(
         pool=Pool(

@@ -16,8 +16,8 @@ from windowbox.models.gardener.dnsrecord import DNSRecordSpec
 from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 from windowbox.models.refs import DNSRECORDS, ObjectRef
-from workers.core.lifecycle import predicates, specs
-from workers.core.lifecycle.predicates import Scope
+from workers.core.lifecycle import kinds, runpredicates
+from workers.core.lifecycle.runpredicates import Scope
 from workers.dns.record import records
 
 _PATIENCE = 15.0
@@ -39,13 +39,14 @@ class Claim(NamedTuple):
 def claim(object: Object, scope: Scope, zones: Iterable[str]) -> Claim | None:
     """The claim of `object`; None if it is not ours, is being deleted or migrated, or is invalid."""
     migrated = object.last_operation.get("type") == "Migrate"
-    if not predicates.responsible(object, scope) or object.deleting or migrated:
+    if not runpredicates.responsible(object, scope) or object.deleting or migrated:
         return None
     try:
-        spec = specs.parsed(DNSRecordSpec, object)
+        spec = kinds.parsed_spec(DNSRecordSpec, object)
         zone = records.zone_for(spec.name, spec.zone, object.status.get("zone"), zones)
         idle = (
-            not predicates.wants_run(object) and object.status.get("observedGeneration") == object.generation
+            not runpredicates.wants_run(object)
+            and object.status.get("observedGeneration") == object.generation
         )
         return Claim(records.key(spec, zone), zone, records.wanted(spec, zone) if idle else None)
     except Malformed:

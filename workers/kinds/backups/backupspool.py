@@ -12,9 +12,9 @@ from windowbox.kinds import Served
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, ObjectRef
 from workers.core.serving import Common, Serving
-from workers.kinds.backups import buckets, entries, names
+from workers.kinds.backups import backupsecrets, bucketactuator, entryactuator
 from workers.kinds.backups.backupfolders import BackupFolders
-from workers.kinds.backups.sharing import Sharers
+from workers.kinds.backups.secretsharing import Sharers
 
 
 class _NamespaceKey(NamedTuple):
@@ -35,9 +35,9 @@ def serving(common: Common, row: Served) -> Serving:
 def _buckets(common: Common) -> Serving:
     sharers = Sharers(common.bus, BACKUP_BUCKETS)
     kept = BackupFolders(common.kinds.backup.root)
-    actuator = buckets.BucketActuator(common.targets, kept, sharers)
+    actuator = bucketactuator.BucketActuator(common.targets, kept, sharers)
     return Serving(
-        buckets.KIND,
+        bucketactuator.KIND,
         actuator,
         tasks={"sharers": sharers.run},
         waiters=sharers.waiters,
@@ -48,9 +48,9 @@ def _buckets(common: Common) -> Serving:
 def _entries(common: Common) -> Serving:
     sharers = Sharers(common.bus, BACKUP_ENTRIES)
     kept = BackupFolders(common.kinds.backup.root)
-    actuator = entries.EntryActuator(common.targets, kept, sharers, common.kinds.backup.mount_path)
+    actuator = entryactuator.EntryActuator(common.targets, kept, sharers, common.kinds.backup.mount_path)
     serving = Serving(
-        entries.KIND,
+        entryactuator.KIND,
         actuator,
         tasks={"sharers": sharers.run},
         waiters=sharers.waiters,
@@ -69,6 +69,6 @@ def _entries(common: Common) -> Serving:
 
 def _home(entry: ObjectRef, _: Object) -> _NamespaceKey | None:
     try:
-        return _NamespaceKey(entry.cluster, names.entry(entry.name).technical_id)
+        return _NamespaceKey(entry.cluster, backupsecrets.entry(entry.name).technical_id)
     except Malformed:
         return None

@@ -8,8 +8,8 @@ from windowbox.kinds import Served
 from windowbox.models.refs import NAMESPACES, ObjectRef
 from workers.core.owned.ownerindex import OwnerIndex
 from workers.core.serving import Common, Serving
-from workers.kinds.bastion import wanted
-from workers.kinds.bastion.actuator import KIND, BastionActuator
+from workers.kinds.bastion import bastionobjects
+from workers.kinds.bastion.bastionactuator import KIND, BastionActuator
 
 
 def serving(common: Common, row: Served) -> Serving:
@@ -18,7 +18,7 @@ def serving(common: Common, row: Served) -> Serving:
     def owners(ref: ObjectRef) -> Iterator[ObjectRef]:
         if ref.kind == NAMESPACES.id:
             yield from owner_index.of_machine_namespace(ref.name)
-        elif name := wanted.bastion(ref.name):
+        elif name := bastionobjects.bastion(ref.name):
             yield from (
                 owner for owner in owner_index.of_machine_namespace(ref.namespace) if owner.name == name
             )

@@ -10,11 +10,11 @@ import yaml
 from windowbox.models.refs import DEPLOYMENTS, Resource
 from workers.core.owned import managedresources, ownerindex
 from workers.core.owned.manifests import Manifest, manifest
-from workers.kinds.controlplane import rbac
-from workers.kinds.controlplane.access import CCM_SECRET
-from workers.kinds.controlplane.sites import Site
+from workers.kinds.controlplane import controlplanerights
+from workers.kinds.controlplane.controlplaneaccess import CCM_SECRET
+from workers.kinds.controlplane.controlplanesite import Site
 
-NAME = rbac.CCM
+NAME = controlplanerights.CCM
 SERVER_SECRET = f"{NAME}-server"
 """The config of the generated secret with its certificate."""
 
@@ -61,15 +61,15 @@ def objects(
 ) -> list[Manifest]:
     """The Deployment and its account; `server_secret` is the name of the Secret with its certificate."""
     made = [
-        rbac.service_account(NAME, site.namespace, _LABELS),
+        controlplanerights.service_account(NAME, site.namespace, _LABELS),
         _deployment(site, image, configuration, server_secret, replicas),
     ]
     if site.shoot.managed_infrastructure:
-        pods = rbac.rule("", ["pods"], ("get", "list", "watch"))
-        account = rbac.subject(NAME, site.namespace)
+        pods = controlplanerights.rule("", ["pods"], ("get", "list", "watch"))
+        account = controlplanerights.subject(NAME, site.namespace)
         made += [
-            rbac.role(NAME, site.namespace, [pods]),
-            rbac.role_binding(NAME, site.namespace, NAME, [account]),
+            controlplanerights.role(NAME, site.namespace, [pods]),
+            controlplanerights.role_binding(NAME, site.namespace, NAME, [account]),
         ]
     return made
 

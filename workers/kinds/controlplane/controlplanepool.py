@@ -8,8 +8,8 @@ from windowbox.kinds import Served
 from windowbox.models.refs import API_SERVER, MANAGED_RESOURCES, PLANE_DEPLOYMENTS, ObjectRef
 from workers.core.owned.ownerindex import OwnerIndex
 from workers.core.serving import Common, Serving
-from workers.kinds.controlplane import bundles
-from workers.kinds.controlplane.actuator import KIND, ControlPlaneActuator
+from workers.kinds.controlplane import controlplanesite
+from workers.kinds.controlplane.controlplaneactuator import KIND, ControlPlaneActuator
 
 
 def serving(common: Common, row: Served) -> Serving:
@@ -26,7 +26,7 @@ def serving(common: Common, row: Served) -> Serving:
         KIND,
         ControlPlaneActuator(common.targets, common.kinds),
         owners=owners,
-        awaits_status=lambda ref, found: ref.name == bundles.WEBHOOKS or found.deleting,
+        awaits_status=lambda ref, found: ref.name == controlplanesite.WEBHOOKS or found.deleting,
         known=owner_index.complete,
         tasks={"owner index": owner_index.run},
     )

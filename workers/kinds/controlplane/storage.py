@@ -7,7 +7,7 @@ from typing import Any
 
 from windowbox.models.refs import DEPLOYMENTS, Resource
 from workers.core.owned.manifests import Manifest, manifest
-from workers.kinds.controlplane import rbac
+from workers.kinds.controlplane import controlplanerights
 
 _NAME = "local-path-provisioner"
 _ACCOUNT = f"{_NAME}-service-account"
@@ -40,20 +40,20 @@ spec:
 _READ = ("get", "list", "watch")
 _ALL = (*_READ, "create", "patch", "update", "delete")
 _RULES = (
-    rbac.rule("", ["nodes", "persistentvolumeclaims", "configmaps", "pods/log"], _READ),
-    rbac.rule("", ["endpoints", "persistentvolumes", "pods"], _ALL),
-    rbac.rule("", ["events"], ("create", "patch")),
-    rbac.rule("storage.k8s.io", ["storageclasses"], _READ),
+    controlplanerights.rule("", ["nodes", "persistentvolumeclaims", "configmaps", "pods/log"], _READ),
+    controlplanerights.rule("", ["endpoints", "persistentvolumes", "pods"], _ALL),
+    controlplanerights.rule("", ["events"], ("create", "patch")),
+    controlplanerights.rule("storage.k8s.io", ["storageclasses"], _READ),
 )
 
 
 def provisioner(image: str, helper_image: str) -> list[Manifest]:
     """What makes directories of nodes into volumes."""
-    account = rbac.subject(_ACCOUNT)
+    account = controlplanerights.subject(_ACCOUNT)
     return [
-        rbac.service_account(_ACCOUNT, _NAMESPACE),
-        rbac.cluster_role(_NAME, _RULES),
-        rbac.cluster_role_binding(_NAME, _NAME, [account]),
+        controlplanerights.service_account(_ACCOUNT, _NAMESPACE),
+        controlplanerights.cluster_role(_NAME, _RULES),
+        controlplanerights.cluster_role_binding(_NAME, _NAME, [account]),
         _config(helper_image),
         _deployment(image, helper_image),
     ]

@@ -8,8 +8,8 @@ from windowbox.kinds import Served
 from windowbox.models.refs import SERVICES, ObjectRef
 from workers.core.owned.ownerindex import OwnerIndex
 from workers.core.serving import Common, Serving
-from workers.kinds.exposure import wanted
-from workers.kinds.exposure.actuator import KIND, ExposureActuator
+from workers.kinds.exposure import exposureobjects
+from workers.kinds.exposure.exposureactuator import KIND, ExposureActuator
 
 
 def serving(common: Common, row: Served) -> Serving:
@@ -34,5 +34,5 @@ def serving(common: Common, row: Served) -> Serving:
 def _names(kind: str, exposure: str) -> list[str]:
     """What objects of a kind that an exposure has made are called."""
     if kind == SERVICES.id:
-        return [wanted.service_name(exposure)]
-    return [wanted.slice_name(exposure, family) for family in wanted.FAMILIES]
+        return [exposureobjects.service_name(exposure)]
+    return [exposureobjects.slice_name(exposure, family) for family in exposureobjects.FAMILIES]

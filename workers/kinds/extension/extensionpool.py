@@ -12,8 +12,8 @@ from windowbox.models.refs import EXTENSIONS, ObjectRef
 from workers.core.lifecycle.kinds import Actuator
 from workers.core.owned.targets import TargetClusters
 from workers.core.serving import Common, Serving
-from workers.kinds.extension import wanted
-from workers.kinds.extension.actuators import KINDS, AfterWorkerActuator, SeedActuator, ShootActuator
+from workers.kinds.extension import extensionactuator
+from workers.kinds.extension.extensionactuator import KINDS, AfterWorkerActuator, SeedActuator, ShootActuator
 
 
 class _NamespaceKey(NamedTuple):
@@ -22,9 +22,9 @@ class _NamespaceKey(NamedTuple):
 
 
 _ACTUATORS: dict[str, Callable[[TargetClusters, str], Actuator]] = {
-    wanted.SEED: SeedActuator,
-    wanted.SHOOT: ShootActuator,
-    wanted.AFTER_WORKER: AfterWorkerActuator,
+    extensionactuator.SEED: SeedActuator,
+    extensionactuator.SHOOT: ShootActuator,
+    extensionactuator.AFTER_WORKER: AfterWorkerActuator,
 }
 
 

@@ -8,9 +8,9 @@ from bus.workqueue.routing import Router
 from windowbox.kinds import Served
 from workers.core.reconcile import ReconcileHandler
 from workers.core.serving import Common, Parts
-from workers.kinds.heartbeat import wanted
-from workers.kinds.heartbeat.mapping import HeartbeatMapping, request_first_run
-from workers.kinds.heartbeat.runs import HeartbeatRuns
+from workers.kinds.heartbeat import heartbeatlease
+from workers.kinds.heartbeat.heartbeatlease import HeartbeatMapping, request_first_run
+from workers.kinds.heartbeat.heartbeatreconciler import HeartbeatReconciler
 
 
 def enabled(common: Common) -> bool:
@@ -21,8 +21,8 @@ def enabled(common: Common) -> bool:
 async def assembled(common: Common, row: Served) -> Parts:
     settings = common.kinds.heartbeat
     assert settings.namespace
-    bus, lease, queue = common.bus, wanted.ref(settings.namespace), Queue(common.bus, row.pool)
-    runs = HeartbeatRuns(bus, common.clusters, common.world, settings)
+    bus, lease, queue = common.bus, heartbeatlease.ref(settings.namespace), Queue(common.bus, row.pool)
+    runs = HeartbeatReconciler(bus, common.clusters, common.world, settings)
     handler = ReconcileHandler(bus, common.clusters, runs)
     return Parts(
         pool=Pool(bus, row.pool, handler, concurrency=1, ack_wait=common.work.ack_wait),

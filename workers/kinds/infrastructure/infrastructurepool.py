@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from windowbox.kinds import Served
 from windowbox.models.refs import IP_POOLS, NAMESPACES, ObjectRef
-from workers.core.owned.orphans import OwnedOrphans
+from workers.core.owned.ownedorphans import OwnedOrphans
 from workers.core.owned.ownerindex import OwnerIndex
 from workers.core.serving import Common, Serving
-from workers.kinds.infrastructure import wanted
-from workers.kinds.infrastructure.actuator import KIND, InfrastructureActuator
+from workers.kinds.infrastructure import infrastructureobjects
+from workers.kinds.infrastructure.infrastructureactuator import KIND, InfrastructureActuator
 
 
 def serving(common: Common, row: Served) -> Serving:
@@ -21,7 +21,7 @@ def serving(common: Common, row: Served) -> Serving:
             case NAMESPACES.id:
                 yield from owner_index.of_machine_namespace(ref.name)
             case IP_POOLS.id:
-                yield from owner_index.of_shoot(wanted.technical_id(ref.name))
+                yield from owner_index.of_shoot(infrastructureobjects.technical_id(ref.name))
             case _:
                 yield from owner_index.of_machine_namespace(ref.namespace)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from windowbox.kinds import Served
 from workers.core.serving import Common, Serving
-from workers.kinds.operatingsystemconfig.actuator import KIND, OperatingSystemConfigActuator
+from workers.kinds.operatingsystemconfig.oscactuator import (
+    KIND,
+    OperatingSystemConfigActuator,
+)
 
 
 def serving(common: Common, row: Served) -> Serving:

@@ -1,1 +1,0 @@
-"""Health conditions of extension objects: checks and their results."""

@@ -1,0 +1,190 @@
+"""Health checks: pure functions of the objects that they look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from windowbox.models.extensions import instant
+from windowbox.models.objects import Json, Object, mapping, mappings
+from workers.core.lifecycle import statuses
+from workers.core.lifecycle.statuses import Condition
+from workers.core.owned import managedresources
+
+_MACHINES_MANDATORY = (("Available", "True"),)
+_MACHINES_OPTIONAL = (("Progressing", "True"), ("ReplicaFailure", "False"), ("Frozen", "False"))
+_DEPLOYMENT_OPTIONAL = (("Progressing", "True"), ("ReplicaFailure", "False"))
+
+
+@dataclass(frozen=True)
+class Passed:
+    """All is well."""
+
+
+@dataclass(frozen=True)
+class Unsuccessful:
+    detail: str
+    codes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Progressing:
+    """Not well yet, which is no failure before the threshold."""
+
+    detail: str
+    codes: tuple[str, ...] = ()
+    threshold: timedelta | None = None
+
+
+@dataclass(frozen=True)
+class Errored:
+    """The check itself could not be made."""
+
+    detail: str
+
+
+Result = Passed | Unsuccessful | Progressing | Errored
+
+
+def nodes(deployments: Iterable[Object]) -> Result:
+    """Whether the MachineDeployments are healthy. Counts of nodes are gardenlet's own check."""
+    found = sorted(deployments, key=lambda one: one.name)
+    for machine, reason in failed_machines(found):
+        return Unsuccessful(f'machine "{machine}" failed: {reason}')
+    for one in found:
+        if reason := unhealthy_machines(one):
+            return Unsuccessful(
+                f'machine deployment "{one.name}" in namespace "{one.namespace}" is unhealthy: {reason}'
+            )
+    return Passed()
+
+
+def managed_resource(namespace: str, name: str, found: Object | None) -> Result:
+    """Whether what the ManagedResource holds is applied and healthy."""
+    what = f'managed resource "{name}" in namespace "{namespace}"'
+    if found is None:
+        return Unsuccessful(f"{what} not found")
+    if problem := managedresources.unhealthy(found):
+        return Unsuccessful(f"{what} is unhealthy: {problem}", managedresources.problem_codes(problem))
+    return Passed()
+
+
+def deployment(namespace: str, name: str, found: Object | None) -> Result:
+    what = f'deployment "{name}" in namespace "{namespace}"'
+    if found is None:
+        return Unsuccessful(f"{what} not found")
+    if problem := _problem(found, (("Available", "True"),), _DEPLOYMENT_OPTIONAL):
+        return Unsuccessful(f"{what} is unhealthy: {problem}")
+    return Passed()
+
+
+def unhealthy_machines(deployment: Object) -> str:
+    """Why a MachineDeployment is not healthy; empty if it is."""
+    return _problem(deployment, _MACHINES_MANDATORY, _MACHINES_OPTIONAL)
+
+
+def failed_machines(deployments: Iterable[Object]) -> list[tuple[str, str]]:
+    """The machines that have failed, each with the reason."""
+    return [
+        (str(one.get("name", "")), str(mapping(one.get("lastOperation")).get("description", "")))
+        for deployment in deployments
+        for one in mappings(deployment.status.get("failedMachines"))
+    ]
+
+
+def _problem(
+    found: Object, mandatory: tuple[tuple[str, str], ...], optional: tuple[tuple[str, str], ...]
+) -> str:
+    observed = found.status.get("observedGeneration") or 0
+    if observed < found.generation:
+        return f"observed generation outdated ({observed}/{found.generation})"
+    conditions = {one.get("type"): one for one in mappings(found.status.get("conditions"))}
+    for type_, status in (*mandatory, *optional):
+        condition = conditions.get(type_)
+        if condition is None and (type_, status) in mandatory:
+            return f'condition "{type_}" is missing'
+        if condition is not None and condition.get("status") != status:
+            return f"{str(condition.get('message', '')).strip('.')} ({condition.get('reason', '')})"
+    return ""
+
+
+CONTROL_PLANE_HEALTHY = "ControlPlaneHealthy"
+EVERY_NODE_READY = "EveryNodeReady"
+SYSTEM_COMPONENTS_HEALTHY = "SystemComponentsHealthy"
+
+SYNC_SECONDS = 30.0
+"""After which checks that tell of no event are made again."""
+_SUCCESSFUL = "HealthCheckSuccessful"
+_HEADINGS = {
+    Errored: "Unable to execute check(s): ",
+    Unsuccessful: "Failed check(s): ",
+    Progressing: "Progressing check(s): ",
+}
+
+
+def conditions_patch(
+    found: Object, results: Mapping[str, Sequence[Result]], now: datetime, *, hibernated: bool
+) -> dict[str, Any]:
+    """The part of a status with the conditions, those of other types as they are."""
+    known: list[Any] = list(mappings(found.status.get("conditions")))
+    for type_, checked in results.items():
+        old: Json = next((one for one in known if one.get("type") == type_), {})
+        said = asleep(type_) if hibernated else condition(type_, checked, old, now)
+        known = statuses.with_condition(known, said, now)
+    return {"conditions": known}
+
+
+def asleep(type_: str) -> Condition:
+    """Of a Shoot that is hibernated nothing is expected."""
+    return Condition(type_, "True", _SUCCESSFUL, "Shoot is hibernated")
+
+
+def condition(type_: str, results: Sequence[Result], old: Json, now: datetime) -> Condition:
+    """The worst result decides; `old` is the condition so far."""
+    errored = [one for one in results if isinstance(one, Errored)]
+    unsuccessful = [one for one in results if isinstance(one, Unsuccessful)]
+    progressing = [one for one in results if isinstance(one, Progressing)]
+    details = _details((errored, unsuccessful, progressing))
+    failing: list[Unsuccessful | Progressing] = [*unsuccessful, *progressing]
+    codes = tuple(dict.fromkeys(code for one in failing for code in one.codes))
+    if errored:
+        checks = "check" if len(errored) == 1 else "checks"
+        text = f"failed to execute {len(errored)} health {checks}: {details}"
+        return Condition(type_, "Unknown", "ConditionCheckError", text)
+    if not unsuccessful and not progressing:
+        return Condition(type_, "True", _SUCCESSFUL, "All health checks successful")
+    if not unsuccessful and _may_progress(progressing, old, now):
+        return Condition(type_, "Progressing", "HealthCheckProgressing", details, codes)
+    return Condition(type_, "False", "HealthCheckUnsuccessful", details, codes)
+
+
+def requeue_after(results: Mapping[str, Sequence[Result]]) -> float | None:
+    """When to check again though nothing has changed; None if events tell of all that counts."""
+    waiting = any(isinstance(one, Errored | Progressing) for checked in results.values() for one in checked)
+    return SYNC_SECONDS if waiting else None
+
+
+def _may_progress(progressing: Iterable[Progressing], old: Json, now: datetime) -> bool:
+    """Whether it is too early to speak of a failure. What has failed stays so until it succeeds."""
+    thresholds = [one.threshold for one in progressing if one.threshold is not None]
+    status = old.get("status")
+    if not thresholds or status == "False":
+        return False
+    if status in (None, "True"):
+        return True
+    since = instant(str(old.get("lastTransitionTime")))
+    return since is not None and now - since <= min(thresholds, default=timedelta())
+
+
+def _details(sections: Sequence[Sequence[Errored | Unsuccessful | Progressing]]) -> str:
+    """All details. The sections have headings if there are several."""
+    filled = [section for section in sections if section]
+    texts = []
+    for section in filled:
+        entries = [one.detail.rstrip(".") + "." for one in section]
+        numbered = [f"{number}) {entry}" for number, entry in enumerate(entries, 1)]
+        heading = _HEADINGS[type(section[0])] if len(filled) > 1 else ""
+        texts.append(heading + " ".join(numbered if len(entries) > 1 else entries))
+    return " ".join(texts)

@@ -1,0 +1,109 @@
+"""Mapping: from a changed object to the keys of a kind's objects to reconcile."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from bus import intents, streams, subjects
+from bus.messages import Announcement
+from bus.transport import consumers
+from bus.transport.connection import Bus
+from bus.workqueue.routing import PreviousVersion
+from windowbox.models.objects import Object
+from windowbox.models.refs import CLUSTERS, ObjectRef
+from workers.core.lifecycle import runpredicates
+from workers.core.lifecycle.kinds import Kind
+from workers.core.lifecycle.orphancleanup import is_orphan
+from workers.core.lifecycle.runpredicates import EventType, Scope
+
+Waiters = Callable[[ObjectRef, Object], Iterable[ObjectRef]]
+LastUser = Callable[[ObjectRef, Object], Awaitable[bool]]
+"""Whether an object that is gone was the last user of what it shared with others."""
+"""Who waits for the object that is named to let go of what they share; and how it was at last."""
+
+
+class LifeCycleMapping:
+    """The rules of the contract for one kind."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        kind: Kind,
+        scope: Scope,
+        waiters: Waiters | None = None,
+        last_user: LastUser | None = None,
+    ) -> None:
+        self._bus = bus
+        self._waiters = waiters
+        self._last_user = last_user
+        self.kind = kind
+        self._kind = kind.resource.id
+        self._scope = scope
+        # Where objects do not say themselves when to run, a change of their Shoot is a reason too.
+        extra = (CLUSTERS.id,) if scope.ignore_operation_annotation else ()
+        self.kinds: tuple[str, ...] = (self._kind, *extra)
+        self.owned: tuple[str, ...] = ()
+
+    async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
+        key = subjects.without("object", change.stored.subject)
+        ref = subjects.ref(key)
+        if ref.kind != self._kind:
+            return [] if change.gone else await self._in_namespace(ref.cluster, ref.name)
+        return [*await self._own(key, change, before), *await self._waiting(ref, change, before)]
+
+    def ignores(self, change: Announcement) -> bool:
+        """Whether the change, as it is, concerns nobody: most often we have written it ourselves."""
+        if change.gone or change.omitted or subjects.seen_of_kind(change.stored.subject) != self._kind:
+            return False
+        new, seen = self.kind.without_unknown_operation(change.object()), EventType[change.operation]
+        if self._waiters is not None and self.kind.finalizer not in new.finalizers:
+            return False
+        return not (
+            runpredicates.needs_old(seen, new, self._scope)
+            or runpredicates.triggers(seen, None, new, self._scope)
+        )
+
+    async def _own(self, key: str, change: Announcement, before: PreviousVersion) -> list[str]:
+        if change.gone:
+            return await self._ended(key, change, before)
+        if change.omitted:
+            return [key]
+        new, seen = self.kind.without_unknown_operation(change.object()), EventType[change.operation]
+        old = await before.object() if runpredicates.needs_old(seen, new, self._scope) else None
+        return [key] if runpredicates.triggers(seen, old, new, self._scope) else []
+
+    async def _waiting(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
+        """Those who may go on, now that the object has let go of what they share with it."""
+        if self._waiters is None or change.omitted:
+            return []
+        last = await before.object() if change.gone else change.object()
+        if last is None or (not change.gone and self.kind.finalizer in last.finalizers):
+            return []
+        return [subjects.key(waiter) for waiter in self._waiters(ref, last)]
+
+    async def _ended(self, key: str, change: Announcement, before: PreviousVersion) -> list[str]:
+        """Have orphans cleaned up after, and what nobody uses any more. Of others the report is forgotten."""
+        last = await before.object()
+        if (
+            last
+            and last.uid == change.uid
+            and runpredicates.responsible(self.kind.without_unknown_operation(last), self._scope)
+        ):
+            reported = (await intents.last(self._bus, key)).intent
+            last_user = self._last_user is not None and await self._last_user(subjects.ref(key), last)
+            if last_user or is_orphan(last, self.kind.finalizer, reported):
+                await intents.keep_orphan(self._bus, key, last)
+                return [key]
+        await intents.forget(self._bus, key, change.uid)
+        return []
+
+    def unfinished(self, object: Object) -> bool:
+        object = self.kind.without_unknown_operation(object)
+        return runpredicates.responsible(object, self._scope) and (
+            runpredicates.wants_run(object) or runpredicates.overdue(object)
+        )
+
+    async def _in_namespace(self, cluster: str, namespace: str) -> list[str]:
+        subject = subjects.seen_namespace(cluster, self._kind, namespace)
+        found = consumers.snapshot(self._bus, streams.OBJECTS, [subject], headers_only=True)
+        return [subjects.without("object", s.subject) async for s in found if not Announcement(s).gone]

@@ -1,0 +1,252 @@
+"""Attempts to remove orphans: when which of them is due. One cluster does not hold up the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+
+from bus.clusters.clusters import Clusters
+from bus.transport.connection import Bus
+from bus.views import View
+from windowbox.clients.kubernetes import identities
+from windowbox.clients.kubernetes.kube import Kube
+from windowbox.errors import Conflict, WindowboxError
+from windowbox.kinds import RESOURCES
+from windowbox.models.objects import Object
+from windowbox.models.refs import BASTIONS, NAMESPACES, PODS, SECRETS, ObjectRef, Resource, SecretKey
+from windowbox.telemetry import metrics
+from workers.core.owned import marks, ownerindex
+from workers.core.owned.marks import Mark
+from workers.core.owned.targets import TargetClusters
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = 30.0
+"""Seconds for the removals in one cluster in one check."""
+_AT_ONCE = 100
+"""Objects of one cluster that one check removes; the next goes on."""
+
+
+class Owned(NamedTuple):
+    """An object that bears a mark."""
+
+    uid: str
+    mark: Mark
+
+
+Orphan = tuple[ObjectRef, Owned]
+
+
+class Attempts:
+    """When each orphan is due: after a grace, and after a failed attempt once a backoff is over."""
+
+    def __init__(self, grace: float, backoff: float, patience: float = _PATIENCE) -> None:
+        self._grace = grace
+        self._backoff = backoff
+        self._patience = patience
+        self._due_at: dict[Orphan, float] = {}
+
+    def forget(self) -> None:
+        self._due_at = {}
+
+    async def make(self, orphans: Iterable[Orphan], remove: Callable[[Orphan], Awaitable[None]]) -> None:
+        """Remove those that are due, the clusters side by side. Those not given any more are forgotten."""
+        grace_over = time.monotonic() + self._grace
+        self._due_at = {one: self._due_at.get(one, grace_over) for one in orphans}
+        due = self._due()
+        await asyncio.gather(*(self._in_cluster(some, remove) for some in due.values()))
+
+    def _due(self) -> dict[str, list[Orphan]]:
+        """By cluster; those that have waited longest come first."""
+        now = time.monotonic()
+        by_cluster: dict[str, list[Orphan]] = defaultdict(list)
+        for one in sorted(self._due_at, key=self._due_at.__getitem__):
+            if self._due_at[one] <= now:
+                by_cluster[one[0].cluster].append(one)
+        return by_cluster
+
+    async def _in_cluster(self, orphans: list[Orphan], remove: Callable[[Orphan], Awaitable[None]]) -> None:
+        try:
+            async with asyncio.timeout(self._patience):
+                for one in orphans[:_AT_ONCE]:
+                    self._due_at[one] = time.monotonic() + self._backoff
+                    await remove(one)
+        except TimeoutError:
+            logger.info("orphans in %s: too slow; the rest follows later", orphans[0][0].cluster)
+
+
+logger = logging.getLogger(__name__)
+
+_INTERVAL = 10.0
+_GRACE = 10.0
+"""Seconds for which an object has to be nobody's: until then, a run for its former owner may remove it."""
+_BACKOFF = 300.0
+"""Seconds until the next attempt for an object that could not be removed, or has to stay."""
+_SECRETS = 4
+"""So many are tried."""
+_SECRET_PATIENCE = 5.0
+"""Seconds for each of them."""
+
+
+class OwnedOrphans:
+    """Looks for them in all clusters that are watched. The decision to remove one is made on the API."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        clusters: Clusters,
+        targets: TargetClusters,
+        *,
+        interval: float = _INTERVAL,
+        grace: float = _GRACE,
+        backoff: float = _BACKOFF,
+    ) -> None:
+        made = sorted(set().union(*marks.OWNERS.values()))
+        self._owners: dict[str, View[str]] = {
+            kind: View(bus, kind, lambda _, owner: owner.uid) for kind in marks.OWNERS
+        }
+        self._made: list[View[Owned]] = [View(bus, kind, _owned) for kind in made]
+        self._clusters = clusters
+        self._targets = targets
+        self._interval = interval
+        self._attempts = Attempts(grace, backoff)
+        self._secrets: dict[tuple[str, str], list[SecretKey]] = {}
+        """By the cluster of the objects and that of their owners."""
+
+    async def run(self) -> None:
+        """Check for ever. For the holder of a lease."""
+        self._attempts.forget()
+        views: list[View[Any]] = [*self._owners.values(), *self._made]
+        async with asyncio.TaskGroup() as group:
+            for view in views:
+                group.create_task(view.run())
+            for view in views:
+                await view.complete.wait()
+            while True:
+                try:
+                    await self._check(await self._targets.installation())
+                except WindowboxError as error:
+                    logger.info("orphans in provider clusters are looked for later: %s", error)
+                await asyncio.sleep(self._interval)
+
+    async def _check(self, installation: str) -> None:
+        found = [one for view in self._made for one in view.items() if self._unwanted(*one, installation)]
+        self._secrets = self._known_secrets() if found else {}
+        await self._attempts.make(found, self._attempt)
+
+    def _unwanted(self, ref: ObjectRef, owned: Owned, installation: str) -> bool:
+        """Whether the bus knows no owner. Another object of its name keeps what was made, or removes it."""
+        mark = owned.mark
+        owners = self._owners[mark.owner.kind]
+        return (
+            mark.installation == installation
+            and mark.owner.cluster in owners.listed
+            and owners.get(mark.owner) is None
+            and mark.owner not in owners.omitted()
+        )
+
+    async def _attempt(self, orphan: Orphan) -> None:
+        ref, owned = orphan
+        try:
+            await self._remove(ref, owned)
+        except WindowboxError as error:
+            logger.info("%s is nobody's, and cannot be removed: %s", ref, error)
+
+    async def _remove(self, ref: ObjectRef, owned: Owned) -> None:
+        owner = owned.mark.owner
+        home = await self._clusters.get(owner.cluster)
+        if await home.find(RESOURCES[owner.kind], owner.namespace, owner.name) is not None:
+            return
+        if await identities.own_uid(home) != owned.mark.home:
+            logger.info("%s was made for %s of another cluster, which had this id before", ref, owner)
+            return
+        async with contextlib.AsyncExitStack() as stack:
+            await _remove(await self._reached(stack, ref, owned.mark), ref, owned)
+
+    async def _reached(self, stack: contextlib.AsyncExitStack, ref: ObjectRef, mark: Mark) -> Kube:
+        """The cluster of `ref` with the rights of a Secret, as runs for the owner have them."""
+        known = self._secrets.get((ref.cluster, mark.owner.cluster), ())
+        for secret in itertools.islice(dict.fromkeys((mark.secret, *known)), _SECRETS):
+            opened = self._targets.providers.opened(
+                mark.owner.cluster, secret.namespace, secret.name, watched=False
+            )
+            try:
+                async with asyncio.timeout(_SECRET_PATIENCE):
+                    provider = await stack.enter_async_context(opened)
+            except (WindowboxError, TimeoutError) as error:
+                # Most likely the Secret went with its Shoot, or leads to a cluster that is away.
+                logger.debug("%s: Secret %s/%s: %s", ref, secret.namespace, secret.name, error)
+                continue
+            if provider.cluster == ref.cluster:
+                return provider.kube
+        return await self._clusters.get(ref.cluster)
+
+    def _known_secrets(self) -> dict[tuple[str, str], list[SecretKey]]:
+        """Secrets that may lead to each cluster: some by which objects there were made."""
+        found: dict[tuple[str, str], list[SecretKey]] = {}
+        for view in self._made:
+            for ref, owned in view.items():
+                some = found.setdefault((ref.cluster, owned.mark.owner.cluster), [])
+                if len(some) < _SECRETS and owned.mark.secret not in some:
+                    some.append(owned.mark.secret)
+        return found
+
+
+def _owned(ref: ObjectRef, object: Object) -> Owned | None:
+    """What the view keeps of an object; nothing of what its marked owner does not make."""
+    mark = marks.parsed(object)
+    if mark is None or object.deleting or ref.kind not in marks.OWNERS[mark.owner.kind]:
+        return None
+    home = ref.name if ref.kind == NAMESPACES.id else ref.namespace
+    return Owned(object.uid, mark) if home.startswith(ownerindex.INFRASTRUCTURE) else None
+
+
+async def _remove(kube: Kube, ref: ObjectRef, owned: Owned) -> None:
+    """Remove the object, if the API agrees that it is what the bus tells."""
+    owner, resource = owned.mark.owner, RESOURCES[ref.kind]
+    found = await _listed(kube, resource, ref)
+    if found is None or _owned(ref, found) != owned:
+        return
+    if resource == NAMESPACES and await _is_used(kube, ref.name):
+        logger.info("%s was made for %s, which is gone; it stays, because Pods use it", ref, owner)
+        return
+    if owner.kind == BASTIONS.id:
+        await _remove_secret(kube, ref, owned.mark)
+    if await _removed(kube, resource, found):
+        metrics.orphans.labels(owner.kind.partition(".")[0]).inc()
+        logger.warning("%s was made for %s, which is gone: removed", ref, owner)
+
+
+async def _listed(kube: Kube, resource: Resource, ref: ObjectRef) -> Object | None:
+    """The object. Of most kinds we may only list those of a provider cluster."""
+    async for found in kube.objects(resource._replace(within=ref.namespace, named=ref.name)):
+        return found
+    return None
+
+
+async def _is_used(kube: Kube, namespace: str) -> bool:
+    """Whether there are Pods in the namespace: machines go on while their Shoot moves between seeds."""
+    pods = PODS._replace(selector="", within=namespace)
+    return bool((await kube.page(pods, metadata_only=True)).items)
+
+
+async def _remove_secret(kube: Kube, ref: ObjectRef, mark: Mark) -> None:
+    """Remove a Bastion's Secret, which has the name of its Pod. Secrets are not watched."""
+    found = await kube.find(SECRETS, ref.namespace, ref.name)
+    if found and marks.parsed(found) == mark:
+        await _removed(kube, SECRETS, found)
+
+
+async def _removed(kube: Kube, resource: Resource, found: Object) -> bool:
+    """Delete just this version: whoever takes it over writes another mark. False if it has changed."""
+    uid, version = found.uid, found.resource_version
+    try:
+        return await kube.remove(resource, found.namespace, found.name, uid=uid, version=version)
+    except Conflict:
+        return False

@@ -1,0 +1,148 @@
+"""Predicates: which changes of an owned object trigger a run of its owner, for instance drift."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from bus import subjects
+from bus.messages import Announcement
+from bus.workqueue.routing import PreviousVersion
+from windowbox.models.objects import Object, mappings
+from windowbox.models.refs import (
+    API_SERVER,
+    MACHINE_DEPLOYMENTS,
+    MACHINE_SETS,
+    MACHINES,
+    MANAGED_RESOURCES,
+    PLANE_DEPLOYMENTS,
+    PODS,
+    SERVICES,
+    ObjectRef,
+    Resource,
+)
+from workers.core.lifecycle.lifecyclemapping import LifeCycleMapping
+
+
+def ready(pod: Object) -> bool:
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in _conditions(pod))
+
+
+def _conditions_and_generation(object: Object) -> Any:
+    found = [(c.get("type"), c.get("status"), c.get("reason"), c.get("message")) for c in _conditions(object)]
+    return found, object.status.get("observedGeneration")
+
+
+def _without_times(deployment: Object) -> Any:
+    numbers = {name: value for name, value in deployment.status.items() if name != "conditions"}
+    return numbers, _conditions_and_generation(deployment)
+
+
+def _in_place_update(machine: Object) -> Any:
+    return [c.get("reason") for c in _conditions(machine) if c.get("type") == "InPlaceUpdate"]
+
+
+def _class_and_replicas(machine_set: Object) -> Any:
+    template = machine_set.spec.get("template")
+    return template, machine_set.status.get("replicas"), machine_set.metadata.get("ownerReferences")
+
+
+def _replicas_or_health(deployment: Object) -> Any:
+    if deployment.name == API_SERVER:
+        return deployment.spec.get("replicas")
+    return deployment.generation, _conditions_and_generation(deployment)
+
+
+_ALL_THAT_MATTERS: dict[str, Callable[[Object], Any]] = {
+    PLANE_DEPLOYMENTS.id: _replicas_or_health,
+    MACHINE_SETS.id: _class_and_replicas,
+    MACHINES.id: _in_place_update,
+}
+"""Of kinds whose objects others make and change all the time."""
+
+_AWAITED_STATUS: dict[str, Callable[[Object], Any]] = {
+    MACHINE_DEPLOYMENTS.id: _without_times,
+    MANAGED_RESOURCES.id: _conditions_and_generation,
+    PODS.id: ready,
+    SERVICES.id: lambda service: service.status.get("loadBalancer"),
+}
+"""What of a status is waited for."""
+
+_HEAD = ("uid", "labels", "annotations", "ownerReferences", "deletionTimestamp")
+
+
+async def triggers(kind: str, change: Announcement, before: PreviousVersion, *, awaited: bool = True) -> bool:
+    """Whether somebody has changed what we made, or it has come to what was waited for.
+
+    That something has appeared is no news: it was most likely we who made it. Unless it is `awaited`, its
+    status does not matter.
+    """
+    if change.gone or change.omitted or change.operation == "LISTED":
+        return True
+    if change.operation == "ADDED":
+        return False
+    old = await before.object()
+    new = change.object()
+    return old is None or essence(kind, old, awaited=awaited) != essence(kind, new, awaited=awaited)
+
+
+def essence(kind: str, object: Object, *, awaited: bool = True) -> Any:
+    """What of an object its owner cares about."""
+    if kind in _ALL_THAT_MATTERS:
+        return _ALL_THAT_MATTERS[kind](object)
+    status = _AWAITED_STATUS.get(kind) if awaited else None
+    body = {name: value for name, value in object.raw.items() if name not in ("metadata", "status")}
+    head = [object.metadata.get(name) for name in _HEAD]
+    return body, head, status(object) if status else None
+
+
+def _conditions(object: Object) -> list[Mapping[str, Any]]:
+    return mappings(object.status.get("conditions"))
+
+
+Owners = Callable[[ObjectRef], Iterable[ObjectRef]]
+"""The objects that may have made the one that is named."""
+Awaited = Callable[[ObjectRef, Object], bool]
+"""Whether the status of an object that was made is waited for."""
+Known = tuple[Callable[[], Awaitable[object]], ...]
+"""Wait until all owners are known: who asked earlier would take what they made for nobody's."""
+
+
+class OwnerMapping:
+    """The rules of the life cycle, and an eye on what was made. An object made by nobody concerns nobody."""
+
+    def __init__(
+        self,
+        own: LifeCycleMapping,
+        owners: Owners,
+        *,
+        made: tuple[Resource, ...],
+        awaited: tuple[Resource, ...] = (),
+        known: Known = (),
+        awaits_status: Awaited = lambda *_: True,
+    ) -> None:
+        self._own = own
+        self._owners = owners
+        self._known = known
+        self._awaits_status = awaits_status
+        self._awaited = frozenset(resource.id for resource in awaited)
+        self.owned: tuple[str, ...] = tuple(dict.fromkeys(resource.id for resource in (*made, *awaited)))
+        self.kinds: tuple[str, ...] = (*own.kinds, *self.owned)
+
+    async def keys_for(self, change: Announcement, before: PreviousVersion) -> list[str]:
+        ref = subjects.ref(subjects.without("object", change.stored.subject))
+        if ref.kind not in self.owned:
+            return await self._own.keys_for(change, before)
+        for all_are_known in self._known:
+            await all_are_known()
+        owners = [subjects.key(owner) for owner in self._owners(ref)]
+        # Only of what others make it is news that it has appeared.
+        appeared = ref.kind in self._awaited and change.operation == "ADDED"
+        if not owners or appeared:
+            return owners
+        whole = not (change.gone or change.omitted)
+        awaited = whole and self._awaits_status(ref, change.object())
+        return owners if await triggers(ref.kind, change, before, awaited=awaited) else []
+
+    def unfinished(self, object: Object) -> bool:
+        return self._own.unfinished(object)

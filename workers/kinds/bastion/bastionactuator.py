@@ -1,0 +1,188 @@
+"""Makes and removes the machines that are Bastions."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from windowbox.errors import (
+    Forbidden,
+    Missing,
+    Superseded,
+    TransientError,
+    Waiting,
+    WindowboxError,
+)
+from windowbox.models.extensions import FORCE_DELETION
+from windowbox.models.gardener import cloudprofile
+from windowbox.models.gardener.bastion import BastionSpec
+from windowbox.models.gardener.cloudprofile import CloudProfileSpec
+from windowbox.models.refs import (
+    BASTIONS,
+    CLUSTERS,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    ObjectRef,
+    Resource,
+)
+from workers.core import clock
+from workers.core.lifecycle import kinds
+from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status
+from workers.core.lifecycle.statuses import Descriptions, OperationTexts
+from workers.core.owned import manifests, ownerindex, ownermapping
+from workers.core.owned.manifests import Manifest
+from workers.core.owned.targets import TargetCluster, TargetClusters, concurrently
+from workers.kinds.bastion import bastionimages, bastionobjects
+from workers.kinds.bastion.bastionobjects import Site
+
+logger = logging.getLogger(__name__)
+
+_RECONCILE = OperationTexts(
+    "Reconciling the Bastion", "Successfully reconciled Bastion", "Error reconciling Bastion"
+)
+
+DESCRIPTIONS = Descriptions(
+    reconcile=_RECONCILE,
+    # The same success as above: so it has always been.
+    delete=OperationTexts(
+        "Deleting the Bastion", "Successfully reconciled Bastion", "Error deleting Bastion"
+    ),
+    # Nobody hands Bastions over to other seeds.
+    migrate=_RECONCILE,
+    restore=_RECONCILE,
+)
+
+KIND = Kind(
+    resource=BASTIONS,
+    pool="bastion",
+    finalizer="extensions.gardener.cloud/bastion",
+    descriptions=DESCRIPTIONS,
+    classes=frozenset({"shoot"}),
+    deadline=1200.0,
+    stops_on_failed_shoot=False,
+    migrates=False,
+)
+
+_CREDENTIALS = "cloudprovider"
+_WITH_FINALIZERS = (PODS, SERVICES)
+"""What somebody else has to let go of first."""
+_TERMINATED = ("Failed", "Succeeded")
+
+
+class BastionActuator(Actuator):
+    """Makes a machine with its load balancer, and tells where it can be reached."""
+
+    def __init__(self, targets: TargetClusters) -> None:
+        self._targets = targets
+
+    async def reconcile(self, run: Run) -> Status:
+        spec, at = (
+            kinds.parsed_spec(BastionSpec, run.object),
+            bastionobjects.site(ownerindex.machine_namespace(run), run.ref.name),
+        )
+        secret = bastionobjects.secret(at, spec.user_data)
+        service = bastionobjects.service(at, bastionobjects.sources(spec.ingress))
+        profile = await _profile(run)
+        async with self._provider(run) as target:
+            pod = bastionobjects.pod(at, await _image(run, target, at, profile))
+            await _make(target, at, secret, pod, service)
+            return {"ingress": await _ready_ingress(target, at)}
+
+    async def delete(self, run: Run) -> None:
+        at = Site(ownerindex.machine_namespace(run), run.ref.name)
+        async with self._provider(run) as target:
+            left = await _remove(target, at)
+        if left:
+            raise Waiting(f"waiting for {' and '.join(left)} {at.name} to be gone")
+
+    def forced(self, run: Run) -> bool:
+        return run.object.annotations.get(FORCE_DELETION) == "true"
+
+    async def force_delete(self, run: Run) -> None:
+        try:
+            async with self._provider(run) as target:
+                await _remove(target, Site(ownerindex.machine_namespace(run), run.ref.name))
+        except (Superseded, Waiting):
+            raise
+        except WindowboxError as error:
+            logger.warning("%s: objects are left behind: %s", run.ref, error)
+
+    def _provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
+        return self._targets.provider(run, run.ref.namespace, _CREDENTIALS)
+
+
+async def _profile(run: Run) -> CloudProfileSpec:
+    cluster = await run.recorder.read(ObjectRef(run.ref.cluster, CLUSTERS.id, "", run.ref.namespace))
+    if cluster is None:
+        raise TransientError(f"the Cluster {run.ref.namespace} is not there yet")
+    return cloudprofile.profile(cluster.spec)
+
+
+async def _image(run: Run, target: TargetCluster, at: Site, profile: CloudProfileSpec) -> str:
+    now = await clock.now(run.recorder)
+    standing = bastionimages.of_pod(await target.cached(PODS, at.namespace, at.name))
+    return bastionimages.image(profile, now, standing)
+
+
+async def _make(target: TargetCluster, at: Site, secret: Manifest, pod: Manifest, service: Manifest) -> None:
+    home = await target.cached(NAMESPACES, "", at.namespace)
+    if home and home.deleting:
+        raise Waiting(f"waiting for the former namespace {at.namespace} to be gone")
+    try:
+        # They do not depend on one another.
+        await concurrently(
+            target.ensure_secret(secret),
+            _machine(target, at, pod),
+            target.ensure(SERVICES, service),
+            target.ensure(NETWORK_POLICIES, bastionobjects.policy(at)),
+        )
+    except Missing as error:
+        raise Waiting(f"waiting for namespace {at.namespace}, which the Infrastructure makes") from error
+
+
+async def _machine(target: TargetCluster, at: Site, pod: Manifest) -> None:
+    """The Pod; one that has ended for good makes way for another."""
+    found = await target.cached(PODS, at.namespace, at.name)
+    if found and not found.deleting and found.status.get("phase") in _TERMINATED:
+        await target.remove(PODS, at.namespace, at.name)
+        raise Waiting("waiting for the Bastion Pod that has ended to be gone")
+    # Nobody can change the spec of a Pod: one that another program or a former version has made stays as it
+    # is. Ours is created, not applied, so that Gardener's own program can apply its own to it.
+    try:
+        if not found and not await target.create_if_absent(PODS, pod):
+            found = await target.live(PODS, at.namespace, at.name)
+        if found:
+            await target.update_metadata(PODS, found, pod)
+    except Forbidden as error:
+        # That may pass by itself: a quota is used up, or a namespace just made has no service account yet.
+        raise TransientError(str(error), codes=error.codes) from error
+
+
+async def _ready_ingress(target: TargetCluster, at: Site) -> dict[str, Any]:
+    """Where clients connect to, once somebody answers there."""
+    ingress = manifests.balancer_ingress(await target.cached(SERVICES, at.namespace, at.name))
+    if not ingress:
+        raise Waiting("waiting for Bastion LoadBalancer to get ready")
+    pod = await target.cached(PODS, at.namespace, at.name)
+    if pod is None or pod.deleting or not ownermapping.ready(pod):
+        raise Waiting("waiting for Bastion Pod to get ready")
+    # What the address before this one had, and this has not, is taken off.
+    return {"hostname": None, "ip": None, "ipMode": None, **ingress[0]}
+
+
+async def _remove(target: TargetCluster, at: Site) -> list[str]:
+    """Delete all four at once. Returns the kinds of those that take their time."""
+    left: list[str] = []
+
+    async def remove(resource: Resource) -> None:
+        found = await target.cached(resource, at.namespace, at.name) if resource in _WITH_FINALIZERS else None
+        leaving = found is not None and found.deleting
+        if leaving or await target.remove(resource, at.namespace, at.name):
+            left.append(resource.kind)
+
+    await concurrently(*(remove(resource) for resource in (SERVICES, PODS, SECRETS, NETWORK_POLICIES)))
+    return sorted(kind for kind in left if kind in {resource.kind for resource in _WITH_FINALIZERS})

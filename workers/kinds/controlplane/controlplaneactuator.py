@@ -1,0 +1,250 @@
+"""Hands to the resource managers what a Shoot gets from its provider, and generates its secrets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from windowbox.errors import PermanentError
+from windowbox.models.objects import Object
+from windowbox.models.refs import CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
+from windowbox.rights import webhookconfigurations
+from windowbox.settings.kindsettings import KindSettings
+from workers.core import clock, healthchecks
+from workers.core.lifecycle import statuses
+from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status
+from workers.core.owned import managedresources
+from workers.core.owned.targets import TargetCluster, TargetClusters, concurrently
+from workers.kinds.controlplane import (
+    cloudcontroller,
+    controlplaneaccess,
+    controlplanerights,
+    controlplanesite,
+    generatedsecrets,
+    storage,
+)
+from workers.kinds.controlplane.controlplanesite import Site
+
+if TYPE_CHECKING:
+    from windowbox.secretsmanager.manager import Ensured
+
+
+logger = logging.getLogger(__name__)
+
+KIND = Kind(
+    resource=CONTROL_PLANES,
+    pool="controlplane",
+    finalizer="extensions.gardener.cloud/controlplane",
+    descriptions=statuses.descriptions_for("ControlPlane"),
+    classes=frozenset({"shoot"}),
+    deadline=180.0,
+    deletes_without_shoot=True,
+)
+
+_IN_SHOOT = (controlplanesite.STORAGE, controlplanesite.SHOOT)
+_KUBECONFIG_SECONDS = 30.0
+"""Until the generic kubeconfig is looked for again where there is none."""
+
+
+class ControlPlaneActuator(Actuator):
+    """Everything is handed over; only the webhooks of a Shoot are waited for."""
+
+    def __init__(self, targets: TargetClusters, settings: KindSettings) -> None:
+        self._targets = targets
+        self._settings = settings.controlplane
+        self._webhooks = settings.webhooks
+        self._images = settings.images
+        self._conditions = settings.health.conditions
+
+    async def reconcile(self, run: Run) -> Status:
+        if _is_exposure(run.object):
+            return {}
+        cluster = await self._targets.shoot_cluster(run)
+        site, image = controlplanesite.site(cluster), controlplanesite.balancer_image(cluster)
+        target, now = self._targets.own_cluster(run), await clock.now(run.recorder)
+        await self._ensure_webhooks(run, target, site)
+        secrets = await generatedsecrets.ensure(target, site, now, ccm=self._deploys_ccm)
+        await self._ensure_access(run, target, site)
+        await managedresources.ensure(target, _configuration(site, image))
+        await self._ensure_ccm(target, site, image, secrets)
+        await concurrently(
+            managedresources.ensure(target, self._components(site)),
+            managedresources.ensure(target, _storage_class(site)),
+        )
+        await generatedsecrets.clean_up(target, site, secrets)
+        if secrets.due is not None:
+            run.dues.append((max(0.0, secrets.due - now.timestamp()), "a certificate is renewed then"))
+        return await self._told(run, target, site, now)
+
+    async def _told(self, run: Run, target: TargetCluster, site: Site, now: datetime) -> Status:
+        """The condition of the webhooks in the Shoot, where it is asked for."""
+        if self._conditions == "short" or not self._settings.webhooks or site.shoot.self_hosted:
+            return {}
+        found = await target.cached(MANAGED_RESOURCES, site.namespace, controlplanesite.WEBHOOKS)
+        checked = healthchecks.managed_resource(site.namespace, controlplanesite.WEBHOOKS, found)
+        results = {healthchecks.SYSTEM_COMPONENTS_HEALTHY: [checked]}
+        return healthchecks.conditions_patch(
+            run.object, results, now, hibernated=site.shoot.hibernation_enabled
+        )
+
+    async def delete(self, run: Run) -> None:
+        await self._remove(run)
+
+    async def force_delete(self, run: Run) -> None:
+        await self._remove(run, waits=False)
+
+    async def migrate(self, run: Run) -> None:
+        """What is in the Shoot stays there, except for its webhooks. The secrets stay, too."""
+        await self._remove(run, keep=True)
+
+    @property
+    def _deploys_ccm(self) -> bool:
+        return self._settings.ccm == "deployment"
+
+    async def _ensure_webhooks(self, run: Run, target: TargetCluster, site: Site) -> None:
+        """Without its webhooks nothing else may come into the Shoot; one that sleeps cannot have them."""
+        if not self._settings.webhooks or site.shoot.self_hosted:
+            return
+        authorities = await generatedsecrets.webhook_authorities(target, self._webhooks)
+        made = webhookconfigurations.for_shoot(self._webhooks, authorities)
+        bundle = controlplanesite.webhooks(site.namespace, made)
+        if site.shoot.hibernation_enabled or run.drift:
+            await managedresources.ensure(target, bundle)
+        else:
+            await managedresources.ensure_healthy(target, bundle, settled=True)
+
+    async def _ensure_access(self, run: Run, target: TargetCluster, site: Site) -> None:
+        if self._deploys_ccm:
+            await controlplaneaccess.ensure_ccm(target, site.namespace)
+            other = controlplaneaccess.WINDOWBOX_SECRET
+        else:
+            if not await controlplaneaccess.ensure_windowbox(target, site) and site.hosted:
+                # No event tells of Secrets.
+                secret = f"Secret {site.namespace}/{site.generic_kubeconfig}"
+                why = f"waiting for {secret} to have a kubeconfig that names a server"
+                run.dues.append((_KUBECONFIG_SECONDS, why))
+                logger.info("%s: %s", run.ref, why)
+            other = controlplaneaccess.CCM_SECRET
+        if await target.has_secret(site.namespace, other):
+            await target.remove(SECRETS, site.namespace, other)
+
+    async def _ensure_ccm(
+        self, target: TargetCluster, site: Site, balancer_image: str | None, secrets: Ensured
+    ) -> None:
+        if not self._deploys_ccm:
+            if await target.cached(MANAGED_RESOURCES, site.namespace, controlplanesite.SEED):
+                await managedresources.begin_removal(target, site.namespace, controlplanesite.SEED)
+            return
+        replicas = 0 if site.may_sleep and await _is_scaled_down(target, site.namespace) else 1
+        configuration = cloudcontroller.configuration(site, balancer_image)
+        image = self._images.image(
+            "cloud-controller-manager-local", runtime=site.seed_version, target=site.shoot_version
+        )
+        server = secrets.names[cloudcontroller.SERVER_SECRET]
+        made = cloudcontroller.objects(site, image, configuration, server, replicas)
+        await managedresources.ensure(
+            target, controlplanesite.for_seed(controlplanesite.SEED, site.namespace, made)
+        )
+
+    def _components(self, site: Site) -> managedresources.Bundle:
+        """What runs in the Shoot, and the rights of who works there from outside."""
+        rights = (
+            controlplanerights.cloud_controller_manager()
+            if self._deploys_ccm
+            else controlplanerights.windowbox()
+        )
+        images = (
+            self._images.image(name, runtime=site.shoot_version, target=site.shoot_version)
+            for name in ("local-path-provisioner", "local-path-helper")
+        )
+        provisioner = storage.provisioner(*images)
+        return controlplanesite.for_shoot(controlplanesite.SHOOT, site.namespace, [*rights, *provisioner])
+
+    async def _remove(self, run: Run, *, keep: bool = False, waits: bool = True) -> None:
+        """Remove everything; first what is in the Shoot, for which others need their access.
+
+        With `keep`, the objects in the Shoot stay, and so do the secrets. Unless it `waits`, what is not gone
+        in time is left behind.
+        """
+        if _is_exposure(run.object):
+            return
+        target, namespace = self._targets.own_cluster(run), run.ref.namespace
+        if waits:
+            await self._renew_configuration(run, target)
+        left = [await self._begin_removal(target, namespace, name, keep=keep) for name in _IN_SHOOT]
+        if waits:
+            await managedresources.require_gone(target, [one for one in left if one])
+        for name in (controlplanesite.SEED, controlplanesite.CONFIGURATION):
+            await self._begin_removal(target, namespace, name)
+        for name in (controlplaneaccess.CCM_SECRET, controlplaneaccess.WINDOWBOX_SECRET):
+            await target.remove(SECRETS, namespace, name)
+        webhooks = await self._begin_removal(target, namespace, controlplanesite.WEBHOOKS)
+        if waits and webhooks:
+            await managedresources.require_gone(target, [webhooks])
+        if not keep:
+            await generatedsecrets.remove(target, namespace)
+
+    async def _renew_configuration(self, run: Run, target: TargetCluster) -> None:
+        """A cloud-controller-manager goes on working meanwhile, and has to find its configuration."""
+        namespace = run.ref.namespace
+        seed = await target.live(MANAGED_RESOURCES, namespace, controlplanesite.SEED)
+        if seed is None or seed.deleting:
+            return
+        former = await target.live(MANAGED_RESOURCES, namespace, controlplanesite.CONFIGURATION)
+        if former is not None and former.deleting:
+            return
+        cluster = await self._targets.find_shoot_cluster(run)
+        if cluster is None:
+            return
+        try:
+            await managedresources.ensure(
+                target,
+                _configuration(controlplanesite.site(cluster), controlplanesite.balancer_image(cluster)),
+            )
+        except PermanentError as error:
+            logger.info("%s: its configuration stays as it is: %s", run.ref, error)
+
+    async def _begin_removal(
+        self, target: TargetCluster, namespace: str, name: str, *, keep: bool = False
+    ) -> Object | None:
+        found = await target.live(MANAGED_RESOURCES, namespace, name)
+        if found is None:
+            # Of a run that was cut off before it had written the ManagedResource.
+            held = await target.names_labelled(SECRETS, namespace, managedresources.COLLECTABLE)
+            await _remove_secrets(
+                target, namespace, (one for one in held if controlplanesite.is_data_of(one, name))
+            )
+            return None
+        return await managedresources.begin_removal(target, namespace, name, name, keep=keep)
+
+
+def _is_exposure(controlplane: Object) -> bool:
+    """Former versions of Gardener had a second ControlPlane, for which nothing was ever made."""
+    return controlplane.spec.get("purpose") == "exposure"
+
+
+def _configuration(site: Site, balancer_image: str | None) -> managedresources.Bundle:
+    made = cloudcontroller.configuration(site, balancer_image)
+    return controlplanesite.for_seed(controlplanesite.CONFIGURATION, site.namespace, [made])
+
+
+def _storage_class(site: Site) -> managedresources.Bundle:
+    return controlplanesite.for_shoot(controlplanesite.STORAGE, site.namespace, [storage.storage_class()])
+
+
+async def _remove_secrets(target: TargetCluster, namespace: str, names: Iterable[str]) -> None:
+    for name in names:
+        await target.remove(SECRETS, namespace, name)
+
+
+async def _is_scaled_down(target: TargetCluster, namespace: str) -> bool:
+    """Whether the API server of the Shoot has ended, or is about to. An event tells when that changes."""
+
+    async def act() -> int:
+        kube = await target.connection.api()
+        found = await kube.find(DEPLOYMENTS, namespace, "kube-apiserver")
+        return int(found.spec.get("replicas") or 0) if found else 0
+
+    return not await target.recorder.call("replicas", {"deployment": f"{namespace}/kube-apiserver"}, act)

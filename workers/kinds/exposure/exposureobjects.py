@@ -1,0 +1,171 @@
+"""The spec of a SelfHostedShootExposure, checked before anything is made of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
+
+from windowbox.errors import Malformed
+from windowbox.models.objects import Object
+from windowbox.models.refs import ENDPOINT_SLICES, SERVICES
+from workers.core.owned.manifests import Manifest, manifest
+
+Address = IPv4Address | IPv6Address
+
+_NAMES = frozenset({"Hostname", "InternalDNS", "ExternalDNS"})
+_IPS = frozenset({"InternalIP", "ExternalIP"})
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.IGNORECASE)
+_MAX_ENDPOINTS = 1000
+"""As many endpoints as one EndpointSlice may have."""
+
+
+@dataclass(frozen=True)
+class ExposureSpec:
+    """What an exposure asks for."""
+
+    port: int
+    addresses: tuple[Address, ...]
+    """Of the nodes within their network, each once."""
+
+
+def parsed(spec: Mapping[str, Any]) -> ExposureSpec:
+    port = spec.get("port")
+    if not isinstance(port, int) or not 1 <= port <= 65535:
+        raise Malformed(f"spec.port: {port!r} is no port; give a number from 1 to 65535")
+    endpoints = spec.get("endpoints")
+    if not isinstance(endpoints, list) or not endpoints:
+        raise Malformed("spec.endpoints is empty: name at least one node that the API server runs on")
+    found = dict.fromkeys(one for index, endpoint in enumerate(endpoints) for one in _node(index, endpoint))
+    if len(found) > _MAX_ENDPOINTS:
+        raise Malformed(f"spec.endpoints: {len(found)} addresses are too many; give at most {_MAX_ENDPOINTS}")
+    return ExposureSpec(port, tuple(found))
+
+
+def credentials(spec: Mapping[str, Any], namespace: str) -> str:
+    """The name of the Secret that leads to the cluster of the machines."""
+    found = spec.get("credentialsRef")
+    if not isinstance(found, Mapping):
+        raise Malformed(
+            "spec.credentialsRef is not set: name the Secret with the kubeconfig of the cluster that the "
+            "machines run in"
+        )
+    for field, right in (("apiVersion", "v1"), ("kind", "Secret"), ("namespace", namespace)):
+        if (value := found.get(field)) != right:
+            raise Malformed(
+                f"spec.credentialsRef.{field}: {value!r} is not allowed; it has to be a v1 Secret in the "
+                f"exposure's own namespace, so {right!r}"
+            )
+    if not found.get("name"):
+        raise Malformed("spec.credentialsRef.name is empty: name the Secret with the kubeconfig")
+    return str(found["name"])
+
+
+def _node(index: int, endpoint: Any) -> Iterator[Address]:
+    where = f"spec.endpoints[{index}]"
+    if not isinstance(endpoint, Mapping) or not endpoint.get("nodeName"):
+        raise Malformed(f"{where}.nodeName is empty: give the name of the node")
+    for number, address in enumerate(endpoint.get("addresses") or ()):
+        at = f"{where}.addresses[{number}]"
+        kind, value = str(address.get("type")), str(address.get("address"))
+        if kind in _IPS:
+            found = _ip(f"{at}.address", value)
+            if kind == "InternalIP":
+                yield _reachable(f"{at}.address", found)
+        elif kind not in _NAMES:
+            known = ", ".join(sorted(_IPS | _NAMES))
+            raise Malformed(f"{at}.type: {kind!r} is no type of a node address; give one of {known}")
+        elif len(value) > 253 or not _NAME.fullmatch(value):
+            raise Malformed(f"{at}.address: {value!r} is no host name; correct it")
+
+
+def _ip(at: str, value: str) -> Address:
+    try:
+        return ip_address(value)
+    except ValueError as error:
+        raise Malformed(f"{at}: {value!r} is no IP address; correct it") from error
+
+
+def _reachable(at: str, address: Address) -> Address:
+    """The address, if others can reach a node at it. Of those that are not used, nobody demands that."""
+    if address.is_unspecified or address.is_loopback or address.is_link_local or address.is_multicast:
+        raise Malformed(f"{at}: {address} leads to no node; give the address that other machines reach it at")
+    if isinstance(address, IPv6Address) and address.scope_id:
+        raise Malformed(f"{at}: {address} is known to one machine alone; give the address without %")
+    return address
+
+
+FAMILIES = ("IPv4", "IPv6")
+_VERSIONS = {"IPv4": 4, "IPv6": 6}
+_PORT = "https"
+
+
+def service_name(exposure: str) -> str:
+    return f"exposure-{exposure}"
+
+
+def slice_name(exposure: str, family: str) -> str:
+    return f"{service_name(exposure)}-{family.lower()}"
+
+
+def service(exposure: str, namespace: str, request: ExposureSpec) -> Manifest:
+    """The load balancer. It has no selector: its endpoints are written by us, for they are no Pods."""
+    port = {"name": _PORT, "port": request.port, "targetPort": request.port, "protocol": "TCP"}
+    spec = {"type": "LoadBalancer", "ipFamilyPolicy": "PreferDualStack", "ports": [port]}
+    return manifest(SERVICES, service_name(exposure), namespace, spec=spec)
+
+
+def excess(found: Object, service: Manifest) -> dict[str, Any] | None:
+    """The merge patch that takes out of a Service what keeps ours from being what it is, if any.
+
+    A port that somebody else has put there would not let ours in beside it.
+    """
+    ports = service["spec"]["ports"]
+    ours = {(port["port"], port["protocol"]) for port in ports}
+    patch: dict[str, Any] = {}
+    if any((port.get("port"), port.get("protocol")) not in ours for port in found.spec.get("ports") or ()):
+        patch["ports"] = ports
+    if found.spec.get("selector"):
+        patch["selector"] = None
+    return {"spec": patch} if patch else None
+
+
+def slices(exposure: str, namespace: str, request: ExposureSpec, families: Iterable[str]) -> list[Manifest]:
+    """The nodes behind it, by IP family. Each family that the Shoot has must have one."""
+    return [_slice(exposure, namespace, family, request) for family in families]
+
+
+def _slice(exposure: str, namespace: str, family: str, request: ExposureSpec) -> Manifest:
+    return manifest(
+        ENDPOINT_SLICES,
+        slice_name(exposure, family),
+        namespace,
+        labels={"kubernetes.io/service-name": service_name(exposure)},
+        addressType=family,
+        endpoints=[_endpoint(address) for address in _of(family, request)],
+        ports=[{"name": _PORT, "port": request.port, "protocol": "TCP"}],
+    )
+
+
+def _of(family: str, request: ExposureSpec) -> list[Address]:
+    if family not in _VERSIONS:
+        raise Malformed(f"spec.networking.ipFamilies of the Shoot: {family!r} is neither IPv4 nor IPv6")
+    found = [address for address in request.addresses if address.version == _VERSIONS[family]]
+    if not found:
+        raise Malformed(
+            f"spec.endpoints: no InternalIP is of family {family}, which the Shoot has; give one, or take "
+            f"{family} out of the Shoot's spec.networking.ipFamilies"
+        )
+    return found
+
+
+def _endpoint(address: Address) -> dict[str, Any]:
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    if mapped:
+        # Of the two families it counts as IPv6, but the API takes no such endpoints.
+        raise Malformed(
+            f"spec.endpoints: InternalIP ::ffff:{mapped} is an IPv4 address; write it as {mapped}"
+        )
+    return {"addresses": [str(address)], "conditions": {"ready": True}}

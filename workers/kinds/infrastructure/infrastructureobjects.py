@@ -1,0 +1,266 @@
+"""What an Infrastructure's spec asks for, checked before anything is made of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_network
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from windowbox.errors import Malformed
+from windowbox.models import addresses
+from windowbox.models.addresses import Network
+from windowbox.models.objects import Object
+from windowbox.models.refs import IP_POOLS, NAMESPACES, NETWORK_POLICIES, SECRETS
+from windowbox.settings.kindsettings import InfrastructureSettings
+from workers.core.lifecycle.kinds import Status
+from workers.core.lifecycle.shoots import ShootFacts
+from workers.core.owned import ownerindex
+from workers.core.owned.manifests import Manifest, manifest
+
+_MAX_FIELDS = 5
+"""So many fields are named: the first few tell what is meant."""
+
+
+class ProviderSecret(NamedTuple):
+    """Where the kubeconfig of the provider cluster is."""
+
+    namespace: str
+    name: str
+
+
+def provider_secret(infrastructure: Object) -> ProviderSecret:
+    secret = infrastructure.spec.get("secretRef") or {}
+    name, namespace = secret.get("name"), secret.get("namespace")
+    if not name:
+        raise Malformed("spec.secretRef.name is not set: name the Secret with the provider's kubeconfig")
+    found = ProviderSecret(str(namespace or infrastructure.namespace), str(name))
+    for field, value in found._asdict().items():
+        try:
+            SECRETS.path(value)
+        except Malformed:
+            raise Malformed(
+                f"spec.secretRef.{field} is {value!r:.80}: give the {field} of the Secret with the "
+                "provider's kubeconfig"
+            ) from None
+    return found
+
+
+def check_provider_config(infrastructure: Object) -> None:
+    """Refuse what would be ignored: Infrastructures of type local cannot be configured."""
+    if config := infrastructure.spec.get("providerConfig"):
+        fields = ", ".join(f"{name!s:.80}: {config[name]!r:.80}" for name in sorted(config)[:_MAX_FIELDS])
+        raise Malformed(
+            f"spec.providerConfig of an Infrastructure of type local has no fields, but there are {fields}; "
+            "remove spec.provider.infrastructureConfig from the Shoot"
+        )
+
+
+_VERSIONS = {"IPv4": 4, "IPv6": 6}
+
+
+@dataclass(frozen=True)
+class Networks:
+    """What a Shoot has asked for, and what each of its families gets for machines."""
+
+    nodes: tuple[Network, ...]
+    pods: tuple[Network, ...]
+    services: tuple[Network, ...]
+    machines: Mapping[str, Network]
+    """By IP family. A family that the Shoot has no nodes in is not there."""
+
+
+def networks(shoot: ShootFacts) -> Networks:
+    nodes, pods, services = (
+        _parsed(name, cidrs)
+        for name, cidrs in (("nodes", shoot.nodes), ("pods", shoot.pods), ("services", shoot.services))
+    )
+    if not nodes:
+        raise Malformed("spec.networking.nodes of the Shoot is not set: give it a CIDR such as 10.0.0.0/16")
+    _check_overlaps({"nodes": nodes, "pods": pods, "services": services})
+    machines: dict[str, Network] = {}
+    for family in shoot.ip_families:
+        version = _VERSIONS.get(family)
+        if version is None:
+            raise Malformed(f"spec.networking.ipFamilies of the Shoot: {family!r} is neither IPv4 nor IPv6")
+        if found := next((network for network in nodes if network.version == version), None):
+            machines[family] = found
+    if not machines:
+        families = ", ".join(shoot.ip_families)
+        raise Malformed(
+            f"spec.networking.nodes of the Shoot: {nodes[0]} is not of its ipFamilies ({families}); "
+            "correct one of the two"
+        )
+    return Networks(nodes, pods, services, machines)
+
+
+def _parsed(name: str, cidrs: Iterable[str]) -> tuple[Network, ...]:
+    try:
+        # Spec and status may spell the same one in two ways.
+        return tuple(dict.fromkeys(map(_network, cidrs)))
+    except ValueError as error:
+        raise Malformed(f"spec.networking.{name} of the Shoot: {error}; correct the CIDR") from error
+
+
+def _network(cidr: str) -> Network:
+    if addresses.prefix(cidr) is None:
+        raise ValueError(f"{cidr!r:.60} does not look like 10.0.0.0/16 or fd00:10::/64")
+    return ip_network(cidr)
+
+
+def _check_overlaps(by_name: Mapping[str, Iterable[Network]]) -> None:
+    named = [(name, network) for name, all_of in by_name.items() for network in all_of]
+    for (one, a), (other, b) in combinations(named, 2):
+        if one != other and a.version == b.version and a.overlaps(b):
+            raise Malformed(
+                f"spec.networking of the Shoot: {one} {a} and {other} {b} overlap; give each its own range"
+            )
+
+
+ROLE, INFRA = "gardener.cloud/role", "infra"
+
+
+def namespace(name: str) -> Manifest:
+    return manifest(NAMESPACES, name, labels={ROLE: INFRA})
+
+
+def made_before(infrastructure: Object) -> bool:
+    """Whether it has succeeded once."""
+    return bool(infrastructure.status.get("networking"))
+
+
+def is_ours(namespace: Object, infrastructure: Object) -> bool:
+    """Whether the namespace of the Infrastructure was made for it, be it by another seed or program.
+
+    Where it has succeeded once, it was; then somebody has taken our label off since.
+    """
+    return namespace.labels.get(ROLE) == INFRA or made_before(infrastructure)
+
+
+def check_ownership(namespace: Object, infrastructure: Object) -> None:
+    if not is_ours(namespace, infrastructure):
+        raise Malformed(
+            f"namespace {namespace.name} of the provider cluster belongs to somebody else: it has no label "
+            f"{ROLE}={INFRA}; delete it, or give it this label to have it taken over"
+        )
+
+
+def technical_id(pool_name: str) -> str:
+    """The Shoot whose pool has this name; nothing if it is nobody's."""
+    match = re.fullmatch(r"shoot-machine-pods-(.+)-ipv[46]", pool_name)
+    return match[1] if match else ""
+
+
+def pools(technical_id: str, networks: Networks, home: str, home_uid: str) -> list[Manifest]:
+    """Where machines of each family get their addresses from; gone when the namespace `home` is."""
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": home, "uid": home_uid}
+    return [
+        manifest(
+            IP_POOLS,
+            ownerindex.machine_ip_pool(technical_id, family),
+            owners=[owner],
+            spec={
+                "cidr": str(network),
+                "ipipMode": "Always" if network.version == 4 else "Never",
+                "natOutgoing": True,
+                "nodeSelector": "!all()",  # never chosen by Calico itself
+            },
+        )
+        for family, network in networks.machines.items()
+    ]
+
+
+def status(networks: Networks) -> Status:
+    """A merge patch; what the Shoot has not is taken off."""
+    named = {"nodes": networks.nodes, "pods": networks.pods, "services": networks.services}
+    networking: dict[str, Any] = {name: [str(n) for n in found] or None for name, found in named.items()}
+    return {"networking": networking, "egressCIDRs": [str(n) for n in networks.nodes]}
+
+
+LABELS = {"app.kubernetes.io/managed-by": "provider-local"}
+ALLOW, DENY, BALANCERS = (
+    "provider-local-allow-machine-pods",
+    "provider-local-deny-all",
+    "allow-load-balancers",
+)
+
+_BOTH = ["Ingress", "Egress"]
+_NODE_PORTS = {"port": 30000, "endPort": 32767}
+_HEALTH = {"protocol": "TCP", "port": 10256}
+"""Where kube-proxy answers for the node. Services' own health ports are node ports."""
+_INTERNET = (
+    ("0.0.0.0/0", ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")),
+    ("::/0", ("fe80::/10", "fc00::/7")),
+)
+
+
+def policies(namespace: str, settings: InfrastructureSettings, *, self_hosted: bool) -> list[Manifest]:
+    """All policies of the namespace, first the one without which its machines would be cut off."""
+    return [
+        allow_machines(namespace, settings, self_hosted=self_hosted),
+        _policy(DENY, namespace, {"podSelector": {}, "policyTypes": _BOTH}),
+        allow_balancers(namespace, settings.node_networks),
+    ]
+
+
+def allow_machines(namespace: str, settings: InfrastructureSettings, *, self_hosted: bool) -> Manifest:
+    machines = _pods("machine")
+    ingress: list[dict[str, Any]] = [
+        {
+            "from": _blocks(settings.node_networks),
+            "ports": [{"protocol": "TCP", **_NODE_PORTS}, _HEALTH],
+        },
+        {"from": [_pods("bastion")], "ports": [_port(22)]},
+        {"from": [machines]},
+    ]
+    if self_hosted:
+        ingress.append({"from": _blocks(settings.balancers), "ports": [_port(443)]})
+    gateways = {
+        "namespaceSelector": {"matchLabels": {"gardener.cloud/role": "istio-ingress"}},
+        "podSelector": {"matchLabels": {"app": "istio-ingressgateway"}},
+    }
+    internet = [{"ipBlock": {"cidr": cidr, "except": list(private)}} for cidr, private in _INTERNET]
+    egress: list[dict[str, Any]] = [
+        {"to": [gateways], "ports": [_port(8132), _port(8443), _port(9443)]},
+        {"to": _blocks(settings.dns), "ports": [_port(53, "UDP"), _port(53)]},
+        {"to": internet},
+        {"to": _blocks(settings.external)},
+        {"to": [machines]},
+        {"to": _blocks(settings.node_networks)},
+    ]
+    spec = {
+        "podSelector": machines["podSelector"],
+        "policyTypes": _BOTH,
+        "ingress": ingress,
+        "egress": egress,
+    }
+    return _policy(ALLOW, namespace, spec)
+
+
+def allow_balancers(namespace: str, sources: Iterable[Network]) -> Manifest:
+    """What machines have to accept from load balancers at `sources`: the node ports of both protocols, and
+    questions about their health. The policy for machines speaks of TCP alone."""
+    ports = [{"protocol": "TCP", **_NODE_PORTS}, {"protocol": "UDP", **_NODE_PORTS}, _HEALTH]
+    blocks = _blocks(sources)
+    # A rule without peers would let everybody in.
+    ingress = [{"from": blocks, "ports": ports}] if blocks else []
+    spec = {**_pods("machine"), "policyTypes": ["Ingress"], "ingress": ingress}
+    return _policy(BALANCERS, namespace, spec)
+
+
+def _policy(name: str, namespace: str, spec: dict[str, Any]) -> Manifest:
+    return manifest(NETWORK_POLICIES, name, namespace, labels=LABELS, spec=spec)
+
+
+def _pods(app: str) -> dict[str, Any]:
+    return {"podSelector": {"matchLabels": {"app": app}}}
+
+
+def _blocks(networks: Iterable[Network]) -> list[dict[str, Any]]:
+    return [{"ipBlock": {"cidr": str(network)}} for network in networks]
+
+
+def _port(number: int, protocol: str = "TCP") -> dict[str, Any]:
+    return {"protocol": protocol, "port": number}

@@ -1,0 +1,119 @@
+"""What is made of an OperatingSystemConfig, and what it reports."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from windowbox.errors import Malformed
+from windowbox.models.gardener import operatingsystemconfig as osc
+from windowbox.models.objects import Object
+from windowbox.models.refs import OPERATING_SYSTEM_CONFIGS, SECRETS
+from workers.core.lifecycle.kinds import Status
+from workers.core.owned.manifests import Manifest, manifest
+from workers.kinds.operatingsystemconfig import oscscripts, oscvalidation
+
+SCRIPT = "cloud_config"
+"""The key under which whoever makes machines finds the script."""
+
+_LONGEST = 1048576
+"""So much data a Secret can hold."""
+_LONGEST_NAME = 253
+
+_USER_SESSIONS = """\
+[Unit]
+Wants=systemd-tmpfiles-setup.service
+After=systemd-tmpfiles-setup.service
+[Install]
+WantedBy=multi-user.target"""
+"""In a machine that is a Pod nothing else pulls that unit in, and as long as /run/nologin is there, nobody
+gets in by SSH."""
+
+
+def script(spec: osc.OperatingSystemConfigSpec, secret: Callable[[osc.FileSecret], bytes]) -> bytes:
+    """The script for new machines; `secret` is asked for what is in Secrets."""
+    files = [_file(file, secret) for file in spec.files or ()]
+    units = [_unit(unit) for unit in spec.units or ()]
+    made = oscscripts.script(files, units)
+    if len(made) > _LONGEST:
+        raise Malformed(
+            f"spec.files and spec.units make a script of {len(made)} bytes, and a Secret holds {_LONGEST}: "
+            f"move what is not needed at first into the one of purpose {oscvalidation.RECONCILE}"
+        )
+    return made
+
+
+def _file(file: osc.File, secret: Callable[[osc.FileSecret], bytes]) -> oscscripts.File:
+    content = file.content
+    if content.secret_ref:
+        data = secret(content.secret_ref)
+    else:
+        assert content.inline  # by validation
+        data = oscvalidation.decoded(content.inline.data, content.inline.encoding)
+    return oscscripts.File(file.path, data, file.permissions, raw=bool(content.transmit_unencoded))
+
+
+def _unit(unit: osc.Unit) -> oscscripts.Unit:
+    return oscscripts.Unit(
+        unit.name,
+        None if unit.content is None else unit.content.encode(),
+        tuple((drop_in.name, drop_in.content.encode()) for drop_in in unit.drop_ins or ()),
+    )
+
+
+def result_name(object: Object) -> str:
+    """The Secret that the script is in: once it has a name, it keeps it."""
+    reported = (object.status.get("cloudConfig") or {}).get("secretRef") or {}
+    name = str(reported.get("name") or f"osc-result-{object.name}")
+    if len(name) > _LONGEST_NAME:
+        raise Malformed(
+            f"metadata.name is {object.name!r:.80}: the Secret {name!r:.80} would have more than "
+            f"{_LONGEST_NAME} characters; choose a shorter one"
+        )
+    if not oscvalidation.is_secret_name(name):
+        raise Malformed(f"status.cloudConfig.secretRef.name is {name!r:.80}: no Secret can be called so")
+    return name
+
+
+def result(object: Object, name: str, script: bytes) -> Manifest:
+    """The Secret, which goes when the object goes."""
+    resource = OPERATING_SYSTEM_CONFIGS
+    owner = {
+        "apiVersion": f"{resource.group}/{resource.version}",
+        "kind": resource.kind,
+        "name": object.name,
+        "uid": object.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    data = {SCRIPT: base64.b64encode(script).decode()}
+    return manifest(SECRETS, name, object.namespace, owners=[owner], data=data)
+
+
+def provisioned(namespace: str, name: str) -> Status:
+    """What is reported for new machines. All that belongs to the other purpose is taken away."""
+    return {"cloudConfig": {"secretRef": {"name": name, "namespace": namespace}}, **_additions()}
+
+
+def kept(spec: osc.OperatingSystemConfigSpec) -> Status:
+    """What is reported for machines that are there."""
+    unit = {
+        "name": "systemd-user-sessions.service",
+        "dropIns": [{"name": "dependencies.conf", "content": _USER_SESSIONS}],
+    }
+    return _additions(units=[unit], updates=spec.in_place_updates and _updates(spec.in_place_updates))
+
+
+def _additions(units: Any = None, updates: Any = None) -> Status:
+    return {"extensionUnits": units, "extensionFiles": None, "inPlaceUpdates": updates}
+
+
+def _updates(wanted: osc.InPlaceUpdates) -> dict[str, Any]:
+    """How a machine changes its operating system: here, only what it calls itself."""
+    name = (
+        f"Machine Image Version {wanted.operating_system_version} "
+        "(version overwritten for tests, check VERSION_ID for actual version)"
+    )
+    substitution = f's/^PRETTY_NAME="[^"]*"/PRETTY_NAME="{name}"/'
+    return {"osUpdate": {"command": "sed", "args": ["-i", "-E", substitution, "/etc/os-release"]}}
