@@ -1,7 +1,7 @@
 """The life cycle of extension objects: one reconcile of any extension kind.
 
-Read the object and the last report → decide on a flow → set the finalizer → call the actuator → report →
-remove the finalizer. What an actuator does is the kind's own; everything else is here.
+Read the object and the last report → decide on a flow → add the finalizer → call the actuator → report →
+remove the finalizer. A kind brings its actuator; it shares everything else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.core.lifecycle.operations import Flow, Operation, Patch
 from workers.core.lifecycle.orphancleanup import OrphanCleanup
 from workers.core.lifecycle.reporting import Reporter, adds_status, same_failure, with_report
-from workers.core.lifecycle.shoots import Blocked
+from workers.core.lifecycle.shoots import Blocked, ShootFacts
 from workers.core.lifecycle.world import World
 from workers.core.reconcile import Request
 from workers.core.recorder import ChangeTracker
@@ -53,7 +53,7 @@ _UNWRITTEN_AFTER = timedelta(seconds=5)
 
 @dataclass(frozen=True)
 class _Step:
-    """The step of a run that acts: what it does, and how its report speaks of it."""
+    """The decision of a run: the version of the object for the actuator, and the words for the report."""
 
     run: Run
     flow: Flow
@@ -61,6 +61,8 @@ class _Step:
     texts: statuses.OperationTexts
     request: Request
     reporter: Reporter
+    adds_finalizer: bool = False
+    """Whether this run has put the finalizer on the object."""
 
 
 class LifeCycle:
@@ -75,7 +77,7 @@ class LifeCycle:
         self._orphans = OrphanCleanup(kind, actuator, scope, world)
 
     async def reconcile(self, request: Request) -> Outcome:
-        """Decide on the version on the bus; after a conflict, on the API server's."""
+        """Decide and act on the version on the bus; after a conflict, on the API server's."""
         ref, recorder = request.ref, request.recorder
         reported = await request.reports.last()
         sequence = request.reports.sequence
@@ -89,7 +91,15 @@ class LifeCycle:
         run = Run(ref, object, None, recorder, memo=reporter.memo, remember=reporter.remember)
         for attempt in range(_CONFLICTS):
             try:
-                outcome = await self._decide(run, request, reporter, live=attempt > 0)
+                decided = await self._decide(run, request, reporter, live=attempt > 0)
+                if not isinstance(decided, _Step):
+                    outcome = decided
+                elif decided.run.drift:
+                    outcome = await self._repair(decided)
+                else:
+                    outcome = await self._act(decided)
+                    if decided.adds_finalizer:
+                        outcome = await self._keep_if_deleted(decided.run) or outcome
                 break
             except Conflict:
                 newest = await self._world.live(ref, recorder)
@@ -112,26 +122,18 @@ class LifeCycle:
         now, texts = await clock.now(request.recorder), self.kind.descriptions.of(flow)
         return statuses.failed(operation, texts, TransientError(event.note), found.generation, now)
 
-    async def _decide(self, run: Run, request: Request, reporter: Reporter, *, live: bool) -> Outcome:
-        """Choose what to do with this version of the object, and do it."""
+    async def _decide(self, run: Run, request: Request, reporter: Reporter, *, live: bool) -> _Step | Outcome:
+        """The step for this version of the object, or the outcome if there is none. Adds the finalizer."""
         wish, object = request.wish, self.kind.without_unknown_operation(run.object)
         if not runpredicates.responsible(object, self._scope):
             return Ignored("not ours")
         flow = operations.flow(object, self.kind.finalizer, migrates=self.kind.migrates)
         if flow is Flow.WAIT:
             return Unfinished("waiting for the state that a client restores")
-        if self.kind.shoot is not Need.NEVER:
-            required = self.kind.shoot is Need.REQUIRED
-            shoot, blocked = await self._world.shoot(run.ref, run.recorder, required=required)
-            run = dataclasses.replace(run, shoot=shoot)
-            if blocked is Blocked.FAILED and self.kind.stops_on_failed_shoot:
-                # The owner's retry repeats requests of clients, but not checks for drift.
-                again = request.retry_same(PermanentError(blocked)) if wish.drift else None
-                return Unfinished(blocked, again)
-            if blocked is Blocked.UNKNOWN and not (flow is Flow.DELETE and self.kind.deletes_without_shoot):
-                again = request.retry(TransientError(blocked))
-                return Unfinished(blocked, again)
-        run = dataclasses.replace(run, object=object)
+        shoot, waiting = await self._shoot(run, request, flow)
+        if waiting:
+            return waiting
+        run = dataclasses.replace(run, object=object, shoot=shoot)
         has_finalizer = self.kind.finalizer in object.finalizers
         if flow is Flow.MIGRATE and self.kind.migrates_only_with_finalizer and not has_finalizer:
             return Ignored("an object without our finalizer is not migrated")
@@ -145,11 +147,15 @@ class LifeCycle:
             # first, and a crash must not lose it.
             again = RequeueAfter(wish | Wish(reason=Reason.EVENT), 0)
             return Unfinished("a client asks for a run", again)
-        if not self._needs_run(object, wish):
-            if wish.verify and flow is Flow.RECONCILE:
-                _require_live(live, run)
-                return await self._repair(run, request, reporter)
-            return Ignored()
+        if not runpredicates.needs_run(object, wish, self._scope):
+            if not wish.verify or flow is not Flow.RECONCILE:
+                return Ignored()
+            _require_live(live, run)
+            if wish.drift and object.status.get("observedGeneration") != object.generation:
+                return Ignored("a client has to request a run for the new spec first")
+            texts = self.kind.descriptions.of(flow)
+            repair = dataclasses.replace(run, drift=True)
+            return _Step(repair, flow, Operation.RECONCILE, texts, request, reporter)
         reporter.asked = asked
         begun = await self._begin(run, flow, live)
         if begun is None:
@@ -157,24 +163,25 @@ class LifeCycle:
         if flow is Flow.SKIP:
             return Ignored("nothing is ours to delete, or the object was migrated")
         reporter.object = begun.object
-        outcome = await self._act(begun, flow, request, reporter)
-        if not has_finalizer and self.kind.finalizer in begun.object.finalizers:
-            found = await run.recorder.read(run.ref)
-            if found is None or found.uid != begun.object.uid:
-                # Deleted although this run has added the finalizer. If the deletion comes to the bus only
-                # later, the mapping finds our report.
-                await self._world.keep_orphan(run.ref, begun.object)
-                again = RequeueAfter(Wish(reason=Reason.RETRY).insisting(), 0)
-                return Unfinished("deleted during the run: its owned objects are removed next", again)
-        return outcome
+        operation = Operation.DELETE if flow is Flow.DELETE else operations.operation(begun.object)
+        added = not has_finalizer and self.kind.finalizer in begun.object.finalizers
+        return _Step(begun, flow, operation, self.kind.descriptions.of(flow), request, reporter, added)
 
-    def _needs_run(self, object: Object, wish: Wish) -> bool:
-        if wish.insist or runpredicates.wants_run(object) or runpredicates.overdue(object):
-            return True
-        if not self._scope.ignore_operation_annotation:
-            return False
-        # Then an event is a new generation, or a change of the Shoot.
-        return wish.changed or object.status.get("observedGeneration") != object.generation
+    async def _shoot(
+        self, run: Run, request: Request, flow: Flow
+    ) -> tuple[ShootFacts | None, Outcome | None]:
+        """The object's Shoot, and the outcome if the object has to wait for it."""
+        if self.kind.shoot is Need.NEVER:
+            return None, None
+        required = self.kind.shoot is Need.REQUIRED
+        shoot, blocked = await self._world.shoot(run.ref, run.recorder, required=required)
+        if blocked is Blocked.FAILED and self.kind.stops_on_failed_shoot:
+            # The owner's retry repeats requests of clients, but not checks for drift.
+            again = request.retry_same(PermanentError(blocked)) if request.wish.drift else None
+            return shoot, Unfinished(blocked, again)
+        if blocked is Blocked.UNKNOWN and not (flow is Flow.DELETE and self.kind.deletes_without_shoot):
+            return shoot, Unfinished(blocked, request.retry(TransientError(blocked)))
+        return shoot, None
 
     async def _begin(self, run: Run, flow: Flow, live: bool) -> Run | None:
         """Add the finalizer and remove the operation annotation. None if the object is gone."""
@@ -190,62 +197,80 @@ class LifeCycle:
         held = self.kind.without_unknown_operation(Object({**run.object.raw, "metadata": metadata}))
         return dataclasses.replace(run, object=held)
 
-    async def _act(self, run: Run, flow: Flow, request: Request, reporter: Reporter) -> Outcome:
-        """Call the actuator, report how it ended, and remove the finalizer if nothing is left."""
-        operation = Operation.DELETE if flow is Flow.DELETE else operations.operation(run.object)
-        step = _Step(run, flow, operation, self.kind.descriptions.of(flow), request, reporter)
-        tracker = ChangeTracker(run.recorder)
-        actuated = dataclasses.replace(run, recorder=tracker)
+    async def _act(self, step: _Step) -> Outcome:
+        """Call the actuator, report the result, and remove the finalizer after a deletion."""
+        flow, object, tracker = step.flow, step.run.object, ChangeTracker(step.run.recorder)
+        run = dataclasses.replace(step.run, recorder=tracker)
+        extra: Status = {}
         try:
-            async with (
-                self._reporting_progress(step),
-                self._deadline(),
-                self._counting_repairs(step, tracker),
-            ):
-                extra: Status = {}
+            async with self._reporting_progress(step), self._supervised(step, tracker):
                 match flow:
-                    case Flow.DELETE if self._actuator.forced(actuated):
-                        await self._actuator.force_delete(actuated)
+                    case Flow.DELETE if self._actuator.forced(run):
+                        await self._actuator.force_delete(run)
                     case Flow.DELETE:
-                        await self._actuator.delete(actuated)
+                        await self._actuator.delete(run)
                     case Flow.MIGRATE:
-                        await self._actuator.migrate(actuated)
+                        await self._actuator.migrate(run)
                     case Flow.RESTORE:
-                        extra = await self._actuator.restore(actuated)
+                        extra = await self._actuator.restore(run)
                     case _:
-                        extra = await self._actuator.reconcile(actuated)
+                        extra = await self._actuator.reconcile(run)
         except Superseded:
             raise
         except Waiting as waiting:
             return await self._wait(step, waiting)
         except WindowboxError as error:
             return await self._fail(step, error)
-        if flow is not Flow.DELETE or len(run.object.finalizers) > 1:
-            now = statuses.report_time(run.object, await clock.now(run.recorder))
-            patch = {**statuses.succeeded(operation, step.texts, run.object.generation, now), **extra}
-            await reporter.report(patch | self._conditions(step, True, now))
-        await self._finish(run, flow)
-        return Done(str(operation), self._resync(run, flow))
+        if flow is not Flow.DELETE or len(object.finalizers) > 1:
+            now = statuses.report_time(object, await clock.now(step.run.recorder))
+            patch = {**statuses.succeeded(step.operation, step.texts, object.generation, now), **extra}
+            await step.reporter.report(patch | self._conditions(step, True, now))
+        await self._finish(step.run, flow)
+        return Done(str(step.operation), self._resync(step.run, flow))
+
+    async def _repair(self, step: _Step) -> Outcome:
+        """Repair drift. Only changes of the object's status are reported."""
+        object, reporter, tracker = step.run.object, step.reporter, ChangeTracker(step.run.recorder)
+        try:
+            async with self._supervised(step, tracker):
+                extra = await self._actuator.reconcile(dataclasses.replace(step.run, recorder=tracker))
+        except Waiting as waiting:
+            again = RequeueAfter(Wish(reason=Reason.DRIFT), waiting.retry_after or _REQUEUE_AFTER)
+            return Unfinished(str(waiting), again)
+        except (TransientError, PermanentError) as error:
+            logger.info("%s: drift could not be repaired: %s", step.run.ref, error)
+            return Failed(str(error), step.request.retry_same(error))
+        if statuses.merge(object.status, extra) != object.status or reporter.memo_changed:
+            # No client has asked, so the last operation stays; so does what is reported and not written yet.
+            reported = reporter.last.patch if reporter.last else {}
+            kept = {name: object.status.get(name) for name in ("lastOperation", "lastError", *reported)}
+            await reporter.report({**kept, "observedGeneration": object.generation, **extra})
+        return Done("checked for drift", self._resync(step.run, Flow.RECONCILE))
+
+    async def _keep_if_deleted(self, run: Run) -> Outcome | None:
+        """Have the owned objects removed if the object was deleted although this run added the finalizer."""
+        found = await run.recorder.read(run.ref)
+        if found and found.uid == run.object.uid:
+            return None  # if the bus announces the deletion only later, the mapping finds our report
+        await self._world.keep_orphan(run.ref, run.object)
+        again = RequeueAfter(Wish(reason=Reason.RETRY).insisting(), 0)
+        return Unfinished("deleted during the run: its owned objects are removed next", again)
 
     @contextlib.asynccontextmanager
-    async def _deadline(self) -> AsyncIterator[None]:
+    async def _supervised(self, step: _Step, tracker: ChangeTracker) -> AsyncIterator[None]:
+        """Limit the time of the actuator, and count its repairs for the backoff."""
         try:
             async with asyncio.timeout(self.kind.deadline):
                 yield
         except TimeoutError as error:
             raise TransientError(f"not finished within {self.kind.deadline:.0f} s") from error
-
-    @contextlib.asynccontextmanager
-    async def _counting_repairs(self, step: _Step, tracker: ChangeTracker) -> AsyncIterator[None]:
-        try:
-            yield
         finally:
             if tracker.changed and step.request.wish.drift:
                 self._conflicts.repaired(step.run.ref)
 
     @contextlib.asynccontextmanager
     async def _reporting_progress(self, step: _Step) -> AsyncIterator[None]:
-        """Report Processing if the step takes a while, and the status does not say it."""
+        """Report Processing if the step takes longer than a second, unless the status shows it already."""
         object, reporter = step.run.object, step.reporter
         last = object.last_operation
         if (last.get("type"), last.get("state")) == (str(step.operation), "Processing"):
@@ -265,15 +290,15 @@ class LifeCycle:
             timer.cancel()
             error = None
             if announcing:
-                # Never cancelled: after half a report, nobody knows which sequence the next has to expect.
+                # Never cancelled: after a report that was cut off, the next expected sequence is unknown.
                 await asyncio.wait(announcing)
-                # Retrieved whatever became of the run: asyncio logs an exception that is never retrieved.
+                # asyncio logs an exception that is never retrieved.
                 error = None if announcing[0].cancelled() else announcing[0].exception()
         if isinstance(error, Superseded):
             raise error
 
     async def _wait(self, step: _Step, waiting: Waiting) -> Outcome:
-        """Report once what is waited for. An event requeues the object, or else a timer."""
+        """Report once what the object waits for. An event requeues the object, or else a timer."""
         run, reporter = step.run, step.reporter
         now = await clock.now(run.recorder)
         patch = statuses.waiting(step.operation, step.texts, str(waiting), now)
@@ -296,7 +321,7 @@ class LifeCycle:
         return Unfinished(str(waiting), RequeueAfter(again, waiting.retry_after or _REQUEUE_AFTER))
 
     async def _fail(self, step: _Step, error: WindowboxError) -> Outcome:
-        """Report the error, unless the status says it already."""
+        """Report the error, unless the status shows it already."""
         run, reporter = step.run, step.reporter
         now = statuses.report_time(run.object, await clock.now(run.recorder))
         patch = statuses.failed(step.operation, step.texts, error, run.object.generation, now)
@@ -331,36 +356,6 @@ class LifeCycle:
                     raise
                 object = live
         raise TransientError(f"{run.ref}: changed by others again and again")
-
-    async def _repair(self, run: Run, request: Request, reporter: Reporter) -> Outcome:
-        """Repair drift. Only changes of the object's status are reported."""
-        if request.wish.drift and run.object.status.get("observedGeneration") != run.object.generation:
-            return Ignored("a client has to request a run for the new spec first")
-        tracker = ChangeTracker(run.recorder)
-        repairing = dataclasses.replace(run, recorder=tracker, drift=True)
-        step = _Step(
-            repairing,
-            Flow.RECONCILE,
-            Operation.RECONCILE,
-            self.kind.descriptions.of(Flow.RECONCILE),
-            request,
-            reporter,
-        )
-        try:
-            async with self._deadline(), self._counting_repairs(step, tracker):
-                extra = await self._actuator.reconcile(repairing)
-        except Waiting as waiting:
-            again = RequeueAfter(Wish(reason=Reason.DRIFT), waiting.retry_after or _REQUEUE_AFTER)
-            return Unfinished(str(waiting), again)
-        except (TransientError, PermanentError) as error:
-            logger.info("%s: drift could not be repaired: %s", run.ref, error)
-            return Failed(str(error), request.retry_same(error))
-        if statuses.merge(run.object.status, extra) != run.object.status or reporter.memo_changed:
-            # No client has asked, so the last operation stays; so does what is reported and not written yet.
-            reported = reporter.last.patch if reporter.last else {}
-            kept = {name: run.object.status.get(name) for name in ("lastOperation", "lastError", *reported)}
-            await reporter.report({**kept, "observedGeneration": run.object.generation, **extra})
-        return Done("checked for drift", self._resync(run, Flow.RECONCILE))
 
     def _resync(self, run: Run, flow: Flow) -> RequeueAfter | None:
         """The requeue after a success: the kind's resync, or the actuator's `dues`."""

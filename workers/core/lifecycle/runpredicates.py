@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from bus.messages import Wish
 from windowbox.models.extensions import OPERATION, TIMESTAMP, instant
 from windowbox.models.objects import Object
 
@@ -75,6 +76,16 @@ def needs_old(event: EventType, new: Object, scope: Scope) -> bool:
 def wants_run(obj: Object) -> bool:
     """Whether `obj` needs a run, judged without its predecessor."""
     return _requests_operation(obj) or obj.deleting or obj.last_operation.get("state") != "Succeeded"
+
+
+def needs_run(obj: Object, wish: Wish, scope: Scope) -> bool:
+    """Whether `obj` needs a run that calls the actuator, rather than a check for drift."""
+    if wish.insist or wants_run(obj) or overdue(obj):
+        return True
+    if not scope.ignore_operation_annotation:
+        return False
+    # Without the annotation, an event is a new generation, or a change of the Shoot.
+    return wish.changed or obj.status.get("observedGeneration") != obj.generation
 
 
 def overdue(obj: Object) -> bool:
