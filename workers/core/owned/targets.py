@@ -1,4 +1,4 @@
-"""Target clusters: where owned objects are made; the owner's cluster, or one that a Secret leads to."""
+"""Target clusters of owned objects: the owner's cluster, or that of a kubeconfig in a Secret."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from bus.clusters.clusters import Clusters
@@ -23,11 +23,13 @@ from workers.core.owned.manifests import Manifest
 from workers.core.recorder import Recorder, at_once
 
 MANAGER = "gardener-extension-provider-local"
-"""Whose fields these are. The same name as before us, so that what was made then is ours to change."""
+"""Field manager: that of Gardener's own program, so that we may change the objects that it created."""
+
+T = TypeVar("T")
 
 
 class TargetClusters:
-    """The clusters that runs make objects in."""
+    """The clusters in which runs create objects."""
 
     def __init__(self, clusters: Clusters, providers: Providers) -> None:
         self._clusters = clusters
@@ -35,7 +37,7 @@ class TargetClusters:
         self._uids: WeakKeyDictionary[Kube, str] = WeakKeyDictionary()
 
     async def installation(self) -> str:
-        """What tells the objects that we have made from those of others; nothing if we may not know."""
+        """The id of this installation, which tells our objects from those of others; empty if unreadable."""
         return await self._uid(RUNTIME)
 
     async def _uid(self, cluster: str) -> str:
@@ -45,58 +47,60 @@ class TargetClusters:
         return self._uids[kube]
 
     def own_cluster(self, run: Run) -> TargetCluster:
-        """The cluster that the run's object is in."""
-        return TargetCluster(run.ref.cluster, run.recorder, _LazyApi(self._clusters, run.ref.cluster))
+        """The cluster of the run's object."""
+        return self.member(run.ref.cluster, run.recorder)
 
     def member(self, cluster: str, recorder: Recorder) -> TargetCluster:
-        """A cluster that takes part, such as that of a Shoot."""
+        """A cluster that has joined, such as that of a Shoot."""
         return TargetCluster(cluster, recorder, _LazyApi(self._clusters, cluster))
 
     async def shoot_cluster(self, run: Run) -> Object:
-        """The Cluster of the run's object, as the API has it. gardenlet changes it just before it asks for a
-        run: what the bus has may be a moment old, and a Shoot would fall asleep again that has just woken."""
+        """The Cluster of the run's object, from the API; TransientError if there is none.
+
+        gardenlet changes the Cluster just before it requests a run, and the bus may lag: an old version
+        would hibernate a Shoot again that has just woken up.
+        """
         found = await self.find_shoot_cluster(run)
         if found is None:
             raise TransientError(f"the Cluster {run.ref.namespace} is not there yet")
         return found
 
     async def find_shoot_cluster(self, run: Run) -> Object | None:
-        """The same; None if there is no Cluster."""
+        """The Cluster of the run's object, from the API; None if there is none."""
         name, target = run.ref.namespace, self.own_cluster(run)
         known = await target.cached(CLUSTERS, "", name)
         return await target.newer(CLUSTERS, "", name, than=known)
 
     @contextlib.asynccontextmanager
     async def provider(self, run: Run, namespace: str, name: str) -> AsyncIterator[TargetCluster]:
-        """The cluster that the kubeconfig in a Secret of the object's cluster leads to."""
+        """The cluster of the kubeconfig in a Secret of the object's cluster."""
         try:
             async with contextlib.AsyncExitStack() as stack:
                 connection = _LazyApi(self._clusters, run.ref.cluster)
 
-                async def act() -> dict[str, str]:
+                async def open_cluster() -> dict[str, str]:
                     opened = self.providers.opened(run.ref.cluster, namespace, name, run=run.ref)
                     provider = await stack.enter_async_context(opened)
                     connection.kube = provider.kube
-                    secret = SecretKey(namespace=namespace, name=name)
-                    mark = await self._mark(run, secret)
+                    mark = ""
+                    if run.ref.kind in marks.OWNERS:
+                        secret = SecretKey(namespace=namespace, name=name)
+                        installation, home = await self.installation(), await self._uid(run.ref.cluster)
+                        mark = marks.of_run(run, installation, home, secret)
                     return {"cluster": provider.cluster, "mark": mark}
 
-                found = await run.recorder.call("provider", {"secret": f"{namespace}/{name}"}, act)
-                if isinstance(found, str):  # as it was noted before there were marks
+                request = {"secret": f"{namespace}/{name}"}
+                found = await run.recorder.call("provider", request, open_cluster)
+                if isinstance(found, str):  # recordings from before there were marks
                     found = {"cluster": found, "mark": ""}
                 yield TargetCluster(found["cluster"], run.recorder, connection, mark=found["mark"])
         except TimeoutError as error:
             raise TransientError("stopped, because the provider cluster answers too slowly") from error
 
-    async def _mark(self, run: Run, secret: SecretKey) -> str:
-        if run.ref.kind not in marks.OWNERS:
-            return ""
-        return marks.of_run(run, await self.installation(), await self._uid(run.ref.cluster), secret)
-
 
 @dataclass
 class _LazyApi:
-    """The API of a target, looked up when it is first needed."""
+    """The API of a target, connected on first use: a replay never connects."""
 
     clusters: Clusters
     cluster: str
@@ -107,65 +111,66 @@ class _LazyApi:
             self.kube = await self.clusters.get(self.cluster)
         return self.kube
 
+    async def call(self, function: Callable[[Kube], Awaitable[T]]) -> T:
+        return await function(await self.api())
+
 
 @dataclass(frozen=True)
 class TargetCluster:
-    """One cluster, as one run reaches it through its doors."""
+    """One cluster, which one run reads and changes through its recorder."""
 
     cluster: str
     recorder: Recorder
     connection: _LazyApi
     manager: str = MANAGER
-    """As whose fields things are applied."""
+    """The field manager of server-side apply."""
     mark: str = ""
-    """Whose everything is that is made here."""
+    """Owner annotation for the objects created here."""
 
     def ref(self, resource: Resource, namespace: str, name: str) -> ObjectRef:
         return ObjectRef(self.cluster, resource.id, namespace, name)
 
     async def cached(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """The object as the bus knows it. Only of kinds that are watched."""
+        """The object from the bus. Only for kinds that are watched."""
         return await self.recorder.read(self.ref(resource, namespace, name))
 
     async def live(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """The object as the API has it. Not for Secrets: what is asked for here is noted."""
+        """The object from the API. Not for Secrets: the answer is recorded."""
 
-        async def act() -> Any:
-            kube = await self.connection.api()
+        async def find(kube: Kube) -> Any:
             found = await kube.find(resource, namespace, name)
             return _without_managed_fields(found) if found else None
 
-        raw = await self.recorder.call("look", str(self.ref(resource, namespace, name)), act)
+        raw = await self._call("look", str(self.ref(resource, namespace, name)), find)
         return Object(raw) if raw else None
 
     async def newer(
         self, resource: Resource, namespace: str, name: str, *, than: Object | None
     ) -> Object | None:
-        """The object as the API has it; of one that the bus knows, nothing more is noted."""
+        """The object from the API. If the bus has the same version, only that is recorded."""
 
-        async def act() -> Any:
-            kube = await self.connection.api()
+        async def find(kube: Kube) -> Any:
             found = await kube.find(resource, namespace, name)
             if found and than and found.resource_version == than.resource_version:
                 return {"version": found.resource_version}
             return {"object": _without_managed_fields(found) if found else None}
 
-        answer = await self.recorder.call("look", str(self.ref(resource, namespace, name)), act)
+        answer = await self._call("look", str(self.ref(resource, namespace, name)), find)
         if "object" not in answer:
             return than
         return Object(answer["object"]) if answer["object"] else None
 
     async def ensure(self, resource: Resource, wanted: Manifest) -> str:
-        """See to it that the object is there and as wanted; nothing is written if it is. Returns its uid.
+        """Create or update the object; no write if the bus shows it as wanted. Returns its uid.
 
-        Only for kinds that are watched; of them, only what the bus does not know to be right is written.
+        Only for kinds that are watched.
         """
         metadata = wanted["metadata"]
         found = await self.cached(resource, metadata.get("namespace", ""), metadata["name"])
         return await self.update(resource, found, wanted)
 
     async def update(self, resource: Resource, found: Object | None, wanted: Manifest) -> str:
-        """Make what was found what is wanted. Returns its uid."""
+        """Write the object if `found` differs from it. Returns its uid."""
         wanted = marks.marked(wanted, self.mark)
         if found and found.deleting:
             raise Waiting(f"waiting for the former {resource.kind} {found.name} to be gone")
@@ -174,7 +179,7 @@ class TargetCluster:
         return await self.apply(resource, wanted)
 
     async def update_metadata(self, resource: Resource, found: Object, wanted: Manifest) -> None:
-        """Give what was found the labels and annotations that are wanted, and leave the rest as it is."""
+        """Set the wanted labels and annotations, and leave the rest."""
         if found.deleting:
             raise Waiting(f"waiting for the former {resource.kind} {found.name} to be gone")
         head = {"metadata": marks.marked(wanted, self.mark)["metadata"]}
@@ -182,107 +187,96 @@ class TargetCluster:
             await self.merge(resource, found.namespace, found.name, head)
 
     async def apply(self, resource: Resource, wanted: Manifest) -> str:
-        """Write the object: what is said here becomes ours, what others have said stays. Returns its uid."""
+        """Server-side apply: the fields of `wanted` become ours, those of others stay. Returns the uid."""
         wanted = marks.marked(wanted, self.mark)
         metadata = wanted["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
 
-        async def act() -> str:
-            kube = await self.connection.api()
+        async def apply(kube: Kube) -> str:
             applied = await kube.apply(resource, namespace, name, wanted, owner=self.manager)
+            # Apply leaves the fields of others, also where nobody but us may set any.
             if (patch := manifests.excess(resource, applied, wanted)) is not None:
                 await kube.merge(resource, namespace, name, patch)
             return applied.uid
 
-        uid: str = await self._write(wanted, act)
+        uid: str = await self._call("apply", {"cluster": self.cluster, "object": wanted}, apply, effect=True)
         return uid
 
     async def ensure_secret(self, wanted: Manifest) -> None:
-        """The same for a Secret with all its `data`. Secrets are not watched, so the API is asked."""
+        """Create or update a Secret with all its `data`. Secrets are not watched: this reads the API."""
         wanted = marks.marked(wanted, self.mark)
         metadata = wanted["metadata"]
 
-        async def act() -> bool:
-            kube = await self.connection.api()
+        async def ensure(kube: Kube) -> bool:
             found = await kube.find(SECRETS, metadata["namespace"], metadata["name"])
             if found and not manifests.differs(SECRETS, found, wanted):
                 return False
             await kube.apply(SECRETS, metadata["namespace"], metadata["name"], wanted, owner=self.manager)
             return True
 
-        await self._write(_without_data(wanted), act)
+        request = {"cluster": self.cluster, "object": _without_data(wanted)}
+        await self._call("apply", request, ensure, effect=True)
 
     async def apply_secret(self, wanted: Manifest) -> None:
-        """Write a Secret without asking for it first."""
+        """Write a Secret without a read before."""
         metadata = wanted["metadata"]
 
-        async def act() -> None:
-            kube = await self.connection.api()
+        async def apply(kube: Kube) -> None:
             await kube.apply(SECRETS, metadata["namespace"], metadata["name"], wanted, owner=self.manager)
 
-        await self._write(_without_data(wanted), act)
+        request = {"cluster": self.cluster, "object": _without_data(wanted)}
+        await self._call("apply", request, apply, effect=True)
 
     async def has_secret(self, namespace: str, name: str) -> bool:
-        """Whether there is a Secret of this name. What it holds is not noted."""
+        """Whether there is a Secret of this name. Its content is not recorded."""
 
-        async def act() -> bool:
-            kube = await self.connection.api()
+        async def exists(kube: Kube) -> bool:
             return await kube.find(SECRETS, namespace, name) is not None
 
-        return bool(await self.recorder.call("look", str(self.ref(SECRETS, namespace, name)), act))
-
-    async def _write(self, request: Manifest, act: Callable[[], Awaitable[Any]]) -> Any:
-        return await self.recorder.call(
-            "apply", {"cluster": self.cluster, "object": request}, act, effect=True
-        )
+        return bool(await self._call("look", str(self.ref(SECRETS, namespace, name)), exists))
 
     async def create_if_absent(self, resource: Resource, wanted: Manifest) -> str | None:
-        """Make the object and return its uid. None if there is one, perhaps another's."""
+        """Create the object and return its uid. None if there is one of this name, perhaps another's."""
         wanted = marks.marked(wanted, self.mark)
-        metadata = wanted["metadata"]
+        namespace = wanted["metadata"].get("namespace", "")
 
-        async def act() -> str | None:
-            kube = await self.connection.api()
+        async def create(kube: Kube) -> str | None:
             try:
-                made = await kube.create(resource, metadata.get("namespace", ""), wanted, owner=self.manager)
+                return (await kube.create(resource, namespace, wanted, owner=self.manager)).uid
             except Conflict:
                 return None
-            return made.uid
 
         request = {"cluster": self.cluster, "object": wanted}
-        uid: str | None = await self.recorder.call("claim", request, act, effect=True)
+        uid: str | None = await self._call("claim", request, create, effect=True)
         return uid
 
     async def create(self, resource: Resource, wanted: Manifest) -> str:
-        """Make one more object, whose name the API chooses. Returns the name."""
+        """Create one more object, for which the API generates a name. Returns the name."""
 
-        async def act() -> str:
-            kube = await self.connection.api()
+        async def create(kube: Kube) -> str:
             return (await kube.create(resource, wanted["metadata"].get("namespace", ""), wanted)).name
 
         request = {"cluster": self.cluster, "object": wanted}
-        return str(await self.recorder.call("create", request, act, effect=True))
+        return str(await self._call("create", request, create, effect=True))
 
     async def finalizers(self, resource: Resource, namespace: str, name: str) -> list[str]:
-        """Who holds on to the object, as the API has it. Nothing else of it is noted."""
+        """The object's finalizers, from the API. Nothing else of it is recorded."""
 
-        async def act() -> list[str]:
-            kube = await self.connection.api()
+        async def find(kube: Kube) -> list[str]:
             found = await kube.find(resource, namespace, name)
             return list(found.finalizers) if found else []
 
-        return list(await self.recorder.call("finalizers", str(self.ref(resource, namespace, name)), act))
+        return list(await self._call("finalizers", str(self.ref(resource, namespace, name)), find))
 
     async def merge(
         self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any], *, part: str = ""
     ) -> bool:
         """A JSON merge patch of the object, or of its subresource `part`. False if the object is gone.
 
-        The patch is noted, so it must hold no secrets.
+        The patch is recorded, so it must hold no secrets.
         """
 
-        async def act() -> bool:
-            kube = await self.connection.api()
+        async def merge(kube: Kube) -> bool:
             try:
                 await kube.merge(resource, namespace, name, patch, part=part)
             except Missing:
@@ -291,22 +285,21 @@ class TargetCluster:
 
         request = {"object": str(self.ref(resource, namespace, name)), "patch": patch}
         request |= {"part": part} if part else {}
-        return bool(await self.recorder.call("merge", request, act, effect=True))
+        return bool(await self._call("merge", request, merge, effect=True))
 
     async def merged(
         self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any]
     ) -> Object | None:
-        """The same; returns the object as it is then, None if it is gone. Not for Secrets."""
+        """Like `merge`; returns the patched object, None if it is gone. Not for Secrets."""
 
-        async def act() -> Any:
-            kube = await self.connection.api()
+        async def merge(kube: Kube) -> Any:
             try:
                 return _without_managed_fields(await kube.merge(resource, namespace, name, patch))
             except Missing:
                 return None
 
         request = {"object": str(self.ref(resource, namespace, name)), "patch": patch}
-        raw = await self.recorder.call("merge", request, act, effect=True)
+        raw = await self._call("merge", request, merge, effect=True)
         return Object(raw) if raw else None
 
     async def strategic_merge(
@@ -314,8 +307,7 @@ class TargetCluster:
     ) -> bool:
         """A strategic merge patch of a built-in kind, or of its subresource. False if the object is gone."""
 
-        async def act() -> bool:
-            kube = await self.connection.api()
+        async def merge(kube: Kube) -> bool:
             try:
                 await kube.strategic_merge(resource, namespace, name, patch, part=part)
             except Missing:
@@ -323,56 +315,58 @@ class TargetCluster:
             return True
 
         request = {"object": str(self.ref(resource, namespace, name)), "patch": patch}
-        return bool(await self.recorder.call("merge", request, act, effect=True))
+        return bool(await self._call("merge", request, merge, effect=True))
 
     async def names_labelled(
         self, resource: Resource, namespace: str, labels: Mapping[str, str]
     ) -> list[str]:
-        """The names of the objects with these labels, as the API has them."""
+        """The names of the objects with these labels, from the API."""
         selector = ",".join(f"{name}={value}" for name, value in labels.items())
         selected = resource._replace(selector=selector, within=namespace)
 
-        async def act() -> list[str]:
-            kube = await self.connection.api()
+        async def names(kube: Kube) -> list[str]:
             return [one.name async for one in kube.objects(selected, metadata_only=True)]
 
         request = {"kind": resource.id, "namespace": namespace, "selector": selector}
-        return list(await self.recorder.call("list", request, act))
+        return list(await self._call("list", request, names))
 
     async def remove(
         self, resource: Resource, namespace: str, name: str, *, grace: int | None = None, uid: str = ""
     ) -> bool:
-        """Delete the object, only if it has this uid where one is given; a Pod ends within `grace` seconds.
+        """Delete the object, with `uid` only the one with this uid; a Pod ends within `grace` seconds.
 
         False if it was gone already.
         """
 
-        async def act() -> bool:
-            kube = await self.connection.api()
+        async def remove(kube: Kube) -> bool:
             try:
                 return await kube.remove(resource, namespace, name, grace=grace, uid=uid)
             except Conflict:
                 if not uid:
                     raise
-                return False  # another one has its name now
+                return False  # another object has the name now
 
-        ref = self.ref(resource, namespace, name)
-        return bool(await self.recorder.call("delete", str(ref), act, effect=True))
+        return bool(await self._call("delete", str(self.ref(resource, namespace, name)), remove, effect=True))
+
+    async def _call(
+        self, door: str, request: Any, function: Callable[[Kube], Awaitable[Any]], *, effect: bool = False
+    ) -> Any:
+        return await self.recorder.call(door, request, self.connection.call, function, effect=effect)
 
 
 AT_ONCE = 50
-"""Requests to one API server that a run makes at once."""
+"""Concurrent requests of one run to one API server."""
 
 
 async def in_batches(acts: Iterable[Awaitable[object]]) -> None:
-    """Await all of them, however many they are."""
+    """Await all of them, `AT_ONCE` at a time."""
     left = iter(acts)
     while batch := list(itertools.islice(left, AT_ONCE)):
         await concurrently(*batch)
 
 
 async def concurrently(*acts: Awaitable[object]) -> None:
-    """Await all of them, each to its end. Raises what failed; that something is waited for, only else."""
+    """Await all of them, each to its end. Raises the first error; `Waiting` only if there is no other."""
     with at_once():
         results = await asyncio.gather(*acts, return_exceptions=True)
     errors = [result for result in results if isinstance(result, BaseException)]
@@ -386,6 +380,6 @@ def _without_managed_fields(object: Object) -> dict[str, Any]:
 
 
 def _without_data(secret: Mapping[str, Any]) -> dict[str, Any]:
-    """A Secret as it may be noted: by the names of what it holds."""
+    """A Secret as it may be recorded: with the names of its keys only."""
     kept = {name: value for name, value in secret.items() if name != "data"}
     return kept | {"keys": sorted(secret.get("data", {}))}
