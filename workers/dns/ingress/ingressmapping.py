@@ -24,7 +24,7 @@ class _NamespaceKey(NamedTuple):
 
 
 class IngressViews:
-    """Which Ingresses there are in a namespace, and which records were made for which Ingress."""
+    """The Ingresses of a namespace, and the records of an Ingress."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -47,8 +47,8 @@ class IngressViews:
         return self._ingresses.refs(_NamespaceKey(cluster, namespace))
 
     async def records(self, ingress: ObjectRef) -> list[ObjectRef]:
-        """As the bus knows them now: a view could be a moment behind the change that is acted upon, and
-        there might never be another."""
+        """The records created for the Ingress, read from the bus: a view may lag behind the change that
+        triggers this run, and no later change may come."""
         subject = subjects.seen_namespace(ingress.cluster, DNSRECORDS.id, ingress.namespace)
         found = [Announcement(one) async for one in consumers.snapshot(self._bus, streams.OBJECTS, [subject])]
         there = [one for one in found if not one.gone and not one.omitted]
@@ -57,7 +57,7 @@ class IngressViews:
 
 
 def made_for(ref: ObjectRef, record: Object) -> ObjectRef | None:
-    """The Ingress that a record was made for."""
+    """The Ingress that a record was created for."""
     owner = ingressrecords.controller(record)
     if owner is None or owner.get("kind") != "Ingress":
         return None
@@ -67,7 +67,7 @@ def made_for(ref: ObjectRef, record: Object) -> ObjectRef | None:
 
 
 class IngressMapping:
-    """Their own changes, those of their records, and that a namespace becomes a Shoot's."""
+    """Triggers: changes of an Ingress and of its records, and a namespace that becomes a Shoot's."""
 
     kinds: tuple[str, ...] = (INGRESSES.id, NAMESPACES.id, DNSRECORDS.id)
     owned: tuple[str, ...] = (DNSRECORDS.id,)
@@ -76,7 +76,7 @@ class IngressMapping:
         self._views = views
 
     def ignores(self, change: Announcement) -> bool:
-        """Whether it is a record that has nothing to do with any Ingress, as most records."""
+        """Whether the change is one of a record that belongs to no Ingress, as most records."""
         ref = subjects.ref(subjects.without("object", change.stored.subject))
         if ref.kind != DNSRECORDS.id or change.gone or change.omitted:
             return False
@@ -93,7 +93,7 @@ class IngressMapping:
                 return await _of_record(ref, change, before)
 
     def unfinished(self, object: Object) -> bool:
-        return False  # an Ingress does not show what is owed to it
+        return False  # the status of an Ingress does not show whether its records exist
 
     async def _within(self, namespace: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
         if change.gone or not is_shoot(change.object()):
@@ -110,7 +110,7 @@ def is_shoot(namespace: Object) -> bool:
 
 
 def essence(ingress: Object) -> Any:
-    """What of an Ingress its records depend on."""
+    """The part of an Ingress that its records depend on."""
     return ingress.uid, ingress.deleting, ingressrecords.hosts(ingress), ingressrecords.targets(ingress)
 
 
@@ -119,35 +119,29 @@ async def _changed(change: Announcement, before: PreviousVersion) -> bool:
         return True
     new, old = change.object(), await before.object()
     if old is None or change.operation != "MODIFIED":
-        # Without a host it has no records, unless it had one before that nobody has seen.
+        # Without a host it has no records, unless it had a host before, in a version that was missed.
         return change.operation != "ADDED" or bool(ingressrecords.hosts(new))
     return bool(essence(old) != essence(new))
 
 
 async def _of_record(ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
-    """The Ingress of a record; also of one that only bears the name of its record, and is in the way."""
+    """The Ingress of a record, also of one that only blocks the name of its record."""
     name = ingressrecords.ingress_name(ref.name)
     new = None if change.gone or change.omitted else change.object()
     if not name and new and not made_for(ref, new):
-        return []  # the version before would cost a question
+        return []  # reading the previous version would cost a request
     versions = [await before.object(), new]
     ingresses = {owner for version in versions if version and (owner := made_for(ref, version))}
     if change.operation == "ADDED":
-        # It may have been made for a rule that was gone before anybody saw it.
+        # It may have been created for a rule that was removed before any run saw it.
         return sorted(map(subjects.key, ingresses))
     if name:
         ingresses.add(ObjectRef(ref.cluster, INGRESSES.id, ref.namespace, name))
-    if not ingresses or not await _triggers(change, before):
+    if not ingresses:
         return []
+    if not await ownermapping.triggers(DNSRECORDS.id, change, before):
+        old = versions[0]
+        confirmed = {str(one.annotations.get(ingressrecords.CONFIRMATION)) for one in (old, new) if one}
+        if old is None or len(confirmed) < 2:
+            return []
     return sorted(map(subjects.key, ingresses))
-
-
-async def _triggers(change: Announcement, before: PreviousVersion) -> bool:
-    if await ownermapping.triggers(DNSRECORDS.id, change, before):
-        return True
-    old, new = await before.object(), change.object()
-    return old is not None and _confirmed(old) != _confirmed(new)
-
-
-def _confirmed(record: Object) -> Any:
-    return record.annotations.get(ingressrecords.CONFIRMATION)

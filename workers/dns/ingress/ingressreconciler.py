@@ -1,4 +1,4 @@
-"""One run of an Ingress: compare its DNSRecords with the desired ones, and write the difference."""
+"""Reconciles an Ingress: compares its DNSRecords with the desired ones, and writes the difference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 from bus.clusters.clusters import Clusters
 from bus.messages import EventIntent, Reason, Wish
-from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, Unfinished
+from bus.outcomes import Done, Ignored, Outcome, RequeueAfter, Unfinished
 from windowbox.errors import PermanentError, TransientError
 from windowbox.kinds import RESOURCES
 from windowbox.models.objects import Object
@@ -26,12 +26,12 @@ from workers.dns.ingress.ingressmapping import IngressViews, is_shoot
 from workers.dns.ingress.ingressrecords import Action, Await, Correct, LeaveAlone, Make, Remove
 
 _REQUEUE_AFTER = 30.0
-"""Seconds after which a record that has to go is looked at, should nobody have told that it is gone."""
+"""Seconds until a former record is checked, in case the event of its deletion is missed."""
 
 
 @dataclass(frozen=True)
 class IngressState:
-    """An Ingress as this run sees it. One that is gone has no more than its name."""
+    """An Ingress as one run sees it. One that is gone has no more than its name."""
 
     request: Request
     object: Object
@@ -41,9 +41,13 @@ class IngressState:
     def ref(self) -> ObjectRef:
         return self.request.ref
 
+    @property
+    def recorder(self) -> Recorder:
+        return self.request.recorder
+
 
 class IngressReconciler:
-    """What becomes of Ingresses. Safe to repeat, and to be stopped anywhere."""
+    """Creates, corrects and removes the DNSRecords of Ingresses in Shoot namespaces."""
 
     def __init__(
         self, clusters: Clusters, world: World, targets: TargetClusters, views: IngressViews
@@ -57,139 +61,136 @@ class IngressReconciler:
     async def reconcile(self, request: Request) -> Outcome:
         ref, recorder = request.ref, request.recorder
         found = await recorder.read(ref)
-        gone = Object({"metadata": {"namespace": ref.namespace, "name": ref.name}})
-        target = self._targets.own_cluster(Run(ref, found or gone, None, recorder))
-        state = IngressState(request, found or gone, target)
+        ingress = found or Object({"metadata": {"namespace": ref.namespace, "name": ref.name}})
+        state = IngressState(request, ingress, self._targets.own_cluster(Run(ref, ingress, None, recorder)))
         try:
-            if found is None:
-                return await self._clean_up(state, recorder)
-            return await self._ensure(state, request.wish, recorder)
+            return await (self._ensure(state) if found else self._clean_up(state))
         except TransientError as error:
+            # The same wish: a check for drift stays one, and Events that are still to be reported will be.
             return Unfinished(str(error), request.retry_same(error))
         except PermanentError as error:
-            await self._report_event(state, failed(str(error)), request.wish, recorder)
-            return Failed(str(error), request.retry(error))
+            await self._report_event(state, failed(str(error)))
+            raise
 
     async def quarantine_patch(self, request: Request, found: Object, event: EventIntent) -> dict[str, Any]:
         return {}  # the Event says it
 
-    async def _clean_up(self, state: IngressState, recorder: Recorder) -> Outcome:
-        """Remove the records of an Ingress that is gone, for where there is no garbage collection."""
-        records = await self._records(state, (), recorder)
+    async def _clean_up(self, state: IngressState) -> Outcome:
+        """Remove the records of an Ingress that is gone, for clusters without garbage collection."""
+        records = await self._records(state, ())
         if not records:
             return Ignored("gone")
-        if await self._world.live(state.ref, recorder) is not None:
-            return Unfinished("not on the bus yet")  # whoever mirrors the cluster will bring it
-        await self._apply_all(ingressrecords.plan(state.object, (), records), state, recorder)
+        if await self._world.live(state.ref, state.recorder) is not None:
+            return Unfinished("not on the bus yet")  # its announcement requeues it
+        await self._apply_all(ingressrecords.plan(state.object, (), records), state)
         return Done("removed")
 
-    async def _ensure(self, state: IngressState, wish: Wish, recorder: Recorder) -> Outcome:
-        if not await self._in_shoot_namespace(state.ref, recorder):
+    async def _ensure(self, state: IngressState) -> Outcome:
+        ref, ingress, wish = state.ref, state.object, state.request.wish
+        at = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
+        namespace = await state.recorder.read(at) or await self._world.live(at, state.recorder)
+        if namespace is None or not is_shoot(namespace):
             return Ignored("not ours")
-        ingress = state.object
-        records = ingressrecords.records(ingress)
-        # Who has no address for a moment will have one again, and clients go on trying until then.
-        kept = () if ingress.deleting or ingressrecords.targets(ingress) else ingressrecords.hosts(ingress)
-        actions = ingressrecords.plan(ingress, records, await self._records(state, records, recorder), kept)
-        backed_off = await self._repair(actions, state, wish, recorder)
-        if refused := [one.name for one in actions if isinstance(one, LeaveAlone)]:
-            await self._report_event(state, in_the_way(refused), wish, recorder)
-        if (named := len(ingressrecords.named_hosts(ingress))) > ingressrecords.MAX_HOSTS and not wish.drift:
-            await self._report_event(state, too_many(named), wish, recorder)
-        return _backed_off(backed_off) if backed_off else _outcome(actions)
+        records, targets = ingressrecords.records(ingress), ingressrecords.targets(ingress)
+        # An Ingress without an address will most likely have one again: clients keep trying until then.
+        kept = () if ingress.deleting or targets else ingressrecords.hosts(ingress)
+        actions = ingressrecords.plan(ingress, records, await self._records(state, records), kept)
+        backed_off = await self._repair(actions, state)
+        refused = [one.name for one in actions if isinstance(one, LeaveAlone)]
+        if refused:
+            await self._report_event(state, in_the_way(refused))
+        named = len(ingressrecords.named_hosts(ingress))
+        if named > ingressrecords.MAX_HOSTS and not wish.drift:
+            await self._report_event(state, too_many(named))
+        if backed_off:
+            note = (
+                f"somebody changes DNSRecord {', '.join(backed_off)} back again and again; "
+                "two programs want it to be different"
+            )
+            return Unfinished(note, RequeueAfter(Wish(reason=Reason.DRIFT), min(backed_off.values())))
+        if waiting := [one.name for one in actions if isinstance(one, Await)]:
+            again = RequeueAfter(Wish(reason=Reason.RETRY), _REQUEUE_AFTER)
+            return Unfinished(f"waiting for the former DNSRecord {', '.join(waiting)} to be gone", again)
+        if refused:
+            return Unfinished(", ".join(refused))
+        return Done("ensured") if actions else Ignored()
 
-    async def _repair(
-        self, actions: Sequence[Action], state: IngressState, wish: Wish, recorder: Recorder
-    ) -> Mapping[str, float]:
-        """Do what is not undone over and over. Returns what is, with the seconds to leave it alone."""
-        # A record is counted as long as its Ingress asks for the same: whoever changes that never waits.
-        keys = {
-            name: _conflict_key(state, name) for action in actions if (name := ingressrecords.written(action))
-        }
+    async def _repair(self, actions: Sequence[Action], state: IngressState) -> Mapping[str, float]:
+        """Apply the actions, except for records in backoff. Returns those, with the seconds that are left."""
+        wish, ingress = state.request.wish, state.object
+        # The key holds the Ingress's generation and targets: a client that changes them never waits.
+        version = (state.ref, ingress.uid, ingress.generation, tuple(ingressrecords.targets(ingress)))
+        written = [name for action in actions if (name := ingressrecords.written(action))]
+        keys: dict[str, Hashable] = {name: (*version, name) for name in written}
         if not wish.drift or wish.changed or not keys:
-            await self._apply_all(actions, state, recorder)
+            await self._apply_all(actions, state)
             return {}
-        backed_off = await self._conflicts.noted_each(keys, recorder)
+        backed_off = await self._conflicts.noted_each(keys, state.recorder)
         await self._apply_all(
-            [one for one in actions if ingressrecords.written(one) not in backed_off], state, recorder
+            [one for one in actions if ingressrecords.written(one) not in backed_off], state
         )
         for name in keys.keys() - backed_off.keys():
             self._conflicts.repaired(keys[name])
         return backed_off
 
-    async def _in_shoot_namespace(self, ref: ObjectRef, recorder: Recorder) -> bool:
-        at = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
-        namespace = await recorder.read(at) or await self._world.live(at, recorder)
-        return namespace is not None and is_shoot(namespace)
+    async def _records(self, state: IngressState, records: Sequence[Manifest]) -> dict[str, Object]:
+        """The records created for the Ingress, and those that bear the name of a desired one."""
 
-    async def _records(
-        self, state: IngressState, records: Sequence[Manifest], recorder: Recorder
-    ) -> dict[str, Object]:
-        """The records that were made for the Ingress, and those that bear a name which one is to have."""
-
-        async def act() -> list[str]:
+        async def made_for_ingress() -> list[str]:
             return [ref.name for ref in await self._views.records(state.ref)]
 
-        made = await recorder.call("records", None, act)
+        made = await state.recorder.call("records", None, made_for_ingress)
         names = dict.fromkeys([*made, *(record["metadata"]["name"] for record in records)])
         found = {name: await state.target.cached(DNSRECORDS, state.ref.namespace, name) for name in names}
         return {name: record for name, record in found.items() if record is not None}
 
-    async def _apply_all(self, actions: Sequence[Action], state: IngressState, recorder: Recorder) -> None:
-        """One after the other, so that whoever does it again does it in the same order. What fails is told
-        at the end: one host must not keep others from resolving."""
+    async def _apply_all(self, actions: Sequence[Action], state: IngressState) -> None:
+        """Apply all in order, and raise the first error at the end: one host must not block the others."""
         errors = []
         for action in actions:
             try:
-                await self._apply(action, state, recorder)
+                await self._apply(action, state)
             except (TransientError, PermanentError) as error:
                 errors.append(error)
         if errors:
             raise errors[0]
 
-    async def _apply(self, action: Action, state: IngressState, recorder: Recorder) -> None:
+    async def _apply(self, action: Action, state: IngressState) -> None:
+        target, namespace = state.target, state.ref.namespace
         match action:
             case Make(record):
-                await self._make(record, state, recorder)
+                # The bus may not know a record of this name yet, and to apply would take it over.
+                name = record["metadata"]["name"]
+                found = await target.live(DNSRECORDS, namespace, name)
+                if found is None:
+                    await target.apply(DNSRECORDS, record)
+                else:
+                    await self._apply_all(ingressrecords.plan(state.object, [record], {name: found}), state)
             case Correct(record):
-                await state.target.apply(
-                    DNSRECORDS, ingressrecords.with_request(record, await clock.now(recorder))
-                )
-            case Remove(record):
-                await self._remove(record, state, recorder)
+                now = await clock.now(state.recorder)
+                await target.apply(DNSRECORDS, ingressrecords.with_request(record, now))
+            case Remove(old):
+                if old.annotations.get(ingressrecords.CONFIRMATION) != "true":
+                    await self._confirm(old, state)
+                await target.remove(DNSRECORDS, namespace, old.name)
             case Await() | LeaveAlone():
                 pass
             case _:
                 assert_never(action)
 
-    async def _make(self, record: Manifest, state: IngressState, recorder: Recorder) -> None:
-        # To apply would be to take over what somebody else has put there, unseen by the bus until now.
-        name = record["metadata"]["name"]
-        found = await state.target.live(DNSRECORDS, state.ref.namespace, name)
-        if found is None:
-            await state.target.apply(DNSRECORDS, record)
-            return
-        await self._apply_all(ingressrecords.plan(state.object, [record], {name: found}), state, recorder)
-
-    async def _remove(self, record: Object, state: IngressState, recorder: Recorder) -> None:
-        if record.annotations.get(ingressrecords.CONFIRMATION) != "true":
-            await self._confirm(record, state.ref, recorder)
-        await state.target.remove(DNSRECORDS, state.ref.namespace, record.name)
-
-    async def _confirm(self, record: Object, ref: ObjectRef, recorder: Recorder) -> None:
+    async def _confirm(self, record: Object, state: IngressState) -> None:
+        """Annotate the record: without the annotation, Gardener's admission refuses its deletion."""
         patch = {"metadata": {"uid": record.uid, "annotations": {ingressrecords.CONFIRMATION: "true"}}}
 
-        async def act() -> None:
-            kube = await self._clusters.get(ref.cluster)
-            await kube.merge(RESOURCES[DNSRECORDS.id], ref.namespace, record.name, patch)
+        async def annotate() -> None:
+            kube = await self._clusters.get(state.ref.cluster)
+            await kube.merge(RESOURCES[DNSRECORDS.id], state.ref.namespace, record.name, patch)
 
-        await recorder.call("patch", {"object": record.name, **patch}, act, effect=True)
+        await state.recorder.call("patch", {"object": record.name, **patch}, annotate, effect=True)
 
-    async def _report_event(
-        self, state: IngressState, event: EventIntent, wish: Wish, recorder: Recorder
-    ) -> None:
-        """Tell it whoever looks at the Ingress, but not again with every attempt."""
-        if wish.reported or not state.object.uid:
+    async def _report_event(self, state: IngressState, event: EventIntent) -> None:
+        """Report an Event on the Ingress, once and not with every retry."""
+        if state.request.wish.reported or not state.object.uid:
             return
         await state.request.reports.last()
         await state.request.reports.send_event(state.object.uid, event)
@@ -213,25 +214,3 @@ def too_many(named: int) -> EventIntent:
         "move others to a second Ingress"
     )
     return EventIntent(type="Warning", reason="TooManyHosts", note=note)
-
-
-def _backed_off(backed_off: Mapping[str, float]) -> Outcome:
-    note = (
-        f"somebody changes DNSRecord {', '.join(backed_off)} back again and again; "
-        "two programs want it to be different"
-    )
-    return Unfinished(note, RequeueAfter(Wish(reason=Reason.DRIFT), min(backed_off.values())))
-
-
-def _conflict_key(state: IngressState, record: str) -> Hashable:
-    ingress = state.object
-    return state.ref, ingress.uid, ingress.generation, tuple(ingressrecords.targets(ingress)), record
-
-
-def _outcome(actions: Sequence[Action]) -> Outcome:
-    if waiting := [one.name for one in actions if isinstance(one, Await)]:
-        again = RequeueAfter(Wish(reason=Reason.RETRY), _REQUEUE_AFTER)
-        return Unfinished(f"waiting for the former DNSRecord {', '.join(waiting)} to be gone", again)
-    if refused := [one.name for one in actions if isinstance(one, LeaveAlone)]:
-        return Unfinished(", ".join(refused))
-    return Done("ensured") if actions else Ignored()
