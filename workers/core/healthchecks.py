@@ -20,7 +20,7 @@ _DEPLOYMENT_OPTIONAL = (("Progressing", "True"), ("ReplicaFailure", "False"))
 
 @dataclass(frozen=True)
 class Passed:
-    """All is well."""
+    """Healthy."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Unsuccessful:
 
 @dataclass(frozen=True)
 class Progressing:
-    """Not well yet, which is no failure before the threshold."""
+    """Not healthy yet; a failure only after the threshold."""
 
     detail: str
     codes: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Progressing:
 
 @dataclass(frozen=True)
 class Errored:
-    """The check itself could not be made."""
+    """The check itself failed."""
 
     detail: str
 
@@ -62,7 +62,7 @@ def nodes(deployments: Iterable[Object]) -> Result:
 
 
 def managed_resource(namespace: str, name: str, found: Object | None) -> Result:
-    """Whether what the ManagedResource holds is applied and healthy."""
+    """Whether the objects of the ManagedResource are applied and healthy."""
     what = f'managed resource "{name}" in namespace "{namespace}"'
     if found is None:
         return Unsuccessful(f"{what} not found")
@@ -115,7 +115,7 @@ EVERY_NODE_READY = "EveryNodeReady"
 SYSTEM_COMPONENTS_HEALTHY = "SystemComponentsHealthy"
 
 SYNC_SECONDS = 30.0
-"""After which checks that tell of no event are made again."""
+"""Seconds until checks are repeated that no event triggers."""
 _SUCCESSFUL = "HealthCheckSuccessful"
 _HEADINGS = {
     Errored: "Unable to execute check(s): ",
@@ -127,7 +127,7 @@ _HEADINGS = {
 def conditions_patch(
     found: Object, results: Mapping[str, Sequence[Result]], now: datetime, *, hibernated: bool
 ) -> dict[str, Any]:
-    """The part of a status with the conditions, those of other types as they are."""
+    """The conditions of a status; those of other types stay."""
     known: list[Any] = list(mappings(found.status.get("conditions")))
     for type_, checked in results.items():
         old: Json = next((one for one in known if one.get("type") == type_), {})
@@ -137,7 +137,7 @@ def conditions_patch(
 
 
 def asleep(type_: str) -> Condition:
-    """Of a Shoot that is hibernated nothing is expected."""
+    """The condition of a hibernated Shoot, whose checks always pass."""
     return Condition(type_, "True", _SUCCESSFUL, "Shoot is hibernated")
 
 
@@ -161,13 +161,13 @@ def condition(type_: str, results: Sequence[Result], old: Json, now: datetime) -
 
 
 def requeue_after(results: Mapping[str, Sequence[Result]]) -> float | None:
-    """When to check again though nothing has changed; None if events tell of all that counts."""
+    """Seconds until the next check without an event; None if events trigger all further checks."""
     waiting = any(isinstance(one, Errored | Progressing) for checked in results.values() for one in checked)
     return SYNC_SECONDS if waiting else None
 
 
 def _may_progress(progressing: Iterable[Progressing], old: Json, now: datetime) -> bool:
-    """Whether it is too early to speak of a failure. What has failed stays so until it succeeds."""
+    """Whether the threshold has not passed yet. A failed condition stays failed until it succeeds."""
     thresholds = [one.threshold for one in progressing if one.threshold is not None]
     status = old.get("status")
     if not thresholds or status == "False":

@@ -43,7 +43,7 @@ async def roles(roles: RoleServer) -> RoleServer:
 
 async def until(bus: Bus, said: str, patience: float = LONG) -> None:
     async def look() -> bool:
-        problem = await heartbeatreconciler.problem(bus, patience)
+        problem = await heartbeatreconciler.bus_problem(bus, patience)
         return said in problem if said else not problem
 
     await eventually(look)
@@ -54,7 +54,7 @@ async def test_idle_and_stopped_patchers_are_told_apart(
     roles: RoleServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(roles.access("worker")) as bus:
-        assert "no patcher has come yet" in await heartbeatreconciler.problem(bus, LONG)
+        assert "no patcher has come yet" in await heartbeatreconciler.bus_problem(bus, LONG)
         async with connected(roles.access("patcher")) as other, running(Pool(other, PATCH, Patcher()).run()):
             await until(bus, "")
         await until(bus, "no patcher asks for work")
@@ -70,5 +70,5 @@ async def test_what_has_waited_for_too_long_is_told_with_its_pool(roles: RoleSer
     ):
         await until(bus, "")
         await Queue(bus, "bastion").wish(KEY, Wish(reason=Reason.EVENT))
-        assert await heartbeatreconciler.problem(bus, LONG) == ""
+        assert await heartbeatreconciler.bus_problem(bus, LONG) == ""
         await until(bus, "something in the queue of bastion has waited", patience=0.01)

@@ -1,4 +1,4 @@
-"""ManagedResources: objects for a resource manager to apply, in a Secret whose name tells what it holds."""
+"""ManagedResources: objects for a resource manager, in Secrets named after a checksum of their data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workers.core.owned.targets import TargetCluster
 DATA = "data.yaml.br"
 PREFIX = "managedresource-"
 COLLECTABLE = {"resources.gardener.cloud/garbage-collectable-reference": "true"}
-"""Whoever applies ManagedResources removes Secrets with this label that none of them refers to."""
+"""The resource manager removes Secrets with this label that no ManagedResource references."""
 REFERENCE = "reference.resources.gardener.cloud/secret-"
 
 NO_CLEANUP = {"shoot.gardener.cloud/no-cleanup": "true"}
@@ -33,23 +33,23 @@ _APPLIED, _INVALID = "error during apply of object ", " is invalid:"
 _PENDING = "DeletionPending"
 _DELETION_FAILED = ("DeletionFailed", _PENDING)
 _SOON, _PACE_OF_MANAGER = 0.2, 5.0
-"""Seconds between two looks at objects that are being deleted: the shortest pause we ask for, and its own."""
+"""Seconds between two checks of objects in deletion: our shortest, and that of the resource manager."""
 _HEALTH_CONDITIONS = ("ResourcesApplied", "ResourcesHealthy")
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What is handed to a resource manager."""
+    """A ManagedResource with its data."""
 
     name: str
     namespace: str
     data: Mapping[str, bytes]
     class_: str = ""
-    """Which resource manager is meant; nothing: that of the Shoot."""
+    """The class of the resource manager; empty for that of the Shoot."""
     prefix: str = PREFIX
-    """How the names of its Secrets begin."""
+    """Prefix of the names of its Secrets."""
     options: Mapping[str, Any] | None = None
-    """What else its spec says; None: what that of an Extension does."""
+    """Further fields of its spec; None for those of an Extension."""
 
     @property
     def secret_name(self) -> str:
@@ -65,12 +65,12 @@ def for_shoot(name: str, namespace: str, objects: Iterable[Manifest]) -> Bundle:
 
 
 def packed(objects: Iterable[Manifest]) -> dict[str, bytes]:
-    """The same bytes whenever the objects are the same: their checksum is part of a name."""
+    """The compressed objects. Deterministic: their checksum is part of a name."""
     return {DATA: brotli.compress(plain(objects))}  # type: ignore[no-untyped-call]
 
 
 def plain(objects: Iterable[Manifest]) -> bytes:
-    """The objects as YAML, in an order of their own."""
+    """The objects as YAML, in a fixed order."""
     ordered = sorted(objects, key=_file_name)
     documents = (yaml.safe_dump(one, sort_keys=True, allow_unicode=True) for one in ordered)
     return "---\n".join(documents).encode()
@@ -82,12 +82,12 @@ def _file_name(object: Manifest) -> str:
 
 
 def checksum(data: Mapping[str, bytes]) -> str:
-    """Of the values alone, in the order of their keys."""
+    """The checksum of the values, in the order of their keys."""
     return _hash("".join(hashlib.sha256(data[key]).hexdigest() for key in sorted(data)))
 
 
 def reference(secret_name: str) -> dict[str, str]:
-    """The annotation that says that a Secret is in use."""
+    """The annotation that marks a Secret as referenced."""
     return {REFERENCE + _hash(secret_name)[:8]: secret_name}
 
 
@@ -113,7 +113,7 @@ def managed_resource(bundle: Bundle) -> Manifest:
         options = {"keepObjects": False} | ({} if bundle.class_ else {"injectLabels": NO_CLEANUP})
     spec: dict[str, Any] = {"secretRefs": [{"name": bundle.secret_name}], **options}
     spec |= {"class": bundle.class_} if bundle.class_ else {}
-    # What belongs to one Shoot is no component of the seed.
+    # Objects for one Shoot are no component of the seed.
     of_seed = bundle.class_ == "seed" and not bundle.namespace.startswith("shoot-")
     labels = _SEED_COMPONENT if of_seed else None
     made = manifest(MANAGED_RESOURCES, bundle.name, bundle.namespace, labels=labels, spec=spec)
@@ -122,19 +122,19 @@ def managed_resource(bundle: Bundle) -> Manifest:
 
 
 def secrets_of(found: Object) -> list[str]:
-    """The Secrets that a ManagedResource takes its objects from."""
+    """The Secrets that a ManagedResource references."""
     listed = found.spec.get("secretRefs")
     refs = listed if isinstance(listed, list) else []
     return [str(ref["name"]) for ref in refs if isinstance(ref, Mapping) and ref.get("name")]
 
 
 def unhealthy(found: Object, *, settled: bool = False) -> str:
-    """What is wrong with what a ManagedResource holds, or not known yet; nothing if all is well.
+    """Why a ManagedResource is not healthy; empty if it is.
 
-    What is to be `settled` must not progress any more, either.
+    With `settled`, its objects must not be progressing, either.
     """
     applied = _condition(found, "ResourcesApplied")
-    # Of what it could not apply, the resource manager does not say which generation that was.
+    # On a failure, the resource manager does not report the generation that it has observed.
     if found.status.get("observedGeneration") != found.generation and applied.get("status") != "False":
         return "the resource manager has not looked at it yet"
     for type_ in _HEALTH_CONDITIONS:
@@ -149,7 +149,7 @@ def unhealthy(found: Object, *, settled: bool = False) -> str:
 
 
 def deletion_problem(found: Object) -> tuple[str, tuple[str, ...]]:
-    """What keeps a ManagedResource from going, as far as its resource manager tells; and its codes."""
+    """What blocks the deletion, as the resource manager reports it, and Gardener's error codes for it."""
     condition = _condition(found, "ResourcesApplied")
     if condition.get("status") == "True" or condition.get("reason") not in _DELETION_FAILED:
         return "", ()
@@ -180,51 +180,38 @@ def _named(namespace: str, name: str) -> str:
 
 
 async def ensure(target: TargetCluster, bundle: Bundle) -> Object | None:
-    """See to it that the objects are handed over. Returns what has become of them; None: it was just done.
+    """Create or update the ManagedResource. Returns the existing one; None if this call has written it.
 
-    The Secrets used so far are marked before nobody refers to them any more, so that none is forgotten.
+    Its former Secrets are labelled before the reference changes, so that a crash leaves none behind.
     """
     wanted = managed_resource(bundle)
-    await _ensure_secret(target, bundle)
+    secret_ = secret(bundle)
+    try:
+        await target.ensure_secret(secret_)
+    except Refused:
+        # The Secret is immutable, and somebody has created another one of this name.
+        await target.remove(SECRETS, bundle.namespace, bundle.secret_name)
+        await target.ensure_secret(secret_)
     found = await target.cached(MANAGED_RESOURCES, bundle.namespace, bundle.name)
     differs = found is None or manifests.differs(MANAGED_RESOURCES, found, wanted)
     if found and differs:
-        await _make_collectable(target, bundle, secrets_of(found))
+        for name in secrets_of(found):
+            if name != bundle.secret_name:
+                patch: dict[str, Any] = {"metadata": {"labels": COLLECTABLE}}
+                await target.merge(SECRETS, bundle.namespace, name, patch)
     await target.ensure(MANAGED_RESOURCES, wanted)
     if found and differs:
-        await _remove_old_references(target, bundle, found)
+        # References that another program has left would keep its Secrets for ever.
+        ours = reference(bundle.secret_name)
+        old = {key: None for key in found.annotations if key.startswith(REFERENCE) and key not in ours}
+        if old:
+            patch = {"metadata": {"annotations": old}}
+            await target.merge(MANAGED_RESOURCES, bundle.namespace, bundle.name, patch)
     return None if differs else found
 
 
-async def _ensure_secret(target: TargetCluster, bundle: Bundle) -> None:
-    wanted = secret(bundle)
-    try:
-        await target.ensure_secret(wanted)
-    except Refused:
-        # Somebody has given the name to something else, which cannot be changed.
-        await target.remove(SECRETS, bundle.namespace, bundle.secret_name)
-        await target.ensure_secret(wanted)
-
-
-async def _make_collectable(target: TargetCluster, bundle: Bundle, names: Iterable[str]) -> None:
-    for name in names:
-        if name != bundle.secret_name:
-            patch = {"metadata": {"labels": COLLECTABLE}}
-            await target.merge(SECRETS, bundle.namespace, name, patch)
-
-
-async def _remove_old_references(target: TargetCluster, bundle: Bundle, found: Object) -> None:
-    """Take off references that another program has left: they would keep its Secrets for ever."""
-    ours = reference(bundle.secret_name)
-    old = {key: None for key in found.annotations if key.startswith(REFERENCE) and key not in ours}
-    if old:
-        await target.merge(
-            MANAGED_RESOURCES, bundle.namespace, bundle.name, {"metadata": {"annotations": old}}
-        )
-
-
 async def ensure_healthy(target: TargetCluster, bundle: Bundle, *, settled: bool = False) -> None:
-    """The same, and wait until all is applied and well; with `settled`, also until nothing progresses."""
+    """Like `ensure`, and wait until it is healthy; with `settled`, also until nothing progresses."""
     found = await ensure(target, bundle)
     problem = unhealthy(found, settled=settled) if found else "the resource manager has not looked at it yet"
     if problem:
@@ -232,9 +219,9 @@ async def ensure_healthy(target: TargetCluster, bundle: Bundle, *, settled: bool
 
 
 async def remove(target: TargetCluster, namespace: str, name: str, *secrets: str, keep: bool = False) -> None:
-    """Take the ManagedResource away with its Secrets, and wait until it is gone; also `secrets`, if left.
+    """Delete the ManagedResource with its Secrets and `secrets`, and wait until it is gone.
 
-    With `keep`, the objects it holds stay where they are.
+    With `keep`, its objects stay.
     """
     found = await begin_removal(target, namespace, name, *secrets, PREFIX + name, keep=keep)
     if found:
@@ -244,9 +231,9 @@ async def remove(target: TargetCluster, namespace: str, name: str, *secrets: str
 async def begin_removal(
     target: TargetCluster, namespace: str, name: str, *secrets: str, keep: bool = False
 ) -> Object | None:
-    """The same without waiting. Returns the ManagedResource as it was; None if it was gone already.
+    """Like `remove`, without waiting. Returns the ManagedResource as it was; None if it was gone already.
 
-    `secrets` are names that it may not refer to any more.
+    `secrets` are names that it may not reference any more.
     """
     found = await target.live(MANAGED_RESOURCES, namespace, name)
     if found is None:
@@ -263,7 +250,7 @@ async def begin_removal(
 
 
 async def require_gone(target: TargetCluster, left: Sequence[Object]) -> None:
-    """Wait while there are ManagedResources left, and tell what keeps them."""
+    """Raise Waiting while there are ManagedResources left, with what blocks them."""
     problems = [(found, *deletion_problem(found)) for found in left]
     if problems:
         looks = [await _ask_to_look(target, found) for found in left]
@@ -276,7 +263,7 @@ async def require_gone(target: TargetCluster, left: Sequence[Object]) -> None:
 
 
 async def _ask_to_look(target: TargetCluster, found: Object) -> float | None:
-    """Ask the resource manager to look again, if it is time. Else seconds until then, if ever."""
+    """Request a reconcile by the resource manager if that is due, else return the seconds until then."""
     now = await clock.now(target.recorder)
     pause = next_look(found, now)
     if pause != 0.0:
@@ -284,13 +271,13 @@ async def _ask_to_look(target: TargetCluster, found: Object) -> float | None:
     annotations = {OPERATION: "reconcile", TIMESTAMP: now.isoformat()}
     patch = {"metadata": {"uid": found.uid, "annotations": annotations}}
     await target.merge(MANAGED_RESOURCES, found.namespace, found.name, patch)
-    return None  # the annotation is removed when it looks
+    return None  # it removes the annotation, and that event requeues
 
 
 def next_look(found: Object, now: datetime) -> float | None:
-    """Seconds until the resource manager should look again at what it deletes; None if it need not be asked.
+    """Seconds until the resource manager should check its deletions again; None if no request is needed.
 
-    By itself it looks five seconds later, though most objects are gone at once.
+    By itself it checks after five seconds, though most objects are gone at once.
     """
     pending = _condition(found, "ResourcesApplied").get("reason") == _PENDING
     began = instant(found.metadata.get("deletionTimestamp"))

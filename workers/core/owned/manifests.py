@@ -11,11 +11,11 @@ from windowbox.models.refs import MACHINE_CLASSES, MANAGED_RESOURCES, NETWORK_PO
 Manifest = dict[str, Any]
 
 _OURS_ALONE = frozenset({MACHINE_CLASSES, MANAGED_RESOURCES, NETWORK_POLICIES})
-"""Kinds of which nobody fills in anything: what else stands in their spec was put there by hand."""
+"""Kinds without defaults: further fields in their spec were added by hand, and are drift."""
 _HEAD = frozenset({"apiVersion", "kind", "metadata", "status"})
 _KEPT = ("labels", "annotations")
 _WHOLE = "selector"
-"""A mapping that the API replaces as a whole: with one label more a Service leads to nobody."""
+"""A mapping compared as a whole: with one more label, a Service selects no Pod."""
 
 
 def manifest(
@@ -27,7 +27,7 @@ def manifest(
     owners: list[dict[str, Any]] | None = None,
     **content: Any,
 ) -> Manifest:
-    """An object as we want it; `content` is what stands beside its metadata, such as `spec`."""
+    """A desired object; `content` are its fields beside the metadata, such as `spec`."""
     metadata: dict[str, Any] = {"name": name}
     if namespace:
         metadata["namespace"] = namespace
@@ -40,18 +40,22 @@ def manifest(
 
 
 def differs(resource: Resource, found: Object, wanted: Manifest) -> bool:
-    """Whether `found` has to be written for it to be what is wanted. What others have added may stay."""
+    """Whether `found` lacks a part of `wanted`. Fields that others have added may stay."""
     head = {name: wanted["metadata"][name] for name in _KEPT if name in wanted["metadata"]}
     body = {name: value for name, value in wanted.items() if name not in _HEAD}
     if resource in _OURS_ALONE:
         same = all(_bare(value) == _bare(found.raw.get(name)) for name, value in body.items())
     else:
         same = _within(body, found.raw)
-    return not (same and _within(head, found.metadata) and _owned(wanted, found))
+    # The order of owners means nothing, and others may have added theirs.
+    ours = wanted["metadata"].get("ownerReferences") or []
+    owners = found.metadata.get("ownerReferences") or []
+    owned = all(any(_within(one, other) for other in owners) for one in ours)
+    return not (same and _within(head, found.metadata) and owned)
 
 
 def excess(resource: Resource, found: Object, wanted: Manifest) -> dict[str, Any] | None:
-    """The merge patch that takes out of `found` what was put by hand into what is ours alone."""
+    """The merge patch that removes fields added by hand to kinds without defaults; None if there are none."""
     if resource not in _OURS_ALONE:
         return None
     patch = {
@@ -61,22 +65,15 @@ def excess(resource: Resource, found: Object, wanted: Manifest) -> dict[str, Any
     return patch or None
 
 
-def _owned(wanted: Manifest, found: Object) -> bool:
-    """Whether all owners are there. Their order means nothing, and others may be among them."""
-    ours = wanted["metadata"].get("ownerReferences") or []
-    owners = found.metadata.get("ownerReferences") or []
-    return all(any(_within(one, other) for other in owners) for one in ours)
-
-
 def _bare(value: Any) -> Any:
-    """Without lists that are empty, which the API leaves out."""
+    """The value without empty lists, which the API omits."""
     if isinstance(value, Mapping):
         return {name: _bare(inner) for name, inner in value.items() if inner != [] and inner is not None}
     return [_bare(one) for one in value] if isinstance(value, list) else value
 
 
 def _within(wanted: Any, found: Any) -> bool:
-    """Whether everything in `wanted` stands in `found` as well. Lists are as long in both."""
+    """Whether `found` contains everything in `wanted`. Lists must have the same length."""
     if isinstance(wanted, Mapping):
         return isinstance(found, Mapping) and all(
             v == found.get(k) if k == _WHOLE else _within(v, found.get(k)) for k, v in wanted.items()
@@ -90,7 +87,7 @@ def _within(wanted: Any, found: Any) -> bool:
 
 
 def _removing(found: Any, wanted: Any) -> dict[str, Any]:
-    """What a merge patch has to say so that a mapping holds nothing that is not wanted."""
+    """The merge patch that removes all fields that are not wanted."""
     if not (isinstance(found, Mapping) and isinstance(wanted, Mapping)):
         return {}
     patch: dict[str, Any] = {name: None for name in found if name not in wanted}
@@ -101,11 +98,11 @@ def _removing(found: Any, wanted: Any) -> dict[str, Any]:
 
 
 _REPORTED = ("hostname", "ip", "ipMode")
-"""What extension objects report of an address. Of its ports their definitions want to hear errors alone."""
+"""The fields of an address that extension objects report. Their schema has ports only with errors."""
 
 
 def balancer_ingress(service: Object | None) -> list[dict[str, Any]]:
-    """Where the Service can be reached, as an extension object reports it."""
+    """The addresses of a Service, as an extension object reports them."""
     balancer = service.status.get("loadBalancer") if service else None
     entries = balancer.get("ingress") if isinstance(balancer, Mapping) else None
     if not isinstance(entries, list):

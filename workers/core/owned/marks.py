@@ -31,29 +31,28 @@ OWNERS: Mapping[str, frozenset[str]] = {
     BASTIONS.id: frozenset({PODS.id, SERVICES.id, NETWORK_POLICIES.id}),
     EXPOSURES.id: frozenset({SERVICES.id, ENDPOINT_SLICES.id}),
 }
-"""By kind: the kinds of what its objects make in provider clusters, and is looked for.
+"""By kind of owner: the kinds of its objects in provider clusters among which orphans are found.
 
-The policies and address pools of an Infrastructure go with its namespace: as long as that stays, so do they.
-Machines are missing: their Pods stay while a Shoot moves (`workers/machines/machine/machineorphans.py` looks
-for those).
+The policies and address pools of an Infrastructure are garbage collected with its namespace. Machines are
+missing: their Pods stay while a Shoot is migrated, and `workers/machines/machine` finds their orphans.
 """
 
 
 class Mark(NamedTuple):
-    """Whose an object is."""
+    """The owner of an object in a provider cluster."""
 
     installation: str
     """The uid of the runtime cluster's namespace kube-system: others may use the same provider cluster."""
     home: str
-    """The same of the owner's own cluster: its id may be given to another cluster."""
+    """The uid of the owner's cluster: its id may be reused for another cluster."""
     owner: ObjectRef
     uid: str
     """Of the owner."""
     secret: SecretKey
-    """With which it was made, in the owner's cluster."""
+    """The Secret in the owner's cluster with which the object was created."""
 
     def same_owner(self, other: Mark) -> bool:
-        """Whether both name one owner, which may have another uid or Secret by now."""
+        """Whether both name the same owner, perhaps with another uid or Secret."""
         return self[:3] == other[:3]
 
     def __str__(self) -> str:
@@ -62,13 +61,13 @@ class Mark(NamedTuple):
 
 
 def of_run(run: Run, installation: str, home: str, secret: SecretKey) -> str:
-    """The mark of what the run makes; nothing if a part of it is not known."""
+    """The mark for the objects that the run creates; empty if a part of it is unknown."""
     known = installation and home and run.object.uid
     return str(Mark(installation, home, run.ref, run.object.uid, secret)) if known else ""
 
 
 def parsed(object: Object) -> Mark | None:
-    """The mark of an object. None for what cannot be one: owners of provider clusters may write anything."""
+    """The mark of an object; None if it is invalid: users of provider clusters may write anything."""
     return parse(str(object.annotations.get(ANNOTATION, "")))
 
 

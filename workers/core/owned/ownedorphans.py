@@ -1,4 +1,8 @@
-"""Attempts to remove orphans: when which of them is due. One cluster does not hold up the others."""
+"""Orphans in provider clusters: removes objects that bear our mark and whose owner is gone.
+
+Runs clean up after their objects. This finds what they miss: the bus was lost together with the only record
+of an object that had vanished, or somebody removed its finalizer.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +32,9 @@ from workers.core.owned.targets import TargetClusters
 logger = logging.getLogger(__name__)
 
 _PATIENCE = 30.0
-"""Seconds for the removals in one cluster in one check."""
+"""Seconds for the removals in one cluster in one check, so that one cluster does not delay the others."""
 _AT_ONCE = 100
-"""Objects of one cluster that one check removes; the next goes on."""
+"""Objects of one cluster that one check removes; the next check continues."""
 
 
 class Owned(NamedTuple):
@@ -56,20 +60,15 @@ class Attempts:
         self._due_at = {}
 
     async def make(self, orphans: Iterable[Orphan], remove: Callable[[Orphan], Awaitable[None]]) -> None:
-        """Remove those that are due, the clusters side by side. Those not given any more are forgotten."""
+        """Remove the orphans that are due, one task per cluster, and forget those not passed any more."""
         grace_over = time.monotonic() + self._grace
         self._due_at = {one: self._due_at.get(one, grace_over) for one in orphans}
-        due = self._due()
-        await asyncio.gather(*(self._in_cluster(some, remove) for some in due.values()))
-
-    def _due(self) -> dict[str, list[Orphan]]:
-        """By cluster; those that have waited longest come first."""
         now = time.monotonic()
         by_cluster: dict[str, list[Orphan]] = defaultdict(list)
-        for one in sorted(self._due_at, key=self._due_at.__getitem__):
+        for one in sorted(self._due_at, key=self._due_at.__getitem__):  # the longest wait first
             if self._due_at[one] <= now:
                 by_cluster[one[0].cluster].append(one)
-        return by_cluster
+        await asyncio.gather(*(self._in_cluster(some, remove) for some in by_cluster.values()))
 
     async def _in_cluster(self, orphans: list[Orphan], remove: Callable[[Orphan], Awaitable[None]]) -> None:
         try:
@@ -81,21 +80,19 @@ class Attempts:
             logger.info("orphans in %s: too slow; the rest follows later", orphans[0][0].cluster)
 
 
-logger = logging.getLogger(__name__)
-
 _INTERVAL = 10.0
 _GRACE = 10.0
-"""Seconds for which an object has to be nobody's: until then, a run for its former owner may remove it."""
+"""Seconds before an orphan is removed: a run for its former owner may be about to remove it."""
 _BACKOFF = 300.0
 """Seconds until the next attempt for an object that could not be removed, or has to stay."""
 _SECRETS = 4
-"""So many are tried."""
+"""Secrets tried per orphan."""
 _SECRET_PATIENCE = 5.0
-"""Seconds for each of them."""
+"""Seconds for each Secret."""
 
 
 class OwnedOrphans:
-    """Looks for them in all clusters that are watched. The decision to remove one is made on the API."""
+    """Finds orphans in all watched clusters. Before a removal, the API confirms what the bus shows."""
 
     def __init__(
         self,
@@ -141,7 +138,7 @@ class OwnedOrphans:
         await self._attempts.make(found, self._attempt)
 
     def _unwanted(self, ref: ObjectRef, owned: Owned, installation: str) -> bool:
-        """Whether the bus knows no owner. Another object of its name keeps what was made, or removes it."""
+        """Whether the bus knows no owner. A new owner of the same name adopts or removes the object."""
         mark = owned.mark
         owners = self._owners[mark.owner.kind]
         return (
@@ -170,7 +167,7 @@ class OwnedOrphans:
             await _remove(await self._reached(stack, ref, owned.mark), ref, owned)
 
     async def _reached(self, stack: contextlib.AsyncExitStack, ref: ObjectRef, mark: Mark) -> Kube:
-        """The cluster of `ref` with the rights of a Secret, as runs for the owner have them."""
+        """The cluster of `ref`, with the credentials of a Secret, as runs for the owner use."""
         known = self._secrets.get((ref.cluster, mark.owner.cluster), ())
         for secret in itertools.islice(dict.fromkeys((mark.secret, *known)), _SECRETS):
             opened = self._targets.providers.opened(
@@ -180,7 +177,7 @@ class OwnedOrphans:
                 async with asyncio.timeout(_SECRET_PATIENCE):
                     provider = await stack.enter_async_context(opened)
             except (WindowboxError, TimeoutError) as error:
-                # Most likely the Secret went with its Shoot, or leads to a cluster that is away.
+                # Most likely the Secret was deleted with its Shoot, or its cluster is unreachable.
                 logger.debug("%s: Secret %s/%s: %s", ref, secret.namespace, secret.name, error)
                 continue
             if provider.cluster == ref.cluster:
@@ -188,7 +185,7 @@ class OwnedOrphans:
         return await self._clusters.get(ref.cluster)
 
     def _known_secrets(self) -> dict[tuple[str, str], list[SecretKey]]:
-        """Secrets that may lead to each cluster: some by which objects there were made."""
+        """Secrets that may reach each cluster: those with which objects there were created."""
         found: dict[tuple[str, str], list[SecretKey]] = {}
         for view in self._made:
             for ref, owned in view.items():
@@ -199,7 +196,7 @@ class OwnedOrphans:
 
 
 def _owned(ref: ObjectRef, object: Object) -> Owned | None:
-    """What the view keeps of an object; nothing of what its marked owner does not make."""
+    """The mark of an object; None for kinds that its marked owner does not create."""
     mark = marks.parsed(object)
     if mark is None or object.deleting or ref.kind not in marks.OWNERS[mark.owner.kind]:
         return None
@@ -208,43 +205,34 @@ def _owned(ref: ObjectRef, object: Object) -> Owned | None:
 
 
 async def _remove(kube: Kube, ref: ObjectRef, owned: Owned) -> None:
-    """Remove the object, if the API agrees that it is what the bus tells."""
+    """Remove the object, if the API has the version that the bus shows."""
     owner, resource = owned.mark.owner, RESOURCES[ref.kind]
-    found = await _listed(kube, resource, ref)
+    # Listed, not read: in provider clusters we may only list most kinds.
+    listed = kube.objects(resource._replace(within=ref.namespace, named=ref.name))
+    found = await anext(aiter(listed), None)
     if found is None or _owned(ref, found) != owned:
         return
     if resource == NAMESPACES and await _is_used(kube, ref.name):
         logger.info("%s was made for %s, which is gone; it stays, because Pods use it", ref, owner)
         return
     if owner.kind == BASTIONS.id:
-        await _remove_secret(kube, ref, owned.mark)
+        # A Bastion's Secret has the name of its Pod. Secrets are not watched.
+        secret = await kube.find(SECRETS, ref.namespace, ref.name)
+        if secret and marks.parsed(secret) == owned.mark:
+            await _removed(kube, SECRETS, secret)
     if await _removed(kube, resource, found):
         metrics.orphans.labels(owner.kind.partition(".")[0]).inc()
         logger.warning("%s was made for %s, which is gone: removed", ref, owner)
 
 
-async def _listed(kube: Kube, resource: Resource, ref: ObjectRef) -> Object | None:
-    """The object. Of most kinds we may only list those of a provider cluster."""
-    async for found in kube.objects(resource._replace(within=ref.namespace, named=ref.name)):
-        return found
-    return None
-
-
 async def _is_used(kube: Kube, namespace: str) -> bool:
-    """Whether there are Pods in the namespace: machines go on while their Shoot moves between seeds."""
+    """Whether there are Pods in the namespace: machines keep running while their Shoot is migrated."""
     pods = PODS._replace(selector="", within=namespace)
     return bool((await kube.page(pods, metadata_only=True)).items)
 
 
-async def _remove_secret(kube: Kube, ref: ObjectRef, mark: Mark) -> None:
-    """Remove a Bastion's Secret, which has the name of its Pod. Secrets are not watched."""
-    found = await kube.find(SECRETS, ref.namespace, ref.name)
-    if found and marks.parsed(found) == mark:
-        await _removed(kube, SECRETS, found)
-
-
 async def _removed(kube: Kube, resource: Resource, found: Object) -> bool:
-    """Delete just this version: whoever takes it over writes another mark. False if it has changed."""
+    """Delete exactly this version: a new owner writes its own mark. False if it has changed."""
     uid, version = found.uid, found.resource_version
     try:
         return await kube.remove(resource, found.namespace, found.name, uid=uid, version=version)

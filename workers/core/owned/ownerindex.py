@@ -12,7 +12,7 @@ from workers.core.lifecycle.kinds import Run, shoot_of
 from workers.core.lifecycle.world import World
 
 INFRASTRUCTURE = "infra-"
-"""How the namespaces begin that Shoots have in provider clusters."""
+"""Prefix of the namespaces of Shoots in provider clusters."""
 
 
 def infrastructure_namespace(technical_id: str) -> str:
@@ -20,12 +20,12 @@ def infrastructure_namespace(technical_id: str) -> str:
 
 
 def machine_ip_pool(technical_id: str, family: str) -> str:
-    """The Calico IPPool that machines of a Shoot have their addresses of a family from."""
+    """The Calico IPPool for the machines of a Shoot, for one IP family."""
     return f"shoot-machine-pods-{technical_id}-{family.lower()}"
 
 
 def machine_namespace(run: Run) -> str:
-    """The namespace that the run's Shoot has in its provider cluster."""
+    """The namespace of the run's Shoot in its provider cluster."""
     return infrastructure_namespace(shoot_of(run).technical_id)
 
 
@@ -35,7 +35,7 @@ class _NamespaceKey(NamedTuple):
 
 
 class OwnerIndex:
-    """The objects of one kind, by namespace and by Shoot, as the bus tells of them."""
+    """The objects of one kind, by namespace and by Shoot, from the bus."""
 
     def __init__(self, bus: Bus, world: World, resource: Resource) -> None:
         self._world = world
@@ -47,22 +47,22 @@ class OwnerIndex:
         )
 
     async def run(self) -> None:
-        """Follow them, for ever."""
+        """Follow the bus, for ever."""
         await self._view.run()
 
     async def complete(self) -> None:
-        """Wait until everything that was there at the start has been seen."""
+        """Wait until all existing objects have been read."""
         await self._view.complete.wait()
 
     def in_namespace(self, cluster: str, namespace: str) -> list[ObjectRef]:
         return self._view.refs(_NamespaceKey(cluster, namespace))
 
     def of_shoot(self, technical_id: str) -> Iterator[ObjectRef]:
-        """Those whose Shoot is called so; in whatever cluster its control plane is."""
+        """The objects of the Shoot with this technical id, in any cluster."""
         for shoot in self._world.shoots.refs(technical_id):
             yield from self.in_namespace(shoot.cluster, shoot.name)
 
     def of_machine_namespace(self, infrastructure_namespace: str) -> Iterator[ObjectRef]:
-        """Those whose Shoot has this namespace in a provider cluster."""
+        """The objects of the Shoot with this namespace in a provider cluster."""
         if infrastructure_namespace.startswith(INFRASTRUCTURE):
             yield from self.of_shoot(infrastructure_namespace.removeprefix(INFRASTRUCTURE))

@@ -1,4 +1,4 @@
-"""Predicates: which changes of an owned object trigger a run of its owner, for instance drift."""
+"""Mapping of owned objects: which of their changes requeue the owner, for instance drift."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _ALL_THAT_MATTERS: dict[str, Callable[[Object], Any]] = {
     MACHINE_SETS.id: _class_and_replicas,
     MACHINES.id: _in_place_update,
 }
-"""Of kinds whose objects others make and change all the time."""
+"""For kinds whose objects other controllers change all the time: the only part that matters."""
 
 _AWAITED_STATUS: dict[str, Callable[[Object], Any]] = {
     MACHINE_DEPLOYMENTS.id: _without_times,
@@ -66,16 +66,16 @@ _AWAITED_STATUS: dict[str, Callable[[Object], Any]] = {
     PODS.id: ready,
     SERVICES.id: lambda service: service.status.get("loadBalancer"),
 }
-"""What of a status is waited for."""
+"""The part of a status that owners wait for."""
 
 _HEAD = ("uid", "labels", "annotations", "ownerReferences", "deletionTimestamp")
 
 
 async def triggers(kind: str, change: Announcement, before: PreviousVersion, *, awaited: bool = True) -> bool:
-    """Whether somebody has changed what we made, or it has come to what was waited for.
+    """Whether the change requeues the owner: drift, or a status that the owner waits for.
 
-    That something has appeared is no news: it was most likely we who made it. Unless it is `awaited`, its
-    status does not matter.
+    An addition does not: most likely a run of the owner created the object. The status counts only if it is
+    `awaited`.
     """
     if change.gone or change.omitted or change.operation == "LISTED":
         return True
@@ -87,7 +87,7 @@ async def triggers(kind: str, change: Announcement, before: PreviousVersion, *, 
 
 
 def essence(kind: str, object: Object, *, awaited: bool = True) -> Any:
-    """What of an object its owner cares about."""
+    """The part of an object whose change requeues its owner."""
     if kind in _ALL_THAT_MATTERS:
         return _ALL_THAT_MATTERS[kind](object)
     status = _AWAITED_STATUS.get(kind) if awaited else None
@@ -101,15 +101,15 @@ def _conditions(object: Object) -> list[Mapping[str, Any]]:
 
 
 Owners = Callable[[ObjectRef], Iterable[ObjectRef]]
-"""The objects that may have made the one that is named."""
+"""The objects that may own the named one."""
 Awaited = Callable[[ObjectRef, Object], bool]
-"""Whether the status of an object that was made is waited for."""
+"""Whether the owner waits for the status of an owned object."""
 Known = tuple[Callable[[], Awaitable[object]], ...]
-"""Wait until all owners are known: who asked earlier would take what they made for nobody's."""
+"""Wait until all owners are known: before, an owned object would look like an orphan."""
 
 
 class OwnerMapping:
-    """The rules of the life cycle, and an eye on what was made. An object made by nobody concerns nobody."""
+    """The rules of the life cycle, and events of owned objects. Objects without owner requeue nothing."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class OwnerMapping:
         for all_are_known in self._known:
             await all_are_known()
         owners = [subjects.key(owner) for owner in self._owners(ref)]
-        # Only of what others make it is news that it has appeared.
+        # An addition counts only for kinds that others create.
         appeared = ref.kind in self._awaited and change.operation == "ADDED"
         if not owners or appeared:
             return owners

@@ -1,4 +1,7 @@
-"""What is read from the names of buckets and entries. Pure."""
+"""The Secrets of buckets and entries: their names, their content, and how runs change them.
+
+Their data is never recorded.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from workers.core.owned.targets import TargetCluster
 from workers.kinds.backups.backupfolders import checked
 
 GENERATED_IN = "backupbucket.extensions.gardener.cloud/generated-secret-namespace"
-"""Annotation: the namespace of the Secret that is made for a bucket."""
+"""Annotation: the namespace of a bucket's generated Secret."""
 
 _SOURCE = "source-"
 
@@ -31,19 +34,19 @@ class SecretName(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """Whose backups an entry holds."""
+    """The parts of an entry's name, and the names derived from it."""
 
     technical_id: str
     """Of the Shoot: its namespace."""
     folder: str
     secret: str
-    """What tells the Shoot's etcd where its backups are."""
+    """The Secret for the Shoot's etcd."""
     twin: str
     """The entry of the same Shoot on the other side of a migration."""
 
 
 def entry(name: str) -> Entry:
-    """`[source-]<technical id>--<uid>`, in its parts."""
+    """The parts of `[source-]<technical id>--<uid>`."""
     folder = name.removeprefix(_SOURCE)
     technical_id, dashes, uid = folder.rpartition("--")
     if not (technical_id and dashes and uid):
@@ -65,7 +68,7 @@ def referenced(spec: Mapping[str, Any]) -> SecretName:
 
 
 def generated(bucket: Object) -> SecretName:
-    """The Secret made for a bucket: where it was reported to be, or else where it is to be made."""
+    """The generated Secret of a bucket: the reported one, or the one to create."""
     reported = bucket.status.get("generatedSecretRef") or {}
     namespace = reported.get("namespace") or bucket.annotations.get(GENERATED_IN) or "garden"
     name = reported.get("name") or f"generated-bucket-{bucket.name}"
@@ -73,7 +76,7 @@ def generated(bucket: Object) -> SecretName:
 
 
 def _checked(where: str, namespace: str, name: str) -> SecretName:
-    """The name of a Secret that there may be. `where` is what gave it."""
+    """The name, or Malformed if no Secret can have it. `where` names the field."""
     try:
         SECRETS.path(namespace, name)
     except Malformed as error:
@@ -91,7 +94,7 @@ _TOKEN, _CONFIG = "token", "config"
 
 @dataclass(frozen=True)
 class Content:
-    """All that a Secret of ours holds."""
+    """The content of a Secret of ours."""
 
     data: Mapping[str, str]
     """In base64."""
@@ -100,7 +103,7 @@ class Content:
 
 
 def content(entry: str, bucket: str, mount_path: str, credentials: Object, found: Object | None) -> Content:
-    """What the Secret of `entry` ought to hold; `found` is what it is now."""
+    """The desired content of the Secret of `entry`; `found` is the existing one."""
     ours = {"bucketName": _encoded(bucket), "hostPath": _encoded(mount_path)}
     created_by = {CREATED_BY: entry}
     if credentials.labels.get(PURPOSE) == REQUESTOR:
@@ -109,7 +112,7 @@ def content(entry: str, bucket: str, mount_path: str, credentials: Object, found
 
 
 def patch(wanted: Content, found: Object) -> dict[str, Any] | None:
-    """The merge patch that makes the Secret hold this, and nothing else. None if it does."""
+    """The merge patch to exactly this content. None if there is no difference."""
     changes: dict[str, Any] = {"data": _changes(wanted.data, _data(found))}
     metadata = {
         "annotations": _changes(wanted.annotations, found.annotations),
@@ -119,7 +122,7 @@ def patch(wanted: Content, found: Object) -> dict[str, Any] | None:
     changes = {name: change for name, change in changes.items() if change}
     if not changes:
         return None
-    # Onto the very version that was read: a token may have been put in meanwhile.
+    # Optimistic concurrency: another controller may have written a token since the read.
     locked = {"uid": found.uid, "resourceVersion": found.resource_version}
     return {**changes, "metadata": {**locked, **changes.get("metadata", {})}}
 
@@ -127,7 +130,7 @@ def patch(wanted: Content, found: Object) -> dict[str, Any] | None:
 def _identity(
     credentials: Object, found: Object, ours: Mapping[str, str], created_by: Mapping[str, str]
 ) -> Content:
-    """For a workload identity: another controller puts the token in, and notes when to renew it."""
+    """The content for a workload identity. Another controller writes the token and its renewal time."""
     for name in (_NAME, _NAMESPACE):
         _require(credentials.annotations, name, "annotation")
     _require(credentials.labels, _PROVIDER, "label")
@@ -174,7 +177,7 @@ _CONFLICTS = 5
 
 
 async def add_finalizer(target: TargetCluster, secret: SecretName, finalizer: str) -> None:
-    """Keep the Secret from vanishing while an object depends on it."""
+    """Protect the Secret by a finalizer while an object depends on it."""
 
     async def act(kube: Kube) -> bool:
         found = await _found(kube, secret)
@@ -191,7 +194,7 @@ async def add_finalizer(target: TargetCluster, secret: SecretName, finalizer: st
 
 
 async def remove_finalizer(target: TargetCluster, secret: SecretName, finalizer: str) -> None:
-    """The same, over. It may be gone."""
+    """Remove the finalizer. The Secret may be gone."""
 
     async def act(kube: Kube) -> bool:
         found = await _found(kube, secret)
@@ -217,7 +220,7 @@ async def write(
     source: SecretName,
     content: Callable[[Object, Object | None], Content],
 ) -> None:
-    """Have the Secret hold what `content` makes of the one with the credentials, and of what it is now."""
+    """Write `content` of the Secret with the credentials and of the existing Secret, if there is one."""
 
     async def act(kube: Kube) -> bool:
         given = await _found(kube, source)
@@ -226,7 +229,11 @@ async def write(
         found = await _found(kube, secret)
         wanted = content(given, found)
         if found is None:
-            await kube.create(SECRETS, secret.namespace, _manifest(secret, wanted))
+            made = manifest(
+                SECRETS, secret.name, secret.namespace, labels=wanted.labels, data=dict(wanted.data)
+            )
+            made["metadata"]["annotations"] = dict(wanted.annotations)
+            await kube.create(SECRETS, secret.namespace, made)
             return True
         change = patch(wanted, found)
         if change:
@@ -237,7 +244,7 @@ async def write(
 
 
 async def remove_if_ours(target: TargetCluster, secret: SecretName, entry: str) -> None:
-    """Remove the Secret, unless it is another entry's by now."""
+    """Remove the Secret, unless another entry owns it by now."""
 
     async def act(kube: Kube) -> bool:
         found = await _found(kube, secret)
@@ -251,7 +258,7 @@ async def remove_if_ours(target: TargetCluster, secret: SecretName, entry: str) 
 async def _retrying_conflicts(
     target: TargetCluster, door: str, request: dict[str, str], act: Callable[[Kube], Awaitable[bool]]
 ) -> bool:
-    """Do it, and again on what others have written meanwhile: clients touch these Secrets often."""
+    """Call `act`, and retry on conflicts: clients write these Secrets often."""
 
     async def retry() -> bool:
         kube = await target.connection.api()
@@ -274,9 +281,3 @@ async def _set_finalizers(kube: Kube, secret: SecretName, found: Object, finaliz
     await kube.merge(
         SECRETS, secret.namespace, secret.name, {"metadata": {**locked, "finalizers": finalizers}}
     )
-
-
-def _manifest(secret: SecretName, content: Content) -> dict[str, object]:
-    made = manifest(SECRETS, secret.name, secret.namespace, labels=content.labels, data=dict(content.data))
-    made["metadata"]["annotations"] = dict(content.annotations)
-    return made

@@ -1,4 +1,4 @@
-"""The pools `backupbucket` and `backupentry`, put together."""
+"""The pools `backupbucket` and `backupentry`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windowbox.errors import Malformed
 from windowbox.kinds import Served
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, ObjectRef
-from workers.core.serving import Common, Serving
+from workers.core.serving import Common, Serving, Tasks
 from workers.kinds.backups import backupsecrets, bucketactuator, entryactuator
 from workers.kinds.backups.backupfolders import BackupFolders
 from workers.kinds.backups.secretsharing import Sharers
@@ -29,41 +29,28 @@ def enabled(common: Common) -> bool:
 
 
 def serving(common: Common, row: Served) -> Serving:
-    return _buckets(common) if row.resource == BACKUP_BUCKETS else _entries(common)
-
-
-def _buckets(common: Common) -> Serving:
-    sharers = Sharers(common.bus, BACKUP_BUCKETS)
-    kept = BackupFolders(common.kinds.backup.root)
-    actuator = bucketactuator.BucketActuator(common.targets, kept, sharers)
-    return Serving(
-        bucketactuator.KIND,
-        actuator,
-        tasks={"sharers": sharers.run},
-        waiters=sharers.waiters,
-        last_user=sharers.last_user,
-    )
-
-
-def _entries(common: Common) -> Serving:
-    sharers = Sharers(common.bus, BACKUP_ENTRIES)
-    kept = BackupFolders(common.kinds.backup.root)
-    actuator = entryactuator.EntryActuator(common.targets, kept, sharers, common.kinds.backup.mount_path)
+    sharers, settings = Sharers(common.bus, row.resource), common.kinds.backup
+    folders = BackupFolders(settings.root)
+    tasks: Tasks = {"sharers": sharers.run}
+    if row.resource == BACKUP_BUCKETS:
+        kind, actuator = bucketactuator.KIND, bucketactuator.BucketActuator(common.targets, folders, sharers)
+        return Serving(kind, actuator, tasks=tasks, waiters=sharers.waiters, last_user=sharers.last_user)
     serving = Serving(
         entryactuator.KIND,
-        actuator,
-        tasks={"sharers": sharers.run},
+        entryactuator.EntryActuator(common.targets, folders, sharers, settings.mount_path),
+        tasks=tasks,
         waiters=sharers.waiters,
         last_user=sharers.last_user,
     )
     if not common.work.ignore_operation_annotation:
         return serving
+    # Without the operation annotation, a new namespace of a Shoot requeues its entry.
     owner_index: View[_NamespaceKey] = View(common.bus, BACKUP_ENTRIES.id, _home, index=lambda home: home)
     return replace(
         serving,
         owners=lambda namespace: owner_index.refs(_NamespaceKey(namespace.cluster, namespace.name)),
         known=owner_index.complete.wait,
-        tasks={**serving.tasks, "owner index": owner_index.run},
+        tasks={**tasks, "owner index": owner_index.run},
     )
 
 

@@ -1,4 +1,4 @@
-"""Makes and removes the folder that a BackupBucket stands for."""
+"""BackupBuckets: a folder on the disk with the backups, and a generated Secret."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from windowbox.models.refs import BACKUP_BUCKETS, SECRETS
 from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned.manifests import manifest
-from workers.core.owned.targets import TargetCluster, TargetClusters
+from workers.core.owned.targets import TargetClusters
 from workers.kinds.backups import backupsecrets, secretsharing
 from workers.kinds.backups.backupfolders import BackupFolders, checked
-from workers.kinds.backups.backupsecrets import SecretName
 from workers.kinds.backups.secretsharing import Sharers
 
 logger = logging.getLogger(__name__)
@@ -33,7 +32,7 @@ KIND = Kind(
     resource=BACKUP_BUCKETS,
     pool="backupbucket",
     finalizer="extensions.gardener.cloud/backupbucket",
-    # Buckets are never handed over: the last two are not used.
+    # Buckets are never migrated or restored.
     descriptions=Descriptions(reconcile=_RECONCILE, delete=_DELETE, migrate=_RECONCILE, restore=_RECONCILE),
     classes=frozenset({"garden", "shoot"}),
     deadline=180.0,
@@ -43,7 +42,7 @@ KIND = Kind(
 
 
 class BucketActuator(Actuator):
-    """Makes and removes a bucket: a folder, and a Secret that others may be given."""
+    """Creates and removes a bucket's folder and its generated Secret."""
 
     def __init__(self, targets: TargetClusters, kept: BackupFolders, sharers: Sharers) -> None:
         self._targets = targets
@@ -54,24 +53,23 @@ class BucketActuator(Actuator):
         name = checked("metadata.name", run.ref.name)
         target = self._targets.own_cluster(run)
         await backupsecrets.add_finalizer(target, backupsecrets.referenced(run.object.spec), KIND.finalizer)
-
-        async def make_folder() -> None:
-            await self._folders.make(name)
-
-        await run.recorder.call("make folder", name, make_folder, effect=True)
+        await run.recorder.call("make folder", name, self._folders.make, name, effect=True)
         generated = backupsecrets.generated(run.object)
-        await _generate(target, generated)
+        try:
+            await target.ensure_secret(manifest(SECRETS, generated.name, generated.namespace))
+        except Missing as error:
+            raise Malformed(
+                f"namespace {generated.namespace}, where Secret {generated.name} is to be made, does not "
+                f"exist: make it, or name another with the annotation {backupsecrets.GENERATED_IN}"
+            ) from error
         return {"generatedSecretRef": generated._asdict()}
 
     async def delete(self, run: Run) -> None:
         target, generated = self._targets.own_cluster(run), backupsecrets.generated(run.object)
-        # Also where it was not reported: whoever made it may have died before that.
+        # Also if it was not reported: the worker that created it may have crashed before its report.
         await target.remove(SECRETS, generated.namespace, generated.name)
-
-        async def remove_folder() -> None:
-            await self._folders.remove(run.ref.name)
-
-        await run.recorder.call("remove folder", run.ref.name, remove_folder, effect=True)
+        name = run.ref.name
+        await run.recorder.call("remove folder", name, self._folders.remove, name, effect=True)
         await secretsharing.release(run, target, KIND, self._sharers)
 
     async def clean_up(self, run: Run, successor: Object | None) -> None:
@@ -80,25 +78,9 @@ class BucketActuator(Actuator):
             return
         target = self._targets.own_cluster(run)
         if not secretsharing.has_ended(run.object):
-            await self._remove_unused(run, target)
+            generated, name = backupsecrets.generated(run.object), run.ref.name
+            await target.remove(SECRETS, generated.namespace, generated.name)
+            door, remove = "remove empty folder", self._folders.remove_empty
+            if not await run.recorder.call(door, name, remove, name, effect=True):
+                logger.warning("%s: is gone; its folder is kept, as it holds backups", run.ref)
         await secretsharing.release(run, target, KIND, self._sharers)
-
-    async def _remove_unused(self, run: Run, target: TargetCluster) -> None:
-        generated = backupsecrets.generated(run.object)
-        await target.remove(SECRETS, generated.namespace, generated.name)
-
-        async def act() -> bool:
-            return await self._folders.remove_empty(run.ref.name)
-
-        if not await run.recorder.call("remove empty folder", run.ref.name, act, effect=True):
-            logger.warning("%s: is gone; its folder is kept, as it holds backups", run.ref)
-
-
-async def _generate(target: TargetCluster, secret: SecretName) -> None:
-    try:
-        await target.ensure_secret(manifest(SECRETS, secret.name, secret.namespace))
-    except Missing as error:
-        raise Malformed(
-            f"namespace {secret.namespace}, where Secret {secret.name} is to be made, does not exist: make "
-            f"it, or name another with the annotation {backupsecrets.GENERATED_IN}"
-        ) from error

@@ -1,4 +1,4 @@
-"""Tells a Shoot's etcd where its backups are, and removes them in the end."""
+"""BackupEntries: the Secret that names the backups of a Shoot's etcd, and the folder of the backups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KIND = Kind(
 
 
 class EntryActuator(Actuator):
-    """Makes and removes the Secret for etcd, and removes the folder that etcd's backups are in."""
+    """Creates and removes the Secret for etcd, and removes the folder with etcd's backups."""
 
     def __init__(
         self, targets: TargetClusters, kept: BackupFolders, sharers: Sharers, mount_path: str
@@ -73,7 +73,9 @@ class EntryActuator(Actuator):
                 target, SecretName(entry.technical_id, entry.secret), run.ref.name
             )
             if not await _twin_needs(run, target, entry, bucket):
-                await self._remove_folder(run, bucket, entry.folder)
+                path = (bucket, entry.folder)
+                remove = self._folders.remove
+                await run.recorder.call("remove folder", "/".join(path), remove, *path, effect=True)
         await secretsharing.release(run, target, KIND, self._sharers)
 
     async def clean_up(self, run: Run, successor: Object | None) -> None:
@@ -89,14 +91,8 @@ class EntryActuator(Actuator):
                 await backupsecrets.remove_if_ours(target, mine, run.ref.name)
         await secretsharing.release(run, target, KIND, self._sharers)
 
-    async def _remove_folder(self, run: Run, *path: str) -> None:
-        async def act() -> None:
-            await self._folders.remove(*path)
-
-        await run.recorder.call("remove folder", "/".join(path), act, effect=True)
-
     async def migrate(self, run: Run) -> None:
-        """The next seed goes on with the backups. Only the Secret is not needed here any more."""
+        """Keep the backups for the next seed; release the Secret with the credentials."""
         target, secret = self._targets.own_cluster(run), backupsecrets.referenced(run.object.spec)
         if not await backupsecrets.exists(target, secret):
             raise Malformed(f"spec.secretRef: Secret {secret} does not exist: create it, or correct the name")
@@ -104,7 +100,7 @@ class EntryActuator(Actuator):
 
 
 def _source(run: Run) -> SecretName | None:
-    """The Secret with the credentials; None if there can be none of the name that is given."""
+    """The Secret with the credentials; None if its name is invalid."""
     try:
         return backupsecrets.referenced(run.object.spec)
     except Malformed:
@@ -116,16 +112,16 @@ def _bucket(run: Run) -> str:
 
 
 async def _exists(target: TargetCluster, namespace: str) -> bool:
-    """Whether the Shoot's namespace is there to stay. The bus may not have heard of it yet."""
+    """Whether the Shoot's namespace exists and is not being deleted. Read live: the bus may lag."""
     found = await target.live(NAMESPACES, "", namespace)
     return found is not None and not found.deleting
 
 
 async def _twin_needs(run: Run, target: TargetCluster, entry: Entry, bucket: str) -> bool:
-    """Whether the folder is that of the Shoot's other entry, too: one that is not about to go."""
+    """Whether the Shoot's other entry uses the folder too, and is not being deleted."""
     twin = await run.recorder.read(run.ref._replace(name=entry.twin))
     if twin is None:
-        # The bus may have forgotten it, or not know it yet, and a folder does not come back.
+        # The bus may lag or have lost it, and a removed folder cannot be restored.
         twin = await target.live(BACKUP_ENTRIES, "", entry.twin)
     if twin is None or twin.deleting or KIND.finalizer not in twin.finalizers:
         return False

@@ -22,13 +22,13 @@ _NEXT = 5
 
 
 class Share(Enum):
-    """What an object that goes has to do about the finalizer."""
+    """What an object that is being deleted or migrated does about the finalizer."""
 
     RELEASE = auto()
     LEAVE = auto()
-    """Another needs it, and takes it off later."""
+    """Another object needs it, and removes it later."""
     WAIT = auto()
-    """Another goes, too, and began earlier: it may have left the finalizer to us, and may still need it."""
+    """Another one began to leave earlier: it may have left the finalizer to us, and may still need it."""
 
 
 def share(mine: Object, others: Iterable[Object], finalizer: str) -> Share:
@@ -46,11 +46,11 @@ class _Reference(NamedTuple):
     cluster: str
     secret: SecretName
     leaving: tuple[str, str] | None
-    """Since when the object has been going, if it is."""
+    """Since when the object is being deleted or migrated, if it is."""
 
 
 class Sharers:
-    """The objects of one kind, by the Secret that they refer to."""
+    """The objects of one kind, by the Secret that they reference."""
 
     def __init__(self, bus: Bus, resource: Resource) -> None:
         self._view: View[_Reference] = View(bus, resource.id, _reference, index=lambda found: found[:2])
@@ -60,7 +60,7 @@ class Sharers:
         await self._view.run()
 
     async def others(self, run: Run, secret: SecretName) -> list[Object]:
-        """The other objects that refer to this Secret, as the bus has them now."""
+        """The other objects that reference this Secret, from the bus."""
 
         async def act() -> list[str]:
             await self._view.complete.wait()
@@ -73,9 +73,9 @@ class Sharers:
         return [one for one in objects if one and _refers(one, secret)]
 
     def waiters(self, ref: ObjectRef, last: Object) -> list[ObjectRef]:
-        """Who may let go of the Secret, now that this object has: of those that go, the next few in line.
+        """The next few leaving objects that may release the Secret, now that this object has.
 
-        Not only the first, which may be gone itself a moment ago.
+        Not only the first, which may just have vanished itself.
         """
         reference = _reference(ref, last)
         if reference is None:
@@ -88,10 +88,10 @@ class Sharers:
         return [other for _, other in heapq.nsmallest(_NEXT, going)]
 
     async def last_user(self, ref: ObjectRef, last: Object) -> bool:
-        """Whether nobody refers to the Secret any more, now that this object is gone.
+        """Whether no object references the Secret any more, now that this one is gone.
 
-        Of two objects that go within a second, or of which one is gone before it had a finalizer, each may
-        have left the Secret's finalizer to the other. The last that is gone looks again.
+        Two objects that leave within a second may each have left the Secret's finalizer to the other. So the
+        last one checks once more.
         """
         reference = _reference(ref, last)
         if reference is None:
@@ -102,11 +102,11 @@ class Sharers:
 
 
 async def release(run: Run, target: TargetCluster, kind: Kind, sharers: Sharers) -> None:
-    """Let go of the Secret that the object refers to, if it was the last that needs it."""
+    """Remove the finalizer from the object's Secret, if no other object needs the Secret."""
     try:
         secret = backupsecrets.referenced(run.object.spec)
     except Malformed:
-        return  # it has never held on to any
+        return  # it never had a Secret
     match share(run.object, await sharers.others(run, secret), kind.finalizer):
         case Share.RELEASE:
             await backupsecrets.remove_finalizer(target, secret, kind.finalizer)
@@ -117,7 +117,7 @@ async def release(run: Run, target: TargetCluster, kind: Kind, sharers: Sharers)
 
 
 def has_ended(object: Object) -> bool:
-    """Whether a Delete run has done what there is to do for an object that is gone, or it was handed over."""
+    """Whether a former object was cleaned up by a Delete run, or migrated."""
     return object.deleting or _is_handed_over(object)
 
 
@@ -139,7 +139,7 @@ def _is_leaving(object: Object) -> bool:
 
 
 def _has_released(object: Object, finalizer: str) -> bool:
-    """Whether it has let go already: it vanishes, or was handed over."""
+    """Whether it has released the Secret: it is leaving without our finalizer, or was migrated."""
     return finalizer not in object.finalizers and (_is_leaving(object) or _is_handed_over(object))
 
 

@@ -1,10 +1,9 @@
-"""Makes and removes the machines that are Bastions."""
+"""Bastions: a Pod, its Secret, a load balancer and a NetworkPolicy in the provider cluster."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import AbstractAsyncContextManager
-from typing import Any
 
 from windowbox.errors import (
     Forbidden,
@@ -17,7 +16,6 @@ from windowbox.errors import (
 from windowbox.models.extensions import FORCE_DELETION
 from windowbox.models.gardener import cloudprofile
 from windowbox.models.gardener.bastion import BastionSpec
-from windowbox.models.gardener.cloudprofile import CloudProfileSpec
 from windowbox.models.refs import (
     BASTIONS,
     CLUSTERS,
@@ -30,8 +28,7 @@ from windowbox.models.refs import (
     Resource,
 )
 from workers.core import clock
-from workers.core.lifecycle import kinds
-from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status
+from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status, parsed_spec
 from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned import manifests, ownerindex, ownermapping
 from workers.core.owned.manifests import Manifest
@@ -47,11 +44,11 @@ _RECONCILE = OperationTexts(
 
 DESCRIPTIONS = Descriptions(
     reconcile=_RECONCILE,
-    # The same success as above: so it has always been.
+    # The contract has "reconciled" for deletions, too.
     delete=OperationTexts(
         "Deleting the Bastion", "Successfully reconciled Bastion", "Error deleting Bastion"
     ),
-    # Nobody hands Bastions over to other seeds.
+    # Bastions are never migrated or restored.
     migrate=_RECONCILE,
     restore=_RECONCILE,
 )
@@ -69,28 +66,51 @@ KIND = Kind(
 
 _CREDENTIALS = "cloudprovider"
 _WITH_FINALIZERS = (PODS, SERVICES)
-"""What somebody else has to let go of first."""
+"""Kinds whose objects other controllers hold by finalizers."""
 _TERMINATED = ("Failed", "Succeeded")
 
 
 class BastionActuator(Actuator):
-    """Makes a machine with its load balancer, and tells where it can be reached."""
+    """Creates and removes a Bastion's objects, and reports the address of its load balancer."""
 
     def __init__(self, targets: TargetClusters) -> None:
         self._targets = targets
 
     async def reconcile(self, run: Run) -> Status:
-        spec, at = (
-            kinds.parsed_spec(BastionSpec, run.object),
-            bastionobjects.site(ownerindex.machine_namespace(run), run.ref.name),
-        )
+        spec = parsed_spec(BastionSpec, run.object)
+        at = bastionobjects.site(ownerindex.machine_namespace(run), run.ref.name)
         secret = bastionobjects.secret(at, spec.user_data)
         service = bastionobjects.service(at, bastionobjects.sources(spec.ingress))
-        profile = await _profile(run)
+        cluster = await run.recorder.read(ObjectRef(run.ref.cluster, CLUSTERS.id, "", run.ref.namespace))
+        if cluster is None:
+            raise TransientError(f"the Cluster {run.ref.namespace} is not there yet")
+        profile = cloudprofile.profile(cluster.spec)
         async with self._provider(run) as target:
-            pod = bastionobjects.pod(at, await _image(run, target, at, profile))
-            await _make(target, at, secret, pod, service)
-            return {"ingress": await _ready_ingress(target, at)}
+            now = await clock.now(run.recorder)
+            current = bastionimages.of_pod(await target.cached(PODS, at.namespace, at.name))
+            pod = bastionobjects.pod(at, bastionimages.image(profile, now, current))
+            home = await target.cached(NAMESPACES, "", at.namespace)
+            if home and home.deleting:
+                raise Waiting(f"waiting for the former namespace {at.namespace} to be gone")
+            try:
+                # They do not depend on one another.
+                await concurrently(
+                    target.ensure_secret(secret),
+                    _ensure_pod(target, at, pod),
+                    target.ensure(SERVICES, service),
+                    target.ensure(NETWORK_POLICIES, bastionobjects.policy(at)),
+                )
+            except Missing as error:
+                what = f"namespace {at.namespace}, which the Infrastructure makes"
+                raise Waiting(f"waiting for {what}") from error
+            ingress = manifests.balancer_ingress(await target.cached(SERVICES, at.namespace, at.name))
+            if not ingress:
+                raise Waiting("waiting for Bastion LoadBalancer to get ready")
+            ready = await target.cached(PODS, at.namespace, at.name)
+            if ready is None or ready.deleting or not ownermapping.ready(ready):
+                raise Waiting("waiting for Bastion Pod to get ready")
+            # The merge patch removes fields of a former address.
+            return {"ingress": {"hostname": None, "ip": None, "ipMode": None, **ingress[0]}}
 
     async def delete(self, run: Run) -> None:
         at = Site(ownerindex.machine_namespace(run), run.ref.name)
@@ -115,67 +135,26 @@ class BastionActuator(Actuator):
         return self._targets.provider(run, run.ref.namespace, _CREDENTIALS)
 
 
-async def _profile(run: Run) -> CloudProfileSpec:
-    cluster = await run.recorder.read(ObjectRef(run.ref.cluster, CLUSTERS.id, "", run.ref.namespace))
-    if cluster is None:
-        raise TransientError(f"the Cluster {run.ref.namespace} is not there yet")
-    return cloudprofile.profile(cluster.spec)
-
-
-async def _image(run: Run, target: TargetCluster, at: Site, profile: CloudProfileSpec) -> str:
-    now = await clock.now(run.recorder)
-    standing = bastionimages.of_pod(await target.cached(PODS, at.namespace, at.name))
-    return bastionimages.image(profile, now, standing)
-
-
-async def _make(target: TargetCluster, at: Site, secret: Manifest, pod: Manifest, service: Manifest) -> None:
-    home = await target.cached(NAMESPACES, "", at.namespace)
-    if home and home.deleting:
-        raise Waiting(f"waiting for the former namespace {at.namespace} to be gone")
-    try:
-        # They do not depend on one another.
-        await concurrently(
-            target.ensure_secret(secret),
-            _machine(target, at, pod),
-            target.ensure(SERVICES, service),
-            target.ensure(NETWORK_POLICIES, bastionobjects.policy(at)),
-        )
-    except Missing as error:
-        raise Waiting(f"waiting for namespace {at.namespace}, which the Infrastructure makes") from error
-
-
-async def _machine(target: TargetCluster, at: Site, pod: Manifest) -> None:
-    """The Pod; one that has ended for good makes way for another."""
+async def _ensure_pod(target: TargetCluster, at: Site, pod: Manifest) -> None:
+    """Create the Pod, or update its metadata. A Pod that has ended is deleted first."""
     found = await target.cached(PODS, at.namespace, at.name)
     if found and not found.deleting and found.status.get("phase") in _TERMINATED:
         await target.remove(PODS, at.namespace, at.name)
         raise Waiting("waiting for the Bastion Pod that has ended to be gone")
-    # Nobody can change the spec of a Pod: one that another program or a former version has made stays as it
-    # is. Ours is created, not applied, so that Gardener's own program can apply its own to it.
+    # The spec of a Pod is immutable: that of another program or a former version stays. Created, not
+    # applied, so that Gardener's own program can apply its own manifest later.
     try:
         if not found and not await target.create_if_absent(PODS, pod):
             found = await target.live(PODS, at.namespace, at.name)
         if found:
             await target.update_metadata(PODS, found, pod)
     except Forbidden as error:
-        # That may pass by itself: a quota is used up, or a namespace just made has no service account yet.
+        # Retried soon: a quota may be used up, or a new namespace may have no service account yet.
         raise TransientError(str(error), codes=error.codes) from error
 
 
-async def _ready_ingress(target: TargetCluster, at: Site) -> dict[str, Any]:
-    """Where clients connect to, once somebody answers there."""
-    ingress = manifests.balancer_ingress(await target.cached(SERVICES, at.namespace, at.name))
-    if not ingress:
-        raise Waiting("waiting for Bastion LoadBalancer to get ready")
-    pod = await target.cached(PODS, at.namespace, at.name)
-    if pod is None or pod.deleting or not ownermapping.ready(pod):
-        raise Waiting("waiting for Bastion Pod to get ready")
-    # What the address before this one had, and this has not, is taken off.
-    return {"hostname": None, "ip": None, "ipMode": None, **ingress[0]}
-
-
 async def _remove(target: TargetCluster, at: Site) -> list[str]:
-    """Delete all four at once. Returns the kinds of those that take their time."""
+    """Delete all four concurrently. Returns the kinds of those that are still being deleted."""
     left: list[str] = []
 
     async def remove(resource: Resource) -> None:

@@ -1,4 +1,4 @@
-"""The four objects that a Bastion consists of."""
+"""The desired objects of a Bastion, and the source ranges of its load balancer. Pure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _LONGEST = 63
 _SSH = "ssh"
 _PORT = 22
 _MANAGED = {"app.kubernetes.io/managed-by": "provider-local"}
-"""By which the policy is among those that are watched."""
+"""Only NetworkPolicies with this label are watched."""
 _DNS_APPS = ("kube-dns", "node-local-dns")
 _DNS_ADDRESSES = ("169.254.20.10/32", "fd30:1319:f1e:230b::1/128")
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where the objects are, and how all of them are called."""
+    """The namespace and the common name of the objects."""
 
     namespace: str
     bastion: str
@@ -50,7 +50,7 @@ class Site:
 
 
 def bastion(name: str) -> str:
-    """The Bastion that has objects of this name; nothing if it is nobody's."""
+    """The Bastion whose objects have this name; empty if there can be none."""
     return name.removeprefix(_PREFIX) if name.startswith(_PREFIX) else ""
 
 
@@ -65,7 +65,7 @@ def site(namespace: str, bastion: str) -> Site:
 
 
 def secret(at: Site, user_data: str) -> Manifest:
-    """`user_data` in base64, as it stands in the Bastion."""
+    """The Secret with `user_data`, which is base64 as in the Bastion's spec."""
     try:
         content = base64.b64decode(user_data, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -85,8 +85,8 @@ def pod(at: Site, image: str) -> Manifest:
         "volumeMounts": [{"name": "userdata", "mountPath": "/etc/machine"}],
     }
     spec = {
-        "automountServiceAccountToken": False,  # a machine has none, and this one is open to the outside
-        "terminationGracePeriodSeconds": 2,  # systemd does not end when it is asked to in the usual way
+        "automountServiceAccountToken": False,  # a Bastion is reachable from outside
+        "terminationGracePeriodSeconds": 2,  # systemd ignores SIGTERM
         "containers": [container],
         "volumes": [{"name": "userdata", "secret": {"secretName": at.name, "defaultMode": 0o777}}],
     }
@@ -105,10 +105,14 @@ def service(at: Site, sources: Sequence[str]) -> Manifest:
 
 
 def policy(at: Site) -> Manifest:
-    """Who may connect is decided by the load balancer: behind it, everybody has its address."""
+    """Allows SSH from anywhere: clients arrive with the address of the load balancer, which filters them."""
     kube_system = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
     dns: list[dict[str, Any]] = [
-        {**kube_system, "podSelector": {"matchExpressions": [_one_of("k8s-app", app)]}} for app in _DNS_APPS
+        {
+            **kube_system,
+            "podSelector": {"matchExpressions": [{"key": "k8s-app", "operator": "In", "values": [app]}]},
+        }
+        for app in _DNS_APPS
     ]
     dns += [{"ipBlock": {"cidr": cidr}} for cidr in _DNS_ADDRESSES]
     dns_ports = [{"protocol": protocol, "port": port} for port in (53, 8053) for protocol in ("UDP", "TCP")]
@@ -126,10 +130,6 @@ def policy(at: Site) -> Manifest:
     return manifest(NETWORK_POLICIES, at.name, at.namespace, labels=labels, spec=spec)
 
 
-def _one_of(key: str, *values: str) -> dict[str, Any]:
-    return {"key": key, "operator": "In", "values": list(values)}
-
-
 _MAX_SOURCES = 5000
 
 
@@ -142,9 +142,9 @@ class Span(NamedTuple):
 
 
 def sources(ingress: Sequence[BastionIngress]) -> list[str]:
-    """What is left of all blocks, in as few prefixes as possible, IPv4 first.
+    """All blocks without their exceptions, in as few prefixes as possible, IPv4 first.
 
-    Never empty: to load balancers, no prefixes would mean everybody.
+    Never empty: a load balancer without source ranges would admit everybody.
     """
     if not ingress:
         raise Malformed("spec.ingress is empty, so nobody could connect: add an ipBlock with a cidr")
@@ -162,11 +162,18 @@ def sources(ingress: Sequence[BastionIngress]) -> list[str]:
 def _left(block: IPBlock, where: str) -> list[Span]:
     """The addresses of a block without its exceptions."""
     whole = _network(block.cidr, f"{where}.cidr")
-    exceptions = [
-        _exception(text, whole, f"{where}.except[{index}]") for index, text in enumerate(block.except_ or [])
-    ]
+    gaps = []
+    for index, text in enumerate(block.except_ or []):
+        part, all_ = _span(_network(text, f"{where}.except[{index}]")), _span(whole)
+        inside = part.version == all_.version and all_.first <= part.first and part.last <= all_.last
+        if part == all_ or not inside:
+            raise Malformed(
+                f"{where}.except[{index}] is {text!r}, which is no part of {whole}: "
+                "correct it, or take it out"
+            )
+        gaps.append(part)
     left, first = [], int(whole.network_address)
-    for gap in _joined(map(_span, exceptions)):
+    for gap in _joined(gaps):
         if first < gap.first:
             left.append(Span(whole.version, first, gap.first - 1))
         first = gap.last + 1
@@ -175,20 +182,6 @@ def _left(block: IPBlock, where: str) -> list[Span]:
     if not left:
         raise Malformed(f"{where}.except leaves nothing of {whole}: take exceptions out, or the whole block")
     return left
-
-
-def _exception(text: str, whole: Network, where: str) -> Network:
-    found = _network(text, where)
-    if not _inside(found, whole):
-        raise Malformed(f"{where} is {text!r}, which is no part of {whole}: correct it, or take it out")
-    return found
-
-
-def _inside(part: Network, whole: Network) -> bool:
-    one, other = _span(part), _span(whole)
-    return (
-        one != other and one.version == other.version and other.first <= one.first and one.last <= other.last
-    )
 
 
 def _network(text: str, where: str) -> Network:
@@ -204,7 +197,7 @@ def _span(network: Network) -> Span:
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:
-    """In order, and as one what touches or overlaps."""
+    """The spans in order; adjacent and overlapping ones are merged."""
     joined: list[Span] = []
     for span in sorted(spans):
         if joined and joined[-1].version == span.version and span.first <= joined[-1].last + 1:

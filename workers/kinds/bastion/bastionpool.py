@@ -1,4 +1,4 @@
-"""The pool `bastion`, put together."""
+"""The pool `bastion`: events of its objects requeue a Bastion."""
 
 from __future__ import annotations
 

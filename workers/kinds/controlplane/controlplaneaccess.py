@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,7 +37,7 @@ _ACCOUNT = "serviceaccount.resources.gardener.cloud"
 
 
 def secret(name: str, namespace: str, account: str) -> Manifest:
-    """Asks for a token of a ServiceAccount in kube-system of the Shoot."""
+    """A Secret that requests a token of a ServiceAccount in kube-system of the Shoot."""
     made = manifests.manifest(SECRETS, name, namespace, labels=_LABELS, type="Opaque")
     made["metadata"]["annotations"] = {
         f"{_ACCOUNT}/name": account,
@@ -51,10 +52,10 @@ async def ensure_ccm(target: TargetCluster, namespace: str) -> None:
 
 
 async def ensure_windowbox(target: TargetCluster, site: Site) -> bool:
-    """The Secret with the kubeconfig by which the Shoot takes part. False while it leads to no API server.
+    """Write the Secret with the kubeconfig by which the Shoot joins. False while no API server is known.
 
-    Where its API server is, the generic kubeconfig of the namespace tells. Without one the Secret has no
-    kubeconfig, and the Shoot cannot take part until there is one.
+    The generic kubeconfig of the namespace names the API server. Without it the Secret has no kubeconfig, and
+    the Shoot cannot join.
     """
     namespace = site.namespace
 
@@ -76,15 +77,18 @@ async def ensure_windowbox(target: TargetCluster, site: Site) -> bool:
 def wanted(namespace: str, found: Object | None, generic: Object | None) -> Manifest:
     """The Secret for windowbox, given what is there and the generic kubeconfig of the namespace.
 
-    A token that is written after `found` was read is not to be lost: the API answers with a conflict.
+    Optimistic concurrency keeps a token that was written after `found` was read.
     """
     made = secret(WINDOWBOX_SECRET, namespace, controlplanerights.WINDOWBOX)
-    former = _former(found) if found else {}
+    former: Mapping[str, Any] = {}
+    if found:
+        with contextlib.suppress(Malformed):  # a Secret that somebody has spoilt is overwritten
+            former = parsed(found)
     newer = kubeconfig(parsed(generic), namespace, former) if generic else None
     if newer is not None and newer != former:
         made["data"] = {KEY: base64.b64encode(yaml.safe_dump(newer).encode()).decode()}
     elif found and (kept := mapping(found.raw.get("data")).get(KEY)):
-        # What we do not say any more would be removed.
+        # Server-side apply removes fields that we no longer set.
         made["data"] = {KEY: kept}
     if found:
         made["metadata"]["resourceVersion"] = found.resource_version
@@ -117,12 +121,12 @@ def kubeconfig(
 
 
 def reachable(server: str, namespace: str) -> str:
-    """The URL of a Service in `namespace`, for those who are in another one."""
+    """The URL of a Service in `namespace`, for clients in other namespaces."""
     try:
         parts = urlsplit(server)
         host, port = parts.hostname or "", f":{parts.port}" if parts.port else ""
     except ValueError:
-        return server  # who connects says what is wrong with it
+        return server  # the client reports what is wrong with it
     if not host or host == "localhost" or "." in host or ":" in host:
         return server
     return parts._replace(netloc=f"{host}.{namespace}.svc{port}").geturl()
@@ -136,11 +140,3 @@ def parsed(secret: Object) -> Mapping[str, Any]:
     except (TypeError, binascii.Error) as error:
         raise Malformed(f"{what} is not base64") from error
     return kubeconfigs.parsed(text, what)
-
-
-def _former(secret: Object) -> Mapping[str, Any]:
-    """What was written before; empty where somebody has spoilt it: it is written anew."""
-    try:
-        return parsed(secret)
-    except Malformed:
-        return {}

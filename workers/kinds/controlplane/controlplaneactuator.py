@@ -1,10 +1,8 @@
-"""Hands to the resource managers what a Shoot gets from its provider, and generates its secrets."""
+"""ControlPlanes: ManagedResources for the Shoot and its seed, access Secrets, and generated secrets."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from windowbox.errors import PermanentError
@@ -45,11 +43,11 @@ KIND = Kind(
 
 _IN_SHOOT = (controlplanesite.STORAGE, controlplanesite.SHOOT)
 _KUBECONFIG_SECONDS = 30.0
-"""Until the generic kubeconfig is looked for again where there is none."""
+"""Seconds until the next check for a generic kubeconfig that is missing."""
 
 
 class ControlPlaneActuator(Actuator):
-    """Everything is handed over; only the webhooks of a Shoot are waited for."""
+    """Creates the ManagedResources. Waits only for the webhooks of a Shoot."""
 
     def __init__(self, targets: TargetClusters, settings: KindSettings) -> None:
         self._targets = targets
@@ -69,25 +67,22 @@ class ControlPlaneActuator(Actuator):
         await self._ensure_access(run, target, site)
         await managedresources.ensure(target, _configuration(site, image))
         await self._ensure_ccm(target, site, image, secrets)
+        made = [storage.storage_class()]
+        storage_class = controlplanesite.for_shoot(controlplanesite.STORAGE, site.namespace, made)
         await concurrently(
             managedresources.ensure(target, self._components(site)),
-            managedresources.ensure(target, _storage_class(site)),
+            managedresources.ensure(target, storage_class),
         )
         await generatedsecrets.clean_up(target, site, secrets)
         if secrets.due is not None:
             run.dues.append((max(0.0, secrets.due - now.timestamp()), "a certificate is renewed then"))
-        return await self._told(run, target, site, now)
-
-    async def _told(self, run: Run, target: TargetCluster, site: Site, now: datetime) -> Status:
-        """The condition of the webhooks in the Shoot, where it is asked for."""
         if self._conditions == "short" or not self._settings.webhooks or site.shoot.self_hosted:
             return {}
         found = await target.cached(MANAGED_RESOURCES, site.namespace, controlplanesite.WEBHOOKS)
         checked = healthchecks.managed_resource(site.namespace, controlplanesite.WEBHOOKS, found)
         results = {healthchecks.SYSTEM_COMPONENTS_HEALTHY: [checked]}
-        return healthchecks.conditions_patch(
-            run.object, results, now, hibernated=site.shoot.hibernation_enabled
-        )
+        hibernated = site.shoot.hibernation_enabled
+        return healthchecks.conditions_patch(run.object, results, now, hibernated=hibernated)
 
     async def delete(self, run: Run) -> None:
         await self._remove(run)
@@ -96,7 +91,7 @@ class ControlPlaneActuator(Actuator):
         await self._remove(run, waits=False)
 
     async def migrate(self, run: Run) -> None:
-        """What is in the Shoot stays there, except for its webhooks. The secrets stay, too."""
+        """Keep the objects in the Shoot, except for its webhooks, and the generated secrets."""
         await self._remove(run, keep=True)
 
     @property
@@ -104,7 +99,7 @@ class ControlPlaneActuator(Actuator):
         return self._settings.ccm == "deployment"
 
     async def _ensure_webhooks(self, run: Run, target: TargetCluster, site: Site) -> None:
-        """Without its webhooks nothing else may come into the Shoot; one that sleeps cannot have them."""
+        """Create the webhooks before anything else in the Shoot. A hibernated Shoot cannot apply them."""
         if not self._settings.webhooks or site.shoot.self_hosted:
             return
         authorities = await generatedsecrets.webhook_authorities(target, self._webhooks)
@@ -121,7 +116,7 @@ class ControlPlaneActuator(Actuator):
             other = controlplaneaccess.WINDOWBOX_SECRET
         else:
             if not await controlplaneaccess.ensure_windowbox(target, site) and site.hosted:
-                # No event tells of Secrets.
+                # Secrets are not watched, so no event requeues.
                 secret = f"Secret {site.namespace}/{site.generic_kubeconfig}"
                 why = f"waiting for {secret} to have a kubeconfig that names a server"
                 run.dues.append((_KUBECONFIG_SECONDS, why))
@@ -149,7 +144,7 @@ class ControlPlaneActuator(Actuator):
         )
 
     def _components(self, site: Site) -> managedresources.Bundle:
-        """What runs in the Shoot, and the rights of who works there from outside."""
+        """The components in the Shoot, and the rights of the controllers that work on it from outside."""
         rights = (
             controlplanerights.cloud_controller_manager()
             if self._deploys_ccm
@@ -163,10 +158,10 @@ class ControlPlaneActuator(Actuator):
         return controlplanesite.for_shoot(controlplanesite.SHOOT, site.namespace, [*rights, *provisioner])
 
     async def _remove(self, run: Run, *, keep: bool = False, waits: bool = True) -> None:
-        """Remove everything; first what is in the Shoot, for which others need their access.
+        """Remove everything, first the objects in the Shoot, while the access to it still exists.
 
-        With `keep`, the objects in the Shoot stay, and so do the secrets. Unless it `waits`, what is not gone
-        in time is left behind.
+        With `keep`, the objects in the Shoot and the generated secrets stay. Unless it `waits`, objects that
+        are not gone in time are left behind.
         """
         if _is_exposure(run.object):
             return
@@ -187,7 +182,7 @@ class ControlPlaneActuator(Actuator):
             await generatedsecrets.remove(target, namespace)
 
     async def _renew_configuration(self, run: Run, target: TargetCluster) -> None:
-        """A cloud-controller-manager goes on working meanwhile, and has to find its configuration."""
+        """Keep the configuration of a cloud-controller-manager that still runs during the deletion."""
         namespace = run.ref.namespace
         seed = await target.live(MANAGED_RESOURCES, namespace, controlplanesite.SEED)
         if seed is None or seed.deleting:
@@ -211,17 +206,17 @@ class ControlPlaneActuator(Actuator):
     ) -> Object | None:
         found = await target.live(MANAGED_RESOURCES, namespace, name)
         if found is None:
-            # Of a run that was cut off before it had written the ManagedResource.
+            # A run may have been cut off after the Secret, before the ManagedResource.
             held = await target.names_labelled(SECRETS, namespace, managedresources.COLLECTABLE)
-            await _remove_secrets(
-                target, namespace, (one for one in held if controlplanesite.is_data_of(one, name))
-            )
+            for one in held:
+                if controlplanesite.is_data_of(one, name):
+                    await target.remove(SECRETS, namespace, one)
             return None
         return await managedresources.begin_removal(target, namespace, name, name, keep=keep)
 
 
 def _is_exposure(controlplane: Object) -> bool:
-    """Former versions of Gardener had a second ControlPlane, for which nothing was ever made."""
+    """Former versions of Gardener had a second ControlPlane of this purpose, which needs nothing."""
     return controlplane.spec.get("purpose") == "exposure"
 
 
@@ -230,17 +225,8 @@ def _configuration(site: Site, balancer_image: str | None) -> managedresources.B
     return controlplanesite.for_seed(controlplanesite.CONFIGURATION, site.namespace, [made])
 
 
-def _storage_class(site: Site) -> managedresources.Bundle:
-    return controlplanesite.for_shoot(controlplanesite.STORAGE, site.namespace, [storage.storage_class()])
-
-
-async def _remove_secrets(target: TargetCluster, namespace: str, names: Iterable[str]) -> None:
-    for name in names:
-        await target.remove(SECRETS, namespace, name)
-
-
 async def _is_scaled_down(target: TargetCluster, namespace: str) -> bool:
-    """Whether the API server of the Shoot has ended, or is about to. An event tells when that changes."""
+    """Whether the Shoot's API server is scaled to zero. Its Deployment is watched: a change requeues."""
 
     async def act() -> int:
         kube = await target.connection.api()

@@ -1,4 +1,4 @@
-"""What a Cluster tells about the control plane of its Shoot, checked before anything is made of it. Pure."""
+"""The control plane of a Shoot, from its Cluster, and the forms of its ManagedResources. Pure."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Site:
 
     @property
     def may_sleep(self) -> bool:
-        """Whether the Shoot is to be hibernated, and nothing else is done with it."""
+        """Whether the Shoot hibernates, and is neither deleted nor migrated."""
         migrating = self.raw_shoot.last_operation.get("type") == "Migrate"
         return self.shoot.hibernation_enabled and not self.deleting and not migrating
 
 
 def site(cluster: Object) -> Site:
-    """The control plane that a Cluster is about."""
+    """The control plane of a Cluster's Shoot."""
     shoot = Object(mapping(cluster.spec.get("shoot")))
     facts = shoots.facts(cluster)
     shoots.check_technical_id(facts, cluster.name)
@@ -92,7 +92,7 @@ def for_seed(name: str, namespace: str, objects: Iterable[Manifest]) -> Bundle:
 
 
 def for_shoot(name: str, namespace: str, objects: Iterable[Manifest]) -> Bundle:
-    """The annotations of storage classes are ours alone; others may add some to what else there is."""
+    """Annotations of storage classes are overwritten; other objects keep those of others."""
     options = {
         "injectLabels": managedresources.NO_CLEANUP,
         "keepObjects": False,

@@ -24,7 +24,7 @@ _DUMMY = "extensions.gardener.cloud:provider-local:dummy"
 
 
 def configs(namespace: str, *, ccm: bool) -> list[Config]:
-    """Those that Gardener's own tests look for; with `ccm`, that of the cloud-controller-manager too."""
+    """The secrets that Gardener's own tests check; with `ccm`, also that of the cloud-controller-manager."""
     server = "provider-local-dummy-server"
     made: list[Config] = [
         _AUTHORITY,
@@ -42,8 +42,8 @@ def configs(namespace: str, *, ccm: bool) -> list[Config]:
 
 
 async def ensure(target: TargetCluster, site: Site, now: datetime, *, ccm: bool) -> Ensured:
-    """Have all of them, in lock-step with the rotation of the Shoot's authorities."""
-    # With the first ControlPlane, since their library takes 10 MB.
+    """Create or rotate all of them, in step with the rotation of the Shoot's authorities."""
+    # Imported with the first ControlPlane: the library takes 10 MB.
     from windowbox.secretsmanager.decisions import Policy
     from windowbox.secretsmanager.manager import Ensured
 
@@ -101,7 +101,7 @@ _LOOK_AGAIN = 5.0
 
 
 async def webhook_authorities(target: TargetCluster, settings: WebhookSettings) -> bytes:
-    """The bundle that `windowbox admit` keeps, which changes while its authority is rotated."""
+    """The authorities of our webhooks, as `windowbox admit` publishes and rotates them."""
     from windowbox.secretsmanager.manager import SecretsManager  # takes 10 MB
 
     known, namespace = webhookconfigurations.names(settings), settings.namespace

@@ -1,4 +1,4 @@
-"""The spec of a SelfHostedShootExposure, checked before anything is made of it."""
+"""The spec of a SelfHostedShootExposure, validated, and the objects desired for it. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MAX_ENDPOINTS = 1000
 
 @dataclass(frozen=True)
 class ExposureSpec:
-    """What an exposure asks for."""
+    """The validated spec of an exposure."""
 
     port: int
     addresses: tuple[Address, ...]
-    """Of the nodes within their network, each once."""
+    """The internal IPs of the nodes, each once."""
 
 
 def parsed(spec: Mapping[str, Any]) -> ExposureSpec:
@@ -45,7 +45,7 @@ def parsed(spec: Mapping[str, Any]) -> ExposureSpec:
 
 
 def credentials(spec: Mapping[str, Any], namespace: str) -> str:
-    """The name of the Secret that leads to the cluster of the machines."""
+    """The name of the Secret with the kubeconfig of the machines' cluster."""
     found = spec.get("credentialsRef")
     if not isinstance(found, Mapping):
         raise Malformed(
@@ -71,7 +71,10 @@ def _node(index: int, endpoint: Any) -> Iterator[Address]:
         at = f"{where}.addresses[{number}]"
         kind, value = str(address.get("type")), str(address.get("address"))
         if kind in _IPS:
-            found = _ip(f"{at}.address", value)
+            try:
+                found = ip_address(value)
+            except ValueError as error:
+                raise Malformed(f"{at}.address: {value!r} is no IP address; correct it") from error
             if kind == "InternalIP":
                 yield _reachable(f"{at}.address", found)
         elif kind not in _NAMES:
@@ -81,15 +84,8 @@ def _node(index: int, endpoint: Any) -> Iterator[Address]:
             raise Malformed(f"{at}.address: {value!r} is no host name; correct it")
 
 
-def _ip(at: str, value: str) -> Address:
-    try:
-        return ip_address(value)
-    except ValueError as error:
-        raise Malformed(f"{at}: {value!r} is no IP address; correct it") from error
-
-
 def _reachable(at: str, address: Address) -> Address:
-    """The address, if others can reach a node at it. Of those that are not used, nobody demands that."""
+    """The address, if other machines can reach it. Only internal IPs are used, so only they are checked."""
     if address.is_unspecified or address.is_loopback or address.is_link_local or address.is_multicast:
         raise Malformed(f"{at}: {address} leads to no node; give the address that other machines reach it at")
     if isinstance(address, IPv6Address) and address.scope_id:
@@ -111,16 +107,16 @@ def slice_name(exposure: str, family: str) -> str:
 
 
 def service(exposure: str, namespace: str, request: ExposureSpec) -> Manifest:
-    """The load balancer. It has no selector: its endpoints are written by us, for they are no Pods."""
+    """The load balancer, without selector: its endpoints are no Pods."""
     port = {"name": _PORT, "port": request.port, "targetPort": request.port, "protocol": "TCP"}
     spec = {"type": "LoadBalancer", "ipFamilyPolicy": "PreferDualStack", "ports": [port]}
     return manifest(SERVICES, service_name(exposure), namespace, spec=spec)
 
 
 def excess(found: Object, service: Manifest) -> dict[str, Any] | None:
-    """The merge patch that takes out of a Service what keeps ours from being what it is, if any.
+    """The merge patch that removes what conflicts with the desired Service; None if nothing does.
 
-    A port that somebody else has put there would not let ours in beside it.
+    A port of the same name that another field manager owns would make our apply fail.
     """
     ports = service["spec"]["ports"]
     ours = {(port["port"], port["protocol"]) for port in ports}
@@ -133,38 +129,35 @@ def excess(found: Object, service: Manifest) -> dict[str, Any] | None:
 
 
 def slices(exposure: str, namespace: str, request: ExposureSpec, families: Iterable[str]) -> list[Manifest]:
-    """The nodes behind it, by IP family. Each family that the Shoot has must have one."""
-    return [_slice(exposure, namespace, family, request) for family in families]
-
-
-def _slice(exposure: str, namespace: str, family: str, request: ExposureSpec) -> Manifest:
-    return manifest(
-        ENDPOINT_SLICES,
-        slice_name(exposure, family),
-        namespace,
-        labels={"kubernetes.io/service-name": service_name(exposure)},
-        addressType=family,
-        endpoints=[_endpoint(address) for address in _of(family, request)],
-        ports=[{"name": _PORT, "port": request.port, "protocol": "TCP"}],
-    )
-
-
-def _of(family: str, request: ExposureSpec) -> list[Address]:
-    if family not in _VERSIONS:
-        raise Malformed(f"spec.networking.ipFamilies of the Shoot: {family!r} is neither IPv4 nor IPv6")
-    found = [address for address in request.addresses if address.version == _VERSIONS[family]]
-    if not found:
-        raise Malformed(
-            f"spec.endpoints: no InternalIP is of family {family}, which the Shoot has; give one, or take "
-            f"{family} out of the Shoot's spec.networking.ipFamilies"
+    """An EndpointSlice of the nodes for each IP family. Each family of the Shoot needs an address."""
+    made = []
+    for family in families:
+        if family not in _VERSIONS:
+            raise Malformed(f"spec.networking.ipFamilies of the Shoot: {family!r} is neither IPv4 nor IPv6")
+        found = [address for address in request.addresses if address.version == _VERSIONS[family]]
+        if not found:
+            raise Malformed(
+                f"spec.endpoints: no InternalIP is of family {family}, which the Shoot has; give one, or "
+                f"take {family} out of the Shoot's spec.networking.ipFamilies"
+            )
+        made.append(
+            manifest(
+                ENDPOINT_SLICES,
+                slice_name(exposure, family),
+                namespace,
+                labels={"kubernetes.io/service-name": service_name(exposure)},
+                addressType=family,
+                endpoints=[_endpoint(address) for address in found],
+                ports=[{"name": _PORT, "port": request.port, "protocol": "TCP"}],
+            )
         )
-    return found
+    return made
 
 
 def _endpoint(address: Address) -> dict[str, Any]:
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     if mapped:
-        # Of the two families it counts as IPv6, but the API takes no such endpoints.
+        # Python counts it as IPv6, but the API refuses it as an endpoint.
         raise Malformed(
             f"spec.endpoints: InternalIP ::ffff:{mapped} is an IPv4 address; write it as {mapped}"
         )

@@ -1,4 +1,4 @@
-"""The pool `exposure`, put together."""
+"""The pool `exposure`: events of its Services and EndpointSlices requeue an exposure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ def serving(common: Common, row: Served) -> Serving:
     owner_index = OwnerIndex(common.bus, common.world, row.resource)
 
     def owners(made: ObjectRef) -> Iterator[ObjectRef]:
-        return (
-            ref
-            for ref in owner_index.of_machine_namespace(made.namespace)
-            if made.name in _names(made.kind, ref.name)
-        )
+        for ref in owner_index.of_machine_namespace(made.namespace):
+            names = [exposureobjects.service_name(ref.name)]
+            if made.kind != SERVICES.id:
+                names = [exposureobjects.slice_name(ref.name, one) for one in exposureobjects.FAMILIES]
+            if made.name in names:
+                yield ref
 
     return Serving(
         KIND,
@@ -29,10 +30,3 @@ def serving(common: Common, row: Served) -> Serving:
         known=owner_index.complete,
         tasks={"owner index": owner_index.run},
     )
-
-
-def _names(kind: str, exposure: str) -> list[str]:
-    """What objects of a kind that an exposure has made are called."""
-    if kind == SERVICES.id:
-        return [exposureobjects.service_name(exposure)]
-    return [exposureobjects.slice_name(exposure, family) for family in exposureobjects.FAMILIES]

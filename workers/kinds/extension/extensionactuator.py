@@ -1,4 +1,4 @@
-"""What Extensions of each type consist of."""
+"""Extensions: a ManagedResource for each, with objects and waiting rules by type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned import managedresources
 from workers.core.owned.managedresources import Bundle
 from workers.core.owned.manifests import Manifest
-from workers.core.owned.targets import TargetCluster, TargetClusters
+from workers.core.owned.targets import TargetClusters
 
 SEED, SHOOT, AFTER_WORKER = "local-ext-seed", "local-ext-shoot", "local-ext-shoot-after-worker"
 
@@ -19,7 +19,7 @@ _IMAGE = "europe-docker.pkg.dev/gardener-project/releases/3rd/alpine:3.19.1"
 
 
 def bundle(type_: str, namespace: str) -> Bundle:
-    """What an Extension in `namespace` hands over."""
+    """The ManagedResource of an Extension in `namespace`."""
     match type_:
         case "local-ext-seed":
             return managedresources.for_seed(type_, namespace, [_service_account(type_, namespace)])
@@ -38,7 +38,7 @@ def finalizer(type_: str) -> str:
 
 
 def leftover(namespace: str) -> Manifest:
-    """A NetworkPolicy that no Pod obeys, and that stays until somebody lets go of it."""
+    """A NetworkPolicy that selects no Pod, and whose finalizer blocks its deletion."""
     return {
         "apiVersion": f"{NETWORK_POLICIES.group}/{NETWORK_POLICIES.version}",
         "kind": NETWORK_POLICIES.kind,
@@ -135,7 +135,7 @@ KINDS = {
 
 @dataclass
 class _ManagedResourceActuator(Actuator):
-    """What all types do alike."""
+    """Shared by all types."""
 
     targets: TargetClusters
     type: str
@@ -152,7 +152,7 @@ class _ManagedResourceActuator(Actuator):
 
 
 class SeedActuator(_ManagedResourceActuator):
-    """For what runs in the seed. It does not move along with a Shoot: the next seed has its own."""
+    """Objects in the seed. A migration removes them: the next seed creates its own."""
 
     async def reconcile(self, run: Run) -> Status:
         await managedresources.ensure_healthy(self.targets.own_cluster(run), self.bundle(run))
@@ -163,7 +163,7 @@ class SeedActuator(_ManagedResourceActuator):
 
 
 class ShootActuator(_ManagedResourceActuator):
-    """For what runs in the Shoot, and stays there while its control plane moves. Nobody waits for it."""
+    """Objects in the Shoot, which a migration keeps. Their health is not awaited."""
 
     async def reconcile(self, run: Run) -> Status:
         target = self.targets.own_cluster(run)
@@ -177,15 +177,17 @@ class ShootActuator(_ManagedResourceActuator):
         await self._remove(run, keep=True)
 
     async def force_delete(self, run: Run) -> None:
-        """Let go of what a test has left over. Of the ManagedResource the client takes care itself."""
+        """Remove the finalizers of a test's leftovers. The client removes the ManagedResource itself."""
         target = self.targets.own_cluster(run)
         names = await target.names_labelled(NETWORK_POLICIES, run.ref.namespace, labels(self.type))
         for name in names:
-            await _remove_leftover(target, run.ref.namespace, name)
+            patch = {"metadata": {"finalizers": None}}
+            await target.merge(NETWORK_POLICIES, run.ref.namespace, name, patch)
+            await target.remove(NETWORK_POLICIES, run.ref.namespace, name)
 
 
 class AfterWorkerActuator(_ManagedResourceActuator):
-    """For what needs machines: while the Shoot sleeps, there are none to wait for."""
+    """Objects that need machines: a hibernated Shoot has none, so nothing is awaited."""
 
     async def reconcile(self, run: Run) -> Status:
         target, bundle = self.targets.own_cluster(run), self.bundle(run)
@@ -197,8 +199,3 @@ class AfterWorkerActuator(_ManagedResourceActuator):
 
     async def migrate(self, run: Run) -> None:
         await self._remove(run, keep=True)
-
-
-async def _remove_leftover(target: TargetCluster, namespace: str, name: str) -> None:
-    await target.merge(NETWORK_POLICIES, namespace, name, {"metadata": {"finalizers": None}})
-    await target.remove(NETWORK_POLICIES, namespace, name)

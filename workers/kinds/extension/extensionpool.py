@@ -1,4 +1,4 @@
-"""The pools of Extensions, one for each type, put together."""
+"""The pools of Extensions, one per type: events of their ManagedResources requeue them."""
 
 from __future__ import annotations
 

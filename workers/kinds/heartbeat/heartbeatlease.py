@@ -1,4 +1,4 @@
-"""The Lease of the heartbeat: its desired content, and when it is renewed. Pure."""
+"""The Lease of the heartbeat: its desired content, when it is renewed, and which events requeue it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from windowbox.settings.kindsettings import HeartbeatSettings
 
 
 def ref(namespace: str) -> ObjectRef:
-    """The Lease that Gardener looks at."""
+    """The Lease that Gardener checks."""
     return ObjectRef(RUNTIME, HEARTBEATS.id, namespace, HEARTBEATS.named)
 
 
 def spec(settings: HeartbeatSettings, now: datetime) -> dict[str, Any]:
-    """What a renewal says."""
+    """The spec that a renewal writes."""
     renewed = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return _lasting(settings) | {"renewTime": renewed}
 
@@ -34,18 +34,19 @@ def spec(settings: HeartbeatSettings, now: datetime) -> dict[str, Any]:
 def remaining(lease: Object, settings: HeartbeatSettings, now: datetime) -> float:
     """Seconds until the Lease has to be renewed; 0 if that is due."""
     renewed = instant(lease.spec.get("renewTime"))
-    if renewed is None or not _within(_lasting(settings), lease):
+    lasting = _lasting(settings).items()
+    if renewed is None or any(lease.spec.get(name) != value for name, value in lasting):
         return 0.0
     left = settings.interval - (now - renewed).total_seconds()
     if left > 2 * settings.interval:
-        # A clock has jumped. Left so, the Lease would look fresh until then, whatever becomes of us.
+        # The clock has jumped. Unchanged, the Lease would look fresh until then, even without windowbox.
         return 0.0
-    # Who renewed it may have a clock that is a little ahead of ours.
+    # The clock of the host that renewed it may be a little ahead.
     return min(max(0.0, left), settings.interval)
 
 
 def stale(seen: Object | None, live: Object | None) -> str:
-    """Why watchers cannot be well: they have not shown what was written long since. Empty if they have."""
+    """Why watchers count as unhealthy: they have not announced the latest version. Empty if they have."""
     if live is None or (seen is not None and seen.resource_version == live.resource_version):
         return ""
     shown = f"version {seen.resource_version}" if seen is not None else "no Lease at all"
@@ -53,7 +54,7 @@ def stale(seen: Object | None, live: Object | None) -> str:
 
 
 def changed_by_others(old: Object, new: Object) -> bool:
-    """Whether more has become of the Lease than that it was renewed."""
+    """Whether more than the renew time has changed."""
     return bool(_without_renew_time(old) != _without_renew_time(new))
 
 
@@ -65,19 +66,15 @@ def _lasting(settings: HeartbeatSettings) -> dict[str, Any]:
     return {"holderIdentity": settings.holder, "leaseDurationSeconds": settings.interval}
 
 
-def _within(wanted: dict[str, Any], lease: Object) -> bool:
-    return all(lease.spec.get(name) == value for name, value in wanted.items())
-
-
 logger = logging.getLogger(__name__)
 
 _AGAIN = 1.0
 _MISSED_INTERVALS = 5
-"""After so many intervals somebody asks, should the bus have lost the wish that was to come back."""
+"""Intervals after which the wish is repeated, in case the bus has lost the scheduled one."""
 
 
 class HeartbeatMapping:
-    """What others do to our Lease, and what happened to it while nobody watched."""
+    """Triggers: changes of the Lease by others, and listings after a gap."""
 
     kinds: tuple[str, ...] = (HEARTBEATS.id,)
     owned: tuple[str, ...] = ()
@@ -99,7 +96,7 @@ class HeartbeatMapping:
 
 
 async def request_first_run(bus: Bus, queue: Queue, lease: ObjectRef, interval: float) -> None:
-    """Make the first wish: at the start, and whenever the bus may have forgotten it. For ever."""
+    """Request a run at the start, and whenever the bus may have lost the scheduled one. Runs for ever."""
     back = asyncio.Event()
     with bus.on_reconnect(back.set):
         while True:

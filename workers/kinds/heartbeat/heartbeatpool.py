@@ -1,4 +1,4 @@
-"""The pool `heartbeat`, put together."""
+"""The pool `heartbeat`: one Lease, renewed in an interval."""
 
 from __future__ import annotations
 

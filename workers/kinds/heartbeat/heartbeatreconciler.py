@@ -1,9 +1,8 @@
-"""One run of the heartbeat: check the processes, then renew the Lease."""
+"""Reconciles the heartbeat: checks the processes, then renews the Lease."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -27,16 +26,16 @@ from workers.kinds.heartbeat import heartbeatlease
 logger = logging.getLogger(__name__)
 
 _MAX_OVERDUE = 4
-"""Intervals that something may be owed to somebody without us being called unwell."""
+"""Intervals that an item may wait in a queue before its pool counts as stuck."""
 _RETRY_SECONDS = 5.0
-"""Seconds until another look, at most, while something is wrong."""
+"""Seconds between checks while something is wrong, unless the interval is shorter."""
 
 
 class HeartbeatReconciler:
-    """Renewals of the Lease. That one is run shows that bus and worker are well; it looks at the rest.
+    """Renews the Lease. A run itself shows that bus and worker are healthy; it checks the rest.
 
-    The Lease is watched. So a watcher that has shown the last renewal lives, and where one watcher lives, it
-    takes over from all that do not.
+    The Lease is watched, so a watcher that has announced the last renewal is alive, and a live watcher takes
+    over from those that are not.
     """
 
     def __init__(self, bus: Bus, clusters: Clusters, world: World, settings: HeartbeatSettings) -> None:
@@ -46,7 +45,7 @@ class HeartbeatReconciler:
         self._settings = settings
 
     async def reconcile(self, request: Request) -> Outcome:
-        """Renew the Lease if it is due and everything works; whatever the wish was made for."""
+        """Renew the Lease if that is due and all checks pass, whatever the wish was made for."""
         ref, recorder = request.ref, request.recorder
         if self._settings.namespace and ref != heartbeatlease.ref(self._settings.namespace):
             return Ignored("not ours")  # another namespace was configured before
@@ -55,7 +54,10 @@ class HeartbeatReconciler:
             return Done("fresh", _due(left))
         try:
             live = await self._world.live(ref, recorder)
-            problem = heartbeatlease.stale(seen, live) or await self._problem(recorder)
+            problem = heartbeatlease.stale(seen, live)
+            if not problem:
+                limit = _MAX_OVERDUE * self._settings.interval
+                problem = str(await recorder.call("signs", None, bus_problem, self._bus, limit))
             if not problem:
                 await self._renew(ref, live, now, recorder)
                 return Done("renewed", _due(self._settings.interval))
@@ -70,21 +72,21 @@ class HeartbeatReconciler:
         logger.error("%s: not renewed: renewing it has ended this process before", request.ref)
         return None
 
-    async def _problem(self, recorder: Recorder) -> str:
-        async def act() -> str:
-            return await problem(self._bus, _MAX_OVERDUE * self._settings.interval)
-
-        return str(await recorder.call("signs", None, act))
-
     async def _renew(self, ref: ObjectRef, live: Object | None, now: datetime, recorder: Recorder) -> None:
         spec = heartbeatlease.spec(self._settings, now)
-        # Whoever was held up since it looked must not overwrite what others have said meanwhile.
+        # Optimistic concurrency: a run that was delayed must not overwrite a newer version.
         version = {"resourceVersion": live.resource_version} if live is not None else {}
 
         async def act() -> None:
             kube = await self._clusters.get(ref.cluster)
             if live is None:
-                await kube.create(HEARTBEATS, ref.namespace, _lease(ref, spec))
+                lease = {
+                    "apiVersion": f"{HEARTBEATS.group}/{HEARTBEATS.version}",
+                    "kind": HEARTBEATS.kind,
+                    "metadata": {"name": ref.name, "namespace": ref.namespace},
+                    "spec": spec,
+                }
+                await kube.create(HEARTBEATS, ref.namespace, lease)
             else:
                 await kube.merge(HEARTBEATS, ref.namespace, ref.name, {"metadata": version, "spec": spec})
 
@@ -95,32 +97,15 @@ def _due(after: float, why: str = "the Lease is renewed then") -> RequeueAfter:
     return RequeueAfter(Wish(reason=Reason.DUE), after, why)
 
 
-def _lease(ref: ObjectRef, spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": f"{HEARTBEATS.group}/{HEARTBEATS.version}",
-        "kind": HEARTBEATS.kind,
-        "metadata": {"name": ref.name, "namespace": ref.namespace},
-        "spec": spec,
-    }
-
-
-async def problem(bus: Bus, limit: float) -> str:
-    """What is wrong with patchers or workers; nothing if they are well."""
-    return await _patcher_missing(bus) or await _overdue(bus, limit)
-
-
-async def _patcher_missing(bus: Bus) -> str:
-    """Whether somebody is there to write status: one who has nothing to do asks the bus for something."""
+async def bus_problem(bus: Bus, limit: float) -> str:
+    """Why patchers or workers are unhealthy; empty if they are healthy."""
     try:
+        # An idle patcher has a pull request open at the bus.
         info = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{PATCH}")
     except ApiError as error:
         return f"no patcher has come yet ({error})"
-    busy = int(info["num_ack_pending"]) > 0
-    return "" if busy or int(info["num_waiting"]) > 0 else "no patcher asks for work"
-
-
-async def _overdue(bus: Bus, limit: float) -> str:
-    """Whether something has been owed for too long: then those of its pool are stuck, or not there."""
+    if int(info["num_ack_pending"]) == 0 and int(info["num_waiting"]) == 0:
+        return "no patcher asks for work"
     now = await bus.now()
     for pool in (PATCH, *POOLS):
         oldest = await bus.first(streams.TRIGGERS, subjects.wish(pool, ">"))

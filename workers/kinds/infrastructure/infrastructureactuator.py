@@ -6,7 +6,6 @@ import logging
 from contextlib import AbstractAsyncContextManager
 
 from windowbox.errors import Conflict, Superseded, TransientError, Waiting, WindowboxError
-from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES
 from windowbox.settings.kindsettings import InfrastructureSettings
 from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
@@ -106,11 +105,23 @@ class InfrastructureActuator(Actuator):
         namespace = ownerindex.infrastructure_namespace(shoot_of(run).technical_id)
         try:
             async with self._provider(run) as target:
-                await _remove_mark(run, target, namespace)
+                found = await target.live(NAMESPACES, "", namespace)
+                if found is None or marks.ANNOTATION not in found.annotations:
+                    return
+                ours, there = marks.parse(target.mark), marks.parsed(found)
+                if ours and there and ours.same_owner(there):
+                    patch = {"metadata": {"annotations": {marks.ANNOTATION: None}}}
+                    await target.merge(NAMESPACES, "", namespace, patch)
+                else:
+                    logger.warning(
+                        "%s: the mark stays at namespace %s: it names another owner", run.ref, namespace
+                    )
         except (Superseded, Waiting):
             raise
         except WindowboxError as error:
-            if isinstance(error, TransientError) and not _failed_to_migrate(run.object):
+            last = run.object.last_operation
+            failed_before = (last.get("type"), last.get("state")) == ("Migrate", "Error")
+            if isinstance(error, TransientError) and not failed_before:
                 raise TransientError(str(error), retry_after=_RETRY_AFTER, codes=error.codes) from error
             # A migration must not fail for this. A namespace without Pods may then have to be recreated.
             logger.warning("%s: the mark stays at namespace %s: %s", run.ref, namespace, error)
@@ -135,20 +146,3 @@ class InfrastructureActuator(Actuator):
 
     def _provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
         return self._targets.provider(run, *infrastructureobjects.provider_secret(run.object))
-
-
-async def _remove_mark(run: Run, target: TargetCluster, namespace: str) -> None:
-    found = await target.live(NAMESPACES, "", namespace)
-    if found is None or marks.ANNOTATION not in found.annotations:
-        return
-    ours, there = marks.parse(target.mark), marks.parsed(found)
-    if ours and there and ours.same_owner(there):
-        await target.merge(NAMESPACES, "", namespace, {"metadata": {"annotations": {marks.ANNOTATION: None}}})
-    else:
-        logger.warning("%s: the mark stays at namespace %s: it names another owner", run.ref, namespace)
-
-
-def _failed_to_migrate(object: Object) -> bool:
-    """Whether an attempt to migrate has failed before."""
-    last = object.last_operation
-    return (last.get("type"), last.get("state")) == ("Migrate", "Error")

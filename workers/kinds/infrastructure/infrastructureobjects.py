@@ -1,4 +1,4 @@
-"""What an Infrastructure's spec asks for, checked before anything is made of it."""
+"""An Infrastructure: its validated spec and networks, the desired objects, and the status. Pure."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from workers.core.owned import ownerindex
 from workers.core.owned.manifests import Manifest, manifest
 
 _MAX_FIELDS = 5
-"""So many fields are named: the first few tell what is meant."""
+"""Fields named in an error."""
 
 
 class ProviderSecret(NamedTuple):
-    """Where the kubeconfig of the provider cluster is."""
+    """The Secret with the kubeconfig of the provider cluster."""
 
     namespace: str
     name: str
@@ -49,7 +49,7 @@ def provider_secret(infrastructure: Object) -> ProviderSecret:
 
 
 def check_provider_config(infrastructure: Object) -> None:
-    """Refuse what would be ignored: Infrastructures of type local cannot be configured."""
+    """Refuse configuration that would be ignored: type local has none."""
     if config := infrastructure.spec.get("providerConfig"):
         fields = ", ".join(f"{name!s:.80}: {config[name]!r:.80}" for name in sorted(config)[:_MAX_FIELDS])
         raise Malformed(
@@ -63,13 +63,13 @@ _VERSIONS = {"IPv4": 4, "IPv6": 6}
 
 @dataclass(frozen=True)
 class Networks:
-    """What a Shoot has asked for, and what each of its families gets for machines."""
+    """The networks of a Shoot, and the machine network of each IP family."""
 
     nodes: tuple[Network, ...]
     pods: tuple[Network, ...]
     services: tuple[Network, ...]
     machines: Mapping[str, Network]
-    """By IP family. A family that the Shoot has no nodes in is not there."""
+    """By IP family, without families that have no node network."""
 
 
 def networks(shoot: ShootFacts) -> Networks:
@@ -79,14 +79,20 @@ def networks(shoot: ShootFacts) -> Networks:
     )
     if not nodes:
         raise Malformed("spec.networking.nodes of the Shoot is not set: give it a CIDR such as 10.0.0.0/16")
-    _check_overlaps({"nodes": nodes, "pods": pods, "services": services})
+    by_name = {"nodes": nodes, "pods": pods, "services": services}
+    named = [(name, network) for name, found in by_name.items() for network in found]
+    for (one, a), (other, b) in combinations(named, 2):
+        if one != other and a.version == b.version and a.overlaps(b):
+            raise Malformed(
+                f"spec.networking of the Shoot: {one} {a} and {other} {b} overlap; give each its own range"
+            )
     machines: dict[str, Network] = {}
     for family in shoot.ip_families:
         version = _VERSIONS.get(family)
         if version is None:
             raise Malformed(f"spec.networking.ipFamilies of the Shoot: {family!r} is neither IPv4 nor IPv6")
-        if found := next((network for network in nodes if network.version == version), None):
-            machines[family] = found
+        if network := next((one for one in nodes if one.version == version), None):
+            machines[family] = network
     if not machines:
         families = ", ".join(shoot.ip_families)
         raise Malformed(
@@ -97,26 +103,16 @@ def networks(shoot: ShootFacts) -> Networks:
 
 
 def _parsed(name: str, cidrs: Iterable[str]) -> tuple[Network, ...]:
+    found: dict[Network, None] = {}
     try:
-        # Spec and status may spell the same one in two ways.
-        return tuple(dict.fromkeys(map(_network, cidrs)))
+        for cidr in cidrs:
+            if addresses.prefix(cidr) is None:
+                raise ValueError(f"{cidr!r:.60} does not look like 10.0.0.0/16 or fd00:10::/64")
+            found[ip_network(cidr)] = None  # spec and status may spell one network in two ways
+
     except ValueError as error:
         raise Malformed(f"spec.networking.{name} of the Shoot: {error}; correct the CIDR") from error
-
-
-def _network(cidr: str) -> Network:
-    if addresses.prefix(cidr) is None:
-        raise ValueError(f"{cidr!r:.60} does not look like 10.0.0.0/16 or fd00:10::/64")
-    return ip_network(cidr)
-
-
-def _check_overlaps(by_name: Mapping[str, Iterable[Network]]) -> None:
-    named = [(name, network) for name, all_of in by_name.items() for network in all_of]
-    for (one, a), (other, b) in combinations(named, 2):
-        if one != other and a.version == b.version and a.overlaps(b):
-            raise Malformed(
-                f"spec.networking of the Shoot: {one} {a} and {other} {b} overlap; give each its own range"
-            )
+    return tuple(found)
 
 
 ROLE, INFRA = "gardener.cloud/role", "infra"
@@ -127,14 +123,14 @@ def namespace(name: str) -> Manifest:
 
 
 def made_before(infrastructure: Object) -> bool:
-    """Whether it has succeeded once."""
+    """Whether it has been reconciled successfully before."""
     return bool(infrastructure.status.get("networking"))
 
 
 def is_ours(namespace: Object, infrastructure: Object) -> bool:
-    """Whether the namespace of the Infrastructure was made for it, be it by another seed or program.
+    """Whether the namespace was created for the Infrastructure, perhaps by another seed or program.
 
-    Where it has succeeded once, it was; then somebody has taken our label off since.
+    After a success it was, even if somebody has removed our label since.
     """
     return namespace.labels.get(ROLE) == INFRA or made_before(infrastructure)
 
@@ -148,13 +144,13 @@ def check_ownership(namespace: Object, infrastructure: Object) -> None:
 
 
 def technical_id(pool_name: str) -> str:
-    """The Shoot whose pool has this name; nothing if it is nobody's."""
+    """The Shoot whose address pool has this name; empty if it is none of a Shoot."""
     match = re.fullmatch(r"shoot-machine-pods-(.+)-ipv[46]", pool_name)
     return match[1] if match else ""
 
 
 def pools(technical_id: str, networks: Networks, home: str, home_uid: str) -> list[Manifest]:
-    """Where machines of each family get their addresses from; gone when the namespace `home` is."""
+    """The address pools of the machines, one per family. Garbage collected with the namespace `home`."""
     owner = {"apiVersion": "v1", "kind": "Namespace", "name": home, "uid": home_uid}
     return [
         manifest(
@@ -173,7 +169,7 @@ def pools(technical_id: str, networks: Networks, home: str, home_uid: str) -> li
 
 
 def status(networks: Networks) -> Status:
-    """A merge patch; what the Shoot has not is taken off."""
+    """The status, as a merge patch that removes networks the Shoot does not have."""
     named = {"nodes": networks.nodes, "pods": networks.pods, "services": networks.services}
     networking: dict[str, Any] = {name: [str(n) for n in found] or None for name, found in named.items()}
     return {"networking": networking, "egressCIDRs": [str(n) for n in networks.nodes]}
@@ -189,7 +185,7 @@ ALLOW, DENY, BALANCERS = (
 _BOTH = ["Ingress", "Egress"]
 _NODE_PORTS = {"port": 30000, "endPort": 32767}
 _HEALTH = {"protocol": "TCP", "port": 10256}
-"""Where kube-proxy answers for the node. Services' own health ports are node ports."""
+"""kube-proxy's health port. The health check ports of Services are node ports."""
 _INTERNET = (
     ("0.0.0.0/0", ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")),
     ("::/0", ("fe80::/10", "fc00::/7")),
@@ -197,7 +193,7 @@ _INTERNET = (
 
 
 def policies(namespace: str, settings: InfrastructureSettings, *, self_hosted: bool) -> list[Manifest]:
-    """All policies of the namespace, first the one without which its machines would be cut off."""
+    """All policies of the namespace. The allowing one comes first, so that machines are never cut off."""
     return [
         allow_machines(namespace, settings, self_hosted=self_hosted),
         _policy(DENY, namespace, {"podSelector": {}, "policyTypes": _BOTH}),
@@ -240,11 +236,13 @@ def allow_machines(namespace: str, settings: InfrastructureSettings, *, self_hos
 
 
 def allow_balancers(namespace: str, sources: Iterable[Network]) -> Manifest:
-    """What machines have to accept from load balancers at `sources`: the node ports of both protocols, and
-    questions about their health. The policy for machines speaks of TCP alone."""
+    """Allows load balancers at `sources` to reach node ports and the health check port of machines.
+
+    UDP is why it exists: the policy for machines allows TCP only.
+    """
     ports = [{"protocol": "TCP", **_NODE_PORTS}, {"protocol": "UDP", **_NODE_PORTS}, _HEALTH]
     blocks = _blocks(sources)
-    # A rule without peers would let everybody in.
+    # A rule without peers would admit everybody.
     ingress = [{"from": blocks, "ports": ports}] if blocks else []
     spec = {**_pods("machine"), "policyTypes": ["Ingress"], "ingress": ingress}
     return _policy(BALANCERS, namespace, spec)

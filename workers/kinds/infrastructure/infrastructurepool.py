@@ -1,4 +1,4 @@
-"""The pool `infrastructure`, put together."""
+"""The pool `infrastructure`: events of its objects requeue it; one process looks for orphans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brings about that just those clusters take part whose Namespaces say so, and those a person has added."""
+"""Cluster membership: clusters join and leave by annotations of Namespaces and by ControlPlanes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workers.kinds.membership.shootmembership import ControlPlanes
 logger = logging.getLogger(__name__)
 
 _OURS = ("namespace", "controlplane")
-"""Whoever let a member join of which we decide whether it stays."""
+"""Origins of the members that this module adds and removes."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def changes(
     all_known: Collection[str],
     left_alone: Collection[str] = (),
 ) -> list[Change]:
-    """What makes `found` what is `wanted`. Only members of origins of which all is known have to leave.
+    """The changes from `found` to `wanted`. Members leave only if their origin is completely known.
 
     Clusters that are `left_alone` neither join nor leave.
     """
@@ -81,7 +81,7 @@ class Joining:
     direct: Collection[str] = ()
     """Clusters (ids or patterns) whose Pods can be reached."""
     with_controlplanes: bool = True
-    """Whether Shoots take part that have a ControlPlane, without a mark on their Namespace."""
+    """Whether Shoots with a ControlPlane join without an annotation of their Namespace."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _warned: dict[str, str] = field(default_factory=dict)
 
@@ -120,10 +120,11 @@ class Joining:
         found = {ref.name: requested for ref, requested in view.items()}
         self._warn(found)
         marked = {name: requested for name, requested in found.items() if isinstance(requested, Member)}
-        wanted = self._of_controlplanes(controlplanes) | marked
+        planes = controlplanes.members() if self.with_controlplanes else {}
+        wanted = {name: self._with_kinds(member) for name, member in planes.items()} | marked
         members = self.registry.members
         wanted = {name: controlplanes.put_to_sleep(one, members.get(name)) for name, one in wanted.items()}
-        # Marks that cannot be followed are no reason to leave: somebody is about to correct them.
+        # An invalid annotation is no reason to leave: somebody is about to correct it.
         unusable = {name for name, requested in found.items() if isinstance(requested, Unusable)}
         listed = {"namespace": RUNTIME in view.listed, "controlplane": controlplanes.all_known}
         all_known = [origin for origin in _OURS if listed[origin]]
@@ -138,18 +139,12 @@ class Joining:
                 await self.registry.exchange(change.cluster, change.before, change.after)
                 logger.info("cluster %s %s", change.cluster, _described(change))
             except WindowboxError as error:
-                failed.append(error)  # the other clusters must not suffer from it
+                failed.append(error)  # it must not block the other clusters
         if failed:
             raise failed[0]
 
-    def _of_controlplanes(self, controlplanes: ControlPlanes) -> dict[str, Member]:
-        if not self.with_controlplanes:
-            return {}
-        found = controlplanes.members()
-        return {name: self._with_kinds(member) for name, member in found.items()}
-
     def _warn(self, found: Mapping[str, Member | Unusable]) -> None:
-        """Say what is wrong with marks, once."""
+        """Log each invalid annotation once."""
         wrong = {name: requested.why for name, requested in found.items() if isinstance(requested, Unusable)}
         for name, member in found.items():
             taken = self.registry.members.get(name)

@@ -1,4 +1,4 @@
-"""Questions to many clusters, some of which do not answer: they must not hold up those about the others."""
+"""Concurrent checks of many clusters: those that do not answer must not delay the others."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE = 128
 _SUSPECTS_AT_ONCE = 16
-"""Of those that have failed the last time: a hundred that are dead wait for one another only."""
+"""Of those that failed the last time: a hundred dead clusters delay only one another."""
 _PATIENCE = 5.0
 """Seconds to wait for all: a cluster that does not answer is given up after 15."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 
 
 class Checks:
-    """Each is made once at a time, by its key, and after failures less and less often."""
+    """Runs each check once at a time, by its key, with backoff after failures."""
 
     def __init__(self) -> None:
         self._group: asyncio.TaskGroup
@@ -41,7 +41,7 @@ class Checks:
                 task.cancel()
 
     def begin(self, key: Hashable, act: Callable[[], Awaitable[None]]) -> None:
-        """Check, unless the same is being checked, or has failed too lately."""
+        """Start the check, unless it is running or in backoff."""
         if key in self._running or self._not_before.get(key, 0.0) > asyncio.get_running_loop().time():
             return
         task = self._group.create_task(self._check(key, act), name=f"check {key}")
@@ -49,13 +49,13 @@ class Checks:
         task.add_done_callback(lambda _: self._running.pop(key))
 
     async def settle(self) -> None:
-        """Wait for those that have been begun and did not fail before; not for ever."""
+        """Wait for the started checks that did not fail before, at most five seconds."""
         waited_for = [task for key, task in self._running.items() if key not in self._failures]
         if waited_for:
             await asyncio.wait(waited_for, timeout=_PATIENCE)
 
     def forget_all_but(self, keys: Collection[Hashable]) -> None:
-        """Nothing else will be checked again."""
+        """Drop the backoff of all other keys."""
         for key in self._failures.keys() - keys:
             del self._failures[key]
             self._not_before.pop(key, None)

@@ -1,4 +1,4 @@
-"""Has just those provider clusters take part that objects need, each by a Secret that lets us watch it."""
+"""Provider membership: a provider cluster joins while an object needs it and a Secret lets us watch it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WITH_CREDENTIALS = {(row.credentials_of or row.resource).id: row for row in KIN
 def secret_of(ref: ObjectRef, object: Object) -> SecretKey | None:
     """The Secret with the kubeconfig of the cluster that the object's machines are in."""
     if ref.cluster != RUNTIME:
-        return None  # the Secrets of other clusters are out of reach for those who watch
+        return None  # watchers cannot read Secrets of other clusters
     row = _WITH_CREDENTIALS[ref.kind]
     if row.type and object.spec.get("type") != row.type:
         return None  # other programs serve it
@@ -44,7 +44,7 @@ def secret_of(ref: ObjectRef, object: Object) -> SecretKey | None:
 
 @dataclass
 class ProviderMembership:
-    """Looks after the provider clusters. For the holder of the lease `providers`."""
+    """Adds and removes provider clusters. Runs under the lease `providers`."""
 
     bus: Bus
     registry: Registry
@@ -52,13 +52,13 @@ class ProviderMembership:
     interval: float
     _views: list[View[SecretKey]] = field(default_factory=list)
     _clusters: dict[SecretKey, str | None] = field(default_factory=dict)
-    """Where each Secret led when it was last looked at."""
+    """The cluster of each Secret at its last check."""
     _checks: Checks = field(default_factory=lambda: Checks())
     _unneeded: set[Member] = field(default_factory=set)
-    """For which there was no Secret the last time. What has just begun may not be known to the views."""
+    """Members without a Secret at the last check. They leave at the next one: views may lag."""
 
     async def run(self) -> None:
-        """See to it for ever. Secrets are not watched, so it is looked at in intervals."""
+        """Check in intervals, for ever: Secrets are not watched."""
         kinds = [row.credentials_of or row.resource for row in _WITH_CREDENTIALS.values()]
         self._views = [View(self.bus, kind.id, secret_of) for kind in kinds]
         async with asyncio.TaskGroup() as group:
@@ -89,7 +89,7 @@ class ProviderMembership:
         self._checks.forget_all_but({*needed, *members, *self._clusters.values()})
 
     async def _resolve(self, secret: SecretKey) -> None:
-        """Note where it leads."""
+        """Remember the cluster of the Secret."""
         self._clusters[secret] = await self.providers.leads_to(secret)
 
     async def _join(self, cluster: str) -> None:
@@ -97,7 +97,7 @@ class ProviderMembership:
             await self._exchange(cluster, None, providers.member(cluster, secret))
 
     async def _is_watchable(self, secret: SecretKey, cluster: str) -> bool:
-        """Whether it leads there now and lets us watch; TransientError if that cannot be told."""
+        """Whether the Secret reaches this cluster and permits watches; TransientError if that is unknown."""
         self._clusters[secret] = found = await self.providers.leads_to(secret, watched=True)
         return found == cluster
 
@@ -116,10 +116,10 @@ class ProviderMembership:
             await self._exchange(member.id, member, None)
 
     async def _secret_for(self, cluster: str) -> SecretKey | None:
-        """A Secret that leads there now. Those that led there before are asked first."""
+        """A Secret that reaches the cluster now. Those that did before are tried first."""
         for secret in sorted(self._clusters, key=lambda one: (self._clusters[one] != cluster, str(one))):
             known = self._clusters.get(secret)
-            with contextlib.suppress(TransientError):  # another may lead there, too
+            with contextlib.suppress(TransientError):  # another one may reach it, too
                 if known in (None, cluster) and await self._is_watchable(secret, cluster):
                     return secret
         return None

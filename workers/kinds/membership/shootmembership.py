@@ -1,4 +1,4 @@
-"""Shoots that take part because they have a ControlPlane, and when they sleep."""
+"""Shoots that join because they have a ControlPlane, and when they are asleep."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ FINALIZER = "extensions.gardener.cloud/controlplane"
 
 @dataclass(frozen=True)
 class Replicas:
-    """Of the API server of a Shoot."""
+    """The replicas of a Shoot's API server."""
 
     wanted: int
     ready: int
 
 
 def taking_part(controlplane: Object) -> bool:
-    """Whether the Shoot of a ControlPlane is to take part: its access is made by then, and not yet taken."""
+    """Whether the Shoot of a ControlPlane is a member: while its access Secret exists."""
     ours = controlplane.spec.get("type") == "local" and FINALIZER in controlplane.finalizers
     return ours and "observedGeneration" in controlplane.status
 
 
 def member(namespace: str, shoot: ShootFacts) -> Member:
-    """The Shoot whose control plane is in the namespace, by the access that its ControlPlane has made."""
+    """The Shoot with its control plane in the namespace, reached by the ControlPlane's access Secret."""
     machines = MachinePlace(namespace=f"infra-{shoot.technical_id}")
     return Member(
         id=namespace,
@@ -52,11 +52,10 @@ def member(namespace: str, shoot: ShootFacts) -> Member:
 
 
 def is_asleep(shoot: ShootFacts, server: Replicas | None, *, was_asleep: bool) -> bool:
-    """Whether nobody can reach the API server of a Shoot, because it is hibernated.
+    """Whether the API server of a Shoot is unreachable, because the Shoot is hibernated.
 
-    It falls asleep when its API server has ended, not when it is told to: machines have to go first. It is
-    awake when the API server is ready. Where no Deployment shows that, the Cluster says that the hibernation
-    is complete, and that it is over.
+    A Shoot falls asleep when its API server has ended, not when hibernation is requested: its machines are
+    deleted first. It is awake when the API server is ready. Without a Deployment, the Cluster decides.
     """
     if server is None:
         return shoot.hibernated or (was_asleep and shoot.hibernation_enabled)
@@ -65,7 +64,7 @@ def is_asleep(shoot: ShootFacts, server: Replicas | None, *, was_asleep: bool) -
 
 
 class ControlPlanes:
-    """The Shoots with a ControlPlane, as the bus tells of them."""
+    """The Shoots with a ControlPlane, from the bus."""
 
     def __init__(self, bus: Bus, changed: Callable[[], None]) -> None:
         self._controlplanes: View[bool] = View(bus, CONTROL_PLANES.id, _taking_part, changed=changed)
@@ -75,11 +74,11 @@ class ControlPlanes:
         self._servers: View[Replicas] = View(bus, PLANE_DEPLOYMENTS.id, _replicas, changed=changed)
 
     async def run(self) -> None:
-        """Follow them, for ever."""
+        """Follow the bus, for ever."""
         await asyncio.gather(self._controlplanes.run(), self._shoots.run(), self._servers.run())
 
     async def complete(self) -> None:
-        """Wait until everything that was there at the start has been seen."""
+        """Wait until all existing objects have been read."""
         for view in (self._controlplanes, self._shoots, self._servers):
             await view.complete.wait()
 
@@ -95,7 +94,7 @@ class ControlPlanes:
         return planes | {ref.name for ref in self._shoots.omitted() if ref.cluster == RUNTIME}
 
     def members(self) -> dict[str, Member]:
-        """The Shoots that are to take part, by namespace."""
+        """The Shoots that are to be members, by namespace."""
         found = {}
         for ref, _ in self._controlplanes.items():
             shoot = self._shoots.get(ObjectRef(RUNTIME, CLUSTERS.id, "", ref.namespace))

@@ -1,4 +1,4 @@
-"""The pool `operatingsystemconfig`, put together."""
+"""The pool `operatingsystemconfig`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes scripts for new machines, and tells what else is to be on those that are there."""
+"""OperatingSystemConfigs: a script for new machines, and extra units for existing ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from windowbox.models.gardener.operatingsystemconfig import OperatingSystemConfi
 from windowbox.models.refs import OPERATING_SYSTEM_CONFIGS, SECRETS, ObjectRef
 from workers.core.lifecycle import statuses
 from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status
-from workers.core.owned.manifests import Manifest
 from workers.core.owned.targets import TargetClusters
 from workers.kinds.operatingsystemconfig import oscobjects, oscvalidation
 
@@ -28,7 +27,7 @@ _NOT_STORED = "Could not apply secret for generated cloud config"
 
 
 class OperatingSystemConfigActuator(Actuator):
-    """Leaves nothing behind but a Secret, which the cluster removes with its owner."""
+    """Creates a Secret, which the garbage collector removes with its owner."""
 
     def __init__(self, targets: TargetClusters) -> None:
         self._targets = targets
@@ -40,35 +39,28 @@ class OperatingSystemConfigActuator(Actuator):
         name = oscobjects.result_name(run.object)
         secrets = await self._secrets(run, spec)
         script = oscobjects.script(spec, lambda ref: secrets[ref.name].get(ref.data_key, b""))
-        await self._store(run, oscobjects.result(run.object, name, script))
+        try:
+            await self._targets.own_cluster(run).ensure_secret(oscobjects.result(run.object, name, script))
+        except WindowboxError as error:
+            error.headline = _NOT_STORED
+            raise
         return oscobjects.provisioned(run.ref.namespace, name)
 
     async def delete(self, run: Run) -> None:
-        """Nothing: the Secret has an owner."""
+        """Nothing to do: the garbage collector removes the Secret."""
 
     async def _secrets(self, run: Run, spec: OperatingSystemConfigSpec) -> dict[str, Mapping[str, bytes]]:
-        """The data of all Secrets that files refer to. Nothing in them when a run is played back."""
+        """The data of all Secrets that files refer to; empty in a replay."""
         found: dict[str, Mapping[str, bytes]] = {}
-        for name in _referenced(spec):
+        named = [file.content.secret_ref.name for file in spec.files or () if file.content.secret_ref]
+        for name in dict.fromkeys(named):
             ref = ObjectRef(run.ref.cluster, SECRETS.id, run.ref.namespace, name)
             found[name] = await run.recorder.secret(ref, partial(_fit, spec, name)) or {}
         return found
 
-    async def _store(self, run: Run, secret: Manifest) -> None:
-        try:
-            await self._targets.own_cluster(run).ensure_secret(secret)
-        except WindowboxError as error:
-            error.headline = _NOT_STORED
-            raise
-
-
-def _referenced(spec: OperatingSystemConfigSpec) -> list[str]:
-    named = (file.content.secret_ref.name for file in spec.files or () if file.content.secret_ref)
-    return list(dict.fromkeys(named))
-
 
 def _fit(spec: OperatingSystemConfigSpec, name: str, data: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """The data of the Secret `name`, if it can be transmitted as the files want it."""
+    """The data of the Secret `name`. Malformed if a file cannot transmit it unencoded."""
     for number, file in enumerate(spec.files or ()):
         ref = file.content.secret_ref
         if not ref or ref.name != name or not file.content.transmit_unencoded:

@@ -1,4 +1,4 @@
-"""What is made of an OperatingSystemConfig, and what it reports."""
+"""The script and the Secret of an OperatingSystemConfig, and its status. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from workers.core.owned.manifests import Manifest, manifest
 from workers.kinds.operatingsystemconfig import oscscripts, oscvalidation
 
 SCRIPT = "cloud_config"
-"""The key under which whoever makes machines finds the script."""
+"""The Secret's key of the script."""
 
 _LONGEST = 1048576
-"""So much data a Secret can hold."""
+"""Bytes that a Secret can hold."""
 _LONGEST_NAME = 253
 
 _USER_SESSIONS = """\
@@ -27,12 +27,12 @@ Wants=systemd-tmpfiles-setup.service
 After=systemd-tmpfiles-setup.service
 [Install]
 WantedBy=multi-user.target"""
-"""In a machine that is a Pod nothing else pulls that unit in, and as long as /run/nologin is there, nobody
-gets in by SSH."""
+"""In a machine that is a Pod nothing else pulls in that unit, and SSH refuses logins while /run/nologin
+exists."""
 
 
 def script(spec: osc.OperatingSystemConfigSpec, secret: Callable[[osc.FileSecret], bytes]) -> bytes:
-    """The script for new machines; `secret` is asked for what is in Secrets."""
+    """The script for new machines; `secret` reads the data of a Secret."""
     files = [_file(file, secret) for file in spec.files or ()]
     units = [_unit(unit) for unit in spec.units or ()]
     made = oscscripts.script(files, units)
@@ -63,7 +63,7 @@ def _unit(unit: osc.Unit) -> oscscripts.Unit:
 
 
 def result_name(object: Object) -> str:
-    """The Secret that the script is in: once it has a name, it keeps it."""
+    """The name of the script's Secret: the reported one, if any."""
     reported = (object.status.get("cloudConfig") or {}).get("secretRef") or {}
     name = str(reported.get("name") or f"osc-result-{object.name}")
     if len(name) > _LONGEST_NAME:
@@ -77,7 +77,7 @@ def result_name(object: Object) -> str:
 
 
 def result(object: Object, name: str, script: bytes) -> Manifest:
-    """The Secret, which goes when the object goes."""
+    """The Secret, owned by the object."""
     resource = OPERATING_SYSTEM_CONFIGS
     owner = {
         "apiVersion": f"{resource.group}/{resource.version}",
@@ -92,12 +92,12 @@ def result(object: Object, name: str, script: bytes) -> Manifest:
 
 
 def provisioned(namespace: str, name: str) -> Status:
-    """What is reported for new machines. All that belongs to the other purpose is taken away."""
+    """The status for new machines. Fields of the other purpose are removed."""
     return {"cloudConfig": {"secretRef": {"name": name, "namespace": namespace}}, **_additions()}
 
 
 def kept(spec: osc.OperatingSystemConfigSpec) -> Status:
-    """What is reported for machines that are there."""
+    """The status for existing machines."""
     unit = {
         "name": "systemd-user-sessions.service",
         "dropIns": [{"name": "dependencies.conf", "content": _USER_SESSIONS}],
@@ -110,7 +110,7 @@ def _additions(units: Any = None, updates: Any = None) -> Status:
 
 
 def _updates(wanted: osc.InPlaceUpdates) -> dict[str, Any]:
-    """How a machine changes its operating system: here, only what it calls itself."""
+    """The command of an in-place update: it only changes the name of the operating system."""
     name = (
         f"Machine Image Version {wanted.operating_system_version} "
         "(version overwritten for tests, check VERSION_ID for actual version)"

@@ -1,4 +1,4 @@
-"""The spec of an OperatingSystemConfig, taken from the object as it came, and found sound."""
+"""The spec of an OperatingSystemConfig, parsed and validated. Pure."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from workers.core.lifecycle import kinds
 from workers.kinds.operatingsystemconfig.oscscripts import segments
 
 _MAX_PROBLEMS = 5
-"""So many problems are reported at once; the rest after these are corrected."""
+"""Problems reported at once."""
 
 
 def parsed(object: Object) -> OperatingSystemConfigSpec:
-    """The spec. Malformed if anything is wrong with it: nothing has been made of it then."""
+    """The valid spec, or Malformed with the first problems."""
     spec = kinds.parsed_spec(OperatingSystemConfigSpec, object)
     if found := list(islice(problems(spec), _MAX_PROBLEMS)):
         raise Malformed("; ".join(found))
