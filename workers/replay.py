@@ -37,11 +37,11 @@ T = TypeVar("T")
 _AT_ONCE = ("apply", "delete")
 
 POOLS = ("loadbalancer", "ingress", "heartbeat", "machine", *pools.EXTENSIONS)
-"""The pools whose runs can be done again."""
+"""The pools whose runs can be replayed."""
 
 
 class Effect(NamedTuple):
-    """A change of the world: through which door, and what was asked for there."""
+    """A recorded change: the door and the request."""
 
     door: str
     request: Any
@@ -49,37 +49,37 @@ class Effect(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """A run that does not do what it once did."""
+    """A run whose replay differs from its recording."""
 
     run: RunRecord
     recorded: list[Effect]
     now: list[Effect]
     outcome: str
-    """How it ends now."""
+    """The outcome of the replay."""
     stopped: str = ""
-    """Why it could not be simulated to its end, if it could not."""
+    """Why the replay stopped before its end, if it did."""
 
 
 @dataclass
 class Replay:
-    """What came of a replay."""
+    """The result of a replay."""
 
     replayed: int = 0
     left_out: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """How many runs for which reason."""
+    """Runs that cannot be replayed, by reason."""
     differences: list[Difference] = field(default_factory=list)
 
 
 class Unanswered(Exception):
-    """The run asks something that it did not ask when it was recorded."""
+    """The replay makes a call without a recorded answer."""
 
 
 class Unforeseen(Exception):
-    """An error that was a bug when it was recorded, too."""
+    """A recorded error that was a bug."""
 
 
 class ReplayRecorder:
-    """The world as one run saw it."""
+    """Answers the calls of a replayed run from its recording."""
 
     def __init__(self, recording: Recording, run: RunRecord) -> None:
         self._objects = recording.objects
@@ -90,13 +90,13 @@ class ReplayRecorder:
         self._calls = list(run.calls)
         self._answered: list[Call] = []
         self.effects: list[Effect] = []
-        """What the run has changed so far, had it been real."""
+        """The effects of the replay so far."""
 
     async def read(self, ref: ObjectRef) -> Object | None:
         sequences = self._reads[subjects.seen(ref)]
         if not sequences:
             raise Unanswered(f"it reads {ref}, which it did not read then")
-        # Whoever looks once more than then, sees what was seen last.
+        # A further read gets the last recorded version.
         sequence = sequences.popleft() if len(sequences) > 1 else sequences[0]
         if not sequence:
             return None
@@ -121,10 +121,10 @@ class ReplayRecorder:
         return None
 
     async def _noted(self, door: str, request: Any, effect: bool) -> Call:
-        """The answer to this very request, or else to the one that comes nearest.
+        """The recorded call with the same request, or else the most similar one.
 
-        A changed effect gets the answer that the former one got: that it has changed is told anyway. A
-        question may have become more precise, or less, but must not contradict the one that was answered.
+        A changed effect gets the answer of the recorded one: the comparison shows the change anyway. A read
+        may name more or fewer fields than the recorded one, but must not contradict it.
         """
         same_door = [call for call in self._calls if call.door == door and call.effect == effect]
         found = next((call for call in same_door if call.request == request), None)
@@ -137,20 +137,20 @@ class ReplayRecorder:
             return found
         for call in reversed(self._answered):
             if not effect and (call.door, call.request) == (door, request):
-                return call  # asked once more than then: nothing has changed meanwhile
+                return call  # a repeated read: nothing has changed since
         if door == "patience":
-            return Call(door=door, request=request, answer=0.0)  # from before anybody lost it
+            return Call(door=door, request=request, answer=0.0)  # recordings from before the backoff existed
         if door == "get" and request == str(self._ref):
-            # What the API would have said is not known; most likely what the bus had been told last.
+            # The API's answer is unknown; most likely it was the last version on the bus.
             object = await self.read(self._ref)
             return Call(door=door, request=request, answer=object and dict(object.raw))
         raise Unanswered(f"it asks {door} {_short(request)}, which it did not ask then")
 
 
 async def replayed(recording: Recording, instead: Mapping[str, Reconciler] | None = None) -> Replay:
-    """Do all runs again, as today's code and the recorded settings have it; `instead` of that, by pool."""
+    """Replay all runs with the recorded settings and today's code, or with `instead`, by pool."""
     players: dict[str, dict[str, Reconciler]] = {}
-    """By the settings that decided, as JSON."""
+    """By the deciding settings, as JSON."""
     result = Replay()
     for run in recording.runs:
         if reason := _unplayable(recording, run):
@@ -179,7 +179,7 @@ def _players(settings: Deciding) -> dict[str, Reconciler]:
 
 
 def common_of(settings: Deciding) -> Common:
-    """What pools share, where nothing can be reached: a run has the answers of the recording only."""
+    """The shared parts of pools, without any connection: all answers come from the recording."""
     nowhere = cast(Any, _Nowhere())
     zones = [ZoneSettings(servers=["nowhere.invalid"], **zone.model_dump()) for zone in settings.zones]
     return Common(
@@ -226,7 +226,7 @@ async def _compared(recording: Recording, run: RunRecord, reconciler: Reconciler
     except Unanswered as error:
         outcome, stopped = "stopped", str(error)
     except Exception as error:
-        # As the pool would have it: see bus.workqueue.pool.
+        # As in bus.workqueue.pool.
         outcome = Result.FAILED
         stopped = "" if run.outcome is Result.FAILED else f"{type(error).__name__}: {error}"
     changing = [call for call in run.calls if call.effect]
@@ -239,9 +239,9 @@ async def _compared(recording: Recording, run: RunRecord, reconciler: Reconciler
 
 
 def _comparable(effects: list[Effect], groups: list[int] | None) -> list[Effect]:
-    """Effects in an order that does not depend on chance: those made at once, as `groups` says, sorted.
+    """Effects in a deterministic order: concurrent ones, by `groups`, are sorted.
 
-    Recordings of earlier versions do not say so: there, any writes and deletions may have been made at once.
+    Older recordings have no groups: there, all writes and deletions count as concurrent.
     """
     if groups is None:
         groups = [int(effect.door in _AT_ONCE) for effect in effects]
@@ -256,7 +256,7 @@ def _comparable(effects: list[Effect], groups: list[int] | None) -> list[Effect]
 
 
 def _unplayable(recording: Recording, run: RunRecord) -> str:
-    """Why this run cannot be done again; nothing if it can."""
+    """Why this run cannot be replayed; empty if it can."""
     if run.pool not in POOLS:
         return f"of pool {run.pool}, whose runs only write down what others decided"
     if run.calls_omitted:
@@ -273,7 +273,7 @@ def _unplayable(recording: Recording, run: RunRecord) -> str:
 
 
 def _raised(error: Mapping[str, Any]) -> Exception:
-    """The error that was noted, as far as one can tell from what was noted."""
+    """The recorded error, as an exception of its class."""
     name, message = str(error["type"]), str(error["message"])
     if name in ("CancelledError", "TimeoutError"):
         return TimeoutError(message)
@@ -287,7 +287,7 @@ def _raised(error: Mapping[str, Any]) -> Exception:
 
 
 def _agree(one: Any, other: Any) -> bool:
-    """Whether both name the same things alike, as far as both name them."""
+    """Whether both have the same values in the fields that they share."""
     if not (isinstance(one, dict) and isinstance(other, dict)):
         return False
     shared = one.keys() & other.keys()
@@ -304,7 +304,7 @@ def _short(request: Any, longest: int = 120) -> str:
 
 
 class _Nowhere:
-    """Stands where the world would be."""
+    """Stands for connections: any use is a bug."""
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"a run that is played back reached for {name!r} past its doors")

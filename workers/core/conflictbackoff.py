@@ -1,4 +1,4 @@
-"""Back-off of repairs that another program undoes again and again."""
+"""Backoff for repairs that another program reverts again and again."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from workers.core.recorder import Recorder
 
 _FREE_REPAIRS = 5
-"""Repairs of one object in a row that are nothing to wonder at."""
+"""Repairs of one object in a row before the backoff starts."""
 _LONGEST = 60.0
 _FORGET_AFTER = 300.0
-"""Seconds without a repair after which the object is repaired at once again."""
+"""Seconds without a repair after which the backoff ends."""
 
 
 @dataclass
@@ -23,15 +23,15 @@ class _Repairs:
 
 @dataclass
 class ConflictBackoff:
-    """How long to leave objects alone that this process has repaired again and again lately."""
+    """Delays the repairs of objects that this process has repaired repeatedly."""
 
     clock: Callable[[], float] = time.monotonic
     _repairs: dict[Hashable, _Repairs] = field(default_factory=dict)
 
     def repaired(self, key: Hashable) -> None:
-        """Count one repair more."""
+        """Count a repair."""
         now = self.clock()
-        # In the order of their last repair, so those that can be forgotten come first.
+        # Ordered by the last repair, so the entries to forget come first.
         before = self._repairs.pop(key, None)
         while self._repairs:
             oldest = next(iter(self._repairs))
@@ -42,7 +42,7 @@ class ConflictBackoff:
         self._repairs[key] = _Repairs(before.number + 1 if before and again else 1, now)
 
     def remaining(self, key: Hashable) -> float:
-        """Seconds until the next repair: none at first, then each time twice as many, up to a minute."""
+        """Seconds until the next repair: none at first, then doubling, up to a minute."""
         repairs = self._repairs.get(key)
         if repairs is None or repairs.number < _FREE_REPAIRS:
             return 0.0
@@ -50,15 +50,15 @@ class ConflictBackoff:
         return max(0.0, repairs.last + pause - self.clock())
 
     async def noted(self, key: Hashable, recorder: Recorder) -> float:
-        """`remaining`, noted in the run's record: a replay has no history of its own."""
+        """`remaining`, recorded: a replay has no history of repairs."""
 
-        async def act() -> float:
+        async def remaining() -> float:
             return self.remaining(key)
 
-        return float(await recorder.call("patience", None, act))
+        return float(await recorder.call("patience", None, remaining))
 
     async def noted_each(self, keys: Mapping[str, Hashable], recorder: Recorder) -> Mapping[str, float]:
-        """The same for several, by name. Those that may be repaired now are left out."""
+        """`remaining` for several, by name, recorded. Those that may be repaired now are omitted."""
 
         async def act() -> dict[str, float]:
             remaining = {name: self.remaining(key) for name, key in keys.items()}

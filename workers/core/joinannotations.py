@@ -1,4 +1,4 @@
-"""What the marks on a Namespace ask for."""
+"""The annotations of a Namespace by which its cluster joins."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, SecretKey
 
 KUBECONFIG = "cluster.windowbox/kubeconfig"
-"""Annotation: which Secret of the Namespace holds the kubeconfig, and under which key: `SECRET[/KEY]`."""
+"""Annotation: the Secret of the Namespace with the kubeconfig, and its key: `SECRET[/KEY]`."""
 JOIN = "cluster.windowbox/join"
 """Label: `true` if the Secret has its usual name."""
 MACHINES = "cluster.windowbox/machines"
-"""Annotation: the Namespace where the machine Pods are; by default that of the control plane."""
+"""Annotation: the Namespace of the machine Pods; by default that of the control plane."""
 
 _SECRET = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
@@ -23,13 +23,13 @@ _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Unusable:
-    """Marks that cannot be followed."""
+    """Invalid annotations."""
 
     why: str
 
 
 def requested_member(namespace: Object, secret: str) -> Member | Unusable | None:
-    """The cluster that the Namespace lets join; None if it lets none. `secret` is the usual name."""
+    """The member that the Namespace requests, if any. `secret` is the default name."""
     marked = namespace.annotations.get(KUBECONFIG)
     if namespace.deleting or (marked is None and namespace.labels.get(JOIN) != "true"):
         return None
@@ -48,7 +48,7 @@ def requested_member(namespace: Object, secret: str) -> Member | Unusable | None
 
 
 def with_kinds(member: Member, *, direct: bool) -> Member:
-    """The same, with what is watched there; of `direct` ones the Pods can be reached without node ports."""
+    """The member with the kinds to watch. Pods of `direct` members are reached without node ports."""
     kinds = (SERVICES.id, NODES.id, *((ENDPOINT_SLICES.id,) if direct else ()))
     return member.model_copy(update={"kinds": kinds})
 

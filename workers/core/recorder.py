@@ -1,4 +1,4 @@
-"""The recorder: every outside call of a run, noted so that the run can be replayed."""
+"""The recorder: every outside call of a run, recorded so that the run can be replayed."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ Json = Any
 
 
 class Recorder(Protocol):
-    """The world as one run sees it: the real one, or one simulated from a recording."""
+    """Outside calls of one run: live, or answered from a recording."""
 
     async def read(self, ref: ObjectRef) -> Object | None:
-        """The object as the bus knows it; None if it is gone."""
+        """The object from the bus; None if it is gone."""
 
     async def call(
         self, door: str, request: Json, act: Callable[..., Awaitable[Json]], *args: Any, effect: bool = False
     ) -> Json:
-        """Call `act(*args)` at a door outside; note the request and what came back (plain JSON, no secrets).
+        """Call `act(*args)` and record the request and the answer (plain JSON, no secrets).
 
         With `effect`, the call changes the world.
         """
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
-        """What `parse` makes of a Secret's data. Noted is only that it was read; None when played back."""
+        """The data of a Secret, parsed. Only the read itself is recorded; None in a replay."""
 
 
 @contextlib.contextmanager
 def at_once() -> Iterator[None]:
-    """Calls of the tasks that begin in the block are noted as made at once: which ends first is chance."""
+    """Record the calls of tasks started in the block as concurrent: their order is random."""
     if _GROUP.get():
-        yield  # within others that are at once
+        yield  # already in a concurrent block
         return
     token = _GROUP.set(next(_NUMBERS))
     try:
@@ -53,18 +53,18 @@ def at_once() -> Iterator[None]:
 
 
 class Groups:
-    """Numbers for those calls of one run that are made at once: the same on each run."""
+    """Numbers for the concurrent blocks of one run, the same in each run."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {0: 0}
 
     def current(self) -> int:
-        """The number for a call that is made now; 0 if it is made alone."""
+        """The number of the current block; 0 outside of any."""
         return self._numbers.setdefault(_GROUP.get(), len(self._numbers))
 
 
 def error_record(error: BaseException) -> dict[str, Any]:
-    """An error as it is noted: by the class that tells what to do about it."""
+    """The record of an error, by its class in `windowbox.errors`."""
     known = next((c for c in type(error).__mro__ if c.__module__ == errors.__name__), type(error))
     return {
         "type": known.__name__,
@@ -76,7 +76,7 @@ def error_record(error: BaseException) -> dict[str, Any]:
 
 @dataclass
 class ChangeTracker:
-    """The recorder of a run, which remembers whether the run has changed anything."""
+    """A recorder that remembers whether the run has changed anything."""
 
     recorder: Recorder
     changed: bool = False
@@ -88,13 +88,10 @@ class ChangeTracker:
         self, door: str, request: Json, act: Callable[..., Awaitable[Json]], *args: Any, effect: bool = False
     ) -> Json:
         answer = await self.recorder.call(door, request, act, *args, effect=effect)
-        self.changed = self.changed or (effect and not _nothing_to_do(answer))
+        # Effects that found nothing to do answer False, or {"changed": False} with further fields.
+        unchanged = answer is False or (isinstance(answer, Mapping) and answer.get("changed") is False)
+        self.changed = self.changed or (effect and not unchanged)
         return answer
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
         return await self.recorder.secret(ref, parse)
-
-
-def _nothing_to_do(answer: Json) -> bool:
-    """Some effects answer so, with False or beside what else they have to say."""
-    return answer is False or (isinstance(answer, Mapping) and answer.get("changed") is False)

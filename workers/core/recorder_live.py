@@ -1,4 +1,4 @@
-"""The recorder of live runs: calls go out, and are recorded."""
+"""The recorder of live runs: makes the calls and records them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class LiveRecorder:
-    """Reads from the bus and the clusters, acts on the world, and notes both in the item's record."""
+    """Makes the outside calls of a run, and records them with the item."""
 
     def __init__(self, bus: Bus, clusters: Clusters, item: Item) -> None:
         self._bus = bus
@@ -50,7 +50,7 @@ class LiveRecorder:
         try:
             answer = await act(*args)
         except BaseException as error:
-            # Also what a deadline cuts short, or a bug: played back, it has to end in the same way.
+            # Also cancellations and bugs: a replay has to end in the same way.
             self._note(door, request, effect, error=error_record(error))
             raise
         self._note(door, request, effect, answer=answer)

@@ -66,7 +66,7 @@ def test_the_diff_is_a_package_a_model_and_a_row() -> None:
         "windowbox/kinds.py",
         "windowbox/models/gardener/pond.py",
         "workers/kinds/pond/__init__.py",
-        "workers/kinds/pond/actuator.py",
+        "workers/kinds/pond/pondactuator.py",
         "workers/kinds/pond/pondpool.py",
     ]
 

@@ -1,4 +1,4 @@
-"""What is specific to one extension kind: its Kind and its Actuator."""
+"""An extension kind: its Kind and its Actuator, the run that the actuator gets, and the parsed spec."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Need(Enum):
     OPTIONAL = auto()
     """Objects in namespaces of Shoots do."""
     REQUIRED = auto()
-    """Nothing is done before their Shoot is known."""
+    """No run before their Shoot is known."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Kind:
     stops_on_failed_shoot: bool = True
     """No run while the Shoot has failed."""
     migrates: bool = True
-    """It takes part in control plane migration: migrate and restore."""
+    """It supports control plane migration: migrate and restore."""
     migrates_only_with_finalizer: bool = False
     """An object without our finalizer is not migrated, and nothing is reported."""
     deletes_without_shoot: bool = False
     """A deletion does not need the Cluster."""
     strips_all_finalizers: bool = True
-    """A migration removes the finalizers of others, too."""
+    """A migration removes the finalizers of other controllers, too."""
     resync: float | None = None
     """Seconds from a success to the next reconcile."""
 
@@ -74,7 +74,7 @@ async def _nowhere() -> None: ...
 
 @dataclass(frozen=True)
 class Run:
-    """What an actuator is given."""
+    """One run of an actuator: the object, its Shoot, and the recorder."""
 
     ref: ObjectRef
     object: Object
@@ -84,17 +84,17 @@ class Run:
     drift: bool = False
     """A repair of drift that no client has asked for."""
     dues: list[tuple[float, str]] = field(default_factory=list)
-    """Seconds until the next reconcile, and what it is for, as actuators append them; the least is used."""
+    """Seconds until the next reconcile, and its reason. Actuators append them; the earliest is used."""
     memo: dict[str, Any] = field(default_factory=dict)
-    """State for the next run: actuators change it, and the next report keeps it."""
+    """State for the next run. Actuators change it; the next report stores it."""
     remember: Callable[[], Awaitable[None]] = _nowhere
-    """Keep the memo now, before something is done that only the memo will tell of."""
+    """Store the memo now, before an effect that only the memo records."""
 
 
 def shoot_of(run: Run) -> ShootFacts:
     """The Shoot of the run; TransientError if it is not known yet."""
     shoot = run.shoot or ShootFacts()
-    if not (run.object.deleting and shoot.technical_id):  # under a wrong one nothing was ever made
+    if not (run.object.deleting and shoot.technical_id):  # nothing was ever created under an invalid id
         shoots.check_technical_id(shoot, run.ref.namespace)
     return shoot
 
@@ -116,23 +116,23 @@ class Actuator(ABC):
         return await self.reconcile(run)
 
     async def migrate(self, run: Run) -> None:  # noqa: B027
-        """Hand the object over to another seed: keep everything that the seed goes on using."""
+        """Release the object for another seed, and keep everything that it goes on using."""
 
     async def force_delete(self, run: Run) -> None:
         """Like `delete`, but objects that cannot be removed are left behind."""
         await self.delete(run)
 
     async def clean_up(self, run: Run, successor: Object | None) -> None:
-        """Remove what was made for an object that is gone: `run.object` is its last version.
+        """Remove the owned objects of a vanished object; `run.object` is its last version.
 
-        `successor` is a new object of the same name. What it asks for stays: for most kinds everything,
-        because their owned objects are named after the object or its Shoot.
+        `successor` is a new object of the same name. Its owned objects stay: for most kinds that is all of
+        them, because they are named after the object or its Shoot.
         """
         if successor is None:
             await self.delete(run)
 
     def forced(self, run: Run) -> bool:
-        """Whether `force_delete` is to be called instead of `delete`."""
+        """Whether the run calls `force_delete` instead of `delete`."""
         return run.shoot is not None and run.shoot.force_deletion
 
     def conditions(

@@ -18,12 +18,11 @@ from workers.core.lifecycle.runpredicates import EventType, Scope
 
 Waiters = Callable[[ObjectRef, Object], Iterable[ObjectRef]]
 LastUser = Callable[[ObjectRef, Object], Awaitable[bool]]
-"""Whether an object that is gone was the last user of what it shared with others."""
-"""Who waits for the object that is named to let go of what they share; and how it was at last."""
+"""Whether a vanished object was the last user of a shared object."""
 
 
 class LifeCycleMapping:
-    """The rules of the contract for one kind."""
+    """The triggers of the contract for one kind."""
 
     def __init__(
         self,
@@ -39,7 +38,7 @@ class LifeCycleMapping:
         self.kind = kind
         self._kind = kind.resource.id
         self._scope = scope
-        # Where objects do not say themselves when to run, a change of their Shoot is a reason too.
+        # Without the operation annotation, a change of their Shoot requeues objects, too.
         extra = (CLUSTERS.id,) if scope.ignore_operation_annotation else ()
         self.kinds: tuple[str, ...] = (self._kind, *extra)
         self.owned: tuple[str, ...] = ()
@@ -52,7 +51,7 @@ class LifeCycleMapping:
         return [*await self._own(key, change, before), *await self._waiting(ref, change, before)]
 
     def ignores(self, change: Announcement) -> bool:
-        """Whether the change, as it is, concerns nobody: most often we have written it ourselves."""
+        """Whether the change requeues nothing: most often it is our own write."""
         if change.gone or change.omitted or subjects.seen_of_kind(change.stored.subject) != self._kind:
             return False
         new, seen = self.kind.without_unknown_operation(change.object()), EventType[change.operation]
@@ -73,7 +72,7 @@ class LifeCycleMapping:
         return [key] if runpredicates.triggers(seen, old, new, self._scope) else []
 
     async def _waiting(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
-        """Those who may go on, now that the object has let go of what they share with it."""
+        """The objects that may continue, now that this one has released what they share."""
         if self._waiters is None or change.omitted:
             return []
         last = await before.object() if change.gone else change.object()
@@ -82,7 +81,7 @@ class LifeCycleMapping:
         return [subjects.key(waiter) for waiter in self._waiters(ref, last)]
 
     async def _ended(self, key: str, change: Announcement, before: PreviousVersion) -> list[str]:
-        """Have orphans cleaned up after, and what nobody uses any more. Of others the report is forgotten."""
+        """Requeue a vanished object that needs a cleanup. Otherwise forget its report."""
         last = await before.object()
         if (
             last

@@ -36,7 +36,7 @@ class Flow(Enum):
 
 
 _REPEATED = (Operation.CREATE, Operation.MIGRATE, Operation.RESTORE)
-"""A retry keeps one of these types until it succeeds; all others become Reconcile."""
+"""Types that a retry keeps until it succeeds; all others become Reconcile."""
 
 _ANNOTATIONS = {Flow.MIGRATE: "migrate", Flow.RESTORE: "restore"}
 """The annotation stays during these, so that it survives a crash."""
@@ -116,10 +116,10 @@ def _migrate_or_restore_patch(
     left = [] if strips_all_finalizers else [other for other in obj.finalizers if other != finalizer]
     if flow is Flow.MIGRATE and list(obj.finalizers) != left:
         change["finalizers"] = left or None
-    # Another value than the one that was served is a new request, and stays.
+    # Any other value is a new request, and stays.
     if obj.annotations.get(OPERATION) == _ANNOTATIONS[flow]:
         change["annotations"] = {OPERATION: None}
-    # Onto the version that was read: an operation that a client has asked for since must stay.
+    # Optimistic concurrency: an operation that a client has requested since must stay.
     return _locked(obj, change) if change else None
 
 

@@ -27,11 +27,11 @@ logger = logging.getLogger(__name__)
 
 _MAKING = (Operation.CREATE, Operation.RECONCILE, Operation.RESTORE)
 _MAX_ATTEMPTS = 18
-"""After so many attempts, some twenty minutes, objects that cannot be removed are left behind."""
+"""Attempts, some twenty minutes, after which objects that cannot be removed are left behind."""
 
 
 def is_orphan(last: Object, finalizer: str, reported: StatusIntent | None) -> bool:
-    """Whether owned objects of an object may be left; `last` is its last version."""
+    """Whether a vanished object may have left owned objects; `last` is its last version."""
     if last.deleting:
         return False  # only a Delete run, or a person, removes the finalizer
     report = reported.patch.get("lastOperation", {}) if reported and reported.uid == last.uid else {}
@@ -78,7 +78,7 @@ class OrphanCleanup:
                 if not orphan.deleting:
                     metrics.orphans.labels(self._kind.pool).inc()
             except (TransientError, PermanentError) as error:
-                # A new object of the name does not wait for a person to correct the old one.
+                # A new object of the name must not wait until a person corrects the old one.
                 final = isinstance(error, PermanentError) and successor
                 if not final and wish.attempt < _MAX_ATTEMPTS:
                     raise TransientError(f"cleaning up after the former {ref}: {error}") from error

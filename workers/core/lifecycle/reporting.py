@@ -34,9 +34,9 @@ class Reporter:
     """Whether a client has asked for this run: it gets a report, even an unchanged one."""
 
     conditions: frozenset[str] = field(init=False)
-    """The types of the conditions that runs have reported so far; other controllers write others."""
+    """The types of the conditions reported so far; other controllers write further ones."""
     memo: dict[str, Any] = field(init=False)
-    """State for the next run: what it holds by then is kept with each report."""
+    """State for the next run, stored with each report."""
     _sending: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class Reporter:
         self.memo = dict(self.last.memo if self.last else {})
 
     def take(self, object: Object) -> None:
-        """Report about this version, or this new object of the name, from now on."""
+        """Use this version for further reports; it may be a new object of the same name."""
         if object.uid != self.object.uid:
             self.last = None
             self.memo.clear()
@@ -54,14 +54,14 @@ class Reporter:
 
     @property
     def memo_changed(self) -> bool:
-        """Whether the memo of the last report is out of date. One that had none can wait for the next."""
+        """Whether the last report stores an outdated memo. Without one, the next report is early enough."""
         return self.last is not None and self.last.memo not in ({}, self.memo)
 
     async def remember(self) -> None:
-        """Keep the memo now, with the last report as it is."""
+        """Store the memo now, with the last report unchanged."""
 
         async def act() -> None:
-            # Not cancelled: of a report half sent nobody could tell whether the next has to expect it.
+            # Never cancelled: after a report that was cut off, the next expected sequence is unknown.
             keeping = asyncio.create_task(self._keep(None, self.world.keep), name=f"memo {self.ref}")
             try:
                 await asyncio.shield(keeping)
@@ -102,7 +102,7 @@ class Reporter:
         intent: StatusIntent | None,
         publish: Callable[[ObjectRef, StatusIntent, int], Awaitable[int]],
     ) -> None:
-        """Publish the intent, or the last one again, with the memo as it is now."""
+        """Publish the intent, or the last one once more, with the current memo."""
         async with self._sending:
             intent = intent or self.last
             if intent is not None:
@@ -128,7 +128,7 @@ def _changed_conditions(object: Object, patch: Patch) -> frozenset[str]:
 
 
 def with_report(found: Object, reported: StatusIntent | None) -> Object:
-    """The object as it will be once the last report is written."""
+    """The object with the status of its last report, which may not be written yet."""
     if reported is None or reported.uid != found.uid:
         return found
     if overtaken(reported.patch, found.status):
@@ -138,7 +138,7 @@ def with_report(found: Object, reported: StatusIntent | None) -> Object:
 
 
 def same_failure(object: Object, patch: Patch) -> bool:
-    """Whether the status already shows this failure: then nothing is reported."""
+    """Whether the status already shows this failure, so that no report is needed."""
     last_error, new_error = object.status.get("lastError") or {}, patch["lastError"]
     return (
         object.last_operation.get("state") == "Error"

@@ -1,4 +1,4 @@
-"""What a Cluster object tells about its Shoot. Rules C-2 to C-9 and T-8 of the contract."""
+"""The Shoot of a Cluster object. Rules C-2 to C-9 and T-8 of the contract."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from windowbox.models.extensions import FORCE_DELETION, ROLE
 from windowbox.models.objects import Object
 
 _TECHNICAL_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,55}[a-z0-9])?")
-"""What is a namespace's name with `infra-` before it, too."""
+"""With the prefix `infra-` it is still the name of a namespace."""
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 
 
 @dataclass(frozen=True, slots=True)
 class ShootFacts:
-    """What runs of extension objects want to know about their Shoot."""
+    """The facts about a Shoot that runs of extension objects use."""
 
     failed: bool = False
-    """Nothing is done for it until its owner retries."""
+    """No run until its owner retries."""
     force_deletion: bool = False
     hibernation_enabled: bool = False
     hibernated: bool = False
@@ -35,17 +35,17 @@ class ShootFacts:
     pods: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
     test_force_delete: bool = False
-    """An annotation by which tests of Gardener have something left over."""
+    """Annotation of Gardener's own tests: a deletion leaves objects behind."""
 
     @classmethod
     def from_record(cls, facts: Mapping[str, Any]) -> Self:
-        """The facts as a run's record has them: JSON knows no tuples."""
+        """The facts from a run's record, in which tuples are lists."""
         known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}
         return cls(**known)
 
 
 def facts(cluster: Object) -> ShootFacts:
-    """What `cluster` tells about its Shoot. Whatever is missing in it is not so."""
+    """The facts about the Shoot of `cluster`. Missing fields count as unset."""
     shoot = Object(_as_mapping(cluster.spec.get("shoot")))
     hibernation = _as_mapping(shoot.spec.get("hibernation"))
     enabled = hibernation.get("enabled") is True
@@ -68,7 +68,7 @@ def facts(cluster: Object) -> ShootFacts:
 
 
 def check_technical_id(shoot: ShootFacts, cluster: str) -> None:
-    """See to it that namespaces can be named after the Shoot that the Cluster tells of."""
+    """Raise an error unless namespaces can be named after the Cluster's Shoot."""
     if not shoot.technical_id:
         raise TransientError(f"the Cluster {cluster} does not tell the technical id of its Shoot yet")
     if not _TECHNICAL_ID.fullmatch(shoot.technical_id):
@@ -83,7 +83,7 @@ def is_shoot_namespace(labels: Mapping[str, Any]) -> bool:
 
 
 class Blocked(StrEnum):
-    """Why nothing is done for an object's Shoot."""
+    """Why a run has to wait for the object's Shoot."""
 
     FAILED = "its Shoot has failed; the owner's retry brings it back"
     UNKNOWN = "its Cluster is not there yet"
@@ -94,9 +94,8 @@ def blocked(
 ) -> Blocked | None:
     """Why runs in `namespace` have to wait, if they have to.
 
-    What cannot be done without a Shoot (`required`) depends on it in any namespace: control planes of
-    self-hosted Shoots are in kube-system. `labels` of a namespace that could not be read: None, which holds
-    nothing else back.
+    Kinds that need a Shoot (`required`) wait for it in any namespace: control planes of self-hosted Shoots
+    are in kube-system. `labels` is None if the namespace could not be read, which blocks no other kind.
     """
     if required:
         return Blocked.UNKNOWN if shoot is None else Blocked.FAILED if shoot.failed else None
@@ -120,7 +119,7 @@ def _managed(shoot: Object) -> bool:
 
 
 def _cidrs(name: str, networking: Mapping[str, Any], assigned: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the Shoot asks for, and what it was given besides, each once."""
+    """The requested CIDRs, and those assigned in addition, each once."""
     return tuple(dict.fromkeys((*_as_texts(networking.get(name)), *_as_texts(assigned.get(name)))))
 
 

@@ -22,7 +22,7 @@ _LONGEST, _END = 2000, 500
 
 @dataclass(frozen=True, slots=True)
 class OperationTexts:
-    """What `description` says in one flow."""
+    """The texts of `description` in one flow."""
 
     processing: str
     success: str
@@ -32,7 +32,7 @@ class OperationTexts:
 
 @dataclass(frozen=True, slots=True)
 class Descriptions:
-    """What `description` says of one kind."""
+    """The texts of `description` for one kind."""
 
     reconcile: OperationTexts
     delete: OperationTexts
@@ -52,7 +52,7 @@ class Descriptions:
 
 
 def descriptions_for(kind: str) -> Descriptions:
-    """The words of all kinds that have none of their own: DNSRecord, ControlPlane, Network …"""
+    """The default texts, for kinds without their own: DNSRecord, ControlPlane, Network …"""
 
     def phrases(doing: str, done: str) -> OperationTexts:
         return OperationTexts(

@@ -1,4 +1,4 @@
-"""Outside calls that every life cycle makes, each through the recorder."""
+"""The outside calls of every life cycle, each through the recorder."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class World:
         )
 
     async def run(self) -> None:
-        """Follow namespaces and Shoots, for ever."""
+        """Follow namespaces and Shoots on the bus, for ever."""
         await asyncio.gather(self.namespaces.run(), self.shoots.run())
 
     async def complete(self) -> None:
-        """Wait until everything that was there at the start has been seen."""
+        """Wait until all existing objects have been read."""
         await self.namespaces.complete.wait()
         await self.shoots.complete.wait()
 
@@ -58,7 +58,7 @@ class World:
         return int(await recorder.call("forget orphans", None, act))
 
     async def live(self, ref: ObjectRef, recorder: Recorder) -> Object | None:
-        """The object as the API has it now."""
+        """The object from the API."""
 
         async def act() -> Any:
             kube = await self._clusters.get(ref.cluster)
@@ -69,7 +69,7 @@ class World:
         return Object(raw) if raw else None
 
     async def patch(self, ref: ObjectRef, patch: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
-        """Change the object's metadata. Returns what it is then."""
+        """Patch the object's metadata. Returns the new metadata."""
 
         async def act() -> dict[str, Any]:
             kube = await self._clusters.get(ref.cluster)
@@ -82,7 +82,7 @@ class World:
     async def shoot(
         self, ref: ObjectRef, recorder: Recorder, *, required: bool = False
     ) -> tuple[ShootFacts | None, Blocked | None]:
-        """The Shoot whose namespace the object lives in, if any; and why it has to wait, if it has to."""
+        """The Shoot of the object's namespace, if any, and why the run has to wait for it, if it has to."""
         if not ref.namespace:
             return None, None
 
@@ -97,9 +97,9 @@ class World:
     async def _namespace_and_shoot(
         self, ref: ObjectRef, required: bool
     ) -> tuple[dict[str, Any] | None, ShootFacts | None]:
-        """The labels of the object's namespace, and what is known of its Shoot.
+        """The labels of the object's namespace, and the facts about its Shoot.
 
-        Views may be a moment behind: what they do not know, or what would hold a run back, is looked up.
+        Views may lag: what they do not have, or what would block a run, is read from the API.
         """
         namespace = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
         cluster = ObjectRef(ref.cluster, CLUSTERS.id, "", ref.namespace)
@@ -120,5 +120,5 @@ class World:
 
 
 def _role(namespace: Object) -> dict[str, Any]:
-    """Of a namespace's labels the one that matters."""
+    """The only label of a namespace that counts."""
     return {ROLE: namespace.labels.get(ROLE)}

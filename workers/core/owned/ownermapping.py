@@ -1,4 +1,4 @@
-"""Mapping of owned objects: which of their changes requeue the owner, for instance drift."""
+"""Predicates and mapping of owned objects: which of their changes requeue the owner, for instance drift."""
 
 from __future__ import annotations
 
