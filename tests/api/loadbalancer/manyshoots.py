@@ -31,7 +31,7 @@ from windowbox.models.refs import NAMESPACES, NODES, SECRETS, SERVICES
 from windowbox.rights import rbac
 from windowbox.settings.bussettings import Access
 from windowbox.settings.clustersettings import JoinSettings
-from workers.kinds.membership.joining import Joining
+from workers.kinds.membership.clusterjoining import Joining
 
 RUNTIME = "runtime"
 LONG = 600.0

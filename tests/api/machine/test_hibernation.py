@@ -21,7 +21,7 @@ from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import MACHINES, NAMESPACES, NODES
 from windowbox.settings.clustersettings import JoinSettings
-from workers.kinds.membership.joining import Joining
+from workers.kinds.membership.clusterjoining import Joining
 
 
 @dataclass

@@ -29,7 +29,7 @@ from windowbox.errors import Missing
 from windowbox.models.refs import NAMESPACES, NODES, SERVICES, ObjectRef
 from windowbox.settings.bussettings import Access
 from windowbox.settings.clustersettings import JoinSettings
-from workers.kinds.membership.joining import Joining
+from workers.kinds.membership.clusterjoining import Joining
 
 KUBECONFIG = "cluster.windowbox/kubeconfig"
 

@@ -11,8 +11,8 @@ from tests.support import workerexample as example
 from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.models.objects import Object
-from workers.core.health import checks
-from workers.core.health import conditions as health
+from workers.core import healthchecks
+from workers.core import healthchecks as health
 from workers.machines.worker import readiness, workermanifests
 from workers.machines.worker.readiness import Failed, Pending, Verdict
 from workers.machines.worker.workergroups import Group
@@ -195,7 +195,7 @@ def conditions(*more: tuple[str, str]) -> list[dict[str, Any]]:
     ],
 )
 def test_health_of_a_deployment(status: dict[str, Any], reason: str) -> None:
-    assert checks.unhealthy_machines(deployment(group(), **status)) == reason
+    assert healthchecks.unhealthy_machines(deployment(group(), **status)) == reason
 
 
 @pytest.mark.parametrize(
@@ -222,9 +222,9 @@ def test_health_of_a_deployment(status: dict[str, Any], reason: str) -> None:
     ],
 )
 def test_every_node_ready(status: dict[str, Any], hibernated: bool, expected: tuple[str, str]) -> None:
-    results = {"EveryNodeReady": [checks.nodes([deployment(group(), **status)])]}
+    results = {"EveryNodeReady": [healthchecks.nodes([deployment(group(), **status)])]}
     now = datetime(2026, 9, 1, tzinfo=UTC)
-    (said,) = health.patch(Object({}), results, now, hibernated=hibernated)["conditions"]
+    (said,) = health.conditions_patch(Object({}), results, now, hibernated=hibernated)["conditions"]
     reason = "HealthCheckSuccessful" if expected[0] == "True" else "HealthCheckUnsuccessful"
     assert (said["type"], said["status"], said["reason"], said["message"]) == (
         "EveryNodeReady", expected[0], reason, expected[1],

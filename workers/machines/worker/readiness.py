@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from windowbox.models.objects import Object
-from workers.core.health import checks
+from workers.core import healthchecks
 from workers.machines.facts import number
 from workers.machines.worker.workergroups import Group
 from workers.machines.worker.workerobserved import CANDIDATE, MachineSet, Observed
@@ -61,7 +61,7 @@ def verdict(
         deployment = deployments.get(group.name)
         if deployment is None:
             continue
-        if failed := checks.failed_machines([deployment]):
+        if failed := healthchecks.failed_machines([deployment]):
             return Failed(f"machine(s) failed: {_grouped(failed)}")
         status = deployment.status
         sums.awake += number(status.get("replicas"))
@@ -70,7 +70,7 @@ def verdict(
         sets = [one for one in before.sets if one.deployment == group.name]
         if pending := _missing_sets(group, deployment, sets, before):
             return pending
-        sums.healthy += not checks.unhealthy_machines(deployment)
+        sums.healthy += not healthchecks.unhealthy_machines(deployment)
         if group.manual:
             old = {one.name: one.replicas for one in sets if one.class_name != group.class_name}
             sums.waiting += sum(old.values())

@@ -21,9 +21,8 @@ from windowbox.models.refs import (
     ObjectRef,
 )
 from windowbox.settings.kindsettings import MachineSettings
-from workers.core import clock
-from workers.core.health import checks, conditions
-from workers.core.health.checks import Result
+from workers.core import clock, healthchecks
+from workers.core.healthchecks import Result
 from workers.core.lifecycle import shoots, statuses
 from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
 from workers.core.owned import manifests
@@ -250,18 +249,20 @@ class WorkerActuator(Actuator):
     ) -> Status:
         """The fields that do not depend on ready machines."""
         now, namespace = await clock.now(run.recorder), plan.site.namespace
-        results: dict[str, list[Result]] = {conditions.EVERY_NODE_READY: [checks.nodes(found.values())]}
+        results: dict[str, list[Result]] = {
+            healthchecks.EVERY_NODE_READY: [healthchecks.nodes(found.values())]
+        }
         if self._conditions == "long":
             bundle = await target.cached(MANAGED_RESOURCES, namespace, MANAGER_BUNDLE)
-            checked = checks.managed_resource(namespace, MANAGER_BUNDLE, bundle)
-            results[conditions.SYSTEM_COMPONENTS_HEALTHY] = [checked]
+            checked = healthchecks.managed_resource(namespace, MANAGER_BUNDLE, bundle)
+            results[healthchecks.SYSTEM_COMPONENTS_HEALTHY] = [checked]
             if not self._ours:
-                results[conditions.CONTROL_PLANE_HEALTHY] = [await manager_health(target, namespace)]
-        if due := conditions.requeue_after(results):
+                results[healthchecks.CONTROL_PLANE_HEALTHY] = [await manager_health(target, namespace)]
+        if due := healthchecks.requeue_after(results):
             run.dues.append((due, "unfinished health checks are repeated"))
         listed = {} if run.drift else workerstatus.machine_deployments(run.object, plan.groups, now)
         images = poolimages.provider_status((group.image for group in plan.groups), plan.profile)
-        patch = conditions.patch(run.object, results, now, hibernated=plan.hibernated)
+        patch = healthchecks.conditions_patch(run.object, results, now, hibernated=plan.hibernated)
         return {**listed, "providerStatus": images, **patch}
 
     async def _clean_up(self, target: TargetCluster, plan: Plan, before: Observed, status: Status) -> None:
@@ -298,4 +299,4 @@ async def manager_health(target: TargetCluster, namespace: str) -> Result:
     found = await target.cached(PLANE_DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER)
     if found is None:  # Deployments of control planes may not be mirrored yet
         found = await target.live(DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER)
-    return checks.deployment(namespace, MACHINE_CONTROLLER_MANAGER, found)
+    return healthchecks.deployment(namespace, MACHINE_CONTROLLER_MANAGER, found)

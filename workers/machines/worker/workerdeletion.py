@@ -9,7 +9,7 @@ from windowbox.errors import TransientError, Waiting
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, SECRETS
-from workers.core.health import checks
+from workers.core import healthchecks
 from workers.core.owned.targets import TargetCluster, in_batches
 from workers.machines.worker.workerobserved import Machine, Observed
 
@@ -81,7 +81,7 @@ async def remove_classes(target: TargetCluster, namespace: str, classes: Iterabl
 
 def require_no_failure(deployments: Iterable[Object]) -> None:
     """Raise the failure of the first failed machine."""
-    if failed := checks.failed_machines(deployments):
+    if failed := healthchecks.failed_machines(deployments):
         name, reason = failed[0]
         raise TransientError(f"machine {name} failed: {reason}", retry_after=FAILED_RETRY)
 
