@@ -14,7 +14,7 @@ from windowbox.clients import docker
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.loadbalancers import Listener
 from windowbox.settings.lbsettings import LoadBalancerSettings, Network
-from workers.loadbalancer.envoy import hostnetwork, inotify, process, resources
+from workers.loadbalancer.envoy import hostnetwork, limits, process
 
 _PATIENCE = 15
 _FEW = 16
@@ -108,7 +108,7 @@ def _remedy(prefix: Network) -> str:
 
 def _watches() -> Finding:
     some = Listener("0.0.0.0", 1, "UDP", ())
-    files = inotify.affordable(resources.NOTHING, [some])
+    files = limits.affordable((), [some])
     what, text = "inotify for Envoy", f"enough for {files} UDP ports to keep their flows when nodes change"
     if files >= _FEW:
         return Finding(what, "ok", text)

@@ -25,7 +25,7 @@ from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.bussettings import Access
 from workers.loadbalancer.edge import edges
 from workers.loadbalancer.edgestate import EdgeState
-from workers.loadbalancer.envoy.docker import choice
+from workers.loadbalancer.envoy import opening
 from workers.loadbalancer.loadbalancerpool import BalancerParts
 
 PLACE = f"127.67.{os.getpid() % 250}"
@@ -198,7 +198,7 @@ async def test_a_docker_engine_that_is_away_ends_no_worker(
 ) -> None:
     settings = world.settings.model_copy(update={"attachment": "docker-host"})
     async with docker.opened(str(tmp_path / "docker.sock")) as engine:
-        world.attachment = choice.chosen(engine, settings)
+        world.attachment = opening.on_docker(engine, settings)
         async with world.worker():
 
             async def tried_again() -> bool:

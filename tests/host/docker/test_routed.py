@@ -19,7 +19,7 @@ from windowbox.errors import Malformed, Refused
 from windowbox.models.loadbalancers import Endpoint, Listener
 from workers.loadbalancer.envoy import hostnetwork
 from workers.loadbalancer.envoy.attachments import Attachment
-from workers.loadbalancer.envoy.docker import routes
+from workers.loadbalancer.envoy.docker import containerroutes
 from workers.loadbalancer.envoy.edge import Edge
 
 ADDRESS = "172.18.255.231"
@@ -187,7 +187,7 @@ async def test_without_root_the_command_is_told(attachment: Attachment) -> None:
     prefix, hop = ip_network("198.51.100.0/24"), ip_address("172.18.0.2")
     os.seteuid(65534)
     try:
-        told = await routes.have_route(prefix, hop)
+        told = await containerroutes.have_route(prefix, hop)
     finally:
         os.seteuid(0)
     assert told == "as root: ip -4 route replace 198.51.100.0/24 via 172.18.0.2"

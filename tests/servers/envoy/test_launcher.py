@@ -18,11 +18,10 @@ from tests.servers.envoy.world import balancer
 from tests.support import envoyprogram
 from tests.support.running import eventually, running, soon
 from windowbox.errors import Refused, Unreachable
-from workers.loadbalancer.envoy import admin, launched, launcher, process, protobuf, replacing
+from workers.loadbalancer.envoy import admin, launcher, process, protobuf, replacing
 from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.envoy.edge import Edge
-from workers.loadbalancer.envoy.launched import Launched
-from workers.loadbalancer.envoy.launcher import Launcher
+from workers.loadbalancer.envoy.launcher import Launched, Launcher
 from workers.loadbalancer.envoy.process import Process, Processes
 
 
@@ -142,7 +141,7 @@ async def test_a_replacement_is_given_up_though_the_launcher_is_away(folder: Pat
 async def test_an_edge_without_its_launcher_says_what_to_do(
     folder: Path, program: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launched, "_AWAY", 0.5)
+    monkeypatch.setattr(launcher, "_AWAY", 0.5)
     edge = Edge(Launched(folder))
 
     async def is_told() -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.loadbalancer.envoy import folders
+from workers.loadbalancer.envoy import hostfolders
 
 NAME = "lds.pb"
 
@@ -20,14 +20,14 @@ def slow(tmp_path: Path) -> Path:
 
 
 async def test_the_event_loop_goes_on_while_files_are_written(slow: Path) -> None:
-    writing = asyncio.create_task(folders.write(slow.parent, {NAME: b"content"}))
+    writing = asyncio.create_task(hostfolders.write(slow.parent, {NAME: b"content"}))
     assert await asyncio.to_thread(slow.read_bytes) == b"content"
     await writing
     assert (slow.parent / NAME).exists()
 
 
 async def test_a_cancelled_write_ends_before_a_later_one_begins(slow: Path) -> None:
-    writing = asyncio.create_task(folders.write(slow.parent, {NAME: b"older"}))
+    writing = asyncio.create_task(hostfolders.write(slow.parent, {NAME: b"older"}))
     await asyncio.sleep(0)  # it begins
     for _ in range(2):
         writing.cancel()
@@ -36,5 +36,5 @@ async def test_a_cancelled_write_ends_before_a_later_one_begins(slow: Path) -> N
     await asyncio.to_thread(slow.read_bytes)
     with pytest.raises(asyncio.CancelledError):
         await writing
-    await folders.write(slow.parent, {NAME: b"newer"})
+    await hostfolders.write(slow.parent, {NAME: b"newer"})
     assert (slow.parent / NAME).read_bytes() == b"newer"

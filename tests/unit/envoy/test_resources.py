@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ import pytest
 
 from tests.servers.envoy.world import balancer
 from tests.support.rules import rule
+from windowbox.clients.docker import Container
 from windowbox.errors import Malformed, Unreachable
 from windowbox.models.loadbalancers import Endpoint, Listener
-from workers.loadbalancer.envoy import bootstrap, inotify, protobuf, resources
-from workers.loadbalancer.envoy.docker.envoys import DockerEnvoys
-from workers.loadbalancer.envoy.docker.files import Shared
+from workers.loadbalancer.envoy import limits, protobuf, resources
+from workers.loadbalancer.envoy.docker.boxes import Household
+from workers.loadbalancer.envoy.docker.dockerenvoys import Shared
+from workers.loadbalancer.envoy.docker.dockerhost import DockerHost
 from workers.loadbalancer.envoy.process import Processes
 from workers.loadbalancer.envoy.resources import Configuration
 
@@ -53,9 +56,9 @@ def test_the_order_of_what_is_wanted_does_not_matter() -> None:
 )
 def test_envoy_never_runs_out_of_files(files: int, all_connections: int, of_one: int, flows: int) -> None:
     """Out of them, it ends, and with it all connections of all Services."""
-    assert bootstrap.most_connections(files) == all_connections
-    assert bootstrap.most_of_one(files) == of_one
-    assert bootstrap.most_flows(files) == flows
+    assert limits.most_connections(files) == all_connections
+    assert limits.most_of_one(files) == of_one
+    assert limits.most_flows(files) == flows
     assert 2 * all_connections + flows < files
 
 
@@ -135,7 +138,7 @@ def test_who_has_a_file_keeps_it_while_others_come() -> None:
     many = [Listener("10.9.0.1", port, "UDP", NODES) for port in range(100, 110)]
     before = made(*many[5:], eds=tuple(one.name for one in many[5:]))
 
-    chosen = inotify.chosen(before, [*many, WEB], most=6)
+    chosen = limits.chosen(before.endpoints, [*many, WEB], most=6)
 
     assert len(chosen) == 6
     assert {one.name for one in many[5:]} < chosen
@@ -194,6 +197,13 @@ def test_ports_are_told_by_names() -> None:
     ]
 
 
+class WithoutContainers:
+    """A Docker engine whose containers somebody has removed."""
+
+    async def labelled(self, labels: Mapping[str, str]) -> list[Container]:
+        return []
+
+
 @pytest.mark.parametrize("file", ["cds.pb", "lds.pb", "runtime.json", "owners.json", "asked-lds.pb"])
 @pytest.mark.parametrize("damage", ["empty", "zeros", "half"])
 async def test_files_that_a_failing_host_left_damaged_are_not_used(
@@ -206,8 +216,9 @@ async def test_files_that_a_failing_host_left_damaged_are_not_used(
     cut = {"empty": b"", "zeros": bytes(len(whole)), "half": whole[: len(whole) // 2]}[damage]
     for number, content in (("9", whole), ("10", cut)):
         Shared(tmp_path / "edge" / number).prepare({**files, file: content})
-    no_engine: Any = None
-    assert await DockerEnvoys(no_engine, no_engine, tmp_path, no_engine)._orphaned("edge") == files
+    engine: Any = WithoutContainers()
+    docker = DockerHost(engine, Household("image", "kind"), "network", tmp_path)
+    assert await docker.kept("edge") == files
     assert await Processes(tmp_path, program=Path("/bin/true")).kept("edge") == files
 
 

@@ -1,4 +1,4 @@
-"""How an Envoy is attached to this host: where it runs, how files reach it, how addresses are routed."""
+"""How an Envoy is attached to this host: where it runs, and how files and traffic reach it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windowbox.models import loadbalancers
 
 @dataclass(frozen=True)
 class Published:
-    """A port that has to be reachable from outside, for attachments that must know before they start."""
+    """A port that has to be reachable from outside; some attachments need it before the start."""
 
     address: str
     port: int
@@ -23,9 +23,9 @@ class Order:
     """An Envoy to be started."""
 
     name: str
-    """Which edge it serves: `edge`, or one name for each Service where each has an Envoy of its own."""
+    """Its edge: `edge`, or one name for each Service where each has an Envoy of its own."""
     generation: int
-    """Counts up: while one Envoy makes way for another, both serve the same addresses."""
+    """Counts up: while one Envoy replaces another, both serve the same addresses."""
     files: Mapping[str, bytes]
     """Its bootstrap and its first configuration."""
     published: Sequence[Published] = ()
@@ -33,36 +33,36 @@ class Order:
 
 
 class Running(Protocol):
-    """An Envoy that has been started, by us or by whoever was here before us."""
+    """An Envoy that was started, by this process or an earlier one."""
 
     name: str
     generation: int
 
     async def write(self, files: Mapping[str, bytes]) -> None:
-        """Put each file into its place in one step, in the order given, so that Envoy notices each."""
+        """Replace each file by a rename, in the order given, so that Envoy notices each."""
 
     async def read(self, file: str) -> bytes | None:
-        """What was last written into a file; None if there is none."""
+        """The content of a file; None if it does not exist."""
 
     async def ask(self, path: str, *, post: bool = False) -> bytes:
-        """Ask the admin interface. Unreachable if nobody answers."""
+        """Send a request to the admin interface. Unreachable without an answer."""
 
     async def outdated(self) -> bool:
-        """Whether another program than this would be started today."""
+        """Whether a start today would use another program."""
 
     async def ended(self) -> None:
         """Wait until it has ended, whatever the reason."""
 
     async def end(self) -> None:
-        """End it now. Connections that are left are cut."""
+        """End it now. Open connections are cut."""
 
     async def route(self, routes: Mapping[str, str]) -> None:
-        """Have exactly these routes for our traffic: prefix → next hop. Those that we set before go."""
+        """Have exactly these routes for its traffic: prefix → next hop. Earlier ones of ours are removed."""
 
 
 @runtime_checkable
 class HasPid(Protocol):
-    """What runs as a process of this host."""
+    """An Envoy that is a process of this host."""
 
     pid: int
 
@@ -72,32 +72,32 @@ class Attachment(Protocol):
 
     @property
     def folder(self) -> str:
-        """Where the files are, as Envoy itself sees it."""
+        """The folder of the files, as Envoy sees it."""
 
     @property
     def fixed_ports(self) -> bool:
-        """Whether ports are published once, at the start, so that other ports need another Envoy."""
+        """Whether ports are published at the start only, so that other ports need another Envoy."""
 
     async def beside_us(self) -> bool:
-        """Whether its Envoys have the very network that this process has: they reach what we reach."""
+        """Whether its Envoys share the network of this process: both reach the same addresses."""
 
     async def found(self, name: str) -> Sequence[Running]:
-        """The Envoys of that name that are running, oldest generation first. They survive us."""
+        """The running Envoys of that name, oldest generation first. They outlive this process."""
 
     async def names(self) -> Sequence[str]:
-        """Every edge that has an Envoy running here."""
+        """Every edge that has a running Envoy here."""
 
     async def kept(self, name: str) -> Mapping[str, bytes]:
-        """All files of the newest Envoy of that name, running or not; empty if nothing is left of any."""
+        """All files of the newest Envoy of that name, running or not; empty if there are none."""
 
     async def start(self, order: Order) -> Running:
-        """Start one. Safe to repeat: what is left of an earlier try with this generation makes way."""
+        """Start one. Idempotent: an Envoy of this name and generation is replaced."""
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
-        """Have these addresses arrive at the Envoys. For those that cannot: what a person has to do."""
+        """Direct these addresses to the Envoys. For those where that fails: what a person has to do."""
 
     async def added(self) -> Collection[str]:
-        """The addresses that were added to this host, so that they arrive, by us or our predecessors."""
+        """The addresses that `prepare` added to this host, also in earlier processes."""
 
     async def remove(self, addresses: Collection[str]) -> None:
-        """Remove some of those that were added. Nothing may be served on them."""
+        """Remove some of the addresses that were added. No Envoy may serve them."""

@@ -1,4 +1,4 @@
-"""The edge: an Envoy that is kept running, and serves what was written last."""
+"""The edge: an Envoy that is kept running, and serves the configuration written last."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.loadbalancers import LoadBalancer
-from workers.loadbalancer.envoy import admin, bootstrap, inotify, jsonfiles, replacing, resources
+from workers.loadbalancer.envoy import admin, bootstrap, jsonfiles, limits, replacing, resources
 from workers.loadbalancer.envoy.admin import Health, Traffic
 from workers.loadbalancer.envoy.attachments import Attachment, HasPid, Order, Running
 from workers.loadbalancer.envoy.readiness import Applied, ApplyTracker
@@ -34,14 +34,14 @@ class About(NamedTuple):
     uptime: int
     """Seconds."""
     pid: int
-    """0 where it is not a process of this host's own."""
+    """0 unless it is a process of this host."""
 
 
 class Edge:
     """The Envoy of one name: `write` configures it, `wait_applied` waits for that, `keep` keeps it running.
 
-    What is served is read from the files of the Envoy itself, so that the next holder of the lease goes on
-    where this process ended.
+    The current configuration is read from the files of the Envoy itself, so that the next holder of the lease
+    continues where this process ended.
     """
 
     def __init__(
@@ -60,8 +60,9 @@ class Edge:
         self._lock = asyncio.Lock()
         self._written: Configuration | None = None
         self._written_for: tuple[Configuration, list[LoadBalancer]] | None = None
-        """What was written last on behalf of which load balancers."""
+        """The configuration written last, and its load balancers."""
         self._in_doubt = False
+        """Whether a write was interrupted: the files may hold less than `_written`."""
         self._known = asyncio.Event()
         self._ended_by_us = False
         self._serving: Running | None = None
@@ -75,9 +76,15 @@ class Edge:
         self._probing_often = asyncio.Event()
 
     async def keep(self) -> None:
-        """Keep an Envoy running, for ever. One that runs already is adopted as it is."""
+        """Keep an Envoy running, forever. One that runs already is adopted as it is."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._drain_old(group), name=f"{self.name}: drain")
+
+            async def drain_old() -> None:
+                while True:
+                    old = await self._leaving.get()
+                    group.create_task(replacing.drained(old), name=f"{self.name}: drain {old.generation}")
+
+            group.create_task(drain_old(), name=f"{self.name}: drain")
             group.create_task(self._probe_less_often(), name=f"{self.name}: health check interval")
             failures = 0
             while True:
@@ -92,28 +99,38 @@ class Edge:
                 lived = asyncio.get_running_loop().time() - begun
                 failures = failures + 1 if lived < _SHORT_LIFE and not self._ended_by_us else 0
                 if failures and self._written and self._written.endpoints:
-                    self._do_without_files(self._written)
-                if failures > 1:  # the first time, at once
+                    # An Envoy that gets no inotify instance exits, and other programs of the user may take
+                    # the last ones at any time.
+                    logger.warning(
+                        "%s: Envoy ended soon; UDP flows no longer survive changes of nodes", self.name
+                    )
+                    self._written, self._without_files = resources.in_one_file(self._written), True
+                if failures > 1:  # the first restart is immediate
                     await asyncio.sleep(min(_LONGEST_PAUSE, 0.25 * 2**failures))
 
     async def write(self, wanted: Collection[LoadBalancer], *, retry: bool = False) -> bool:
         """Serve exactly these load balancers. True if files had to be written.
 
-        `retry` has Envoy try listeners again that it has refused: their ports may be free by now.
-        Waits until `keep` knows what is served now, but not for an Envoy: the next one starts with this.
+        With `retry`, Envoy tries listeners again that it has refused: their ports may be free by now.
+        Waits until `keep` knows the current configuration, but not for an Envoy: the next starts with this.
         """
         await self._known.wait()
         async with self._lock:
             if self._is_written(wanted) and not retry:
-                return False  # most changes of anything leave the load balancers as they were
+                return False
             listeners = [one for lb in wanted for one in lb.listeners]
             await self._prepare({one.address for one in listeners})
-            before = await self._current()
-            most = 0 if self._without_files else inotify.affordable(before, listeners)
-            eds = inotify.chosen(before, listeners, most)
+            if self._in_doubt and self._serving is not None:
+                self._written, self._in_doubt = await _read(self._serving), False
+            before = self._written or resources.NOTHING
+            most = 0 if self._without_files else limits.affordable(before.endpoints, listeners)
+            eds = limits.chosen(before.endpoints, listeners, most)
             folder, optionless = self._attachment.folder, before.optionless
             after = resources.configuration(wanted, folder=folder, eds=eds, optionless=optionless)
-            steps = resources.steps(before, after) or (self._retry_refused(after) if retry else [])
+            steps = resources.steps(before, after)
+            if not steps and retry and self._tracker.refused:
+                # Envoy tries refused listeners again when their file is written again.
+                steps = [{bootstrap.LISTENERS: after.files[bootstrap.LISTENERS]}]
             if steps:
                 await self._write_steps(before, after, steps)
                 before = after
@@ -127,24 +144,24 @@ class Edge:
         return self._tracker.wait_applied(wanted, patience, lambda: self._serving, self._unprepared)
 
     async def wait_accepted(self, patience: float = 3.0) -> bool:
-        """Wait until Envoy has accepted what was written last, removals included. False after `patience`."""
+        """Wait until Envoy has accepted the last write, removals included. False after `patience`."""
         return await self._tracker.wait_accepted(patience, lambda: self._serving)
 
     async def wait_processed(self) -> None:
-        """Wait a while until Envoy has accepted or rejected what was written last.
+        """Wait a while until Envoy has accepted or rejected the last write.
 
-        It reads all files again for each that is written, even if a newer one is there already: with a
-        thousand listeners, that takes it longer than us.
+        Envoy reads all files again for each write, even if a newer one has replaced them already: with a
+        thousand listeners, it is slower than windowbox.
         """
         await self._tracker.wait_processed(_PROCESSING, lambda: self._serving)
 
     async def end(self) -> None:
-        """End its Envoy for good. `keep` must not be running."""
+        """End its Envoys for good. `keep` must not be running."""
         for running in await self._attachment.found(self.name):
             await running.end()
 
     async def replace(self) -> None:
-        """Replace the Envoy by a new one on the same addresses. No connection is refused, none is cut.
+        """Replace the Envoy by a new one on the same addresses. No connection is refused or cut.
 
         For another version of Envoy, or another bootstrap. The old one ends when it has no connections left.
         """
@@ -156,7 +173,7 @@ class Edge:
             try:
                 await replacing.prepare(new, old, written)
             except BaseException:
-                with contextlib.suppress(WindowboxError):  # that it was cancelled counts for more
+                with contextlib.suppress(WindowboxError):  # the first error matters more, also cancellation
                     await new.end()
                 raise
             self._written = written
@@ -167,14 +184,14 @@ class Edge:
                 self._leaving.put_nowait(old)
 
     async def outdated(self) -> bool:
-        """Whether Envoy has another version, bootstrap or sockets than we would start: call `replace`."""
+        """Whether a start today would use another version, bootstrap or sockets: call `replace`."""
         running = await self._attached()
         if await running.outdated() or (self._written and self._written.optionless):
             return True
         return await running.read(bootstrap.BOOTSTRAP) != bootstrap.bootstrap(self._attachment.folder)
 
     async def traffic(self) -> dict[str, Traffic]:
-        """The traffic of each listener, by its name; also of those that drain."""
+        """The traffic of each listener, by its name; also of draining ones."""
         counted = await admin.traffic(await self._attached())
         names = self._written.listeners if self._written else ()
         known = {name: counted.pop(admin.stat_name(name), Traffic()) for name in names}
@@ -194,6 +211,18 @@ class Edge:
         """Set the routes of the edge's traffic: prefix → next hop."""
         await (await self._attached()).route(routes)
 
+    async def in_use(self, addresses: Collection[str]) -> set[str]:
+        """The addresses that its Envoys serve, or on which they still have connections."""
+        async with self._lock:
+            published = {one.address for one in self._written.published} if self._written else set()
+            busy = {
+                name
+                for running in await self._attachment.found(self.name)
+                for name, counted in (await admin.traffic(running)).items()
+                if counted.active
+            }
+        return {one for one in addresses if one in published or any(admin.is_at(one, name) for name in busy)}
+
     async def _attached(self) -> Running:
         await self.running.wait()
         if self._serving is None:
@@ -201,19 +230,25 @@ class Edge:
         return self._serving
 
     async def _begin(self) -> None:
+        """Adopt the newest Envoy that serves, or start one."""
         async with self._lock:
             found = list(await self._attachment.found(self.name))
-            newest: Running | None = None
-            if found:
-                newest = await self._adopt_running(found)
+            if len(found) > 1 and not (await _read(found[-1])).listeners:
+                # A process started it to replace another one, and ended before that was complete.
+                await found.pop().end()
+            newest: Running | None = found.pop() if found else None
+            for older in found:
+                self._leaving.put_nowait(older)
+            if newest:
+                logger.info("%s: Envoy is running already, generation %s", self.name, newest.generation)
                 written = await _read(newest)
             else:
-                written = await self._last_written()
+                written = self._written or resources.parsed(await self._attachment.kept(self.name))
             self._written, self._in_doubt = written, False
             self._known.set()
             if newest and self._attachment.fixed_ports and await jsonfiles.are_read_by(newest):
-                # No other can have its ports beside it, and it would serve what it does now for ever.
-                logger.info("%s: Envoy reads files of an earlier version; starting it again", self.name)
+                # It would ignore binary files forever, and with fixed ports no other can run beside it.
+                logger.info("%s: Envoy reads files of an earlier version; restarting it", self.name)
                 await newest.end()
                 newest = None
             if newest:
@@ -222,29 +257,10 @@ class Edge:
                 self._generation = self._generation or 1
                 self._written = written = resources.for_new_envoy(written)
                 newest = await self._start(self._generation)
-                self._tracker.begin_anew(written)
+                self._tracker.start_over(written)
             self._prepared.clear()
             await self._prepare({one.address for one in written.published})
             self._serve(newest)
-
-    async def _adopt_running(self, found: Sequence[Running]) -> Running:
-        """The newest of them that serves; the older ones drain."""
-        *older, newest = found
-        if older and not (await _read(newest)).listeners:
-            await newest.end()  # whoever prepared it to replace another has died meanwhile
-            *older, newest = older
-        for one in older:
-            self._leaving.put_nowait(one)
-        logger.info("%s: Envoy is running already, generation %s", self.name, newest.generation)
-        return newest
-
-    async def _last_written(self) -> Configuration:
-        return self._written or resources.parsed(await self._attachment.kept(self.name))
-
-    def _do_without_files(self, written: Configuration) -> None:
-        # An Envoy that gets no inotify instance ends at once; those that others took nobody can foresee.
-        logger.warning("%s: Envoy ended soon; UDP flows no longer survive changes of nodes", self.name)
-        self._written, self._without_files = resources.in_one_file(written), True
 
     def _serve(self, running: Running) -> None:
         self._serving, self._generation = running, running.generation
@@ -281,24 +297,12 @@ class Edge:
         self._probing_often.set()
         return await self._attachment.start(order)
 
-    async def in_use(self, addresses: Collection[str]) -> set[str]:
-        """Those of the addresses that its Envoys serve, or on which they still have connections."""
-        async with self._lock:
-            published = {one.address for one in self._written.published} if self._written else set()
-            busy = {
-                name
-                for running in await self._attachment.found(self.name)
-                for name, counted in (await admin.traffic(running)).items()
-                if counted.active
-            }
-        return {one for one in addresses if one in published or any(admin.is_at(one, name) for name in busy)}
-
     def _is_written(self, wanted: Collection[LoadBalancer]) -> bool:
-        """Whether exactly these were written last, and all of their addresses arrive."""
+        """Whether exactly these were written last, and all of their addresses are prepared."""
         if self._written_for is None or self._in_doubt or self._unprepared:
             return False
         written, before = self._written_for
-        # Lists compare their elements by identity first.
+        # Cheap, because lists compare their elements by identity first: most events change no load balancer.
         return written is self._written and before == list(wanted)
 
     async def _prepare(self, addresses: set[str]) -> None:
@@ -307,36 +311,38 @@ class Edge:
         self._unprepared = dict(await self._attachment.prepare(lacking)) if lacking else {}
         self._prepared.update(set(lacking) - self._unprepared.keys())
 
-    async def _current(self) -> Configuration:
-        if self._in_doubt and self._serving is not None:
-            self._written, self._in_doubt = await _read(self._serving), False
-        return self._written or resources.NOTHING
-
     async def _write_steps(
         self, before: Configuration, after: Configuration, steps: Sequence[Mapping[str, bytes]]
     ) -> None:
         self._tracker.expect(before, after)
         self._written = after
-        if self._attachment.fixed_ports and set(before.published) != set(after.published):
-            await self._end()
+        other_ports = self._attachment.fixed_ports and set(before.published) != set(after.published)
+        if other_ports and (running := self._serving) is not None:
+            # `keep` starts another Envoy with the new ports.
+            self._serving = None
+            self._ended_by_us = True
+            self.running.clear()
+            await running.end()
         self._in_doubt = self._serving is not None
-        if self._is_new(steps):
-            steps = [resources.asking_often(), *(_without(step, bootstrap.RUNTIME) for step in steps)]
+        unchecked = {bootstrap.RUNTIME, bootstrap.LISTENERS, bootstrap.OWNERS}
+        if any(step.keys() - unchecked for step in steps):
+            # Endpoints may be new: their first health check may come too early, and is to be repeated soon.
+            others = ({name: step[name] for name in step if name != bootstrap.RUNTIME} for step in steps)
+            steps = [resources.asking_often(), *others]
             self._probing_often.set()
         for step in steps:
             if self._serving is not None and step:
                 await self._serving.write(step)
         self._in_doubt = False
 
-    def _is_new(self, steps: Sequence[Mapping[str, bytes]]) -> bool:
-        """Whether there are endpoints without a health check yet."""
-        return any(step.keys() - {bootstrap.RUNTIME, bootstrap.LISTENERS, bootstrap.OWNERS} for step in steps)
-
     async def _probe_less_often(self) -> None:
-        """Envoy checks each of many endpoints seldom: too late for one that failed its first health check."""
+        """Restore the interval of health checks some time after a change.
+
+        Where there are many endpoints, each is checked seldom: too late for one whose first check failed.
+        """
         while True:
             await self._probing_often.wait()
-            while self._probing_often.is_set():  # once more, if something has changed again meanwhile
+            while self._probing_often.is_set():  # a further change prolongs the time
                 self._probing_often.clear()
                 await asyncio.sleep(_PROBE_OFTEN)
             async with self._lock:
@@ -344,32 +350,10 @@ class Edge:
                     with contextlib.suppress(WindowboxError):
                         await self._serving.write({bootstrap.RUNTIME: self._written.files[bootstrap.RUNTIME]})
 
-    def _retry_refused(self, after: Configuration) -> list[dict[str, bytes]]:
-        # Envoy tries a rejected listener again when its file is written again.
-        listeners = {bootstrap.LISTENERS: after.files[bootstrap.LISTENERS]}
-        return [listeners] if self._tracker.refused else []
-
-    async def _end(self) -> None:
-        # `keep` sees the end, and starts another with the new ports.
-        if self._serving is not None:
-            running, self._serving = self._serving, None
-            self._ended_by_us = True
-            self.running.clear()
-            await running.end()
-
-    async def _drain_old(self, group: asyncio.TaskGroup) -> None:
-        while True:
-            old = await self._leaving.get()
-            group.create_task(replacing.drained(old), name=f"{self.name}: drain {old.generation}")
-
 
 async def _read(running: Running) -> Configuration:
-    """The configuration that was written last for an Envoy."""
+    """The configuration in the files of an Envoy."""
     names = resources.file_names(await running.read(bootstrap.CLUSTERS))
     found = {name: await running.read(name) for name in names}
     written = {name: content for name, content in found.items() if content is not None}
     return resources.parsed({**await jsonfiles.read(running), **written})
-
-
-def _without(step: Mapping[str, bytes], file: str) -> dict[str, bytes]:
-    return {name: content for name, content in step.items() if name != file}

@@ -21,26 +21,26 @@ ADDED = "addresses.json"
 """The record of the addresses that were added for Envoys, in the folder of all of them."""
 
 PROTOCOL = "141"
-"""Marks routes as ours; no routing daemon is known by this number."""
+"""Marks routes as ours; no routing daemon uses this number."""
 
 MIGRATE = "net.ipv4.tcp_migrate_req"
-"""With 1, who waits at a listener that closes goes to another one of the same address. With 0, as usual, the
-connection is reset. Linux has had it since 5.14, for each network."""
+"""With 1, connections that a closing listener has not accepted move to another listener of the same address.
+With 0, the default, they are reset. Since Linux 5.14, for each network namespace."""
 
 _TIMEOUT = 5.0
 _LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 _UNUSED = "127.255.255.254"
-"""Nobody listens there alone."""
+"""An address on which no program listens alone."""
 
 
 async def prepare(addresses: Sequence[str], record: Path | None = None) -> dict[str, str]:
-    """Have these addresses arrive at this host. For those that do not, what a person has to do.
+    """Add these addresses to this host. For those where that fails, what a person has to do.
 
-    `record` tells of those that are added, so that they can be removed.
+    `record` lists the added ones, so that they can be removed.
     """
     lacking = [address for address in addresses if not arrives(address)]
     if lacking and record and os.geteuid() == 0:
-        _note(record, {*added(record), *lacking})  # what may have been added is known before it is
+        _note(record, {*added(record), *lacking})  # first: a crash leaves no address without a record
     return {address: reason for address in lacking if (reason := await _add(address))}
 
 
@@ -52,21 +52,22 @@ def added(record: Path) -> list[str]:
 async def remove(addresses: Collection[str], record: Path) -> None:
     """Remove addresses that were added to this host."""
     for address in addresses:
-        with contextlib.suppress(Refused):  # gone already
+        with contextlib.suppress(Refused):  # it is gone already
             await run(*removing(address))
     _note(record, set(added(record)) - set(addresses))
 
 
 def removing(address: str) -> list[str]:
-    """The command that removes an address that was added."""
+    """The command that removes an added address."""
     if sys.platform == "darwin":
-        return ["ifconfig", "lo0", *_darwin_family(address), address, "-alias"]
-    return ["ip", "address", "del", _alone(address), "dev", "lo"]
+        return ["ifconfig", "lo0", _darwin_family(address), address, "-alias"]
+    return ["ip", "address", "del", _as_prefix(address), "dev", "lo"]
 
 
 def arrives(address: str) -> bool:
+    """Whether this host has the address."""
     if sys.platform == "linux" and ipaddress.ip_address(address) in _LOOPBACK:
-        return True  # all of it, without being told
+        return True  # Linux has all of 127.0.0.0/8
     kind = socket.AF_INET6 if family(address) == "IPv6" else socket.AF_INET
     try:
         with socket.socket(kind, socket.SOCK_DGRAM) as probe:
@@ -77,7 +78,7 @@ def arrives(address: str) -> bool:
 
 
 def is_held_everywhere(port: int, protocol: Protocol) -> bool:
-    """Whether a process of this host has this port of all addresses."""
+    """Whether a process of this host has this port on all addresses."""
     kind = socket.SOCK_STREAM if protocol == "TCP" else socket.SOCK_DGRAM
     with socket.socket(socket.AF_INET, kind) as probe:
         try:
@@ -88,7 +89,7 @@ def is_held_everywhere(port: int, protocol: Protocol) -> bool:
 
 
 def keep_waiting_connections() -> None:
-    """Have nobody reset who waits at an Envoy that makes way for another. As far as it is ours to set."""
+    """Keep connections that a replaced Envoy has not accepted, if we may set MIGRATE."""
     setting = setting_of(MIGRATE)
     with contextlib.suppress(OSError):
         if setting.read_text().strip() == "0":
@@ -96,30 +97,26 @@ def keep_waiting_connections() -> None:
 
 
 def setting_of(name: str) -> Path:
-    """Where the system has a setting of this network."""
+    """The file of a sysctl."""
     return Path("/proc/sys", *name.split("."))
 
 
 async def route(record: Path, routes: Mapping[str, str]) -> None:
-    """Have exactly these routes, and no longer those that `record` says were set for it before."""
-    before = _read(record)
+    """Have exactly these routes; earlier ones, which `record` lists, are removed."""
+    before = _routes(record)
     if not routes and not before:
         return
-    _write(record, {**before, **routes})  # what may have been set is known before it is
+    _replace(record, {**before, **routes})  # first: a crash leaves no route without a record
     for prefix, hop in routes.items():
-        await _ip(*_spoken(prefix), "route", "replace", prefix, "via", hop, "proto", PROTOCOL)
+        await _ip_route("replace", prefix, "via", hop)
     for prefix in before.keys() - routes.keys():
-        with contextlib.suppress(Refused):  # gone already, perhaps with its link
-            await _ip(*_spoken(prefix), "route", "del", prefix, "proto", PROTOCOL)
-    _write(record, routes)
-
-
-def _read(record: Path) -> dict[str, str]:
-    return dict(orjson.loads(record.read_bytes())) if record.exists() else {}
-
-
-def _write(record: Path, routes: Mapping[str, str]) -> None:
+        with contextlib.suppress(Refused):  # it is gone already, perhaps with its link
+            await _ip_route("del", prefix)
     _replace(record, dict(routes))
+
+
+def _routes(record: Path) -> dict[str, str]:
+    return dict(orjson.loads(record.read_bytes())) if record.exists() else {}
 
 
 def _note(record: Path, addresses: Collection[str]) -> None:
@@ -137,7 +134,10 @@ def _replace(record: Path, content: object) -> None:
 
 
 async def _add(address: str) -> str | None:
-    command = _adding(address)
+    # `replace` is idempotent, unlike `add`.
+    command = ["ip", "address", "replace", _as_prefix(address), "dev", "lo"]
+    if sys.platform == "darwin":
+        command = ["ifconfig", "lo0", _darwin_family(address), address, "alias"]
     if os.geteuid() != 0:
         return f"{address} does not arrive at this host: run `sudo {' '.join(command)}`"
     try:
@@ -147,34 +147,24 @@ async def _add(address: str) -> str | None:
     return None
 
 
-def _adding(address: str) -> list[str]:
-    if sys.platform == "darwin":
-        return ["ifconfig", "lo0", *_darwin_family(address), address, "alias"]
-    # A second time is not an error, unlike with `add`.
-    return ["ip", "address", "replace", _alone(address), "dev", "lo"]
+def _darwin_family(address: str) -> str:
+    return "inet6" if family(address) == "IPv6" else "inet"
 
 
-def _darwin_family(address: str) -> list[str]:
-    return ["inet6" if family(address) == "IPv6" else "inet"]
-
-
-def _alone(address: str) -> str:
-    """As a network of one address."""
+def _as_prefix(address: str) -> str:
     return f"{address}/{128 if family(address) == 'IPv6' else 32}"
 
 
-def _spoken(prefix: str) -> list[str]:
-    return ["-6"] if family(prefix) == "IPv6" else []
-
-
-async def _ip(*arguments: str) -> None:
+async def _ip_route(action: str, prefix: str, *rest: str) -> None:
+    spoken = ["-6"] if family(prefix) == "IPv6" else []
+    arguments = [*spoken, "route", action, prefix, *rest, "proto", PROTOCOL]
     if os.geteuid() != 0:
         raise Refused(f"routes need root: run `sudo ip {' '.join(arguments)}`")
     await run("ip", *arguments)
 
 
 async def run(*argv: str, limit: float = _TIMEOUT) -> str:
-    """What a program of this host says. Refused if it ends with an error."""
+    """The output of a program of this host. Refused if it fails."""
     command = " ".join(argv)
     try:
         child = await asyncio.create_subprocess_exec(

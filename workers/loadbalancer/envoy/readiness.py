@@ -1,4 +1,4 @@
-"""Readiness: when Envoy serves what was written, and if not, why."""
+"""Readiness: when Envoy serves the configuration, and if not, why."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _CONNECT_TIMEOUT = 1.0
 _SHORTEST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.1
 _FIRST_PAUSE = 0.005
-_ASKING = 0.3
-"""Seconds for first health checks before more endpoints are written. Dead ones must not hold up others."""
+_CHECKING = 0.3
+"""Seconds for first health checks before more endpoints are written. Dead ones must not delay others."""
 _UNASKED = 0.03
-"""Once pauses are as long as this, Envoy's admin interface is asked why connections fail."""
+"""Once pauses are as long as this, the reason for failing connections is requested from Envoy."""
 _CAUSE_KNOWN = 3.0
-"""Seconds that a load balancer is waited for where it is known what is wrong."""
+"""Seconds to wait for a load balancer whose problem is known."""
 
 _STARTING = "Envoy is being started"
 _WARMING = "Envoy waits for the first health check of its endpoints"
@@ -37,27 +37,47 @@ class Applied:
 
     load_balancer: LoadBalancer
     problems: Mapping[str, str]
-    """Why a port is not served: `80/TCP` → what is wrong, for people."""
+    """Why a port is not served: `80/TCP` → reason, for people."""
     occupied: Mapping[str, tuple[str, ...]]
-    """By address, the ports (`80/TCP`) that other processes of the host hold there, and not everywhere."""
+    """By address, the ports (`80/TCP`) that other processes of the host hold there, not everywhere."""
 
 
 @dataclass(frozen=True)
 class _View:
-    """What is known at one moment, by the listeners' names."""
+    """The state of the listeners at one moment, by their names."""
 
     refused: Mapping[str, str]
     waiting: Mapping[str, str]
 
+    def applied(self, lb: LoadBalancer, unprepared: Mapping[str, str]) -> Applied:
+        """The load balancer with all problems of its listeners."""
+        problems: dict[str, str] = {}
+        occupied: dict[str, tuple[str, ...]] = {}
+        for one in lb.listeners:
+            problem = self.waiting.get(one.name)
+            refusal = self.refused.get(one.name, "")
+            if os.strerror(errno.EADDRINUSE) in refusal:
+                everywhere = hostnetwork.is_held_everywhere(one.port, one.protocol)
+                where = "all addresses" if everywhere else one.address
+                problem = f"another process of this host holds port {one.place} of {where}"
+                if not everywhere:
+                    occupied[one.address] = (*occupied.get(one.address, ()), one.place)
+            elif refusal:
+                problem = f"Envoy refuses {one.address}: {refusal}"
+            reasons = filter(None, [problems.get(one.place), unprepared.get(one.address), problem])
+            if reason := "; ".join(reasons):
+                problems[one.place] = reason
+        return Applied(lb, problems, occupied)
+
 
 class ApplyTracker:
-    """Tracks how much of what was written is served."""
+    """Tracks how much of the last write is served."""
 
     def __init__(self) -> None:
         self.refused: dict[str, str] = {}
         """Listeners that Envoy has rejected, and its messages."""
         self.processed = True
-        """Whether Envoy has accepted or rejected what was written last."""
+        """Whether Envoy has accepted or rejected the last write."""
         self.failure = ""
         """Why there is no Envoy, if it does not start."""
         self._expected = resources.NOTHING
@@ -65,6 +85,7 @@ class ApplyTracker:
         self._endpoints: dict[str, str] = {}
         self._judged_version = ""
         self._rejections = -1
+        """Envoy's counter at the last request for refusals; -1: unknown."""
         self._may_warm = True
         """Whether clusters may wait for health checks or for files before they serve."""
 
@@ -83,13 +104,13 @@ class ApplyTracker:
         changed = (one for name, one in after.clusters.items() if before.clusters.get(name) != one)
         self._may_warm = self._may_warm or any(resources.warms(one) for one in changed)
 
-    def begin_anew(self, written: Configuration) -> None:
-        """An Envoy has been started with this: nothing is known of it."""
+    def start_over(self, written: Configuration) -> None:
+        """Expect this of a new Envoy."""
         self.expect(resources.NOTHING, written)
         self._rejections = 0
 
     def take_over(self, written: Configuration) -> None:
-        """An Envoy that has this configuration runs already: its listeners are not probed again."""
+        """Expect this of an Envoy that served it before: its listeners are not probed again."""
         self.expect(written, written)
         self._rejections, self.processed = -1, True
 
@@ -100,9 +121,9 @@ class ApplyTracker:
         serving: Callable[[], Running | None],
         unprepared: Mapping[str, str],
     ) -> AsyncIterator[Applied]:
-        """Each of `wanted` once all of its listeners serve or are refused, and after `patience` the rest.
+        """Each of `wanted` once all of its listeners serve or are refused, and the rest after `patience`.
 
-        Sooner where the cause is known: an Envoy on a busy machine may only be slow.
+        Sooner if the cause is known. Otherwise, Envoy may only be slow, on a busy machine.
         """
         pending, pause = list(wanted), _SHORTEST_PAUSE
         limit = asyncio.get_running_loop().time() + patience
@@ -121,13 +142,12 @@ class ApplyTracker:
                     known = begun >= known_limit and (
                         self.failure or any(one.address in unprepared for one in lb.listeners)
                     )
-                    if over or known or not _awaited(lb, view):
-                        occupied = _occupied(lb, view)
-                        yield Applied(lb, _problems(lb, view, unprepared, occupied), occupied)
+                    if over or known or not any(one.name in view.waiting for one in lb.listeners):
+                        yield view.applied(lb, unprepared)
                     else:
                         pending.append(lb)
                 if pending:
-                    # An Envoy that answers slowly is busy.
+                    # An Envoy that answers slowly is busy: the pause grows with its latency.
                     await probes.pause(max(pause, took))
                     pause = min(_LONGEST_PAUSE, pause * 2)
         finally:
@@ -149,7 +169,7 @@ class ApplyTracker:
     async def wait_processed(self, patience: float, serving: Callable[[], Running | None]) -> None:
         """Wait until Envoy has accepted or rejected the configuration, and made its first health checks.
 
-        While it reads, it handles no answers: health checks that were just sent would seem to time out.
+        While it reads files, it handles no responses: health checks sent just before would time out.
         """
         read = False
         pause = _FIRST_PAUSE
@@ -158,20 +178,23 @@ class ApplyTracker:
                 while not self.processed and (running := serving()) is not None:
                     await asyncio.sleep(pause)
                     pause = min(_LONGEST_PAUSE, pause * 2)
-                    if not read and await self._has_read(running):
+                    files = [self._expected.files[name] for name in (bootstrap.CLUSTERS, bootstrap.LISTENERS)]
+                    if not read and await admin.versions(running) == tuple(map(protobuf.version, files)):
                         read = True
-                        limit.reschedule(asyncio.get_running_loop().time() + _ASKING)
+                        limit.reschedule(asyncio.get_running_loop().time() + _CHECKING)
                     self.processed = self.processed or (read and not await self._warming(running))
         self.processed = self.processed or read
-
-    async def _has_read(self, running: Running) -> bool:
-        files = (self._expected.files[name] for name in (bootstrap.CLUSTERS, bootstrap.LISTENERS))
-        return await admin.versions(running) == tuple(map(protobuf.version, files))
 
     async def _look(
         self, running: Running | None, listeners: Collection[Listener], probes: _Probes, *, thorough: bool
     ) -> _View:
-        unprobed = self._probe(listeners, probes)
+        unprobed: dict[str, str] = {}
+        for one in listeners:
+            if one.protocol == "TCP" and one.name in self._unprobed:
+                if reason := probes.failure(one):
+                    unprobed[one.name] = reason
+                else:
+                    self._unprobed.discard(one.name)
         if unprobed and not thorough:
             # The admin interface of an Envoy with a thousand listeners costs more than a connection.
             return _View({}, {**dict.fromkeys((one.name for one in listeners), ""), **unprobed})
@@ -185,18 +208,8 @@ class ApplyTracker:
         waiting = {**unprobed, **warm}
         return _View(self.refused, {name: waiting[name] for name in waiting.keys() - self.refused.keys()})
 
-    def _probe(self, listeners: Collection[Listener], probes: _Probes) -> dict[str, str]:
-        failed: dict[str, str] = {}
-        for one in listeners:
-            if one.protocol == "TCP" and one.name in self._unprobed:
-                if reason := probes.failure(one):
-                    failed[one.name] = reason
-                else:
-                    self._unprobed.discard(one.name)
-        return failed
-
     async def _late(self, running: Running | None) -> tuple[str | None, frozenset[str]]:
-        """What Envoy has not accepted yet, and which clusters are still warming."""
+        """Why Envoy has not accepted the configuration yet, and which clusters are still warming."""
         standing = await admin.standing(running) if running else None
         if running is None or standing is None or not standing.live:
             return self.failure or _STARTING, frozenset()
@@ -221,27 +234,19 @@ class ApplyTracker:
         wanted = protobuf.version(self._expected.files[bootstrap.LISTENERS])
         if standing.listeners == wanted:
             self._judged_version, self.refused = wanted, {}
-        elif standing.listeners_rejected != self._rejections:
-            await self._find_refused(running, wanted, standing.listeners_rejected)
-        if self._judged_version != wanted or not await self._endpoints_accepted(running):
-            return "Envoy has not taken it"
-        return None
-
-    async def _find_refused(self, running: Running, wanted: str, rejections: int) -> None:
-        refused = await admin.refused(running, wanted) if rejections else None
-        self._rejections = rejections
-        if refused is not None:
-            self._judged_version, self.refused = wanted, refused
-
-    async def _endpoints_accepted(self, running: Running) -> bool:
-        if self._endpoints:
+        elif (rejections := standing.listeners_rejected) != self._rejections:
+            refused = await admin.refused(running, wanted) if rejections else None
+            self._rejections = rejections
+            if refused is not None:
+                self._judged_version, self.refused = wanted, refused
+        if self._judged_version == wanted and self._endpoints:
             taken = await admin.endpoint_versions(running)
             self._endpoints = {
                 name: version
                 for name, version in self._endpoints.items()
                 if taken.get(admin.stat_name(name)) != version
             }
-        return not self._endpoints
+        return "Envoy has not taken it" if self._judged_version != wanted or self._endpoints else None
 
 
 class _Probes:
@@ -252,7 +257,7 @@ class _Probes:
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     def failure(self, listener: Listener) -> str | None:
-        """Why no connection was made yet; None once one was. Each call tries again."""
+        """Why no connection was made yet; None once there was one. Each call retries."""
         task, reason = self._tasks.get(listener.name), "no connection was made yet"
         if task is not None and not task.done():
             return reason
@@ -289,39 +294,3 @@ class _Probes:
                 return f"cannot connect to {listener.address} port {listener.port}: {why}"
             writer.close()
             return None
-
-
-def _awaited(lb: LoadBalancer, view: _View) -> bool:
-    return any(one.name in view.waiting for one in lb.listeners)
-
-
-def _problems(
-    lb: LoadBalancer, view: _View, unprepared: Mapping[str, str], occupied: Mapping[str, Collection[str]]
-) -> dict[str, str]:
-    problems: dict[str, str] = {}
-    for one in lb.listeners:
-        reasons = [problems.get(one.place), unprepared.get(one.address), _problem(one, view, occupied)]
-        if given := [reason for reason in reasons if reason]:
-            problems[one.place] = "; ".join(given)
-    return problems
-
-
-def _problem(one: Listener, view: _View, occupied: Mapping[str, Collection[str]]) -> str | None:
-    if _is_occupied(one, view):
-        where = one.address if one.place in occupied.get(one.address, ()) else "all addresses"
-        return f"another process of this host holds port {one.place} of {where}"
-    if refusal := view.refused.get(one.name):
-        return f"Envoy refuses {one.address}: {refusal}"
-    return view.waiting.get(one.name)
-
-
-def _occupied(lb: LoadBalancer, view: _View) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for one in lb.listeners:
-        if _is_occupied(one, view) and not hostnetwork.is_held_everywhere(one.port, one.protocol):
-            found[one.address] = (*found.get(one.address, ()), one.place)
-    return found
-
-
-def _is_occupied(one: Listener, view: _View) -> bool:
-    return os.strerror(errno.EADDRINUSE) in view.refused.get(one.name, "")

@@ -1,4 +1,4 @@
-"""One Envoy takes the place of another, on the same addresses."""
+"""One Envoy replaces another on the same addresses."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from workers.loadbalancer.envoy.resources import Configuration
 logger = logging.getLogger(__name__)
 
 NO_LISTENERS = {bootstrap.LISTENERS: resources.NOTHING.files[bootstrap.LISTENERS]}
-"""What the newcomer starts with, and the other ends with: who listens, gets a share of the clients."""
+"""First of a new Envoy, and last of an old one: with SO_REUSEPORT, every open listener gets clients."""
 
 _START = 30.0
-"""Seconds that it has until it is live."""
-_END_SELDOM = 30.0
-"""Seconds until the end of an Envoy is asked for again, after many failures."""
+"""Seconds for a new Envoy to become live, and to listen."""
+_LONGEST_PAUSE = 30.0
+"""Seconds between two attempts to end an Envoy, after many failures."""
 _HEALTH = 10.0
-"""Seconds that it has to find out what the other knows of the endpoints."""
+"""Seconds for a new Envoy to check the endpoints that the old one knows to be healthy."""
 
 
 async def prepare(new: Running, old: Running | None, written: Configuration) -> None:
-    """Wait until the newcomer serves as well as the other. Unreachable if it does not."""
-    if not await _happens(lambda: _live(new), _START):
+    """Wait until the new Envoy serves as well as the old one. Unreachable if it does not."""
+
+    async def is_live() -> bool:
+        return (await admin.standing(new)).live
+
+    if not await _happens(is_live, _START):
         raise Unreachable(f"{new.name}: the new Envoy does not serve after {_START:g} s")
     if old is not None:
         await _happens(lambda: _as_healthy(new, old), _HEALTH)
@@ -40,9 +44,12 @@ async def drained(old: Running) -> None:
     """Drain a replaced Envoy: end it with its last connection, or after a time limit."""
     pause = 0.1
     try:
-        await _retire(old)
+        await old.write(NO_LISTENERS)
+        await jsonfiles.retire(old, NO_LISTENERS[bootstrap.LISTENERS])
+        # Until it has read the file, it accepts connections.
+        await _happens(lambda: _listens(old, resources.NOTHING), _START)
         async with asyncio.timeout(bootstrap.DRAIN):
-            # The first look is late enough to see what its threads accepted before they stopped listening.
+            # After this pause, connections that its threads accepted last are counted, too.
             await asyncio.sleep(pause)
             while await admin.connections(old):
                 await asyncio.sleep(pause)
@@ -51,36 +58,21 @@ async def drained(old: Running) -> None:
         logger.info(
             "%s: generation %s is ended: %s", old.name, old.generation, error or "the time limit is over"
         )
-    await _end(old)
-
-
-async def _end(old: Running) -> None:
-    """Also if whoever ends it is away: it may be slow, and the Envoy still there."""
     pause = 0.1
     while True:
         try:
+            # A launcher that is away, or a slow engine, may leave the Envoy running.
             return await old.end()
         except WindowboxError as error:
-            pause = min(_END_SELDOM, pause * 2)
+            pause = min(_LONGEST_PAUSE, pause * 2)
             logger.warning(
-                "%s: generation %s does not end, again in %g s: %s", old.name, old.generation, pause, error
+                "%s: generation %s does not end, retry in %g s: %s", old.name, old.generation, pause, error
             )
             await asyncio.sleep(pause)
 
 
-async def _retire(old: Running) -> None:
-    """Have it take no more clients. It reads what it is told when it gets to it: until then it goes on."""
-    await old.write(NO_LISTENERS)
-    await jsonfiles.retire(old, NO_LISTENERS[bootstrap.LISTENERS])
-    await _happens(lambda: _listens(old, resources.NOTHING), _START)
-
-
-async def _live(new: Running) -> bool:
-    return (await admin.standing(new)).live
-
-
 async def _as_healthy(new: Running, old: Running) -> bool:
-    """Whether all endpoints that the other takes for healthy are so for the newcomer."""
+    """Whether all endpoints that are healthy for the old Envoy are healthy for the new one."""
     known = await admin.health(new)
     return all(
         any((one.address, one.port, one.healthy) == (mine.address, mine.port, True) for mine in known[name])
@@ -90,15 +82,15 @@ async def _as_healthy(new: Running, old: Running) -> bool:
     )
 
 
-async def _listens(new: Running, written: Configuration) -> bool:
-    standing = await admin.standing(new)
-    # Listeners that are refused were refused to the other, too.
+async def _listens(running: Running, written: Configuration) -> bool:
+    standing = await admin.standing(running)
+    # The old Envoy has refused the same listeners.
     wanted = protobuf.version(written.files[bootstrap.LISTENERS])
     return standing.listeners == wanted or standing.listeners_rejected > 0
 
 
 async def _happens(look: Callable[[], Awaitable[bool]], patience: float) -> bool:
-    """Whether it does within so many seconds. An Envoy does not tell: one has to ask."""
+    """Whether it does within so many seconds. Envoy's admin interface has no watch, so this polls."""
     pause = 0.005
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(patience):

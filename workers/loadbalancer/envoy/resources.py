@@ -1,4 +1,4 @@
-"""The desired state of one Envoy, and its files. What does not change keeps the same bytes."""
+"""The desired state of one Envoy, and its files. A resource that does not change keeps the same bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DIGEST = 16
 
 
 class Owner(NamedTuple):
-    """A Service, and its addresses."""
+    """A Service and its addresses."""
 
     cluster: str
     namespace: str
@@ -37,40 +37,45 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True)
 class Configuration:
-    """What an Envoy is to serve: each resource as it stands in a file, by the name of its listener."""
+    """The configuration of an Envoy: each resource as in a file, by the name of its listener."""
 
     listeners: Mapping[str, bytes]
     clusters: Mapping[str, bytes]
     endpoints: Mapping[str, bytes]
     """Of clusters that read theirs from a file of their own."""
     interval: int
-    """Milliseconds between two checks of an endpoint, at least."""
+    """The minimal milliseconds between two checks of an endpoint."""
     owners: tuple[Owner, ...] = ()
 
     @cached_property
     def files(self) -> dict[str, bytes]:
         """In the order in which they can be written when nothing was removed."""
+        owners = (_owner(owner) for owner in self.owners)
         return {
-            bootstrap.RUNTIME: _json([_runtime(self.interval)]),
+            **_runtime(self.interval),
             **{bootstrap.endpoints_file(name): _file([e]) for name, e in self.endpoints.items()},
             bootstrap.CLUSTERS: _file(self.clusters.values()),
             bootstrap.LISTENERS: _file(self.listeners.values()),
-            bootstrap.OWNERS: _joined(map(_owner, self.owners)),
+            bootstrap.OWNERS: _json(owners),
         }
 
     @cached_property
     def optionless(self) -> frozenset[str]:
-        """Listeners of an Envoy of earlier versions, whose sockets lack options, and keep lacking them.
+        """Listeners from earlier versions of windowbox, whose sockets lack options. They must stay without.
 
-        Given other options, Envoy opens sockets beside those that it has, and reads no longer from these: for
-        as long as the old listener drains, half of all datagrams would be lost.
+        With other options, Envoy opens new sockets beside the old ones and no longer reads from those: while
+        the old listener drains, half of all datagrams would be lost.
         """
         return frozenset(name for name, one in self.listeners.items() if rendering.lacks_options(one))
 
     @property
     def published(self) -> list[Published]:
-        """All ports at which clients arrive."""
-        return [_published(name) for name in self.listeners]
+        """All ports of the listeners."""
+        parts = (name.split("_") for name in self.listeners)
+        return [
+            Published(address, int(port), "TCP" if protocol == "tcp" else "UDP")
+            for protocol, address, port in parts
+        ]
 
 
 NOTHING = Configuration({}, {}, {}, _INTERVALS[0])
@@ -83,11 +88,11 @@ def configuration(
     eds: Collection[str] = (),
     optionless: Collection[str] = (),
 ) -> Configuration:
-    """What serves these load balancers. `eds` names the listeners whose endpoints get a file of their own.
+    """The configuration for these load balancers. `eds` names the listeners whose endpoints get an own file.
 
-    UDP flows outlive a change of endpoints only if these come from such a file: a cluster that is replaced
-    ends its flows. Each such file costs Envoy an inotify instance, of which a host has few. `optionless`
-    names those whose sockets get no options.
+    UDP flows survive a change of endpoints only if these come from such a file: Envoy ends the flows of a
+    cluster that is replaced. Each such file costs Envoy an inotify instance, of which a host has few.
+    `optionless` names the listeners whose sockets get no options.
     """
     wanted = sorted((one for lb in load_balancers for one in lb.listeners), key=lambda one: one.name)
     owners = (
@@ -107,15 +112,27 @@ def configuration(
 
 
 def parsed(files: Mapping[str, bytes]) -> Configuration:
-    """What is in such files. What is missing is empty. Malformed if a file is damaged."""
+    """The configuration in these files. Missing files are empty. Malformed if a file is damaged."""
     try:
-        return _parsed(files)
+        files = jsonfiles.binary(files)
+        clusters = _entries(files.get(bootstrap.CLUSTERS))
+        own_files = (bootstrap.endpoints_file(name) for name, one in clusters.items() if _is_eds(one))
+        runtime = _values(files.get(bootstrap.RUNTIME)) or [{"layer": {}}]
+        interval = runtime[0]["layer"].get("health_check", {}).get("min_interval", 0)
+        owners = _values(files.get(bootstrap.OWNERS))
+        return Configuration(
+            listeners=_entries(files.get(bootstrap.LISTENERS)),
+            clusters=clusters,
+            endpoints={name: one for file in own_files for name, one in _entries(files.get(file)).items()},
+            interval=interval or _INTERVALS[0],
+            owners=tuple(Owner(**{**one, "addresses": tuple(one["addresses"])}) for one in owners),
+        )
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise Malformed(f"files of an Envoy are damaged: {error}") from error
 
 
 def are_usable(files: Mapping[str, bytes]) -> bool:
-    """Whether an Envoy can be started with these files: all are there, and none is empty or ends early."""
+    """Whether an Envoy can be started with these files: all exist, and none is empty or truncated."""
     try:
         parsed(files)
         binary = [file for name, file in files.items() if name.endswith(".pb")]
@@ -124,27 +141,8 @@ def are_usable(files: Mapping[str, bytes]) -> bool:
         return False
 
 
-def _parsed(files: Mapping[str, bytes]) -> Configuration:
-    files = jsonfiles.binary(files)
-    clusters = _entries(files, bootstrap.CLUSTERS)
-    apart = [name for name, one in clusters.items() if _reads_endpoints(one)]
-    own_files = (_entries(files, bootstrap.endpoints_file(name)) for name in apart)
-    endpoints = {name: one for found in own_files for name, one in found.items()}
-    runtime = _values(files, bootstrap.RUNTIME) or [{"layer": {}}]
-    interval = runtime[0]["layer"].get("health_check", {}).get("min_interval", 0)
-    return Configuration(
-        listeners=_entries(files, bootstrap.LISTENERS),
-        clusters=clusters,
-        endpoints=endpoints,
-        interval=interval or _INTERVALS[0],
-        owners=tuple(
-            Owner(**{**one, "addresses": tuple(one["addresses"])}) for one in _values(files, bootstrap.OWNERS)
-        ),
-    )
-
-
 def in_one_file(found: Configuration) -> Configuration:
-    """The same, with all endpoints where their clusters are."""
+    """The same, with all endpoints in the file of the clusters."""
     clusters = dict(found.clusters)
     for name, endpoints in found.endpoints.items():
         cluster, assignment = protobuf.resource(clusters[name]), protobuf.resource(endpoints)
@@ -156,14 +154,14 @@ def in_one_file(found: Configuration) -> Configuration:
 
 
 def for_new_envoy(found: Configuration) -> Configuration:
-    """The same, with the options that sockets get when they are opened."""
+    """The same, with all socket options: a new Envoy has no sockets without them yet."""
     if not found.optionless:
         return found
     return replace(found, listeners={k: rendering.with_options(one) for k, one in found.listeners.items()})
 
 
 def steps(before: Configuration, after: Configuration) -> list[dict[str, bytes]]:
-    """What to write, one after the other, so that no listener ever lacks its cluster; empty if nothing."""
+    """Files to write, step by step, so that no listener ever lacks its cluster; empty if nothing changes."""
     if before == after:
         return []
     first = {name: file for name, file in after.files.items() if before.files.get(name) != file}
@@ -178,14 +176,14 @@ def steps(before: Configuration, after: Configuration) -> list[dict[str, bytes]]
 
 
 def asking_often() -> dict[str, bytes]:
-    """What makes Envoy look again soon at endpoints that did not answer, for as long as it stands there."""
-    return {bootstrap.RUNTIME: _json([_runtime(_INTERVALS[0])])}
+    """The runtime file with which Envoy soon repeats a health check that failed."""
+    return _runtime(_INTERVALS[0])
 
 
 def check_interval(checks: int) -> int:
-    """Milliseconds between two checks of an endpoint, so that all together are no more than a host bears.
+    """Milliseconds between two checks of an endpoint: together, the checks have a limited rate.
 
-    In steps: what counts here is told to Envoy again whenever it changes.
+    It grows in steps, because Envoy reads the runtime file again whenever it changes.
     """
     needed = checks * 1000 // _CHECKS_PER_SECOND
     fitting = [interval for interval in _INTERVALS if needed <= interval]
@@ -193,15 +191,14 @@ def check_interval(checks: int) -> int:
 
 
 def file_names(clusters: bytes | None) -> list[str]:
-    """The files that belong to this file of clusters, itself among them."""
-    found = _entries({bootstrap.CLUSTERS: clusters} if clusters else {}, bootstrap.CLUSTERS)
-    apart = [bootstrap.endpoints_file(name) for name, one in found.items() if _reads_endpoints(one)]
-    return [bootstrap.RUNTIME, *apart, bootstrap.CLUSTERS, bootstrap.LISTENERS, bootstrap.OWNERS]
+    """All files of an Envoy with this file of clusters."""
+    eds = [bootstrap.endpoints_file(name) for name, one in _entries(clusters).items() if _is_eds(one)]
+    return [bootstrap.RUNTIME, *eds, bootstrap.CLUSTERS, bootstrap.LISTENERS, bootstrap.OWNERS]
 
 
 def warms(cluster: bytes) -> bool:
-    """Whether Envoy waits for something else before a cluster like this serves."""
-    return protobuf.holds(cluster, "health_checks") or _reads_endpoints(cluster)
+    """Whether Envoy waits for health checks or a file before it serves this cluster."""
+    return protobuf.holds(cluster, "health_checks") or _is_eds(cluster)
 
 
 def _file(entries: Iterable[bytes]) -> bytes:
@@ -209,9 +206,16 @@ def _file(entries: Iterable[bytes]) -> bytes:
     return protobuf.response(_digest(body), body)
 
 
-def _json(found: Iterable[Resource]) -> bytes:
-    """What is small, or not for Envoy, people can read."""
-    return _joined(orjson.dumps(one, option=orjson.OPT_SORT_KEYS) for one in found)
+def _runtime(interval: int) -> dict[str, bytes]:
+    layer = {"health_check": {"min_interval": interval}}
+    runtime = {"@type": _RUNTIME, "name": bootstrap.LAYER, "layer": layer}
+    # Small files, and those that Envoy does not read, are JSON, for people.
+    return {bootstrap.RUNTIME: _json([orjson.dumps(runtime, option=orjson.OPT_SORT_KEYS)])}
+
+
+def _json(entries: Iterable[bytes]) -> bytes:
+    body = b",".join(entries)
+    return b'{"version_info":"%s","resources":[%s]}' % (_digest(body).encode(), body)
 
 
 @lru_cache(maxsize=rendering.REMEMBERED)
@@ -219,34 +223,19 @@ def _owner(owner: Owner) -> bytes:
     return orjson.dumps(owner._asdict(), option=orjson.OPT_SORT_KEYS)
 
 
-def _joined(entries: Iterable[bytes]) -> bytes:
-    body = b",".join(entries)
-    return b'{"version_info":"%s","resources":[%s]}' % (_digest(body).encode(), body)
-
-
 def _digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()[:_DIGEST]
 
 
-def _entries(files: Mapping[str, bytes], name: str) -> dict[str, bytes]:
+def _entries(file: bytes | None) -> dict[str, bytes]:
     """By the names of their resources."""
-    return {protobuf.name_of(one): one for one in protobuf.entries(files.get(name, b""))}
+    return {protobuf.name_of(one): one for one in protobuf.entries(file or b"")}
 
 
-def _values(files: Mapping[str, bytes], name: str) -> list[Resource]:
-    return list(orjson.loads(files[name]).get("resources", [])) if name in files else []
+def _values(file: bytes | None) -> list[Resource]:
+    return [] if file is None else list(orjson.loads(file).get("resources", []))
 
 
-def _reads_endpoints(cluster: bytes) -> bool:
+def _is_eds(cluster: bytes) -> bool:
     """Whether its endpoints are in a file of their own."""
     return protobuf.holds(cluster, "eds_cluster_config")
-
-
-def _runtime(interval: int) -> Resource:
-    layer = {"health_check": {"min_interval": interval}}
-    return {"@type": _RUNTIME, "name": bootstrap.LAYER, "layer": layer}
-
-
-def _published(name: str) -> Published:
-    protocol, address, port = name.split("_")
-    return Published(address, int(port), "TCP" if protocol == "tcp" else "UDP")

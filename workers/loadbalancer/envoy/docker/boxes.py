@@ -13,7 +13,7 @@ from workers.loadbalancer.envoy import bootstrap
 from workers.loadbalancer.envoy.attachments import Order, Published
 
 FOLDER = "/home/envoy"
-"""Where the files are in a container."""
+"""The folder of the files in a container."""
 
 ROLE = "gardener.cloud/role"
 SERVICE = "gardener.cloud/service"
@@ -28,20 +28,20 @@ _GENERATION = "windowbox/generation"
 
 @dataclass(frozen=True)
 class Household:
-    """What all containers of one windowbox have in common."""
+    """The properties that all containers of one windowbox share."""
 
     image: str
     cluster: str
-    """The name that Docker's labels and scripts have for the runtime cluster."""
+    """The runtime cluster's name in Docker's labels and in scripts."""
 
     @property
     def labels(self) -> dict[str, str]:
-        """By these our containers are told from those of others, who may use the same engine."""
+        """Distinguish our containers from others on the same engine."""
         return {ROLE: LOADBALANCER, _OWNER: self.cluster}
 
 
 def service_box(name: str) -> str:
-    """The container of one Service's edge. Its ports are taken, so there is never a second generation."""
+    """The container of one Service's edge. It holds the ports, so there is never a second generation."""
     return name if name.startswith(_PREFIX) else f"{_PREFIX}{_plain(name)}"
 
 
@@ -53,12 +53,12 @@ def shared_box(household: Household, name: str, generation: int) -> str:
 
 
 def network_box(household: Household) -> str:
-    """The container that does nothing but have addresses and routes."""
+    """The container that has addresses and routes, and no program but `sleep`."""
     return f"{_PREFIX}{_plain(household.cluster)}-network"
 
 
 def edge_labels(household: Household, name: str) -> dict[str, str]:
-    """By these the Envoys of one edge are found."""
+    """Labels that select the Envoys of one edge."""
     return {**household.labels, _EDGE: name}
 
 
@@ -71,18 +71,18 @@ def generation_of(container: Container) -> int:
 
 
 def service_labels(service: ObjectRef, runtime: str) -> dict[str, str]:
-    """The labels of an Envoy that one Service has for itself; `runtime` is the runtime cluster's name."""
+    """Labels for the Envoy of a single Service; `runtime` is the runtime cluster's name."""
     cluster = runtime if service.cluster == RUNTIME else service.cluster
     return {SERVICE: f"{service.namespace}/{service.name}", CLUSTER: cluster}
 
 
 def envoy(household: Household, order: Order, *, command: Sequence[str] | None = None) -> dict[str, Any]:
-    """A container with an Envoy, as far as it is the same for every attachment."""
+    """A container with an Envoy; each attachment adds its network."""
     labels = {CLUSTER: household.cluster, **(order.labels or {}), **edge_labels(household, order.name)}
     argv = list(command or ["envoy", *bootstrap.arguments(FOLDER)])
     return {
         "Image": household.image,
-        # Not the image's own entrypoint: that gives up root, and with it low ports and the files.
+        # The image's own entrypoint drops root, and with it low ports and access to the files.
         "Entrypoint": argv[:1],
         "Cmd": argv[1:],
         "User": "0:0",
@@ -109,9 +109,9 @@ def network(household: Household, docker_network: str, command: Sequence[str]) -
 
 
 def publishing(published: Iterable[Published]) -> dict[str, Any]:
-    """Which ports a container has for the world: `ExposedPorts` and, for the host, `PortBindings`.
+    """The published ports of a container: `ExposedPorts`, and `PortBindings` of the host.
 
-    Engines before 29 start a container whose ports are bound but not exposed, and publish nothing.
+    Engines before 29 start a container whose ports are bound but not exposed, and publish none of them.
     """
     bindings: dict[str, list[dict[str, str]]] = {}
     for port in published:
@@ -121,7 +121,7 @@ def publishing(published: Iterable[Published]) -> dict[str, Any]:
 
 
 def mount(source: str) -> Mapping[str, str]:
-    """A folder of the host as the container's folder. Refused by the engine if it is not there."""
+    """A bind mount for the container's files. The engine refuses it if the folder does not exist."""
     return {"Type": "bind", "Source": source, "Target": FOLDER}
 
 

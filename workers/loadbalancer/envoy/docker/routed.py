@@ -1,16 +1,15 @@
-"""Envoys in containers that share one network of their own, to which the host sends whole prefixes.
+"""Envoys in containers that share one network of their own, to which the host routes whole prefixes.
 
-One container has the network: it does nothing, and stays while Envoys come and go. So two Envoys can serve
-the same addresses, one making way for the other, and a crash of Envoy loses neither address nor route. The
-Envoys share its processes' namespace, too: whoever removes that container ends them, and leaves nothing
-behind that runs.
+One container owns the network: it only sleeps, and stays while Envoys come and go. So two Envoys can serve
+the same addresses while one replaces the other, and a crash of Envoy loses neither address nor route. The
+Envoys share its PID namespace, too, so that removing that container kills them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import ip_address
 from pathlib import Path
 
 from windowbox.clients.docker import Container, Engine
@@ -18,16 +17,15 @@ from windowbox.errors import Conflict, Missing
 from windowbox.settings.lbsettings import Network
 from workers.loadbalancer.envoy import hostnetwork
 from workers.loadbalancer.envoy.attachments import Order
-from workers.loadbalancer.envoy.docker import boxes, routes
-from workers.loadbalancer.envoy.docker.boxes import FOLDER, Household
-from workers.loadbalancer.envoy.docker.envoys import DockerEnvoy, DockerEnvoys
-from workers.loadbalancer.envoy.docker.host import same_host
-from workers.loadbalancer.envoy.docker.routes import SCRIPT, Inside
+from workers.loadbalancer.envoy.docker import boxes, containerroutes
+from workers.loadbalancer.envoy.docker.boxes import Household
+from workers.loadbalancer.envoy.docker.containerroutes import SCRIPT, ContainerRoutes
+from workers.loadbalancer.envoy.docker.dockerenvoys import DockerEnvoy, DockerEnvoys
 
-_FOR_EVER = ("sh", "-c", f"sh /{SCRIPT}; exec sleep infinity")
+_SLEEP = ("sh", "-c", f"sh /{SCRIPT}; exec sleep infinity")
 
 
-class DockerRouted:
+class DockerRouted(DockerEnvoys):
     """The image needs `sh`, `sleep` and `ip`."""
 
     def __init__(
@@ -35,62 +33,52 @@ class DockerRouted:
         engine: Engine,
         household: Household,
         network: str,
+        folder: Path | None,
         prefixes: Sequence[Network],
-        folder: Path | None = None,
     ) -> None:
-        self._engine = engine
-        self._household = household
-        self._network = network
+        super().__init__(engine, household, network, folder)
         self._prefixes = prefixes
-        self._envoys = DockerEnvoys(engine, household, folder, self)
         self._one_at_a_time = asyncio.Lock()
 
-    @property
-    def folder(self) -> str:
-        return FOLDER
-
-    @property
-    def fixed_ports(self) -> bool:
-        return False
-
-    async def beside_us(self) -> bool:
-        return False
-
-    async def names(self) -> Sequence[str]:
-        return await self._envoys.names()
-
-    async def found(self, name: str) -> Sequence[DockerEnvoy]:
-        found = await self._envoys.found(name)
+    async def found(self, name: str) -> list[DockerEnvoy]:
+        found = await super().found(name)
         if found:
-            # Its address may be another one since it was started last.
+            # The network container may have got another address with its last start.
             async with self._one_at_a_time:
                 await self._have_host_routes(await self._networked())
         return found
 
-    async def kept(self, name: str) -> Mapping[str, bytes]:
-        return await self._envoys.kept(name)
-
     async def start(self, order: Order) -> DockerEnvoy:
-        body = boxes.envoy(self._household, order)
-        box = boxes.shared_box(self._household, order.name, order.generation)
+        body = boxes.envoy(self.household, order)
+        box = boxes.shared_box(self.household, order.name, order.generation)
         async with self._one_at_a_time:
             network = await self._networked()
             await self._have_host_routes(network)
             place = f"container:{network.id}"
             body["HostConfig"] |= {"NetworkMode": place, "PidMode": place}
-            return await self._envoys.start(order, box, body)
+            return await self._launch(order, box, body)
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
         async with self._one_at_a_time:
             host_routes = await self._have_host_routes(await self._networked())
-        return {
-            address: problem
-            for address in addresses
-            if (problem := self._problem(ip_address(address), host_routes)) is not None
-        } | await self._own(addresses)
+        problems = {}
+        for address in addresses:
+            prefix = next((prefix for prefix in self._prefixes if ip_address(address) in prefix), None)
+            if prefix is None:
+                problems[address] = (
+                    f"{address} is in none of the ranges: add its prefix to loadbalancer.ranges"
+                )
+            elif prefix in host_routes:
+                problems[address] = host_routes[prefix]
+        if await self.on_this_host():
+            for address in filter(hostnetwork.arrives, addresses):
+                # Another attachment left it there: the host answers itself, and does not route the traffic.
+                command = f"ip address del {address} dev lo"
+                problems[address] = f"this host has {address} itself: as root: {command}"
+        return problems
 
     async def added(self) -> Collection[str]:
-        return ()  # routes lead to its addresses, which are in the container
+        return ()  # the host has routes only; the addresses are in the container
 
     async def remove(self, addresses: Collection[str]) -> None:
         """Nothing was added."""
@@ -99,76 +87,53 @@ class DockerRouted:
         edge = boxes.edge_of(container) or ""
         async with self._one_at_a_time:
             network = await self._networked()
-            await Inside(self._engine, network.id, self._prefixes).set(edge, routes)
+            await ContainerRoutes(self.engine, network.id, self._prefixes).set(edge, routes)
 
-    async def left(self, container: Container) -> None:
+    async def left(self) -> None:
         async with self._one_at_a_time:
-            if not await self._envoys.names():
-                await self._engine.remove(boxes.network_box(self._household))
-                if await same_host(self._engine):
+            if not await self.names():
+                await self.engine.remove(boxes.network_box(self.household))
+                if await self.on_this_host():
                     for prefix in self._prefixes:
-                        await routes.drop_route(prefix)
-
-    def _problem(self, address: IPv4Address | IPv6Address, host_routes: Mapping[Network, str]) -> str | None:
-        for prefix in self._prefixes:
-            if address in prefix:
-                return host_routes.get(prefix)
-        return f"{address} is in none of the ranges: add its prefix to loadbalancer.ranges"
-
-    async def _own(self, addresses: Sequence[str]) -> dict[str, str]:
-        """Addresses that this host has itself, left by another attachment: it keeps their traffic."""
-        if not await same_host(self._engine):
-            return {}
-        return {
-            address: f"this host has {address} itself: as root: ip address del {address} dev lo"
-            for address in addresses
-            if hostnetwork.arrives(address)
-        }
+                        await containerroutes.drop_route(prefix)
 
     async def _have_host_routes(self, network: Container) -> dict[Network, str]:
-        """Have the host send the prefixes to the container. Returns what a person has to do."""
-        if not await same_host(self._engine):
+        """Route the prefixes from the host to the container. For failed ones: what a person has to do."""
+        if not await self.on_this_host():
             return {}
         found = {}
         for prefix in self._prefixes:
-            hop = _hop(network.addresses.get(self._network, ()), prefix.version)
-            if hop is None:
+            hops = (h for h in network.addresses.get(self._network, ()) if h.version == prefix.version)
+            if (hop := next(hops, None)) is None:
                 found[prefix] = f"Docker network {self._network} has no IPv{prefix.version}: make it again"
-            elif command := await routes.have_route(prefix, hop):
+            elif command := await containerroutes.have_route(prefix, hop):
                 found[prefix] = command
         return found
 
     async def _networked(self) -> Container:
-        """The container that has the network, running. One at a time."""
-        box = boxes.network_box(self._household)
+        """The running container that has the network. To be called with the lock."""
+        box = boxes.network_box(self.household)
         try:
-            found = await self._engine.look(box)
+            found = await self.engine.look(box)
             if found.state == "restarting":
-                found = await self._engine.back(found.id)
+                found = await self.engine.back(found.id)
             if found.running:
                 return found
         except Missing:
             pass
-        return await self._make_network(box)
-
-    async def _make_network(self, box: str) -> Container:
-        await self._engine.ensure_image(self._household.image)
-        await self._engine.remove(box)
-        body = boxes.network(self._household, self._network, _FOR_EVER)
-        if await same_host(self._engine) and hostnetwork.setting_of(hostnetwork.MIGRATE).exists():
+        await self.engine.ensure_image(self.household.image)
+        await self.engine.remove(box)
+        body = boxes.network(self.household, self._network, _SLEEP)
+        if await self.on_this_host() and hostnetwork.setting_of(hostnetwork.MIGRATE).exists():
             body["HostConfig"]["Sysctls"] = {hostnetwork.MIGRATE: "1"}
         try:
-            made = await self._engine.create(box, body)
+            made = await self.engine.create(box, body)
         except Conflict:
-            # Another process of ours was faster.
-            return await self._engine.look(box)
-        inside = Inside(self._engine, made, self._prefixes)
+            # Another process of windowbox was faster.
+            return await self.engine.look(box)
+        inside = ContainerRoutes(self.engine, made, self._prefixes)
         await inside.prepare()
-        await self._engine.start(made)
-        # Had the image no `ip`, the script at the start would have failed unseen.
+        await self.engine.start(made)
+        # With an image without `ip`, the script fails unseen at the start; here it is Refused.
         await inside.repeat()
-        return await self._engine.look(made)
-
-
-def _hop(addresses: Sequence[IPv4Address | IPv6Address], version: int) -> IPv4Address | IPv6Address | None:
-    return next((address for address in addresses if address.version == version), None)
+        return await self.engine.look(made)

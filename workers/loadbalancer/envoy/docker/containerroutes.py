@@ -1,4 +1,4 @@
-"""Routes to containers, set by this host's `ip`, and routes inside of them, set by the image's."""
+"""Routes to containers, set by this host's `ip`, and routes inside of containers, set by the image's `ip`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIMIT = 10.0
 
 
 def parsed(routes: Mapping[str, str]) -> Routes:
-    """Routes whose texts came from outside. Malformed if one is none, or leads to the other family."""
+    """Routes from outside. Malformed if one is invalid, or its hop is of the other address family."""
     try:
         read = {ip_network(prefix): ip_address(hop) for prefix, hop in routes.items()}
     except ValueError as error:
@@ -34,17 +34,18 @@ def parsed(routes: Mapping[str, str]) -> Routes:
 
 
 def script(local: Sequence[Network], routes: Routes) -> str:
-    """A shell script that has all `local` prefixes arrive, and sets the routes. It may be repeated.
+    """A shell script that makes all `local` prefixes local, and sets the routes. Idempotent.
 
-    It goes on after a failure, tells it, and ends with an error.
+    After a failed command it continues, prints that command, and fails at its end.
     """
     commands = [_ip(prefix, f"replace local {prefix} dev lo") for prefix in local]
     commands += [_ip(prefix, f"replace {prefix} via {hop}") for prefix, hop in routes.items()]
-    return "\n".join(["failed=0", *(_noted(c) for c in commands), "exit $failed", ""])
+    noted = [f'{command} || {{ echo "{command}" >&2; failed=1; }}' for command in commands]
+    return "\n".join(["failed=0", *noted, "exit $failed", ""])
 
 
 def removal(gone: Sequence[Network]) -> str:
-    """A shell script that takes routes away; those that went by themselves are nobody's error."""
+    """A shell script that removes routes, if they exist."""
     return "\n".join([*(_ip(prefix, f"del {prefix}") + " 2>/dev/null" for prefix in gone), "true", ""])
 
 
@@ -52,15 +53,11 @@ def _ip(prefix: Network, what: str) -> str:
     return f"ip -{prefix.version} route {what}"
 
 
-def _noted(command: str) -> str:
-    return f'{command} || {{ echo "{command}" >&2; failed=1; }}'
-
-
-class Inside:
+class ContainerRoutes:
     """The routes in the network of one container, for one edge or for several that share it.
 
-    They are kept in the container's own files, from which it sets them again whenever it is started: a
-    restart by the engine, with us away, loses none.
+    The container keeps them in its own files and sets them at each start: they survive a restart by the
+    engine while windowbox is down.
     """
 
     def __init__(self, engine: Engine, container: str, local: Sequence[Network] = ()) -> None:
@@ -69,13 +66,14 @@ class Inside:
         self._local = local
 
     async def prepare(self) -> None:
-        """For a container that has not been started yet."""
+        """Put the script into a container that has not been started yet."""
         await self._engine.put(self._container, "/", {SCRIPT: script(self._local, {}).encode()})
 
     async def set(self, edge: str, routes: Mapping[str, str]) -> None:
-        """Have exactly these for the edge; what no other edge needs of the former ones goes."""
+        """Have exactly these for the edge. Its former ones are removed unless another edge needs them."""
         parsed(routes)
-        table = await self._table()
+        found = await self._engine.files(self._container, f"/{_TABLE}")
+        table: dict[str, dict[str, str]] = orjson.loads(found.get(_TABLE, b"{}"))
         before = _merged(table)
         table = {**table, edge: dict(routes)}
         after = _merged(table)
@@ -90,34 +88,18 @@ class Inside:
         """Set all again. Refused, with the reason, if that is impossible."""
         await self._engine.execute(self._container, ["sh", f"/{SCRIPT}"])
 
-    async def _table(self) -> dict[str, dict[str, str]]:
-        found = await self._engine.files(self._container, f"/{_TABLE}")
-        table: dict[str, dict[str, str]] = orjson.loads(found.get(_TABLE, b"{}"))
-        return table
-
 
 def _merged(table: Mapping[str, Mapping[str, str]]) -> Routes:
     return {prefix: hop for routes in table.values() for prefix, hop in parsed(routes).items()}
 
 
 async def have_route(prefix: Network, hop: IPv4Address | IPv6Address) -> str | None:
-    """Have this host send the prefix to the next hop; else the command that a person has to type."""
+    """Route the prefix from this host to the next hop. Returns the command for a person if that fails."""
     with contextlib.suppress(Refused, Unreachable):
-        # Asking needs no rights, and says that nothing is to be done.
-        taken = await run_ip("route", "get", str(prefix.network_address))
-        if f"via {hop} " in taken:
+        # `route get` needs no root, so an existing route needs none, either.
+        if f"via {hop} " in await run_ip("route", "get", str(prefix.network_address)):
             return None
-    return await _do_or_tell(f"ip -{prefix.version} route replace {prefix} via {hop}")
-
-
-async def drop_route(prefix: Network) -> None:
-    """Take this host's route to the prefix away. That there is none is fine."""
-    if os.geteuid() == 0:
-        with contextlib.suppress(Refused):
-            await run_ip(f"-{prefix.version}", "route", "del", str(prefix))
-
-
-async def _do_or_tell(command: str) -> str | None:
+    command = f"ip -{prefix.version} route replace {prefix} via {hop}"
     if os.geteuid() != 0:
         return f"as root: {command}"
     try:
@@ -127,6 +109,13 @@ async def _do_or_tell(command: str) -> str | None:
     return None
 
 
+async def drop_route(prefix: Network) -> None:
+    """Remove this host's route to the prefix, if there is one."""
+    if os.geteuid() == 0:
+        with contextlib.suppress(Refused):
+            await run_ip(f"-{prefix.version}", "route", "del", str(prefix))
+
+
 async def run_ip(*arguments: str) -> str:
-    """This host's `ip`. Refused if it ends with an error."""
+    """Run this host's `ip`. Refused if it fails."""
     return await hostnetwork.run("ip", *arguments, limit=_LIMIT)

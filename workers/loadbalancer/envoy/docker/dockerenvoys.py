@@ -1,0 +1,253 @@
+"""Envoys in containers: how they are started, found, and reached, whatever their network is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from bus.leases import leases
+from windowbox.clients.docker import Container, Engine
+from windowbox.errors import Missing, Refused, Unreachable, WindowboxError
+from workers.loadbalancer.envoy import bootstrap, hostfolders, hostnetwork, resources
+from workers.loadbalancer.envoy.attachments import Order
+from workers.loadbalancer.envoy.docker import boxes
+from workers.loadbalancer.envoy.docker.boxes import FOLDER, Household
+from workers.loadbalancer.envoy.hostfolders import EnvoyFolder
+
+_CURL_LIMIT = 10
+
+
+class Files(Protocol):
+    """Access to the files of one Envoy in a container, and to its admin socket among them."""
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        """Replace each file by a rename, in the order given."""
+
+    async def read(self, file: str) -> bytes | None:
+        """One of them; None if it does not exist."""
+
+    async def ask(self, path: str, *, post: bool) -> bytes:
+        """Send a request to Envoy's admin interface."""
+
+    def remove(self) -> None:
+        """Remove them, after the container."""
+
+
+class Shared(EnvoyFolder):
+    """A folder of this host that is mounted into the container.
+
+    Envoy creates its socket there as root, so windowbox has to be root as well.
+    """
+
+    async def all(self) -> Mapping[str, bytes]:
+        with contextlib.suppress(FileNotFoundError):
+            files = (file for file in self._place.iterdir() if file.is_file() and file.name[0] != ".")
+            return {file.name: file.read_bytes() for file in files}
+        return {}
+
+    def prepare(self, files: Mapping[str, bytes]) -> None:
+        """Replace the folder by one with these files, before the container exists."""
+        with hostfolders.writing(self._place):
+            shutil.rmtree(self._place, ignore_errors=True)
+            self._place.mkdir(mode=0o700, parents=True)
+            for name, content in files.items():
+                new = self._place / f".new-{name}"
+                with new.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())  # a crash of the host leaves the whole file, or none
+                os.replace(new, self._place / name)
+
+    def remove(self) -> None:
+        shutil.rmtree(self._place, ignore_errors=True)
+        with contextlib.suppress(OSError):  # it holds other generations
+            self._place.parent.rmdir()
+
+
+class Enclosed:
+    """Files that only the container has: all access goes through the engine, in about a tenth of a second.
+
+    The image needs `sh`, `mv`, and `curl` for requests.
+    """
+
+    def __init__(self, engine: Engine, container: str) -> None:
+        self._engine = engine
+        self._container = container
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        new = {f"{FOLDER[1:]}/.new-{name}": content for name, content in files.items()}
+        await self._engine.put(self._container, "/", new)
+        # The engine unpacks without renaming, and Envoy watches for moves only.
+        moves = [f"mv -f '{FOLDER}/.new-{name}' '{FOLDER}/{name}'" for name in files]
+        await self._engine.execute(self._container, ["sh", "-c", " && ".join(moves)])
+
+    async def read(self, file: str) -> bytes | None:
+        return (await self._engine.files(self._container, f"{FOLDER}/{file}")).get(file)
+
+    async def all(self) -> Mapping[str, bytes]:
+        found = await self._engine.files(self._container, FOLDER)
+        return {name: found[name] for name in found if not name.startswith(".")}
+
+    async def ask(self, path: str, *, post: bool) -> bytes:
+        argv = ["curl", "--silent", "--show-error", "--fail", "--max-time", str(_CURL_LIMIT)]
+        argv += ["--unix-socket", f"{FOLDER}/{bootstrap.ADMIN}", *(["--request", "POST"] if post else [])]
+        try:
+            return await self._engine.execute(self._container, [*argv, f"http://envoy{path}"])
+        except Refused as error:
+            remedy = "an image without curl needs loadbalancer.folder, which Docker's host has to have, too"
+            raise Unreachable(f"{error} ({remedy})") from error
+
+    def remove(self) -> None:
+        """They are removed with the container."""
+
+
+@dataclass
+class DockerEnvoy:
+    """One life of a container with an Envoy."""
+
+    name: str
+    generation: int
+    container: Container
+    files: Files
+    attachment: DockerEnvoys
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        leases.check()  # files that a successor wrote are newer
+        await self.files.write(files)
+
+    async def read(self, file: str) -> bytes | None:
+        return await self.files.read(file)
+
+    async def ask(self, path: str, *, post: bool = False) -> bytes:
+        return await self.files.ask(path, post=post)
+
+    async def outdated(self) -> bool:
+        with contextlib.suppress(Missing):
+            image = await self.attachment.engine.image(self.attachment.household.image)
+            return image != self.container.image
+        return True  # the image has to be pulled first
+
+    async def ended(self) -> None:
+        await self.attachment.engine.ended(self.container)
+
+    async def end(self) -> None:
+        await self.attachment.engine.remove(self.container.id)
+        self.files.remove()
+        await self.attachment.left()
+
+    async def route(self, routes: Mapping[str, str]) -> None:
+        await self.attachment.route(self.container, routes)
+
+
+class DockerEnvoys(ABC):
+    """The Envoys of one windowbox on one engine. Addresses are aliases on the host's loopback."""
+
+    folder = FOLDER
+    fixed_ports = False
+
+    def __init__(
+        self, engine: Engine, household: Household, network: str, folder: Path | None = None
+    ) -> None:
+        self.engine = engine
+        self.household = household
+        self._network = network
+        self._folder = folder
+        self._record = folder / hostnetwork.ADDED if folder else None
+
+    @abstractmethod
+    async def route(self, container: Container, routes: Mapping[str, str]) -> None:
+        """Have exactly these routes for this Envoy."""
+
+    async def left(self) -> None:  # noqa: B027 (most attachments have nothing to clean up)
+        """Clean up after an Envoy was removed. Aliases stay until `remove`: others may serve them by now."""
+
+    async def beside_us(self) -> bool:
+        return False
+
+    async def names(self) -> Sequence[str]:
+        containers = await self.engine.labelled(self.household.labels)
+        return sorted({edge for c in containers if c.running and (edge := boxes.edge_of(c))})
+
+    async def found(self, name: str) -> list[DockerEnvoy]:
+        """Those that run, oldest generation first; also those that the engine is about to restart."""
+        found = []
+        for container in await self._containers(name):
+            if container.state == "restarting":
+                with contextlib.suppress(Missing):
+                    container = await self.engine.back(container.id)
+            if container.running:
+                found.append(self._envoy(container))
+        return found
+
+    async def kept(self, name: str) -> Mapping[str, bytes]:
+        """The newest files that are whole: a crash of the host may damage some. Somebody may have removed the
+        container of files that are in a folder of the host."""
+        generations = (self._folder / name).glob("[0-9]*") if self._folder else ()
+        newest = sorted(generations, key=lambda path: int(path.name), reverse=True)
+        containers = reversed(await self._containers(name))
+        for place in [*map(self._files, containers), *map(Shared, newest)]:
+            files = await place.all()
+            if resources.are_usable(files):
+                return files
+        return {}
+
+    async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
+        if not await self.on_this_host():
+            # Addresses of another host cannot be seen from here; failing connections show missing ones.
+            return {}
+        return await hostnetwork.prepare(addresses, self._record)
+
+    async def added(self) -> Collection[str]:
+        return hostnetwork.added(self._record) if self._record else []
+
+    async def remove(self, addresses: Collection[str]) -> None:
+        if self._record:  # without one, nobody knows which of the host's addresses are ours
+            leases.check()
+            await hostnetwork.remove(addresses, self._record)
+
+    async def on_this_host(self) -> bool:
+        """Whether the engine runs on this very host: not in a virtual machine, and we not in a container."""
+        return await self.engine.host() == socket.gethostname()
+
+    async def _launch(self, order: Order, box: str, body: dict[str, Any]) -> DockerEnvoy:
+        """Start an Envoy in a container of this name and body. A container with this name is removed."""
+        await self.engine.ensure_image(self.household.image)
+        await self.engine.remove(box)
+        if folder := self._place(order.name, order.generation):
+            Shared(folder).prepare(order.files)
+            body["HostConfig"]["Mounts"] = [boxes.mount(str(folder))]
+        container = await self.engine.create(box, body)
+        try:
+            if not folder:
+                first = {f"{FOLDER[1:]}/{name}": content for name, content in order.files.items()}
+                await self.engine.put(container, "/", first)
+            await self.engine.start(container)
+            return self._envoy(await self.engine.look(container))
+        except WindowboxError:
+            # The engine keeps a container that it could not start, and with it the ports it was promised.
+            with contextlib.suppress(WindowboxError):
+                await self.engine.remove(container)
+            raise
+
+    async def _containers(self, name: str) -> list[Container]:
+        """Those of one edge, running or not, oldest generation first."""
+        found = await self.engine.labelled(boxes.edge_labels(self.household, name))
+        return sorted(found, key=boxes.generation_of)
+
+    def _envoy(self, container: Container) -> DockerEnvoy:
+        name, generation = boxes.edge_of(container) or "", boxes.generation_of(container)
+        return DockerEnvoy(name, generation, container, self._files(container), self)
+
+    def _files(self, container: Container) -> Shared | Enclosed:
+        folder = self._place(boxes.edge_of(container) or "", boxes.generation_of(container))
+        return Shared(folder) if folder else Enclosed(self.engine, container.id)
+
+    def _place(self, name: str, generation: int) -> Path | None:
+        return self._folder / name / str(generation) if self._folder else None

@@ -1,0 +1,179 @@
+"""Envoys whose files and admin sockets are in folders of this host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import aiohttp
+
+from bus.leases import leases
+from bus.transport import finishing
+from windowbox.errors import Refused, Unreachable
+from workers.loadbalancer.envoy import bootstrap, hostnetwork, resources
+from workers.loadbalancer.envoy.attachments import Order
+
+LOG = "envoy.log"
+_LARGEST_LOG = 4 << 20
+_TIMEOUT = aiohttp.ClientTimeout(total=5.0)
+_LONGEST_PATH = 100
+"""Characters of a Unix socket's path: `sun_path` holds 108 bytes on Linux and 104 on macOS."""
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Make a full disk or a changed folder a transient error: other Envoys are not affected."""
+    try:
+        yield
+    except OSError as error:
+        raise Unreachable(f"write to {folder}: {error.strerror or error}") from error
+
+
+async def write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files in a thread: on a busy disk, a rename takes more than a second.
+
+    Cancelling does not stop the thread, so it is always awaited: it could overwrite the next write's files.
+    """
+
+    def write_as_owner() -> None:
+        for name, content in files.items():
+            leases.check()  # files that a successor wrote are newer
+            write_now(folder, {name: content})
+
+    await finishing.to_end(asyncio.to_thread(write_as_owner))
+
+
+def write_now(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files, in the order given."""
+    with writing(folder):
+        for name, content in files.items():
+            temporary = folder / f".{name}.new"
+            temporary.write_bytes(content)
+            # Envoy watches for moves only: it does not notice a file that is rewritten in place.
+            os.replace(temporary, folder / name)
+
+
+async def ask(socket: Path, target: str, *, post: bool = False) -> bytes:
+    """The body of an HTTP response over a Unix socket. Unreachable without one, Refused if it is an error."""
+    what = f"ask {socket} for {target}"
+    try:
+        with _short(socket) as path:
+            # A connection that is kept could be closed just when the next request uses it.
+            connector = aiohttp.UnixConnector(path, force_close=True)
+            async with (
+                aiohttp.ClientSession(connector=connector, timeout=_TIMEOUT) as session,
+                session.request("POST" if post else "GET", f"http://envoy{target}") as response,
+            ):
+                body = await response.read()
+    except (OSError, TimeoutError, ValueError, aiohttp.ClientError) as error:
+        raise Unreachable(f"{what}: {str(error) or 'no answer in time'}") from error
+    if response.status != 200:
+        raise Refused(f"{what}: {body.decode(errors='replace').strip()}")
+    return body
+
+
+@contextlib.contextmanager
+def _short(socket: Path) -> Iterator[str]:
+    """A path of the socket that fits into a socket address."""
+    if len(str(socket)) <= _LONGEST_PATH or sys.platform != "linux":
+        yield str(socket)
+        return
+    folder = os.open(socket.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{socket.name}"
+    finally:
+        os.close(folder)
+
+
+class EnvoyFolder:
+    """The files of one Envoy, and its admin socket beside them."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        await write(self._place, files)
+
+    async def read(self, file: str) -> bytes | None:
+        with contextlib.suppress(FileNotFoundError):
+            return (self._place / file).read_bytes()
+        return None
+
+    async def ask(self, path: str, *, post: bool = False) -> bytes:
+        return await ask(self._place / bootstrap.ADMIN, path, post=post)
+
+
+class InFolder(EnvoyFolder):
+    """An Envoy that runs in the folder `<name>/<generation>` and reads its configuration from files there."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__(place)
+        self.name = place.parent.name
+        self.generation = int(place.name)
+
+    async def write(self, files: Mapping[str, bytes]) -> None:
+        log = self._place / LOG
+        with contextlib.suppress(FileNotFoundError):
+            if log.stat().st_size > _LARGEST_LOG:
+                log.replace(log.with_suffix(".log.1"))
+                await self.ask("/reopen_logs", post=True)
+        await super().write(files)
+
+    async def route(self, routes: Mapping[str, str]) -> None:
+        await hostnetwork.route(self._place.parent / "routes.json", routes)
+
+
+class HostFolders:
+    """Envoys in this host's network, each in a folder of its own: `<folder>/<name>/<generation>`."""
+
+    folder = "."
+    """Each runs in its folder, which keeps the admin socket's path short."""
+    fixed_ports = False
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+
+    async def beside_us(self) -> bool:
+        return True
+
+    async def kept(self, name: str) -> Mapping[str, bytes]:
+        for generation in reversed(self._generations(name)):
+            place = self._place(name, generation)
+            files = {f.name: f.read_bytes() for kind in ("*.pb", "*.json") for f in place.glob(kind)}
+            if resources.are_usable(files):
+                return files
+        return {}
+
+    async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
+        return await hostnetwork.prepare(addresses, self._folder / hostnetwork.ADDED)
+
+    async def added(self) -> Collection[str]:
+        return hostnetwork.added(self._folder / hostnetwork.ADDED)
+
+    async def remove(self, addresses: Collection[str]) -> None:
+        leases.check()
+        await hostnetwork.remove(addresses, self._folder / hostnetwork.ADDED)
+
+    def _fill(self, order: Order, running: Collection[int]) -> None:
+        """Replace the folders of ended Envoys by one with the files of a new Envoy."""
+        place = self._place(order.name, order.generation)
+        # Checked once, before the last Envoy's files are removed: half of the new ones would be useless.
+        leases.check()
+        with writing(place):
+            for generation in set(self._generations(order.name)) - set(running):
+                shutil.rmtree(self._place(order.name, generation))
+            place.mkdir(parents=True, mode=0o700)
+            write_now(place, order.files)
+
+    def _place(self, name: str, generation: int) -> Path:
+        return self._folder / name / str(generation)
+
+    def _generations(self, name: str) -> list[int]:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return sorted(int(path.name) for path in (self._folder / name).iterdir() if path.name.isdigit())
+        return []
