@@ -31,7 +31,7 @@ from windowbox.errors import (
 logger = logging.getLogger(__name__)
 
 _LIMIT = 60.0
-# An engine that is busy takes seconds for what else takes milliseconds: it does one thing after another.
+# A busy engine serves requests one after another, and takes seconds instead of milliseconds for each.
 _PULL_LIMIT = 600.0
 _PAUSE = 0.5
 
@@ -68,34 +68,30 @@ class Engine:
     async def host(self) -> str:
         """The name of the machine it runs on."""
         if not self._host:
-            with _translated("ask Docker for its host"):
-                async with asyncio.timeout(_LIMIT):
-                    self._host = (await self._docker.system.info())["Name"]
+            async with _request("ask Docker for its host"):
+                self._host = (await self._docker.system.info())["Name"]
         return self._host
 
     async def image(self, name: str) -> str:
         """The id of the image with this name; Missing if the engine has none."""
-        with _translated(f"look at image {name}"):
-            async with asyncio.timeout(_LIMIT):
-                return str((await self._docker.images.inspect(name))["Id"])
+        async with _request(f"look at image {name}"):
+            return str((await self._docker.images.inspect(name))["Id"])
 
     async def ensure_image(self, image: str) -> None:
         """Pull the image if the engine does not have it."""
-        with contextlib.suppress(Missing), _translated(f"look at image {image}"):
-            async with asyncio.timeout(_LIMIT):
+        with contextlib.suppress(Missing):
+            async with _request(f"look at image {image}"):
                 await self._docker.images.inspect(image)
                 return
         logger.info("image %s: not here yet, pulling it", image)
-        with _translated(f"pull image {image}"):
-            async with asyncio.timeout(_PULL_LIMIT):
-                await self._docker.images.pull(image)
+        async with _request(f"pull image {image}", _PULL_LIMIT):
+            await self._docker.images.pull(image)
 
     async def labelled(self, labels: Mapping[str, str]) -> list[Container]:
         """All containers with these labels, running or not."""
         wanted = [f"{name}={value}" for name, value in labels.items()]
-        with _translated("list containers"):
-            async with asyncio.timeout(_LIMIT):
-                listed = await self._docker.containers.list(all="true", filters=json.dumps({"label": wanted}))
+        async with _request("list containers"):
+            listed = await self._docker.containers.list(all="true", filters=json.dumps({"label": wanted}))
         found = []
         for one in listed:
             with contextlib.suppress(Missing):
@@ -104,42 +100,37 @@ class Engine:
 
     async def look(self, name: str) -> Container:
         """The state of the container with this name or id. Missing if there is none."""
-        with _translated(f"look at container {name}"):
-            async with asyncio.timeout(_LIMIT):
-                return _container(await self._docker.containers.container(name).show())
+        async with _request(f"look at container {name}"):
+            return _container(await self._docker.containers.container(name).show())
 
     async def create(self, name: str, body: Mapping[str, Any]) -> str:
         """Create a container and return its id. Conflict if the name is taken."""
-        with _translated(f"create container {name}"):
-            async with asyncio.timeout(_LIMIT):
-                return (await self._docker.containers.create(dict(body), name=name)).id
+        async with _request(f"create container {name}"):
+            return (await self._docker.containers.create(dict(body), name=name)).id
 
     async def start(self, name: str) -> None:
-        with _translated(f"start container {name}"):
-            async with asyncio.timeout(_LIMIT):
-                await self._docker.containers.container(name).start()
+        async with _request(f"start container {name}"):
+            await self._docker.containers.container(name).start()
 
     async def remove(self, name: str) -> None:
         """Remove a container, running or not. Idempotent."""
         # Conflict: another request is removing it already.
-        with contextlib.suppress(Missing, Conflict), _translated(f"remove container {name}"):
-            async with asyncio.timeout(_LIMIT):
+        with contextlib.suppress(Missing, Conflict):
+            async with _request(f"remove container {name}"):
                 await self._docker.containers.container(name).delete(force=True, v=True)
 
     async def put(self, name: str, folder: str, files: Mapping[str, bytes]) -> None:
         """Put files into a folder of a container, all by one archive; works before it is started, too.
 
-        The engine unlinks and creates files again: a program that watches for renames does not
-        notice.
+        The engine unlinks and recreates files: a program that watches for renames does not notice.
         """
-        with _translated(f"put {', '.join(files)} into container {name}"):
-            async with asyncio.timeout(_LIMIT):
-                await self._docker.containers.container(name).put_archive(folder, _archive(files))  # type: ignore[no-untyped-call]
+        async with _request(f"put {', '.join(files)} into container {name}"):
+            await self._docker.containers.container(name).put_archive(folder, _archive(files))  # type: ignore[no-untyped-call]
 
     async def files(self, name: str, path: str) -> dict[str, bytes]:
         """A file of a container, or all files of a folder, by their names; empty if there is nothing."""
-        with contextlib.suppress(Missing), _translated(f"read {path} of container {name}"):
-            async with asyncio.timeout(_LIMIT):
+        with contextlib.suppress(Missing):
+            async with _request(f"read {path} of container {name}"):
                 archive = await self._docker.containers.container(name).get_archive(path)
                 opened = {member.name: archive.extractfile(member) for member in archive}
                 return {name.rpartition("/")[2]: file.read() for name, file in opened.items() if file}
@@ -148,15 +139,14 @@ class Engine:
     async def execute(self, name: str, argv: Sequence[str]) -> bytes:
         """Run a program in a container and return its output. Refused if it ends with an error."""
         what = f"run {argv[0]} in container {name}"
-        with _translated(what):
-            async with asyncio.timeout(_LIMIT):
-                execution = await self._docker.containers.container(name).exec(list(argv))
-                output = {1: b"", 2: b""}
-                async with execution.start(detach=False) as stream:
-                    while message := await stream.read_out():
-                        output[message.stream] += message.data
-                # The exit code is available only now.
-                code = (await execution.inspect())["ExitCode"]
+        async with _request(what):
+            execution = await self._docker.containers.container(name).exec(list(argv))
+            output = {1: b"", 2: b""}
+            async with execution.start(detach=False) as stream:
+                while message := await stream.read_out():
+                    output[message.stream] += message.data
+            # The exit code is available only now.
+            code = (await execution.inspect())["ExitCode"]
         if code:
             complaint = (output[2] or output[1]).decode(errors="replace").strip()
             raise Refused(f"{what}: exit code {code}: {complaint[-500:]}")
@@ -170,9 +160,8 @@ class Engine:
 
     async def back(self, id: str) -> Container:
         """Wait until the engine has restarted the container, or will not. Missing if it was removed."""
-        with _translated(f"wait for container {id} to be started again"):
-            async with asyncio.timeout(_LIMIT):
-                found = await self._until(id, lambda now: now is None or now.state != "restarting")
+        async with _request(f"wait for container {id} to be started again"):
+            found = await self._until(id, lambda now: now is None or now.state != "restarting")
         if found is None:
             raise Missing(f"container {id} is gone")
         return found
@@ -211,7 +200,9 @@ class Engine:
             while True:
                 happened.clear()
                 try:
-                    found = await self._look_if_there(id)
+                    found = await self.look(id)
+                except Missing:
+                    found = None
                 except Unreachable:
                     # If only this request failed, no event announces that the engine is back.
                     with contextlib.suppress(TimeoutError):
@@ -224,12 +215,6 @@ class Engine:
             self._waiting[id].discard(happened)
             if not self._waiting[id]:
                 del self._waiting[id]
-
-    async def _look_if_there(self, id: str) -> Container | None:
-        try:
-            return await self.look(id)
-        except Missing:
-            return None
 
 
 @contextlib.asynccontextmanager
@@ -255,6 +240,14 @@ async def opened(address: str | None = None) -> AsyncIterator[Engine]:
             following.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await following
+
+
+@contextlib.asynccontextmanager
+async def _request(what: str, limit: float = _LIMIT) -> AsyncIterator[None]:
+    """Limit the time of a request, and translate its errors."""
+    with _translated(what):
+        async with asyncio.timeout(limit):
+            yield
 
 
 @contextlib.contextmanager
@@ -304,21 +297,19 @@ def refusal(what: str, error: DockerError) -> WindowboxError:
 
 
 def _container(inspected: Mapping[str, Any]) -> Container:
-    networks = inspected["NetworkSettings"].get("Networks") or {}
+    addresses = {}
+    for name, endpoint in (inspected["NetworkSettings"].get("Networks") or {}).items():
+        found = (endpoint.get("IPAddress"), endpoint.get("GlobalIPv6Address"))
+        addresses[name] = [ip_address(address) for address in found if address]
     return Container(
         id=inspected["Id"],
         name=inspected["Name"].lstrip("/"),
         labels=inspected["Config"].get("Labels") or {},
         state=inspected["State"]["Status"],
         life=inspected["State"]["StartedAt"],
-        addresses={name: _addresses(endpoint) for name, endpoint in networks.items()},
+        addresses=addresses,
         image=inspected["Image"],
     )
-
-
-def _addresses(endpoint: Mapping[str, Any]) -> list[IPv4Address | IPv6Address]:
-    found = (endpoint.get("IPAddress"), endpoint.get("GlobalIPv6Address"))
-    return [ip_address(address) for address in found if address]
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:

@@ -61,9 +61,15 @@ def bootstrap(folder: str) -> bytes:
     watchdog = {"miss_timeout": _STUCK, "megamiss_timeout": _STUCK}
     monitors = "type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3"
     connections = {
-        "@type": f"{monitors}.DownstreamConnectionsConfig",
-        "max_active_downstream_connections": limits.most_connections(limits.most_files()),
+        "name": "envoy.resource_monitors.global_downstream_max_connections",
+        "typed_config": {
+            "@type": f"{monitors}.DownstreamConnectionsConfig",
+            "max_active_downstream_connections": limits.most_connections(limits.most_files()),
+        },
     }
+    runtime = {"name": LAYER, "rtds_config": _file(folder, RUNTIME)}
+    patterns: list[dict[str, Any]] = [{"prefix": prefix} for prefix in _COUNTED]
+    patterns += [{"safe_regex": {"regex": regex}} for regex in _COUNTED_OF_EACH]
     return orjson.dumps(
         {
             "node": {"id": "windowbox", "cluster": "windowbox"},
@@ -72,21 +78,8 @@ def bootstrap(folder: str) -> bytes:
                 "cds_config": _file(folder, CLUSTERS),
                 "lds_config": _file(folder, LISTENERS),
             },
-            "layered_runtime": {
-                "layers": [
-                    {"name": LAYER, "rtds_layer": {"name": LAYER, "rtds_config": _file(folder, RUNTIME)}}
-                ]
-            },
-            "stats_config": {
-                "stats_matcher": {
-                    "inclusion_list": {
-                        "patterns": [
-                            *({"prefix": prefix} for prefix in _COUNTED),
-                            *({"safe_regex": {"regex": regex}} for regex in _COUNTED_OF_EACH),
-                        ]
-                    }
-                }
-            },
+            "layered_runtime": {"layers": [{"name": LAYER, "rtds_layer": runtime}]},
+            "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": patterns}}},
             # There is no stats sink, so a periodic flush would only wake Envoy.
             "stats_flush_on_admin": True,
             # Creates the traffic counters of a cluster with its first connection.
@@ -96,14 +89,7 @@ def bootstrap(folder: str) -> bytes:
                 "bytes_to_release": str(256 << 20),
                 "memory_release_interval": "5s",
             },
-            "overload_manager": {
-                "resource_monitors": [
-                    {
-                        "name": "envoy.resource_monitors.global_downstream_max_connections",
-                        "typed_config": connections,
-                    }
-                ]
-            },
+            "overload_manager": {"resource_monitors": [connections]},
             "watchdogs": {"main_thread_watchdog": watchdog, "worker_watchdog": watchdog},
         },
         option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS,

@@ -39,7 +39,7 @@ _CHECK_FAILURES = 3
 _FAILURE_INTERVAL = "0.7s"
 _RECOVERY_INTERVAL = "0.5s"
 """For unhealthy endpoints. Shorter than the time to become unhealthy: when Pods move to another node, that
-node has to be healthy before the first is not. Besides, kube-proxies learn of the move at different moments."""
+node has to be healthy before the first is not. And kube-proxies learn of the move at different moments."""
 REMEMBERED = 16384
 """Encoded resources that are cached: most resources in a file have not changed."""
 
