@@ -22,11 +22,11 @@ def kubeconfig(name: str | None, namespace: str | None) -> None:
     Its user has the rights of the ClusterRole system:windowbox:provider and no others. All data is inline, so
     that it can be put into a Secret.
     """
-    from sandbox import detached
+    from sandbox import detached, roles
     from sandbox import state as states
     from sandbox.servers import kubeconfigs
 
     folder = states.folder(name)
     detached.running(folder)
-    content = kubeconfigs.provider(folder)
+    content = roles.provider_kubeconfig(folder)
     click.echo(kubeconfigs.secret(namespace, content) if namespace else content, nl=False)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
+import secrets
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +18,7 @@ from sandbox import files
 from sandbox.children import Child
 from sandbox.nodes import images
 from sandbox.nodes.addresses import Plan
-from sandbox.servers import controlplane, manifests, tokens, zoneserver
+from sandbox.servers import controlplane, kubeconfigs, manifests, zoneserver
 from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.certificates import Pair
 from sandbox.servers.zoneserver import Key
@@ -73,6 +77,11 @@ def kubeconfig(folder: Path, role: str) -> Path:
     return folder / f"{role}.kubeconfig"
 
 
+def provider_kubeconfig(folder: Path) -> str:
+    """The kubeconfig for the provider Secret of a Shoot whose machines run in this sandbox."""
+    return kubeconfigs.inline(kubeconfig(folder, "provider"))
+
+
 def token_file(folder: Path) -> Path:
     """The tokens of the roles' users, for the API server."""
     return folder / "pki" / "tokens.csv"
@@ -85,10 +94,10 @@ def backups(folder: Path) -> Path:
 
 def write_kubeconfigs(folder: Path, api: ApiServer) -> None:
     roles = [*rbac.RULES, "runner"]
-    known = tokens.tokens(token_file(folder), map(rbac.user, roles))
+    known = kept_tokens(token_file(folder), map(rbac.user, roles))
     users: dict[str, Pair | str] = {role: known[rbac.user(role)] for role in roles}
     for role, user in {**users, "operator": api.user}.items():
-        files.write_private(kubeconfig(folder, role), controlplane.kubeconfig_text(api.url, api.ca, user))
+        files.write_private(kubeconfig(folder, role), kubeconfigs.text(api.url, api.ca, user))
 
 
 def write_settings(around: Surroundings, role: str, name: str, metrics_port: int | None) -> Path:
@@ -171,3 +180,14 @@ def _zone(around: Surroundings) -> dict[str, Any]:
     if around.dns_ownership:
         zone["ownership"] = around.dns_ownership
     return zone
+
+
+def kept_tokens(path: Path, users: Iterable[str]) -> dict[str, str]:
+    """The token of each user, from the file at `path`, in the form of `--token-auth-file`."""
+    kept = {user: token for token, user, _ in csv.reader(path.open())} if path.exists() else {}
+    complete = {user: kept.get(user) or secrets.token_urlsafe(24) for user in users}
+    if complete != kept:
+        content = io.StringIO()
+        csv.writer(content).writerows((token, user, user) for user, token in complete.items())
+        files.write_private(path, content.getvalue())
+    return complete

@@ -9,7 +9,7 @@ from pathlib import Path
 from sandbox import processes, roles
 from sandbox.children import Child
 from sandbox.machines import image
-from sandbox.nodes import programs
+from sandbox.nodes import nodechildren
 from sandbox.nodes.hostresources import HostResources
 from sandbox.options import Options
 from sandbox.programs import binaries
@@ -17,10 +17,10 @@ from sandbox.progress import Progress
 from sandbox.roles import Surroundings
 from sandbox.servers import busserver, controlplane, manifests, zoneserver
 from sandbox.servers.apiserver import ApiServer
-from sandbox.servers.clusternetwork import UNROUTED, ClusterNetwork
 from sandbox.servers.controlplane import Identities
+from sandbox.servers.ranges import UNROUTED, ClusterNetwork
 from sandbox.shoots import records
-from sandbox.simulated import children as simulated
+from sandbox.simulated import simulatedchildren as simulated
 from windowbox.errors import Malformed
 
 logger = logging.getLogger(__name__)
@@ -175,12 +175,12 @@ def _nodes(folder: Path, resources: HostResources, api: ApiServer, pki: Path) ->
     if records.names(folder):  # machines that were there when the sandbox ended start again with it
         archives.append(image.archive(Progress(logger.info))[0])
     return [
-        [programs.first(place) for place in resources.places],
-        [programs.containerd(place, archives) for place in resources.places],
+        [nodechildren.first(place) for place in resources.places],
+        [nodechildren.containerd(place, archives) for place in resources.places],
         [
             child
             for place in resources.places
-            for child in (programs.kubelet(place, api), programs.kube_proxy(place))
+            for child in (nodechildren.kubelet(place, api), nodechildren.kube_proxy(place))
         ],
     ]
 

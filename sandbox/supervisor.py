@@ -32,10 +32,10 @@ from sandbox.options import Options
 from sandbox.restarter import Restarter
 from sandbox.servers import busserver, controlplane
 from sandbox.servers.apiserver import ApiServer
-from sandbox.servers.clusternetwork import ClusterNetwork
-from sandbox.shoots import children as shoot_children
-from sandbox.shoots import keeping, records
-from sandbox.shoots.keeping import Shoots
+from sandbox.servers.ranges import ClusterNetwork
+from sandbox.shoots import records, shootchildren
+from sandbox.shoots import shootchildren as shoot_children
+from sandbox.shoots.shootchildren import Shoots
 from sandbox.state import State
 from windowbox.errors import Refused, Unreachable, WindowboxError
 
@@ -198,7 +198,7 @@ class Supervisor:
 
     def _shoots_of(self, resources: HostResources, network: ClusterNetwork) -> Shoots:
         def processes_of(name: str) -> list[list[Child]]:
-            if name == keeping.SHARED:
+            if name == shootchildren.SHARED:
                 return shoot_children.shared(self.folder)
             shoot = records.read(self.folder, name)
             return shoot_children.stages(self.folder, shoot, self.state.ports["etcd"], resources, network)

@@ -11,7 +11,7 @@ import click
 
 from commands.demo import stage, traffic
 from commands.demo.stage import Scene, Stage, first_line, manifests, say, span
-from sandbox.nodes import power
+from sandbox.nodes.node import power_off, power_on, real_nodes
 from windowbox.models.objects import Object
 from windowbox.models.refs import DEPLOYMENTS, SERVICES
 from workers.loadbalancer.service import servicestatus
@@ -35,7 +35,7 @@ _NEW = {"name": "more", "protocol": "TCP", "port": _NEW_PORT, "targetPort": 8081
 
 def show(scene: Scene) -> None:
     """All steps, one line each. Idempotent: each demo repairs and removes what it breaks and adds."""
-    nodes = power.nodes(scene.state)
+    nodes = real_nodes(scene.state)
     click.echo(f"\nApplying examples/{EXAMPLE}, on {' and '.join(nodes)}")
 
     async def steps(demo: Stage) -> None:
@@ -89,13 +89,13 @@ async def _cut_power(demo: Stage, node: str, address: str) -> None:
     async with traffic.steady(address, 80, rate=_RATE) as tally:
         await tally.until_greeted_by(node, 0)
         click.echo(f"  Cutting the power of {node} for {_DARK:g} s, while clients connect")
-        await asyncio.to_thread(power.off, state, node)
+        await asyncio.to_thread(power_off, state, node)
         try:
             before = len(tally.greetings)
             await asyncio.sleep(_DARK)
             elsewhere = len(tally.greetings) - before
         finally:
-            await asyncio.to_thread(power.on, state, node)
+            await asyncio.to_thread(power_on, state, node)
         began, before = time.perf_counter(), len(tally.greetings)
         say(f"{node} without power: {elsewhere} connections served by the others in", _DARK)
         await tally.until_greeted_by(node, before)

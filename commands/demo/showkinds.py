@@ -22,7 +22,7 @@ from commands.demo.stage import (
     span,
     succeeded,
 )
-from sandbox import environment
+from sandbox import environment, roles
 from sandbox.nodes import sshimage
 from sandbox.servers import kubeconfigs
 from windowbox.errors import Unreachable, WindowboxError
@@ -89,7 +89,7 @@ def show_owners(scene: Scene) -> None:
         lacking = "there are no nodes that could run its Pod"
 
     async def steps(demo: Stage) -> None:
-        secret = yaml.safe_load(kubeconfigs.secret(SHOOT, kubeconfigs.provider(scene.folder)))
+        secret = yaml.safe_load(kubeconfigs.secret(SHOOT, roles.provider_kubeconfig(scene.folder)))
         for manifest in (*manifests("shoot.yaml", SHOOT), secret):
             await demo.apply(manifest)
         [infrastructure] = manifests("infrastructure.yaml", SHOOT)

@@ -16,7 +16,7 @@ from sandbox.machines import image
 from sandbox.nodes.images import BUSYBOX
 from sandbox.progress import Progress
 from sandbox.servers.apiserver import from_kubeconfig
-from sandbox.shoots import creation, deletion, objects, records, traces, waiting
+from sandbox.shoots import creation, deletion, objects, records, waiting
 from sandbox.shoots.creation import EXTENSIONS, Sandbox
 from sandbox.shoots.records import Shoot
 from windowbox.errors import Unreachable
@@ -72,7 +72,7 @@ def show(scene: Scene, sandbox: Sandbox | None = None, machines: int = _MACHINES
     scene.play(use, records.kubeconfig(sandbox.folder, shoot.name))
     click.echo(f"  Deleting the shoot {NAME!r}")
     deletion.delete(sandbox, NAME, say)
-    say_traces(", ".join(traces.of(sandbox, shoot)))
+    say_traces(", ".join(deletion.remains(sandbox, shoot)))
 
 
 def show_control_plane(sandbox: Sandbox, shoot: Shoot) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox import state as states
-from sandbox.doctor import kinds, loadbalancers, machine, sandboxes, servers, webhooks
+from sandbox.doctor import kinds, loadbalancers, machine, servers, webhooks
 from sandbox.doctor.findings import Finding
 from sandbox.roles import settings_file
 from windowbox.errors import Malformed
@@ -15,7 +15,7 @@ from windowbox.settings.settings import load
 
 def examine(folder: Path, settings: Path | None) -> list[Finding]:
     """Check this machine, the sandbox in `folder`, and the servers that the settings name."""
-    return [*machine.examine(), *sandboxes.examine(folder), *_servers(folder, settings)]
+    return [*machine.examine(), *machine.examine_sandbox(folder), *_servers(folder, settings)]
 
 
 def _servers(folder: Path, settings: Path | None) -> Iterator[Finding]:

@@ -13,12 +13,35 @@ import shutil
 from pathlib import Path
 
 from sandbox import shipped
-from sandbox.machines import mirrors
-from sandbox.nodes import images, sharedlibraries
+from sandbox.nodes import images
 from sandbox.nodes.images import Image
-from sandbox.programs import binaries, cachelock, packages
+from sandbox.programs import binaries, packages
 from sandbox.progress import Progress
 from windowbox.errors import Missing
+
+_FOLDER = "etc/containerd/certs.d"
+_DOMAIN = "local.gardener.cloud:5001"
+_CACHES = {
+    "gcr.io": "gcr",
+    "registry.k8s.io": "k8s",
+    "quay.io": "quay",
+    "europe-docker.pkg.dev": "europe-docker-pkg-dev",
+}
+"""The cache of each registry. Where there is none, containerd asks the registry itself."""
+
+
+def registry_files() -> dict[str, str]:
+    """The files that tell containerd, by their paths in the image."""
+    own = f"registry.{_DOMAIN}"
+    found = {own: _hosts(f"http://{own}", f"http://{own}")}
+    for registry, cache in _CACHES.items():
+        found[registry] = _hosts(f"https://{registry}", f"http://{cache}.registry-cache.{_DOMAIN}")
+    return {f"{_FOLDER}/{registry}/hosts.toml": text for registry, text in found.items()}
+
+
+def _hosts(server: str, mirror: str) -> str:
+    return f'server = "{server}"\n\n[host."{mirror}"]\n  capabilities = ["pull", "resolve"]\n'
+
 
 VERSIONS = ("1.0.0", "1.1.0")
 """Two names of the image, so that machines can be replaced by those of another."""
@@ -66,7 +89,7 @@ def archive(progress: Progress) -> tuple[Path, str]:
     image = _image()
     path = binaries.cache() / "machines" / f"{image.name.rpartition(':')[2]}.tar"
     if not path.exists():
-        with cachelock.held("machines", progress):
+        with binaries.cache_lock("machines", progress):
             if not path.exists():
                 with progress.job("machine image", "packing programs of this host", "built"):
                     _build(image, path)
@@ -119,11 +142,11 @@ def _image() -> Image:
         {
             **shell.files,
             **_ETC,
-            **mirrors.files(),
+            **registry_files(),
             **programs,
             **scripts,
             **texts,
-            **sharedlibraries.found(programs.values()),
+            **images.shared_libraries(programs.values()),
         },
         entrypoint=("/usr/lib/machine/init",),
         links={

@@ -13,8 +13,6 @@ _PART_V4, _PART_V6 = 20, 56
 _PODS_V4, _PODS_V6 = 25, 64
 _FIRST_NODE = 11
 
-Network = IPv4Network | IPv6Network
-
 
 @dataclass(frozen=True)
 class NodePlan:
@@ -89,15 +87,6 @@ def parts(ranges: tuple[str, str]) -> Iterator[tuple[IPv4Network, IPv6Network]]:
         raise Malformed(f"{v4} and {v6}: a sandbox needs a /{_PART_V4} and a /{_PART_V6} for its nodes")
     # The wider range has subnets that are never used.
     return zip(v4.subnets(new_prefix=_PART_V4), v6.subnets(new_prefix=_PART_V6), strict=False)
-
-
-def overlapping(network: Network, routes: list[Network]) -> list[Network]:
-    """Those of `routes` that overlap `network`, except default routes."""
-    return [
-        route
-        for route in routes
-        if route.prefixlen and type(route) is type(network) and network.overlaps(route)
-    ]
 
 
 def _parsed(ranges: tuple[str, str]) -> tuple[IPv4Network, IPv6Network]:

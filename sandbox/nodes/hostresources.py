@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.nodes import addresses, claims, images, joining, leftovers, network, routes, sshimage
-from sandbox.nodes import files as node_files
+from sandbox.nodes import nodefiles as node_files
 from sandbox.nodes.addresses import Plan
 from sandbox.nodes.claims import Claim
-from sandbox.nodes.files import Place
 from sandbox.nodes.joining import Token
+from sandbox.nodes.nodefiles import Place
 from sandbox.options import Options
 from sandbox.programs import packages
+from sandbox.servers import ranges
 from sandbox.servers.apiserver import ApiServer
 from windowbox.errors import Missing, Refused
 
@@ -87,7 +88,7 @@ def claimed(options: Options, names: tuple[str, ...]) -> Iterator[tuple[Claim, P
     parts, taken = list(addresses.parts(options.ranges)), routes.known()
     for number in claims.numbers():
         v4, v6 = parts[number % len(parts)]
-        if addresses.overlapping(v4, taken) or addresses.overlapping(v6, taken):
+        if ranges.overlapping(v4, taken) or ranges.overlapping(v6, taken):
             continue
         with claims.held(number) as claim:
             if claim:

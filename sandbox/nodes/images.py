@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import platform
+import re
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from sandbox.programs import binaries
+from sandbox.programs import binaries, openssh
 from windowbox.errors import Missing
 
 PROVISIONER = "windowbox.local/local-path-provisioner:1"
@@ -149,3 +151,15 @@ def _is_static(program: Path) -> bool:
 def _applets(busybox: Path) -> dict[str, str]:
     listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, timeout=20, check=True)
     return {f"bin/{name}": "busybox" for name in listed.stdout.split() if name != "busybox"}
+
+
+_LIBRARY = re.compile(r"(/\S+) \(0x")
+
+
+def shared_libraries(programs: Iterable[Path]) -> dict[str, Path]:
+    """Shared libraries of the programs, at the paths where the loader searches."""
+    listed = subprocess.run(
+        ["ldd", *map(str, programs)], env={**os.environ, "LD_LIBRARY_PATH": openssh.libraries()},
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    return {openssh.inside(Path(path)): Path(path) for path in _LIBRARY.findall(listed.stdout)}

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 from collections.abc import Mapping
+from pathlib import Path
 
-from sandbox.nodes import network
+from sandbox.nodes import claims, network, nodefiles
 from sandbox.nodes.addresses import NodePlan
 from sandbox.nodes.claims import Claim
-from sandbox.nodes.files import Place
+from sandbox.nodes.nodefiles import Place
 from sandbox.restarter import Restarter
+from sandbox.state import State
+from windowbox.errors import Missing
 
 
 class Node:
@@ -59,3 +65,34 @@ class Node:
 
     def _restarters(self) -> list[Restarter]:
         return [self._init, self._containerd, self._kubelet, self._proxy]
+
+
+def real_nodes(state: State) -> list[str]:
+    """The real nodes of the sandbox."""
+    return sorted(name.removesuffix("/init") for name in state.children if name.endswith("/init"))
+
+
+def power_off(state: State, node: str) -> None:
+    """Set the link down, and end all processes and Pods of the node by SIGKILL."""
+    network.unplug(_claim(state), node)
+    _off_file(state, node).touch()
+    first = state.children[f"{node}/init"].process()
+    if first:  # the PID namespace ends with it
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(first.pid, signal.SIGKILL)
+
+
+def power_on(state: State, node: str) -> None:
+    """Set the link up again, and have the node start."""
+    network.plug(_claim(state), node)
+    _off_file(state, node).unlink(missing_ok=True)
+
+
+def _off_file(state: State, node: str) -> Path:
+    return _claim(state).folder / node / nodefiles.OFF
+
+
+def _claim(state: State) -> Claim:
+    if not claims.is_name(state.site):
+        raise Missing(f"the sandbox {state.name!r} has no real nodes")
+    return Claim(int(state.site[2:]))

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import files
-from sandbox.nodes import addresses, claims, iproute
-from sandbox.nodes.addresses import Network, Plan
+from sandbox.nodes import claims, iproute
+from sandbox.nodes.addresses import Plan
 from sandbox.nodes.claims import Claim
 from sandbox.servers import ranges
-from sandbox.servers.clusternetwork import ClusterNetwork
-from sandbox.servers.ranges import Ranges
+from sandbox.servers.ranges import ClusterNetwork, Ranges
 from windowbox.errors import Refused
+from windowbox.models.addresses import Network
 from workers.loadbalancer.envoy import hostnetwork
 
 logger = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ def _lay(claim: Claim, kept: Ranges, plan: Plan | None, more: Sequence[Network])
 
 def _taken(kept: Ranges) -> bool:
     there = known()
-    return any(addresses.overlapping(network, there) for network in kept.networks)
+    return any(ranges.overlapping(network, there) for network in kept.networks)
 
 
 def _commands(

@@ -6,7 +6,7 @@ mounted at `/etc/machine/userdata`, and serves SSH.
 
 from __future__ import annotations
 
-from sandbox.nodes import images, sharedlibraries
+from sandbox.nodes import images
 from sandbox.nodes.images import Image
 from sandbox.programs import openssh
 
@@ -83,7 +83,7 @@ def found() -> list[Image]:
     return [
         Image(
             SSH,
-            {**shell.files, **programs, **sharedlibraries.found(programs.values()), **texts},
+            {**shell.files, **programs, **images.shared_libraries(programs.values()), **texts},
             entrypoint=("/etc/start",),
             links={name: target for name, target in shell.links.items() if name not in {*programs, *texts}},
             folders=(*shell.folders, "home", "run", "run/sshd", "etc/sudoers.d"),

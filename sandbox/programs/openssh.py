@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from sandbox.programs import binaries, cachelock, packages
+from sandbox.programs import binaries, packages
 from sandbox.progress import Progress
 from windowbox.errors import Missing
 
@@ -50,7 +50,7 @@ def unpack(progress: Progress) -> None:
         raise Missing(
             "an SSH server (sshd) is not on this machine: install OpenSSH with your package manager"
         )
-    with cachelock.held("openssh", progress):
+    with binaries.cache_lock("openssh", progress):
         if not _unpacked().exists():
             _fetch(progress)
 

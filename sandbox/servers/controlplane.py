@@ -13,10 +13,10 @@ import yaml
 
 from sandbox import files, processes
 from sandbox.children import Child
-from sandbox.servers import certificates
+from sandbox.servers import certificates, kubeconfigs
 from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.certificates import Pair
-from sandbox.servers.clusternetwork import UNROUTED, ClusterNetwork
+from sandbox.servers.ranges import UNROUTED, ClusterNetwork
 from windowbox.errors import Refused, Unreachable
 
 LOOPBACK = "127.0.0.1"
@@ -151,7 +151,7 @@ def controllers(
 ) -> Child:
     """`pods`: the range of which each node gets a part for its Pods."""
     url = api(identity, api_port).url
-    files.write_private(kubeconfig, kubeconfig_text(url, identity.ca, identity.controllers))
+    files.write_private(kubeconfig, kubeconfigs.text(url, identity.ca, identity.controllers))
     names = (
         *_CONTROLLERS,
         *(_NODE_CONTROLLERS if nodes else ()),
@@ -181,7 +181,7 @@ def controllers(
 
 def scheduler(program: Path, identity: Identities, kubeconfig: Path, port: int, api_port: int) -> Child:
     url = api(identity, api_port).url
-    files.write_private(kubeconfig, kubeconfig_text(url, identity.ca, identity.scheduler))
+    files.write_private(kubeconfig, kubeconfigs.text(url, identity.ca, identity.scheduler))
     return Child(
         "kube-scheduler",
         [
@@ -207,35 +207,6 @@ def audit_arguments(folder: Path) -> list[str]:
         )
     )
     return [f"--audit-policy-file={policy}", f"--audit-log-path={folder / 'audit.log'}"]
-
-
-def kubeconfig_text(url: str, ca: Pair, user: Pair | str) -> str:
-    """A kubeconfig for the user of a certificate, referred to by its path, or of a bearer token."""
-    if isinstance(user, Pair):
-        credentials = {"client-certificate": str(user.certificate), "client-key": str(user.key)}
-    else:
-        credentials = {"token": user}
-    return yaml.safe_dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "windowbox",
-            "clusters": [
-                {
-                    "name": "windowbox",
-                    "cluster": {"server": url, "certificate-authority": str(ca.certificate)},
-                }
-            ],
-            "users": [{"name": "windowbox", "user": credentials}],
-            "contexts": [
-                {
-                    "name": "windowbox",
-                    "context": {"cluster": "windowbox", "user": "windowbox", "namespace": "default"},
-                }
-            ],
-        },
-        sort_keys=False,
-    )
 
 
 def _has_account(server: ApiServer) -> bool:

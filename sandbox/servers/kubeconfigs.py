@@ -1,4 +1,4 @@
-"""Self-contained kubeconfigs: certificates and keys are inline."""
+"""Kubeconfigs that name files, and self-contained ones with certificates and keys inline."""
 
 from __future__ import annotations
 
@@ -7,14 +7,38 @@ from pathlib import Path
 
 import yaml
 
-from sandbox import roles
+from sandbox.servers.certificates import Pair
 
 _PATHS = ("certificate-authority", "client-certificate", "client-key")
 
 
-def provider(folder: Path) -> str:
-    """The kubeconfig for the provider Secret of a Shoot whose machines run in this sandbox."""
-    return inline(roles.kubeconfig(folder, "provider"))
+def text(url: str, ca: Pair, user: Pair | str) -> str:
+    """A kubeconfig for the user of a certificate, referred to by its path, or of a bearer token."""
+    if isinstance(user, Pair):
+        credentials = {"client-certificate": str(user.certificate), "client-key": str(user.key)}
+    else:
+        credentials = {"token": user}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "windowbox",
+            "clusters": [
+                {
+                    "name": "windowbox",
+                    "cluster": {"server": url, "certificate-authority": str(ca.certificate)},
+                }
+            ],
+            "users": [{"name": "windowbox", "user": credentials}],
+            "contexts": [
+                {
+                    "name": "windowbox",
+                    "context": {"cluster": "windowbox", "user": "windowbox", "namespace": "default"},
+                }
+            ],
+        },
+        sort_keys=False,
+    )
 
 
 def secret(namespace: str, kubeconfig: str) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 from sandbox import files
-from sandbox.nodes import addresses
-from sandbox.nodes.addresses import Network
 from windowbox.errors import Malformed
+from windowbox.models.addresses import Network
 
 _RESERVED = IPv4Network("240.0.0.0/4")
 """Assigned to nobody (RFC 1112), so no network that a laptop visits uses it. Linux routes it nevertheless."""
@@ -73,10 +73,19 @@ def kept(folder: Path, routes: list[Network]) -> Ranges:
     return part(number)
 
 
+def overlapping(network: Network, routes: list[Network]) -> list[Network]:
+    """Those of `routes` that overlap `network`, except default routes."""
+    return [
+        route
+        for route in routes
+        if route.prefixlen and type(route) is type(network) and network.overlaps(route)
+    ]
+
+
 def _chosen(routes: list[Network]) -> int:
     # At random, so that two sandboxes that do not always run together have different ones, too.
     numbers = random.sample(range(_PARTS), _PARTS)
-    free = (n for n in numbers if not any(addresses.overlapping(one, routes) for one in part(n).networks))
+    free = (n for n in numbers if not any(overlapping(one, routes) for one in part(n).networks))
     return next(free, numbers[0])
 
 
@@ -86,3 +95,30 @@ def _number(file: Path) -> int:
     except (ValueError, KeyError, TypeError) as error:
         raise Malformed(f"{file}: {error}: `windowbox down --wipe`, then begin anew") from error
     return number % _PARTS
+
+
+_NOBODY = "http://127.0.0.1:1"
+
+
+@dataclass(frozen=True)
+class ClusterNetwork:
+    """The addresses inside, and whether this host has routes for them."""
+
+    ranges: Ranges
+    nodes: Sequence[Network] = ()
+    routed: bool = False
+    v6: bool = False
+    """Whether this host's loopback has IPv6."""
+
+    def environment(self) -> dict[str, str]:
+        """Variables that let an API server without routes connect to loopback and its nodes only.
+
+        Other connections go to a proxy that refuses them.
+        """
+        if self.routed:
+            return {}
+        return {"HTTP_PROXY": _NOBODY, "HTTPS_PROXY": _NOBODY, "NO_PROXY": ",".join(map(str, self.nodes))}
+
+
+UNROUTED = ClusterNetwork(part(0))
+"""For an API server without a sandbox around it."""

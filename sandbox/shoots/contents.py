@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from sandbox.nodes import configurations, joining
+from sandbox.nodes import joining, nodefiles
 from sandbox.servers.apiserver import ApiServer
 
 SECRET = "node-agent-simulator"
@@ -95,11 +95,11 @@ def _secret(pods: str) -> dict[str, Any]:
 
 def _kubelet() -> dict[str, Any]:
     return {
-        **configurations.kubelet(f"{FOLDER}/ca.crt", "/run/containerd/containerd.sock"),
+        **nodefiles.kubelet(f"{FOLDER}/ca.crt", "/run/containerd/containerd.sock"),
         # Signing and renewing certificates takes a restart of the kubelet's client; see nodes/files.py.
         "rotateCertificates": False,
     }
 
 
 def _kube_proxy(pods: str) -> dict[str, Any]:
-    return {**configurations.kube_proxy(_REAL, pods), "healthzBindAddress": "0.0.0.0:10256"}
+    return {**nodefiles.kube_proxy(_REAL, pods), "healthzBindAddress": "0.0.0.0:10256"}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from sandbox.programs import obtain
 from sandbox.progress import Progress
 from sandbox.servers import kubeconfigs, ranges, resourcemanager
 from sandbox.servers.apiserver import ApiServer, from_kubeconfig
-from sandbox.shoots import importing, objects, records, waiting
+from sandbox.shoots import objects, records, waiting
 from sandbox.shoots.objects import Images
 from sandbox.shoots.records import Shoot
 from sandbox.state import State
@@ -255,7 +256,7 @@ def _prepare(sandbox: Sandbox, name: str, progress: Progress, done: Callable[[st
 
 def _bring_image(sandbox: Sandbox, progress: Progress) -> Images:
     archive, name = image.archive(progress)
-    importing.bring(archive, name, sandbox.sockets())
+    import_image(archive, name, sandbox.sockets())
     return Images({version: image.of_version(name, version) for version in image.VERSIONS})
 
 
@@ -269,7 +270,7 @@ def _write_foundation(sandbox: Sandbox, shoot: Shoot, images: Images) -> None:
     for manifest in (
         objects.namespace(shoot),
         objects.secret(shoot, objects.GENERIC_KUBECONFIG, generic),
-        objects.secret(shoot, "cloudprovider", kubeconfigs.provider(sandbox.folder)),
+        objects.secret(shoot, "cloudprovider", roles.provider_kubeconfig(sandbox.folder)),
         objects.cluster(shoot, found, images),
         objects.infrastructure(shoot),
         objects.controlplane(shoot),
@@ -283,3 +284,35 @@ def _write_foundation(sandbox: Sandbox, shoot: Shoot, images: Images) -> None:
 
 def _api(sandbox: Sandbox, shoot: Shoot) -> ApiServer:
     return from_kubeconfig(records.kubeconfig(sandbox.folder, shoot.name))
+
+
+_IMPORT_PATIENCE = 300
+_NAMESPACE = "--namespace=k8s.io"
+
+
+def import_image(archive: Path, image: str, sockets: Sequence[Path]) -> None:
+    """Have each containerd know the image in the archive. Idempotent."""
+    with ThreadPoolExecutor(max(len(sockets), 1), "images") as pool:
+        list(pool.map(lambda socket: _bring(archive, image, socket), sockets))
+
+
+def _bring(archive: Path, image: str, socket: Path) -> None:
+    if image not in _ctr(socket, "images", "list", "--quiet").splitlines():
+        _ctr(socket, "images", "import", str(archive))
+
+
+def _ctr(socket: Path, *arguments: str) -> str:
+    node = socket.parent.name
+    try:
+        done = subprocess.run(
+            ["ctr", f"--address={socket}", "--connect-timeout=5s", _NAMESPACE, *arguments],
+            capture_output=True, text=True, timeout=_IMPORT_PATIENCE, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise Unreachable(
+            f"{node} has not taken the machine image within {_IMPORT_PATIENCE} s: end what else uses the CPUs"
+            " or the disk of this machine, and try again"
+        ) from error
+    if done.returncode:
+        raise Refused(f"{node} does not take the machine image: {done.stderr.strip()}")
+    return done.stdout

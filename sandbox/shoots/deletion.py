@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import time
+import urllib.error
+import urllib.request
+from typing import Any
 
 from sandbox.nodes import network, routes
-from sandbox.nodes.addresses import Network
 from sandbox.servers import ranges
-from sandbox.shoots import creation, etcd, hibernation, objects, records, traces, waiting
+from sandbox.shoots import creation, hibernation, objects, records, waiting
 from sandbox.shoots.creation import EXTENSIONS, Sandbox, Say
 from sandbox.shoots.records import Shoot
-from windowbox.errors import Refused
+from windowbox.errors import Refused, Unreachable
+from windowbox.models.addresses import Network
 
 _PATIENCE = 180.0
 
@@ -36,7 +41,7 @@ def delete(sandbox: Sandbox, name: str, say: Say) -> None:
     say("its control plane has ended", time.monotonic() - began)
     for namespace in (shoot.technical_id, shoot.machines):
         _wait_gone(sandbox, "/api/v1/namespaces", namespace)
-    _wait_gone(sandbox, traces.POOLS, traces.pool(shoot))  # it belongs to the namespace of the machines
+    _wait_gone(sandbox, POOLS, pool(shoot))  # it belongs to the namespace of the machines
     say("its namespaces are gone", time.monotonic() - began)
     records.remove(sandbox.folder, name)
 
@@ -46,7 +51,7 @@ def remove_control_plane(sandbox: Sandbox, shoot: Shoot) -> None:
     records.forget(sandbox.folder, shoot.name)
     sandbox.notify()
     creation.wait_ended(sandbox, shoot)
-    etcd.wipe(sandbox.state.ports["etcd"], shoot.etcd_prefix)
+    wipe(sandbox.state.ports["etcd"], shoot.etcd_prefix)
     own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
     inside: list[Network] = [own.services_v4, own.services_v6, own.pods]
     routes.reopen(sandbox.claim, inside)
@@ -69,3 +74,60 @@ def _begin(sandbox: Sandbox, path: str, name: str) -> None:
 def _wait_gone(sandbox: Sandbox, path: str, name: str) -> None:
     what = f"{path.rpartition('/')[2]} {name} is not gone"
     waiting.until_gone(sandbox.api, path, name, what, patience=_PATIENCE)
+
+
+_WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_ETCD_PATIENCE = 30
+
+
+def wipe(port: int, prefix: str) -> None:
+    """Remove all keys."""
+    _ask(port, "deleterange", _keys(prefix))
+
+
+def count(port: int, prefix: str) -> int:
+    return int(_ask(port, "range", {**_keys(prefix), "count_only": True}).get("count", 0))
+
+
+def _keys(prefix: str) -> dict[str, Any]:
+    end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    return {
+        "key": base64.b64encode(prefix.encode()).decode(),
+        "range_end": base64.b64encode(end.encode()).decode(),
+    }
+
+
+def _ask(port: int, what: str, body: dict[str, Any]) -> dict[str, Any]:
+    """By https://etcd.io/docs/v3.5/dev-guide/api_grpc_gateway/."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v3/kv/{what}", data=json.dumps(body).encode(), method="POST"
+    )
+    try:
+        with _WITHOUT_PROXY.open(request, timeout=_ETCD_PATIENCE) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+    except (OSError, urllib.error.URLError, ValueError) as error:
+        raise Unreachable(f"etcd, {what}: {error}") from error
+
+
+POOLS = "/apis/crd.projectcalico.org/v1/ippools"
+
+
+def pool(shoot: Shoot) -> str:
+    """The name of the address pool of its machines."""
+    return f"shoot-machine-pods-{shoot.technical_id}-ipv4"
+
+
+def remains(sandbox: Sandbox, shoot: Shoot) -> list[str]:
+    """Namespaces, address pools, processes and data; in words. Empty after a deletion."""
+    paths = {
+        f"namespace {name}": f"/api/v1/namespaces/{name}" for name in (shoot.technical_id, shoot.machines)
+    }
+    paths[f"IP pool {pool(shoot)}"] = f"{POOLS}/{pool(shoot)}"
+    found = [what for what, path in paths.items() if waiting.read(sandbox.api, path)]
+    found += [name for name in sandbox.state.children if name.startswith(shoot.child(""))]
+    if keys := count(sandbox.state.ports["etcd"], shoot.etcd_prefix):
+        found.append(f"{keys} objects of {shoot.name} in etcd")
+    if records.folder(sandbox.folder, shoot.name).exists():
+        found.append(f"data of {shoot.name}")
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sandbox import stages
-from sandbox.simulated import children as simulated
+from sandbox.simulated import simulatedchildren as simulated
 from tests.support import servers
 from windowbox.errors import Missing
 from workers.loadbalancer.envoy import process as envoy

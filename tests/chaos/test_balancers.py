@@ -20,7 +20,7 @@ from bus import streams, subjects
 from bus.transport.connection import connected
 from sandbox import processes
 from sandbox.options import Options
-from sandbox.simulated import children as simulated
+from sandbox.simulated import simulatedchildren as simulated
 from sandbox.supervisor import Supervisor
 from tests.chaos import buses, converging
 from tests.chaos.callers import Callers

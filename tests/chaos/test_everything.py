@@ -17,9 +17,8 @@ from pathlib import Path
 import pytest
 
 from bus.transport.connection import Bus, connected
-from sandbox import processes
+from sandbox import processes, roles
 from sandbox.options import Options
-from sandbox.servers import kubeconfigs
 from sandbox.supervisor import Supervisor
 from tests.chaos import accounts, buses, converging
 from tests.chaos.accounts import Accounts
@@ -124,7 +123,7 @@ async def _world(folder: Path) -> AsyncIterator[World]:
         connected(converging.access(sandbox)) as bus,
         asyncio.TaskGroup() as group,
     ):
-        provider = kubeconfigs.provider(sandbox.folder)
+        provider = roles.provider_kubeconfig(sandbox.folder)
         shoots = Shoots(api, provider, SEED, SHOOTS)
         hasty = Hasty(api, provider, SEED, CHANGES, CLIENTS)
         server = sandbox.environment()["DNS_SERVER"]

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from sandbox.programs import binaries, gotool
+from sandbox.programs import binaries, obtain
 from sandbox.progress import Progress
 from sandbox.shipped import MODULES
 from tools.chart.generated import CHART
@@ -80,7 +80,7 @@ def bring_gardeners_charts(folder: Path) -> Path:
 
 
 def gardeners_sources() -> Path:
-    go = gotool.find("Gardener", Progress(print, live=False))
+    go = obtain.find_go("Gardener", Progress(print, live=False))
     done = subprocess.run(
         [go, "mod", "download", "-json", "github.com/gardener/gardener"],
         cwd=MODULES / "gardener", capture_output=True, text=True, timeout=300, check=False,

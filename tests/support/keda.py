@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from sandbox.nodes.images import Image
-from sandbox.programs import binaries, cachelock, gotool
+from sandbox.programs import binaries, obtain
 from sandbox.progress import Progress
 from tests.support import release
 from tests.support.worldwithnodes import NodeWorld
@@ -32,7 +32,7 @@ _PROGRESS = Progress(print, live=False)
 
 def sources() -> Path:
     """KEDA's sources, of exactly these bytes."""
-    go = gotool.find("KEDA", _PROGRESS)
+    go = obtain.find_go("KEDA", _PROGRESS)
     done = subprocess.run(
         [go, "mod", "download", "-json", MODULE], capture_output=True, text=True, timeout=300, check=False
     )
@@ -44,12 +44,12 @@ def sources() -> Path:
 def programs() -> dict[str, Path]:
     """The operator and the server of metrics. Built once: it takes minutes."""
     kept = binaries.cache() / "bin" / f"keda-{MODULE.rpartition('@v')[2]}"
-    with cachelock.held("keda", _PROGRESS):
+    with binaries.cache_lock("keda", _PROGRESS):
         if not all((kept / name).exists() for name in _PROGRAMS):
             kept.mkdir(parents=True, exist_ok=True)
             done = subprocess.run(
                 [
-                    gotool.find("KEDA", _PROGRESS), "build", "-trimpath", "-ldflags=-s -w",
+                    obtain.find_go("KEDA", _PROGRESS), "build", "-trimpath", "-ldflags=-s -w",
                     f"-o={kept}{os.sep}",
                     *(f"./cmd/{name}" for name in _PROGRAMS),
                 ],

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.nodes import ownimage
 from sandbox.nodes.images import Image
 from tests.support import wheels
 from tests.support.commandline import ROOT
+from tools.release import ownimage
 
 IMAGE = "windowbox.local/windowbox:0"
 _OLDEST = "d9e55937175b4eba7d601238c9a6a10a0cc94beb"

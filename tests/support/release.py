@@ -12,12 +12,13 @@ from typing import Any
 
 import yaml
 
-from sandbox.nodes import images, ownimage
+from sandbox.nodes import images
 from sandbox.nodes.images import Image
-from sandbox.shoots import creation, importing
+from sandbox.shoots import creation
 from tests.support import helm
 from tests.support.worldwithnodes import NodeWorld
 from tools.chart.generated import CHART
+from tools.release import ownimage
 
 IMAGE = {"repository": "windowbox.local/windowbox", "tag": "1", "pullPolicy": "Never"}
 NAME_SERVER = "windowbox-bind"
@@ -109,7 +110,7 @@ def bring_image(world: NodeWorld, archive: Path, image: Image | None = None, *, 
     image = image or ownimage.image(edge=edge)
     images.write(image, archive)
     sandbox = creation.detached(world.sandbox.folder, world.sandbox.state)
-    importing.bring(archive, image.name, sandbox.sockets())
+    creation.import_image(archive, image.name, sandbox.sockets())
     archive.unlink()
 
 

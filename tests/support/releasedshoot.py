@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox import roles
 from sandbox.servers import kubeconfigs
 from sandbox.shipped import EXAMPLES
 from tests.support.worldwithnodes import NodeWorld
@@ -24,7 +25,7 @@ def shoot(node: NodeWorld) -> Iterator[str]:
     """The namespace of a Shoot, its Cluster and its provider Secret, which leads to the same cluster."""
     node.kubectl("apply", "--filename=-", stdin=(EXAMPLES / "shoot.yaml").read_text())
     node.kubectl("label", "namespace", SHOOT, "shoot.gardener.cloud/provider=local")
-    secret = kubeconfigs.secret(SHOOT, kubeconfigs.provider(node.sandbox.folder))
+    secret = kubeconfigs.secret(SHOOT, roles.provider_kubeconfig(node.sandbox.folder))
     node.kubectl("apply", "--filename=-", stdin=secret)
     configured = "mutatingwebhookconfiguration/gardener-extension-provider-local"
     node.kubectl("wait", "--for=create", configured, "--timeout=60s")

@@ -14,7 +14,7 @@ from pathlib import Path
 from sandbox import files, processes
 from sandbox.children import Child
 from sandbox.programs import binaries
-from sandbox.servers import certificates, controlplane, manifests, zoneserver
+from sandbox.servers import certificates, controlplane, kubeconfigs, manifests, zoneserver
 from sandbox.servers.apiserver import ApiServer
 from windowbox.errors import Missing
 from windowbox.rights import rbac
@@ -220,7 +220,7 @@ def wait(ready: Callable[[], bool], process: subprocess.Popen[bytes], name: str,
 
 def _kubeconfig(folder: Path, api: ApiServer) -> Path:
     path = folder / "admin.kubeconfig"
-    files.write_private(path, controlplane.kubeconfig_text(api.url, api.ca, api.user))
+    files.write_private(path, kubeconfigs.text(api.url, api.ca, api.user))
     return path
 
 
@@ -229,5 +229,5 @@ def _role_kubeconfigs(folder: Path, api: ApiServer) -> dict[str, Path]:
     for role in rbac.RULES:
         paths[role] = folder / f"{role}.kubeconfig"
         user = certificates.client(api.ca, folder / "pki", rbac.user(role))
-        files.write_private(paths[role], controlplane.kubeconfig_text(api.url, api.ca, user))
+        files.write_private(paths[role], kubeconfigs.text(api.url, api.ca, user))
     return paths

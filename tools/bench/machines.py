@@ -57,7 +57,7 @@ async def measure(count: int, singles: int) -> Report:
         folder, client = here.sandbox.folder, here.client
         made = MachineClient(client)
         provider, target = (
-            kubeconfigs.provider(folder),
+            roles.provider_kubeconfig(folder),
             kubeconfigs.inline(roles.kubeconfig(folder, "target")),
         )
         await made.prepare(provider, target)

@@ -16,9 +16,9 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from sandbox import processes
+from sandbox import processes, roles
 from sandbox.options import Options
-from sandbox.servers import certificates, kubeconfigs
+from sandbox.servers import certificates
 from tools.bench import client as clients
 from tools.bench import shoots
 from tools.bench.client import Observer, each
@@ -238,7 +238,7 @@ async def _slow_provider(here: World) -> AsyncIterator[SlowProvider]:
     folder.mkdir()
     authority = certificates.authority(folder)
     pair = certificates.server(authority, folder, "slow", ["127.0.0.1"])
-    kubeconfig = yaml.safe_load(kubeconfigs.provider(here.sandbox.folder))
+    kubeconfig = yaml.safe_load(roles.provider_kubeconfig(here.sandbox.folder))
     kubeconfig["clusters"][0]["cluster"] = {
         "server": f"https://127.0.0.1:{port}",
         "certificate-authority-data": base64.b64encode(authority.certificate.read_bytes()).decode(),

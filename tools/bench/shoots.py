@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.servers import kubeconfigs
+from sandbox import roles
 from tools.bench.client import Client, reconcile_request
 from tools.bench.world import World
 from windowbox.models.extensions import OPERATION
@@ -35,7 +35,7 @@ class Shoots:
     @classmethod
     def within(cls, here: World) -> Shoots:
         """Shoots whose machines run in the sandbox itself."""
-        return cls(here.client, kubeconfigs.provider(here.sandbox.folder))
+        return cls(here.client, roles.provider_kubeconfig(here.sandbox.folder))
 
     async def prepare(self, number: int) -> None:
         """Create everything that an Infrastructure needs."""

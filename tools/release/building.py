@@ -19,9 +19,8 @@ from typing import Any
 
 import yaml
 
-from sandbox.nodes import ownimage
 from sandbox.programs import binaries
-from tools.release import archives, bom, ocilayout
+from tools.release import archives, bom, ocilayout, ownimage
 from windowbox.errors import Malformed, Refused, Unreachable
 
 ROOT = Path(__file__).parents[2]

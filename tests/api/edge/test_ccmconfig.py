@@ -14,7 +14,7 @@ from bus.clusters.registry import MachinePlace, Member, Registry
 from bus.leases.leases import Leases
 from bus.transport.connection import Bus
 from commands.roles import ccmconfig
-from sandbox.servers import certificates, controlplane
+from sandbox.servers import certificates, kubeconfigs
 from tests.support import loopback
 from tests.support.rules import rule
 from tests.support.running import eventually, running
@@ -96,7 +96,7 @@ def _limited(plane: ControlPlane, folder: Path) -> Path:
     )
     user = certificates.client(plane.api.ca, folder, "ccm-of-a-shoot")
     path = folder / "kubeconfig"
-    path.write_text(controlplane.kubeconfig_text(plane.api.url, plane.api.ca, user))
+    path.write_text(kubeconfigs.text(plane.api.url, plane.api.ca, user))
     return path
 
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from commands.roles import gardenaccess
-from sandbox.servers import certificates, controlplane
+from sandbox.servers import certificates, kubeconfigs
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
@@ -95,7 +95,7 @@ class Extension:
 
     def kubeconfig(self) -> str:
         """As gardenlet writes it: the token stands beside it."""
-        text = controlplane.kubeconfig_text(self._api.url, self._api.ca, "nobody's")
+        text = kubeconfigs.text(self._api.url, self._api.ca, "nobody's")
         content = yaml.safe_load(text)
         content["users"][0]["user"] = {"tokenFile": str(self._folder / "token")}
         return yaml.safe_dump(content)
@@ -168,7 +168,7 @@ async def test_a_rotated_token_is_used_at_once(extension: Extension, tmp_path: P
 
 async def test_a_rotated_certificate_is_used_at_once(garden: ControlPlane, tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
-    content = yaml.safe_load(controlplane.kubeconfig_text(garden.api.url, garden.api.ca, "nobody's"))
+    content = yaml.safe_load(kubeconfigs.text(garden.api.url, garden.api.ca, "nobody's"))
     user = {"client-certificate": "tls.crt", "client-key": "tls.key"}
     content["users"][0]["user"] = user
     file.write_text(yaml.safe_dump(content))

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from sandbox import files
-from sandbox.servers import certificates, controlplane
+from sandbox.servers import certificates, kubeconfigs
 from tests.api.providers.test_errors import infrastructure
 from tests.support import servers
 from tests.support.kindworld import kind_world
@@ -64,7 +64,7 @@ async def granter(strict: ControlPlane) -> AsyncIterator[Kube]:
 def kubeconfig_of(plane: ControlPlane, role: str) -> Path:
     user = certificates.client(plane.api.ca, plane.kubeconfig.parent / "pki", rbac.user(role))
     path = plane.kubeconfig.with_name(f"{role}.kubeconfig")
-    files.write_private(path, controlplane.kubeconfig_text(plane.api.url, plane.api.ca, user))
+    files.write_private(path, kubeconfigs.text(plane.api.url, plane.api.ca, user))
     return path
 
 

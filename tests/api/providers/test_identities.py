@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sandbox.servers import certificates, controlplane
+from sandbox.servers import certificates
+from sandbox.servers.kubeconfigs import text
 from tests.api.providers.liar import liar
 from tests.support import loopback
 from tests.support.kindworld import inline
@@ -43,7 +44,7 @@ def of(plane: ControlPlane, role: str = "provider") -> bytes:
 def nobody(plane: ControlPlane) -> bytes:
     """A user who is known, and may do nothing."""
     user = certificates.client(plane.api.ca, plane.kubeconfig.parent / "pki", rbac.user("nobody"))
-    return inline(controlplane.kubeconfig_text(plane.api.url, plane.api.ca, user).encode())
+    return inline(text(plane.api.url, plane.api.ca, user).encode())
 
 
 @contextlib.asynccontextmanager

@@ -21,7 +21,7 @@ from bus.transport import consumers
 from bus.transport.connection import Bus
 from sandbox import files, processes
 from sandbox.programs import binaries
-from sandbox.servers import controlplane, manifests
+from sandbox.servers import controlplane, kubeconfigs, manifests
 from tests.support import servers
 from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
@@ -104,7 +104,7 @@ class ForgetfulPlane:
     def kubeconfig(self, folder: Path, port: int) -> Path:
         """A kubeconfig for the API behind this port."""
         path = folder / f"{port}.kubeconfig"
-        text = controlplane.kubeconfig_text(
+        text = kubeconfigs.text(
             f"https://127.0.0.1:{port}", self.identity.ca, controlplane.api(self.identity, port).user
         )
         files.write_private(path, text)

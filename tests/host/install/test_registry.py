@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from sandbox.nodes import ownimage
 from tests.support import echoclient, helm, registry, release
 from tests.support.registry import Registry
 from tests.support.release import Release
 from tools.chart.generated import CHART
-from tools.release import building, ocilayout
+from tools.release import building, ocilayout, ownimage
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -16,7 +16,7 @@ import yaml
 
 from sandbox import processes
 from sandbox.children import Child
-from sandbox.servers import controlplane, kubeconfigs, resourcemanager
+from sandbox.servers import kubeconfigs, resourcemanager
 from sandbox.servers.apiserver import ApiServer
 from tests.support import installing, release, servers, standins
 from tests.support.installing import DONE, GARDEN, MANIFESTS, TOKEN_KUBECONFIG
@@ -122,7 +122,7 @@ def _prepare(garden: VirtualGarden, folder: Path) -> None:
     api.create(_GARDENS, GARDEN)
     api.merge(f"{_GARDENS}/local/status", {"status": {"lastOperation": DONE}})
     generic = folder / "generic.kubeconfig"
-    generic.write_text(controlplane.kubeconfig_text(garden.api.url, api.ca, "in a file"))
+    generic.write_text(kubeconfigs.text(garden.api.url, api.ca, "in a file"))
     content = yaml.safe_load(kubeconfigs.inline(generic))
     content["users"][0]["user"] = {"tokenFile": _TOKEN}
     secret = {

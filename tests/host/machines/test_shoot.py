@@ -17,7 +17,7 @@ from sandbox.nodes.images import ECHO
 from sandbox.progress import Progress
 from sandbox.servers import ranges
 from sandbox.servers.apiserver import ApiServer
-from sandbox.shoots import creation, deletion, etcd, hibernation, objects, records, traces, waiting
+from sandbox.shoots import creation, deletion, hibernation, objects, records, waiting
 from tests.host.machines.conftest import NAME, ShootWorld
 from tests.host.machines.moving import Move, Traffic
 from tests.support import echoclient
@@ -171,10 +171,10 @@ def test_a_shoot_deleted_in_hibernation_leaves_no_trace(world: ShootWorld) -> No
     port, prefix = world.sandbox.state.ports["etcd"], world.shoot.etcd_prefix
     own = ranges.kept(records.folder(world.sandbox.folder, NAME), [])
     hibernation.hibernate(world.sandbox, NAME, lambda what, seconds: None)
-    assert etcd.count(port, prefix)
+    assert deletion.count(port, prefix)
     assert own.pods in routes.known()
     deletion.delete(world.sandbox, NAME, lambda what, seconds: None)
-    assert traces.of(world.sandbox, world.shoot) == []
+    assert deletion.remains(world.sandbox, world.shoot) == []
     assert not {str(own.pods), str(own.services_v4), str(own.services_v6)} & _routes()
 
 

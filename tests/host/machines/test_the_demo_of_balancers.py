@@ -9,7 +9,7 @@ import pytest
 from commands.demo import demo, showbalancer, showkinds
 from commands.demo.stage import Scene
 from sandbox import state as states
-from sandbox.doctor import sandboxes
+from sandbox.doctor import machine
 from sandbox.nodes import sshimage
 from tests.support.worldwithnodes import NodeWorld
 
@@ -25,7 +25,7 @@ def warnings(nodes: NodeWorld) -> list[str]:
     """What `windowbox doctor` does not find right, once the node that had no power is complete again."""
     for name in nodes.sandbox.names:
         nodes.call(nodes.sandbox.ready(name))
-    found = sandboxes.examine(nodes.sandbox.folder)
+    found = machine.examine_sandbox(nodes.sandbox.folder)
     return [f"{one.what}: {one.said}" for one in found if one.verdict != "ok"]
 
 

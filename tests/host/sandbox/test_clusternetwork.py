@@ -13,16 +13,17 @@ import pytest
 from sandbox import processes
 from sandbox import state as states
 from sandbox.nodes import addresses, routes
-from sandbox.nodes.addresses import Network, Plan
+from sandbox.nodes.addresses import Plan
 from sandbox.options import Options
 from sandbox.servers import ranges
-from sandbox.servers.clusternetwork import ClusterNetwork
+from sandbox.servers.ranges import ClusterNetwork
 from tests.host.traffic import addresses as addresses_of_loopback
 from tests.support import echoclient, webhooks, worldwithnodes
 from tests.support.commandline import CommandLine
 from tests.support.servers import ControlPlane
 from tests.support.webhooks import Escapes
 from windowbox.errors import Malformed
+from windowbox.models.addresses import Network
 
 root_only = pytest.mark.skipif(not routes.possible(), reason="needs root, to set routes")
 
@@ -39,7 +40,7 @@ def test_new_ranges_are_free_on_this_host(tmp_path: Path) -> None:
     for number in range(20):
         (tmp_path / str(number)).mkdir()
         found = ranges.kept(tmp_path / str(number), half)
-        assert not any(addresses.overlapping(network, half) for network in found.networks)
+        assert not any(ranges.overlapping(network, half) for network in found.networks)
 
 
 def test_data_of_an_earlier_version_keep_their_ranges_without_routes(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_no_part_of_the_ranges_overlaps_another_or_the_nodes(number: int) -> Non
         *map(ip_network, Options().ranges[:1]),
     ]
     for index, network in enumerate(networks):
-        assert addresses.overlapping(network, networks[index + 1 :]) == []
+        assert ranges.overlapping(network, networks[index + 1 :]) == []
 
 
 @root_only

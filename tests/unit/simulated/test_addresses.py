@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sandbox.simulated import children, nodes
+from sandbox.simulated import nodes, simulatedchildren
 from windowbox.errors import Malformed
 
 
@@ -14,8 +14,8 @@ def test_nodes_are_counted_through_the_network() -> None:
 
 
 def test_two_sandboxes_share_no_addresses() -> None:
-    assert children.network(40001) == "127.156.65.0/24"
-    assert children.network(40002) == "127.156.66.0/24"
+    assert simulatedchildren.network(40001) == "127.156.65.0/24"
+    assert simulatedchildren.network(40002) == "127.156.66.0/24"
 
 
 @pytest.mark.parametrize(

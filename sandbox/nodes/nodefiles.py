@@ -12,13 +12,69 @@ import yaml
 
 from sandbox import files as whole
 from sandbox import processes
-from sandbox.nodes import configurations, images
+from sandbox.nodes import images
 from sandbox.nodes.addresses import NodePlan, Plan
 from sandbox.nodes.joining import Token
 from sandbox.processes import ProcessId
-from sandbox.servers import certificates, controlplane
+from sandbox.servers import certificates, kubeconfigs
 from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.certificates import Pair
+
+_EVICT_NEVER = dict.fromkeys(
+    ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available"), "0%"
+)
+
+
+def kubelet(ca: str, socket: str) -> dict[str, Any]:
+    """For clients that the authority in the file `ca` has signed, and the containerd at `socket`."""
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": ca},
+        },
+        "authorization": {"mode": "Webhook"},
+        "containerRuntimeEndpoint": f"unix://{socket}",
+        # The kubelet shares this machine: it must not change kernel settings or require swap off.
+        "cgroupDriver": "cgroupfs",
+        "cgroupsPerQOS": False,
+        "enforceNodeAllocatable": [],
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "makeIPTablesUtilChains": False,
+        "oomScoreAdj": 0,
+        "resolvConf": "",
+        # Images cannot be pulled, so none may be garbage-collected.
+        "evictionHard": _EVICT_NEVER,
+        "imageGCHighThresholdPercent": 100,
+        "serializeImagePulls": False,
+        # A dead node should be noticed within seconds, not within a minute.
+        "nodeLeaseDurationSeconds": 8,
+        "nodeStatusUpdateFrequency": "5s",
+    }
+
+
+def kube_proxy(kubeconfig: str, pods: str) -> dict[str, Any]:
+    """`pods`: the addresses of Pods, which are not masqueraded."""
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "clientConnection": {"kubeconfig": kubeconfig},
+        "mode": "nftables",
+        # The default of once a second delays changes by up to a second.
+        "nftables": {"minSyncPeriod": "100ms"},
+        "clusterCIDR": pods,
+        "detectLocalMode": "ClusterCIDR",
+        "metricsBindAddress": "127.0.0.1:10249",
+        # These are settings of the whole machine.
+        "conntrack": {
+            "maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"
+        },
+        "oomScoreAdj": 0,
+    }  # fmt: skip
+
 
 OFF = "off"
 
@@ -102,7 +158,7 @@ def joined(place: Place, ca: Pair) -> bool:
 
 
 def _write_kubeconfig(place: Place, name: str, api: ApiServer, user: Pair | str) -> None:
-    text = controlplane.kubeconfig_text(api.url, api.ca, user)
+    text = kubeconfigs.text(api.url, api.ca, user)
     whole.write_private(place.data / f"{name}.kubeconfig", text)
 
 
@@ -156,7 +212,7 @@ def _cni(place: Place) -> dict[str, Any]:
 
 def _kubelet(place: Place, ca: Pair, serving: Pair) -> dict[str, Any]:
     return {
-        **configurations.kubelet(str(ca.certificate), str(place.socket)),
+        **kubelet(str(ca.certificate), str(place.socket)),
         # Who renews certificates asks for the first one in the background; meanwhile all else is refused, and
         # tried again seconds later. So a kubelet joins before it does anything else, and renews next time.
         "rotateCertificates": joined(place, ca),
@@ -170,9 +226,7 @@ def _kubelet(place: Place, ca: Pair, serving: Pair) -> dict[str, Any]:
 
 def _kube_proxy(place: Place, plan: Plan) -> dict[str, Any]:
     return {
-        **configurations.kube_proxy(
-            str(place.data / "kube-proxy.kubeconfig"), f"{plan.pods_v4},{plan.pods_v6}"
-        ),
+        **kube_proxy(str(place.data / "kube-proxy.kubeconfig"), f"{plan.pods_v4},{plan.pods_v6}"),
         "hostnameOverride": place.node.name,
         "healthzBindAddress": "[::]:10256",
     }

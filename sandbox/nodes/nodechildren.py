@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sandbox.children import Child
 from sandbox.nodes import cgroups, network
-from sandbox.nodes.files import Place
+from sandbox.nodes.nodefiles import Place
 from sandbox.programs import binaries
 from sandbox.servers import controlplane
 from sandbox.servers.apiserver import ApiServer

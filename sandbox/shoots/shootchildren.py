@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
+import logging
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox import files, roles
@@ -12,12 +16,13 @@ from sandbox.children import Child
 from sandbox.nodes import routes
 from sandbox.nodes.hostresources import HostResources
 from sandbox.programs import binaries
-from sandbox.servers import controlplane, ranges, resourcemanager
-from sandbox.servers.clusternetwork import ClusterNetwork
-from sandbox.servers.ranges import Ranges
+from sandbox.restarter import Restarter
+from sandbox.servers import controlplane, kubeconfigs, ranges, resourcemanager
+from sandbox.servers.ranges import ClusterNetwork, Ranges
 from sandbox.shoots import contents, records
 from sandbox.shoots.hostagent import Config, NodeConfig
 from sandbox.shoots.records import Shoot
+from windowbox.errors import WindowboxError
 
 _ROOT = Path(__file__).parents[2]
 _AUDIENCES = "kubernetes,gardener"
@@ -34,9 +39,7 @@ def stages(
     identity = controlplane.identities(pki, resources.host, inside)
     port = shoot.ports["kube-apiserver"]
     api = controlplane.api(identity, port)
-    files.write_private(
-        records.kubeconfig(sandbox, shoot.name), controlplane.kubeconfig_text(api.url, api.ca, api.user)
-    )
+    files.write_private(records.kubeconfig(sandbox, shoot.name), kubeconfigs.text(api.url, api.ca, api.user))
     server = controlplane.apiserver(
         binaries.find("kube-apiserver"), identity, port, etcd_port,
         [f"--etcd-prefix={shoot.etcd_prefix}", f"--api-audiences={_AUDIENCES}"], verify_kubelets=False,
@@ -111,3 +114,73 @@ def _host_agent(sandbox: Path, shoot: Shoot, resources: HostResources) -> Child:
         before=lambda: ready.unlink(missing_ok=True),
         env={"PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"},
     )
+
+
+logger = logging.getLogger(__name__)
+
+SHARED = ""
+"""In place of a name: it lives while there are Shoots."""
+
+
+@dataclass
+class Shoots:
+    """Follows the records when told to look again."""
+
+    sandbox: Path
+    stages: Callable[[str], list[list[Child]]]
+    """The processes of a Shoot, stage by stage; of `SHARED`, what all Shoots have in common."""
+    keep: Callable[[Child], Restarter]
+    """A restarter that the state of the sandbox shows."""
+    drop: Callable[[str], None]
+    """Take the child of this name out of the state again."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    def look_again(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Start and end Shoots until cancelled; then end all."""
+        async with asyncio.TaskGroup() as group:
+            try:
+                while True:
+                    self._changed.clear()
+                    # What all Shoots share serves those that are hibernated, too.
+                    shared = {SHARED} if records.names(self.sandbox) else set()
+                    await self._follow(group, shared | set(records.awake_names(self.sandbox)))
+                    await self._changed.wait()
+            finally:
+                await self._follow(group, set())
+
+    async def _follow(self, group: asyncio.TaskGroup, wanted: set[str]) -> None:
+        # Those that could not be prepared are tried again.
+        self._running = {name: task for name, task in self._running.items() if not task.done()}
+        gone = [self._running.pop(name) for name in self._running.keys() - wanted]
+        for task in gone:
+            task.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+        for name in wanted - self._running.keys():
+            self._running[name] = group.create_task(self._live(name), name=f"shoot {name}")
+
+    async def _live(self, name: str) -> None:
+        """One Shoot, until cancelled."""
+        try:
+            stages = [[self.keep(child) for child in stage] for stage in self.stages(name)]
+        except (WindowboxError, OSError) as error:
+            logger.error("shoot %s: %s", name, error)
+            return
+        restarters = [restarter for stage in stages for restarter in stage]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(k.run(), name=f"keep:{k.child.name}") for k in restarters]
+            try:
+                for stage in stages:
+                    for restarter in stage:
+                        restarter.start()
+                    await asyncio.gather(*(restarter.ready() for restarter in stage))
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.gather(*(restarter.stop() for restarter in restarters))
+                for task in tasks:
+                    task.cancel()
+                for restarter in restarters:
+                    self.drop(restarter.child.name)

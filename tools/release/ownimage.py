@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from sandbox.nodes import images, sharedlibraries
+from sandbox.nodes import images
 from sandbox.nodes.images import Image
 from sandbox.programs import binaries
 from windowbox.errors import Missing
@@ -52,7 +52,7 @@ def image(*, edge: bool = False) -> Image:
         NAME,
         {
             **shell.files,
-            **sharedlibraries.found([*programs.values(), *native]),
+            **images.shared_libraries([*programs.values(), *native]),
             **files,
             **programs,
             "usr/bin/windowbox": _COMMAND,
