@@ -34,11 +34,30 @@ def up(
     """
     state = states.read(folder)
     if state and state.running():
-        _check_unchanged(folder, state, chosen)
+        wanted = Options.model_validate({**state.options.model_dump(), **chosen})
+        if wanted != state.options:
+            raise Refused(
+                f"the sandbox {folder.name!r} is running with other options: "
+                f"`{states.command('down', folder)}` first (data is kept)"
+            )
     else:
         if state:
             _end_children(state)
-        _launch(folder, Options.model_validate(chosen))
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        files.write_private(folder / "options.json", Options.model_validate(chosen).model_dump_json(indent=2))
+        logs = folder / "logs"
+        logs.mkdir(exist_ok=True)
+        with (logs / "supervisor.log").open("ab") as output:
+            supervisor = subprocess.Popen(
+                [sys.executable, "-m", "sandbox.supervisor", str(folder.absolute())],
+                cwd=Path(__file__).parents[1],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        _wait_for_first_word(folder, supervisor)
     return _wait(folder, patience, say)
 
 
@@ -81,24 +100,6 @@ def log(folder: Path, name: str) -> Path:
         known = ", ".join(logs(folder)) or "none yet"
         raise Missing(f"the sandbox {folder.name!r} has no log of {name!r}; it has: {known}")
     return path
-
-
-def _launch(folder: Path, options: Options) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    files.write_private(folder / "options.json", options.model_dump_json(indent=2))
-    logs = folder / "logs"
-    logs.mkdir(exist_ok=True)
-    with (logs / "supervisor.log").open("ab") as output:
-        supervisor = subprocess.Popen(
-            [sys.executable, "-m", "sandbox.supervisor", str(folder.absolute())],
-            cwd=Path(__file__).parents[1],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    _wait_for_first_word(folder, supervisor)
 
 
 def _wait_for_first_word(folder: Path, supervisor: subprocess.Popen[bytes]) -> None:
@@ -145,15 +146,6 @@ def _what_is_missing(folder: Path, state: State) -> str:
         f"More: `windowbox logs {culprit} --name {folder.name}`. The supervisor goes on restarting it; "
         f"`{states.command('down', folder)}` ends everything"
     )
-
-
-def _check_unchanged(folder: Path, state: State, chosen: Mapping[str, object]) -> None:
-    wanted = Options.model_validate({**state.options.model_dump(), **chosen})
-    if wanted != state.options:
-        raise Refused(
-            f"the sandbox {folder.name!r} is running with other options: "
-            f"`{states.command('down', folder)}` first (data is kept)"
-        )
 
 
 def _end_children(state: State) -> list[str]:

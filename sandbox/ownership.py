@@ -11,7 +11,6 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox import processes
@@ -39,7 +38,8 @@ def marked() -> dict[ProcessId, str]:
     """All processes of this machine with a mark of a sandbox."""
     if sys.platform != "linux":
         return {}
-    return {processes.identify(pid): mark for pid in _pids() if (mark := _mark_of(pid))}
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]
+    return {processes.identify(pid): mark for pid in pids if (mark := _mark_of(pid))}
 
 
 def orphans() -> list[ProcessId]:
@@ -73,10 +73,6 @@ def name_of(process: ProcessId) -> str:
         return Path(f"/proc/{process.pid}/comm").read_text().strip()
     except OSError:
         return "ended"
-
-
-def _pids() -> Iterator[int]:
-    return (int(entry) for entry in os.listdir("/proc") if entry.isdecimal())
 
 
 def _mark_of(pid: int) -> str | None:

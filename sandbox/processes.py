@@ -44,7 +44,12 @@ def environment() -> dict[str, str]:
 def started(pid: int) -> str | None:
     """When `pid` started, in the system's own unit; None if it is not running."""
     if sys.platform == "linux":
-        return _started_by_proc(pid)
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        # A zombie has ended; its parent has not reaped it yet.
+        return None if fields[0] in "ZX" else fields[19]
     answer = subprocess.run(
         ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, timeout=10, check=False
     )
@@ -164,15 +169,6 @@ def accepts(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _started_by_proc(pid: int) -> str | None:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # A zombie has ended; its parent has not reaped it yet.
-    return None if fields[0] in "ZX" else fields[19]
 
 
 def _send(process: ProcessId, number: signal.Signals) -> bool:

@@ -114,22 +114,6 @@ class Restarter:
         return self.child.held is not None and await asyncio.to_thread(self.child.held)
 
     async def _run_once(self) -> None:
-        process = await self._launch()
-        try:
-            async with asyncio.TaskGroup() as group:
-                readiness = group.create_task(self._become_ready(), name=f"ready:{self.child.name}")
-                await process.wait()
-                readiness.cancel()
-        finally:
-            if process.returncode is None:
-                await _end(process, self.signal, self.child.stop_signal)
-            self._process = None
-            self.state.pid = self.state.started = None
-            self.state.last_exit = _exit_text(process.returncode)
-            self._ready.clear()
-            self._ended.set()
-
-    async def _launch(self) -> asyncio.subprocess.Process:
         if self.child.before:
             self.child.before()
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -148,7 +132,19 @@ class Restarter:
         self.state.started = processes.identify(process.pid).started
         self.state.since = time.time()
         self._note("starting")
-        return process
+        try:
+            async with asyncio.TaskGroup() as group:
+                readiness = group.create_task(self._become_ready(), name=f"ready:{self.child.name}")
+                await process.wait()
+                readiness.cancel()
+        finally:
+            if process.returncode is None:
+                await _end(process, self.signal, self.child.stop_signal)
+            self._process = None
+            self.state.pid = self.state.started = None
+            self.state.last_exit = _exit_text(process.returncode)
+            self._ready.clear()
+            self._ended.set()
 
     async def _become_ready(self) -> None:
         began = time.monotonic()

@@ -126,7 +126,12 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
         "spread": around.webhook_spread,
     }
     if role in ("runner", "worker", "operator"):
-        settings["dns"] = {"zones": [_zone(around)]}
+        zone: dict[str, Any] = {"name": zoneserver.ZONE, "servers": [f"127.0.0.1:{around.dns_port}"]}
+        if around.dns_key:
+            zone["key"] = around.dns_key.settings()
+        if around.dns_ownership:
+            zone["ownership"] = around.dns_ownership
+        settings["dns"] = {"zones": [zone]}
         settings["loadbalancer"] = {
             "ranges": [{"prefixes": list(around.prefixes)}],
             "folder": str(around.folder / "edge"),
@@ -171,15 +176,6 @@ def _kinds(around: Surroundings) -> dict[str, Any]:
         "backup": {"root": str(backups(around.folder))},
         "heartbeat": {"namespace": manifests.SYSTEM_NAMESPACE},
     }
-
-
-def _zone(around: Surroundings) -> dict[str, Any]:
-    zone: dict[str, Any] = {"name": zoneserver.ZONE, "servers": [f"127.0.0.1:{around.dns_port}"]}
-    if around.dns_key:
-        zone["key"] = around.dns_key.settings()
-    if around.dns_ownership:
-        zone["ownership"] = around.dns_ownership
-    return zone
 
 
 def kept_tokens(path: Path, users: Iterable[str]) -> dict[str, str]:

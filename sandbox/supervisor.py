@@ -192,18 +192,16 @@ class Supervisor:
         if resources:
             self._host, self.state.site = resources.host, resources.claim.name
             self.nodes = [Node(resources.claim, place, self._restarters) for place in resources.places]
-            self._shoots = self._shoots_of(resources, network)
+
+            def processes_of(name: str) -> list[list[Child]]:
+                if name == shootchildren.SHARED:
+                    return shoot_children.shared(self.folder)
+                shoot = records.read(self.folder, name)
+                return shoot_children.stages(self.folder, shoot, self.state.ports["etcd"], resources, network)
+
+            self._shoots = Shoots(self.folder, processes_of, self._restarter, self._forget)
         self._write()
         self._prepared.set()
-
-    def _shoots_of(self, resources: HostResources, network: ClusterNetwork) -> Shoots:
-        def processes_of(name: str) -> list[list[Child]]:
-            if name == shootchildren.SHARED:
-                return shoot_children.shared(self.folder)
-            shoot = records.read(self.folder, name)
-            return shoot_children.stages(self.folder, shoot, self.state.ports["etcd"], resources, network)
-
-        return Shoots(self.folder, processes_of, self._restarter, self._forget)
 
     def _restarter(self, child: Child) -> Restarter:
         """A restarter of this child, which the state shows."""

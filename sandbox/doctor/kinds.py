@@ -13,7 +13,6 @@ from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing, WindowboxError
 from windowbox.kinds import POOLS, UNSERVED, Served, Unserved
-from windowbox.models.refs import Resource
 from windowbox.rights import rbac
 from windowbox.settings.settings import ClusterSettings, NatsSettings, Settings
 
@@ -27,7 +26,11 @@ def examine(settings: Settings) -> Iterator[Finding]:
     if rbac.is_role(settings.nats.user):
         return  # a role may neither ask for processes nor list these kinds
     yield from _pools(settings.nats)
-    yield from _waiting(settings.cluster)
+    try:
+        yield from asyncio.run(_look(settings.cluster))
+    except (WindowboxError, TimeoutError) as error:
+        mend = "check the server in the kubeconfig"
+        yield Finding("kinds that nobody serves", "note", f"cannot be looked at: {error}", mend)
 
 
 def _pools(settings: NatsSettings) -> Iterator[Finding]:
@@ -57,14 +60,6 @@ async def _serving(settings: NatsSettings) -> Counter[str]:
     return Counter(pool["pool"] for process in found for pool in process.get("pools", ()))
 
 
-def _waiting(settings: ClusterSettings) -> Iterator[Finding]:
-    try:
-        yield from asyncio.run(_look(settings))
-    except (WindowboxError, TimeoutError) as error:
-        mend = "check the server in the kubeconfig"
-        yield Finding("kinds that nobody serves", "note", f"cannot be looked at: {error}", mend)
-
-
 async def _look(settings: ClusterSettings) -> list[Finding]:
     async with asyncio.timeout(_PATIENCE), kube.from_file(settings.kubeconfig, settings.context) as api:
         return [found for kind in UNSERVED if (found := await _of_kind(api, kind))]
@@ -74,7 +69,10 @@ async def _of_kind(api: Kube, unserved: Unserved) -> Finding | None:
     resource = unserved.resource
     what = f"kind {resource.kind}"
     try:
-        left = await _local(api, resource)
+        found = api.objects(resource)
+        left = sorted(
+            [f"{one.namespace}/{one.name}" async for one in found if one.spec.get("type") == "local"]
+        )
     except Missing:
         return None  # where there is no such kind, there are no such objects
     except WindowboxError as error:
@@ -85,9 +83,3 @@ async def _of_kind(api: Kube, unserved: Unserved) -> Finding | None:
     named = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
     text = f"nobody serves type local, so clients wait in vain for {named}"
     return Finding(what, "note", text, unserved.remedy)
-
-
-async def _local(api: Kube, resource: Resource) -> list[str]:
-    """Namespace and name of all objects of type local."""
-    found = api.objects(resource)
-    return sorted([f"{one.namespace}/{one.name}" async for one in found if one.spec.get("type") == "local"])

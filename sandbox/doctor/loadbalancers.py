@@ -74,21 +74,19 @@ def _prefix(prefix: Network, settings: LoadBalancerSettings) -> Finding:
     """Whether packets to the addresses reach this host, or can be routed to it."""
     what = f"addresses {prefix}"
     if settings.attachment == "docker-routed":
-        return _routed(what, prefix)
+        if _arrives(prefix):
+            text = "belong to this host already, so they never get to Envoy's container"
+            return Finding(what, "wrong", text, "choose other loadbalancer.ranges, or another attachment")
+        if os.geteuid() != 0:
+            return Finding(
+                what, "note", "need a route to Envoy's container, which only root may set", "use sudo"
+            )
+        return Finding(what, "ok", "are routed to Envoy's container when the first Service comes")
     if _arrives(prefix):
         return Finding(what, "ok", "arrive at this host")
     if os.geteuid() == 0 and settings.attachment != "docker-per-service":
         return Finding(what, "ok", "are added to this host one by one, as they are given away")
     return Finding(what, "wrong", "do not arrive at this host", _remedy(prefix))
-
-
-def _routed(what: str, prefix: Network) -> Finding:
-    if _arrives(prefix):
-        text = "belong to this host already, so they never get to Envoy's container"
-        return Finding(what, "wrong", text, "choose other loadbalancer.ranges, or another attachment")
-    if os.geteuid() != 0:
-        return Finding(what, "note", "need a route to Envoy's container, which only root may set", "use sudo")
-    return Finding(what, "ok", "are routed to Envoy's container when the first Service comes")
 
 
 def _arrives(prefix: Network) -> bool:

@@ -124,7 +124,20 @@ def examine_sandbox(folder: Path) -> Iterator[Finding]:
     if state.running():
         yield from _running(what, state)
     else:
-        yield from _leftovers(what, state)
+        left = [name for name, child in state.children.items() if child.running()]
+        mend = f"windowbox down --name {state.name}"
+        if left:
+            yield Finding(what, "wrong", f"its supervisor is gone, but these run: {', '.join(left)}", mend)
+        else:
+            yield Finding(what, "note", "is not running", f"windowbox up --name {state.name}")
+        for name, port in state.options.ports.items():
+            if not processes.is_free(port):
+                yield Finding(
+                    what,
+                    "wrong",
+                    f"port {port} of {name} is taken",
+                    f"see who has it: ss -lntup 'sport = {port}'",
+                )
     yield from _overlaps(folder, state)
 
 
@@ -138,23 +151,6 @@ def _running(what: str, state: State) -> Iterator[Finding]:
             yield Finding(name, "note", f"restarts: {child.restarts}, last exit: {child.last_exit}", mend)
         else:
             yield Finding(name, "ok", f"ready on port {child.port}" if child.port else "ready")
-
-
-def _leftovers(what: str, state: State) -> Iterator[Finding]:
-    left = [name for name, child in state.children.items() if child.running()]
-    mend = f"windowbox down --name {state.name}"
-    if left:
-        yield Finding(what, "wrong", f"its supervisor is gone, but these run: {', '.join(left)}", mend)
-    else:
-        yield Finding(what, "note", "is not running", f"windowbox up --name {state.name}")
-    for name, port in state.options.ports.items():
-        if not processes.is_free(port):
-            yield Finding(
-                what,
-                "wrong",
-                f"port {port} of {name} is taken",
-                f"see who has it: ss -lntup 'sport = {port}'",
-            )
 
 
 def _overlaps(folder: Path, state: State) -> Iterator[Finding]:

@@ -133,14 +133,10 @@ def _role_rights(kubectl: list[str], role: str) -> Finding:
     if answer.returncode:
         reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
         return Finding(what, "wrong", reason, "check server and credentials in the kubeconfig")
-    return _verdict(what, role, answer.stdout)
-
-
-def _verdict(what: str, role: str, answer: str) -> Finding:
     refused = [
         f"{attributes['verb']} {attributes['resource']}"
         + (f"/{attributes['subresource']}" if "subresource" in attributes else "")
-        for review in _documents(answer)
+        for review in _documents(answer.stdout)
         if not review["status"].get("allowed")
         for attributes in [review["spec"]["resourceAttributes"]]
     ]

@@ -78,23 +78,15 @@ async def _of_client(api: Kube, names: Names, client: Json) -> tuple[str, str]:
     if trust is None:
         return "its caBundle holds no authority: the API server trusts nobody", _RESTART
     if service := mapping(client.get("service")):
-        return await _of_service(api, names, service, bundle)
-    return await _of_url(str(client.get("url")), trust)
-
-
-async def _of_service(api: Kube, names: Names, service: Json, bundle: bytes) -> tuple[str, str]:
-    """We may be outside of the cluster's network: the Secret tells which certificate is shown."""
-    namespace, name = str(service.get("namespace")), str(service.get("name"))
-    if not await api.find(SERVICES, namespace, name):
-        return f"there is no Service {namespace}/{name}", "create it, or set webhooks.mode"
-    found = await SecretsManager(api, namespace, names.identity).read(names.server)
-    host = f"{name}.{namespace}.svc"
-    if found and not contents.is_trusted(keeping.server_certificate(names, [host]), found[1], bundle):
-        return f"its caBundle does not fit the certificate in the Secret {namespace}/{found[0]}", _RESTART
-    return "", ""
-
-
-async def _of_url(url: str, trust: ssl.SSLContext) -> tuple[str, str]:
+        namespace, name = str(service.get("namespace")), str(service.get("name"))
+        if not await api.find(SERVICES, namespace, name):
+            return f"there is no Service {namespace}/{name}", "create it, or set webhooks.mode"
+        found = await SecretsManager(api, namespace, names.identity).read(names.server)
+        host = f"{name}.{namespace}.svc"
+        if found and not contents.is_trusted(keeping.server_certificate(names, [host]), found[1], bundle):
+            return f"its caBundle does not fit the certificate in the Secret {namespace}/{found[0]}", _RESTART
+        return "", ""
+    url = str(client.get("url"))
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 443
     head = f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"

@@ -88,11 +88,26 @@ def archive(progress: Progress) -> tuple[Path, str]:
     """The image as an archive in the user's cache, built if it is not there; and its name."""
     image = _image()
     path = binaries.cache() / "machines" / f"{image.name.rpartition(':')[2]}.tar"
-    if not path.exists():
-        with binaries.cache_lock("machines", progress):
-            if not path.exists():
-                with progress.job("machine image", "packing programs of this host", "built"):
-                    _build(image, path)
+    if path.exists():
+        return path, image.name
+    with binaries.cache_lock("machines", progress):
+        if path.exists():  # the former holder of the lock built it
+            return path, image.name
+        with progress.job("machine image", "packing programs of this host", "built"):
+            shutil.rmtree(path.parent, ignore_errors=True)  # former versions
+            path.parent.mkdir(parents=True)
+            inner = path.with_suffix(".images")
+            packed = [*images.images(), images.provisioner(binaries.find(PROVISIONER))]
+            kept = {
+                f"{_INNER}/{one.name.partition('/')[2].replace(':', '-')}.tar": images.write(
+                    one, inner / str(n)
+                )
+                for n, one in enumerate(packed)
+            }
+            whole = dataclasses.replace(image, files={**image.files, **kept})
+            # A rename, so that an interrupted build leaves no incomplete archive.
+            images.write(whole, path.with_suffix(".new")).replace(path)
+            shutil.rmtree(inner)
     return path, image.name
 
 
@@ -108,19 +123,6 @@ def impossible() -> str:
     except Missing as error:
         return str(error)
     return ""
-
-
-def _build(image: Image, path: Path) -> None:
-    shutil.rmtree(path.parent, ignore_errors=True)  # former versions
-    path.parent.mkdir(parents=True)
-    inner = path.with_suffix(".images")
-    kept = {
-        f"{_INNER}/{one.name.partition('/')[2].replace(':', '-')}.tar": images.write(one, inner / str(number))
-        for number, one in enumerate([*images.images(), images.provisioner(binaries.find(PROVISIONER))])
-    }
-    whole = dataclasses.replace(image, files={**image.files, **kept})
-    images.write(whole, path.with_suffix(".new")).replace(path)
-    shutil.rmtree(inner)
 
 
 def _image() -> Image:

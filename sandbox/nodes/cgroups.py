@@ -28,17 +28,13 @@ def weigh(root: Path = _ROOT, own: Path = _OWN) -> None:
     for folder, name in ((root / "cpu", "cpu.shares"), (root, "cpu.weight")):
         if (folder / "cgroup.procs").exists():
             with contextlib.suppress(OSError):  # this machine lets nobody weigh
-                _weigh(folder, name)
-
-
-def _weigh(folder: Path, name: str) -> None:
-    (folder / _PARENT).mkdir(exist_ok=True)
-    if name == "cpu.weight":
-        # As runc does for the first container.
-        (folder / "cgroup.subtree_control").write_text("+cpu")
-    weight = folder / _PARENT / name
-    if int(weight.read_text()) == _NEW[name]:
-        weight.write_text(str(_PROCESSES * _NEW[name]))
+                (folder / _PARENT).mkdir(exist_ok=True)
+                if name == "cpu.weight":
+                    # As runc does for the first container.
+                    (folder / "cgroup.subtree_control").write_text("+cpu")
+                weight = folder / _PARENT / name
+                if int(weight.read_text()) == _NEW[name]:
+                    weight.write_text(str(_PROCESSES * _NEW[name]))
 
 
 def remove(containers: Path) -> None:
@@ -48,15 +44,12 @@ def remove(containers: Path) -> None:
     names = os.listdir(containers)
     for parent in (_ROOT / _PARENT, *_ROOT.glob(f"*/{_PARENT}")):
         for name in names:
-            _remove(parent / name)
+            group = parent / name
+            for folder, _, _ in os.walk(group, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
         with contextlib.suppress(OSError):  # it also holds cgroups of other sandboxes
             parent.rmdir()
-
-
-def _remove(group: Path) -> None:
-    for folder, _, _ in os.walk(group, topdown=False):
-        with contextlib.suppress(OSError):
-            os.rmdir(folder)
 
 
 def _cpu_groups(text: str) -> list[str]:

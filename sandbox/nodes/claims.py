@@ -44,7 +44,7 @@ class Claim:
 def held(number: int) -> Iterator[Claim | None]:
     """The claim on `number` while the block runs; None if another sandbox holds it."""
     _HOME.mkdir(parents=True, exist_ok=True)
-    with _lock(number).open("a") as lock:
+    with (_HOME / f"{number}.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -75,7 +75,9 @@ def alone() -> Iterator[None]:
 @contextlib.contextmanager
 def left() -> Iterator[list[Claim]]:
     """Claims of sandboxes that died, locked while the block runs."""
-    begun = _begun() if os.geteuid() == 0 else []
+    # Only root can have claimed anything, and can clean it up.
+    paths = _HOME.glob("wb*") if os.geteuid() == 0 else ()
+    begun = sorted(int(path.name[2:]) for path in paths if is_name(path.name))
     with contextlib.ExitStack() as stack:
         yield [claim for number in begun if (claim := stack.enter_context(held(number)))]
 
@@ -99,11 +101,3 @@ def done(claim: Claim) -> None:
     shutil.rmtree(claim.folder, ignore_errors=True)
     if claim.folder.exists():
         raise Refused(f"{claim.folder} cannot be removed")
-
-
-def _begun() -> list[int]:
-    return sorted(int(path.name[2:]) for path in _HOME.glob("wb*") if is_name(path.name))
-
-
-def _lock(number: int) -> Path:
-    return _HOME / f"{number}.lock"

@@ -76,7 +76,18 @@ def opened(folder: Path, options: Options) -> Iterator[HostResources | None]:
         claims.begin(claim)
         try:
             network.build(claim, plan)
-            yield HostResources(claim, plan, _places(claim, plan, folder), data, joining.token())
+            places = [
+                Place(
+                    node=node,
+                    namespace=claim.namespace(node.name),
+                    data=data / node.name,
+                    run=claim.folder / node.name,
+                    credentials=folder / "kubelets" / node.name,
+                    plugins=packages.plugins(),
+                )
+                for node in plan.nodes
+            ]
+            yield HostResources(claim, plan, places, data, joining.token())
         finally:
             leftovers.clear_one(claim)
             shutil.rmtree(data, ignore_errors=True)
@@ -110,7 +121,10 @@ def unsuited() -> str:
     """What this machine lacks that no installation can add; empty if nothing."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "Linux, and root"
-    if not _may_make_namespaces():
+    # Root in a container may lack the capabilities.
+    status = Path("/proc/self/status").read_text()
+    effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
+    if int(effective, 16) & _CAPABILITIES != _CAPABILITIES:
         return "root with CAP_NET_ADMIN and CAP_SYS_ADMIN, as in a privileged container"
     return "" if Path("/proc/sys/net/ipv6").exists() else "a kernel with IPv6"
 
@@ -118,24 +132,3 @@ def unsuited() -> str:
 def usual() -> int:
     """The default number of nodes."""
     return 0 if unsuited() else _USUAL
-
-
-def _may_make_namespaces() -> bool:
-    """Root in a container may lack the capabilities."""
-    status = Path("/proc/self/status").read_text()
-    effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
-    return int(effective, 16) & _CAPABILITIES == _CAPABILITIES
-
-
-def _places(claim: Claim, plan: Plan, folder: Path) -> list[Place]:
-    return [
-        Place(
-            node=node,
-            namespace=claim.namespace(node.name),
-            data=folder / "nodes" / node.name,
-            run=claim.folder / node.name,
-            credentials=folder / "kubelets" / node.name,
-            plugins=packages.plugins(),
-        )
-        for node in plan.nodes
-    ]

@@ -50,9 +50,11 @@ def images() -> list[Image]:
     """The images of every node: `pause` for containerd, `busybox` and `echo` for Pods."""
     busybox = _busybox()
     shell: Mapping[str, Path | str] = {"bin/busybox": busybox, "etc/passwd": _PASSWD}
+    listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, timeout=20, check=True)
+    applets = {f"bin/{name}": "busybox" for name in listed.stdout.split() if name != "busybox"}
     return [
         Image(PAUSE, {"bin/busybox": busybox}, entrypoint=("/bin/busybox", "sleep", _FOREVER)),
-        Image(BUSYBOX, shell, (), ("sh",), _applets(busybox), ("tmp", "root", "var", "proc", "sys", "dev")),
+        Image(BUSYBOX, shell, (), ("sh",), applets, ("tmp", "root", "var", "proc", "sys", "dev")),
         Image(ECHO, {"echo": binaries.find("windowbox-echo")}, entrypoint=("/echo",)),
     ]
 
@@ -96,7 +98,8 @@ def config(image: Image, digest: str) -> dict[str, Any]:
 def write_layer(image: Image, content: IO[bytes], time: int | None = None) -> None:
     """The files as a tar; `time` is that of all of them."""
     with tarfile.open(fileobj=content, mode="w") as layer:
-        for folder in sorted({*image.folders, *_parents(image)}):
+        parents = {str(Path(name).parent) for name in (*image.files, *image.links)} - {"."}
+        for folder in sorted({*image.folders, *parents}):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
             layer.addfile(entry)
@@ -126,10 +129,6 @@ def _rewound(file: IO[bytes]) -> IO[bytes]:
     return file
 
 
-def _parents(image: Image) -> set[str]:
-    return {str(Path(name).parent) for name in (*image.files, *image.links)} - {"."}
-
-
 def _add(archive: tarfile.TarFile, name: str, content: bytes, program: bool = False, time: int = 0) -> None:
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode, entry.mtime = len(content), 0o755 if program else 0o644, time
@@ -138,19 +137,10 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, program: bool = Fa
 
 def _busybox() -> Path:
     for path in (Path("/bin/busybox"), Path("/bin/busybox.static"), Path("/usr/bin/busybox")):
-        if path.exists() and _is_static(path):
+        # A program that needs a loader names it in its header.
+        if path.exists() and b"/ld-" not in path.read_bytes()[:4096]:
             return path
     raise Missing("a static busybox is not on this machine: run `make setup`, or install busybox-static")
-
-
-def _is_static(program: Path) -> bool:
-    # A program that needs a loader names it in its header.
-    return b"/ld-" not in program.read_bytes()[:4096]
-
-
-def _applets(busybox: Path) -> dict[str, str]:
-    listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, timeout=20, check=True)
-    return {f"bin/{name}": "busybox" for name in listed.stdout.split() if name != "busybox"}
 
 
 _LIBRARY = re.compile(r"(/\S+) \(0x")

@@ -51,8 +51,25 @@ def bind(api: ApiServer, newcomers: str = _NEWCOMERS) -> None:
 
 def admit(api: ApiServer, token: Token) -> None:
     """Create the Secret of the token, with an expiry. Idempotent."""
-    made = _secret(token, datetime.datetime.now(datetime.UTC) + _VALID)
-    api.apply(f"/api/v1/namespaces/kube-system/secrets/{made['metadata']['name']}", made)
+    # https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#bootstrap-token-secret-format
+    end = datetime.datetime.now(datetime.UTC) + _VALID
+    data = {
+        "token-id": token.id,
+        "token-secret": token.secret,
+        "expiration": end.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "usage-bootstrap-authentication": "true",
+        "auth-extra-groups": _NEWCOMERS,
+        "description": "With which the nodes of this sandbox join.",
+    }
+    name = f"bootstrap-token-{token.id}"
+    made = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "type": "bootstrap.kubernetes.io/token",
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+    }
+    api.apply(f"/api/v1/namespaces/kube-system/secrets/{name}", made)
 
 
 def _bindings(newcomers: str) -> Iterator[dict[str, Any]]:
@@ -64,25 +81,6 @@ def _bindings(newcomers: str) -> Iterator[dict[str, Any]]:
             "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
             "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": group or newcomers}],
         }
-
-
-def _secret(token: Token, end: datetime.datetime) -> dict[str, Any]:
-    """https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/#bootstrap-token-secret-format"""
-    data = {
-        "token-id": token.id,
-        "token-secret": token.secret,
-        "expiration": end.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "usage-bootstrap-authentication": "true",
-        "auth-extra-groups": _NEWCOMERS,
-        "description": "With which the nodes of this sandbox join.",
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": f"bootstrap-token-{token.id}"},
-        "type": "bootstrap.kubernetes.io/token",
-        "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
-    }
 
 
 def _random(length: int) -> str:

@@ -52,7 +52,17 @@ def build(claim: Claim, plan: Plan) -> None:
     )
     for node in plan.nodes:
         _connect(claim, plan, node)
-    iproute.run("nft", "-f", "-", stdin=_nothing_further(claim))
+    # A host with Docker forwards packets, which would let those of nodes and Pods leave it.
+    rules = f"""
+table inet {claim.name} {{
+    chain forward {{
+        type filter hook forward priority filter; policy accept;
+        iifname "{claim.name}" ct state established,related accept
+        iifname "{claim.name}" drop
+    }}
+}}
+"""
+    iproute.run("nft", "-f", "-", stdin=rules)
     iproute.apply(
         [
             f"link set {link} up",
@@ -135,19 +145,6 @@ def _routes_to_pods(nodes: list[NodePlan]) -> list[str]:
         for node in nodes
         for pods, address in ((node.pods_v4, node.v4), (node.pods_v6, node.v6))
     ]
-
-
-def _nothing_further(claim: Claim) -> str:
-    """Drop packets from nodes and Pods that this host would forward, as with Docker."""
-    return f"""
-table inet {claim.name} {{
-    chain forward {{
-        type filter hook forward priority filter; policy accept;
-        iifname "{claim.name}" ct state established,related accept
-        iifname "{claim.name}" drop
-    }}
-}}
-"""
 
 
 def _set(namespace: str, settings: dict[str, str]) -> None:

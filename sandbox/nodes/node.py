@@ -27,10 +27,10 @@ class Node:
         """The name of its network namespace."""
         self._claim = claim
         # In the order in which they can start.
-        self._init, self._containerd, self._kubelet, self._proxy = (
-            restarters[f"{place.node.name}/{program}"]
-            for program in ("init", "containerd", "kubelet", "kube-proxy")
-        )
+        self._steps = [
+            [restarters[f"{place.node.name}/{program}"] for program in programs]
+            for programs in (["init"], ["containerd"], ["kubelet", "kube-proxy"])
+        ]
 
     @property
     def name(self) -> str:
@@ -51,20 +51,17 @@ class Node:
     async def kill(self) -> None:
         """Power loss: end all processes and Pods by SIGKILL, and set the link down."""
         network.unplug(self._claim, self.name)
-        await asyncio.gather(*(restarter.crash() for restarter in self._restarters()))
+        await asyncio.gather(*(restarter.crash() for step in self._steps for restarter in step))
 
     async def repair(self, *, patience: float = 60) -> None:
         """Undo `cut` and `kill`, and wait until the node is ready again."""
         network.repair(self.namespace)
         network.plug(self._claim, self.name)
         async with asyncio.timeout(patience):
-            for step in ([self._init], [self._containerd], [self._kubelet, self._proxy]):
+            for step in self._steps:
                 for restarter in step:
                     restarter.start()
                 await asyncio.gather(*(restarter.ready() for restarter in step))
-
-    def _restarters(self) -> list[Restarter]:
-        return [self._init, self._containerd, self._kubelet, self._proxy]
 
 
 def real_nodes(state: State) -> list[str]:

@@ -142,7 +142,16 @@ def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> 
     whole.write(place.data / "containerd.toml", _containerd(place))
     whole.write(place.data / "cni" / "10-windowbox.conflist", json.dumps(_cni(place), indent=2))
     whole.write(place.data / "kubelet.yaml", yaml.safe_dump(_kubelet(place, api.ca, serving)))
-    whole.write(place.data / "kube-proxy.yaml", yaml.safe_dump(_kube_proxy(place, plan)))
+    whole.write(
+        place.data / "kube-proxy.yaml",
+        yaml.safe_dump(
+            {
+                **kube_proxy(str(place.data / "kube-proxy.kubeconfig"), f"{plan.pods_v4},{plan.pods_v6}"),
+                "hostnameOverride": place.node.name,
+                "healthzBindAddress": "[::]:10256",
+            }
+        ),
+    )
     _write_kubeconfig(place, "kube-proxy", api, proxy)
     if joined(place, api.ca):
         _write_kubeconfig(place, "kubelet", api, Pair(place.certificate, place.certificate))
@@ -221,12 +230,4 @@ def _kubelet(place: Place, ca: Pair, serving: Pair) -> dict[str, Any]:
         "healthzBindAddress": str(place.node.v4),
         "podLogsDir": str(place.data / "logs"),
         "volumePluginDir": str(place.data / "volume-plugins"),
-    }
-
-
-def _kube_proxy(place: Place, plan: Plan) -> dict[str, Any]:
-    return {
-        **kube_proxy(str(place.data / "kube-proxy.kubeconfig"), f"{plan.pods_v4},{plan.pods_v6}"),
-        "hostnameOverride": place.node.name,
-        "healthzBindAddress": "[::]:10256",
     }

@@ -51,9 +51,10 @@ def laid(
         try:
             if owner:
                 files.write(_record(owner), str(folder.absolute() / "edge" / hostnetwork.ADDED))
-            yield ClusterNetwork(
-                kept, nodes, owner is not None and _lay(owner, kept, plan, more), v6=_loopback_has_v6()
-            )
+            routed = owner is not None and _lay(owner, kept, plan, more)
+            disabled = Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
+            v6 = disabled.exists() and disabled.read_text().strip() == "0"
+            yield ClusterNetwork(kept, nodes, routed, v6)
         finally:
             if owner:
                 remove(owner)
@@ -93,9 +94,10 @@ def lead(claim: Claim, namespace: str, wanted: Mapping[str, str], inside: Sequen
     On this host, or in a network namespace, if one is named.
     """
     metric = _INTO_NODES + claim.number
+    inside_of = ["-n", namespace] if namespace else []
     found = {
         route["dst"]: route.get("gateway")
-        for route in iproute.asked(*_in(namespace), "-4", "route", "show", "proto", _PROTOCOL)
+        for route in iproute.asked(*inside_of, "-4", "route", "show", "proto", _PROTOCOL)
         if route.get("metric") == metric and any(_covers(one, route["dst"]) for one in inside)
     }
     tags = f"proto {_PROTOCOL} metric {metric}"
@@ -120,7 +122,9 @@ def known(*, foreign: bool = False) -> list[Network]:
         ip_network(route["dst"], strict=False)
         for family in _families()
         for route in iproute.asked(family, "route", "show")
-        if route["dst"] != "default" and not (foreign and _is_ours(route))
+        if route["dst"] != "default"
+        and not (foreign and route.get("protocol") == _PROTOCOL)
+        and not (foreign and claims.is_name(str(route.get("dev", ""))))
     ]
 
 
@@ -146,43 +150,32 @@ def _claimed() -> Iterator[Claim | None]:
 def _lay(claim: Claim, kept: Ranges, plan: Plan | None, more: Sequence[Network]) -> bool:
     try:
         with claims.alone():
-            if not kept.routable or _taken(kept):
+            there = known()
+            if not kept.routable or any(ranges.overlapping(network, there) for network in kept.networks):
                 logger.warning("Services are not routed: this host has other routes to their addresses")
                 return False
             for family in _families():
-                commands = _commands(claim, kept, plan, more, 4 if family == "-4" else 6)
+                version = 4 if family == "-4" else 6
+                own: list[Network] = [*kept.networks, *more]
+                own += [plan.v4, plan.v6] if plan else []
+                tags = f"proto {_PROTOCOL} metric"
+                commands = [
+                    f"route add unreachable {network} {tags} {_NOWHERE + claim.number}"
+                    for network in own
+                    if network.version == version
+                ]
+                if plan:
+                    # Each node serves all Services.
+                    hops = [node.v4 if version == 4 else node.v6 for node in plan.nodes]
+                    services = kept.services_v4 if version == 4 else kept.services_v6
+                    through = " ".join(f"nexthop via {hop}" for hop in hops)
+                    commands.append(f"route add {services} {tags} {_INTO_NODES + claim.number} {through}")
                 iproute.apply(commands, family=family)
     except Refused as error:
         logger.warning("Services are not routed: %s", error)
         remove(claim)
         return False
     return True
-
-
-def _taken(kept: Ranges) -> bool:
-    there = known()
-    return any(ranges.overlapping(network, there) for network in kept.networks)
-
-
-def _commands(
-    claim: Claim, kept: Ranges, plan: Plan | None, more: Sequence[Network], version: int
-) -> list[str]:
-    """Blackhole routes for the sandbox's ranges; Services go to its nodes, which each serve all of them."""
-    own: list[Network] = [*kept.networks, *more]
-    if plan:
-        own += [plan.v4, plan.v6]
-    tags = f"proto {_PROTOCOL} metric"
-    commands = [
-        f"route add unreachable {network} {tags} {_NOWHERE + claim.number}"
-        for network in own
-        if network.version == version
-    ]
-    if plan:
-        hops = [node.v4 if version == 4 else node.v6 for node in plan.nodes]
-        services = kept.services_v4 if version == 4 else kept.services_v6
-        through = " ".join(f"nexthop via {hop}" for hop in hops)
-        commands.append(f"route add {services} {tags} {_INTO_NODES + claim.number} {through}")
-    return commands
 
 
 def _delete(family: str, route: dict[str, Any]) -> None:
@@ -196,22 +189,9 @@ def _covers(network: Network, destination: str) -> bool:
     return found.version == network.version and network.supernet_of(found)  # type: ignore[arg-type]
 
 
-def _in(namespace: str) -> list[str]:
-    return ["-n", namespace] if namespace else []
-
-
-def _is_ours(route: dict[str, object]) -> bool:
-    return route.get("protocol") == _PROTOCOL or claims.is_name(str(route.get("dev", "")))
-
-
 def _record(claim: Claim) -> Path:
     """The file that records the addresses added to this host for load balancers."""
     return claim.folder / "addresses"
-
-
-def _loopback_has_v6() -> bool:
-    disabled = Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
-    return disabled.exists() and disabled.read_text().strip() == "0"
 
 
 def _families() -> list[str]:

@@ -75,9 +75,10 @@ def found() -> list[Image]:
     programs = {f"bin/{name}": path for name, path in tools.items() if path}
     programs |= {path: root / path for path in (_SERVER, *_HELPERS) if (root / path).exists()}
     shell = next(image for image in images.images() if image.name == images.BUSYBOX)
+    # Behind a load balancer all clients share its address: a penalty for one would refuse all.
     texts = {
         "etc/passwd": _PASSWD, "etc/group": _GROUP, "etc/start": _START,
-        "etc/ssh/sshd_config": _config(sessions=_HELPERS[0] in programs),
+        "etc/ssh/sshd_config": _CONFIG + ("PerSourcePenalties no\n" if _HELPERS[0] in programs else ""),
         "bin/useradd": _USERADD, "bin/systemctl": _SYSTEMCTL,
     }  # fmt: skip
     return [
@@ -89,8 +90,3 @@ def found() -> list[Image]:
             folders=(*shell.folders, "home", "run", "run/sshd", "etc/sudoers.d"),
         )
     ]
-
-
-def _config(sessions: bool) -> str:
-    # Behind a load balancer all clients share its address: a penalty for one would refuse all.
-    return _CONFIG + ("PerSourcePenalties no\n" if sessions else "")

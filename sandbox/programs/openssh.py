@@ -52,24 +52,20 @@ def unpack(progress: Progress) -> None:
         )
     with binaries.cache_lock("openssh", progress):
         if not _unpacked().exists():
-            _fetch(progress)
-
-
-def _fetch(progress: Progress) -> None:
-    with tempfile.TemporaryDirectory(dir=binaries.cache(), prefix=".openssh-") as folder:
-        archives, content = Path(folder) / "archives", Path(folder) / "content"
-        (archives / "partial").mkdir(parents=True)
-        packages.apt_install(
-            ["openssh-server"], progress, "--download-only", "-o", f"Dir::Cache::archives={archives}",
-            what="SSH server for Bastions",
-        )  # fmt: skip
-        for archive in archives.glob("*.deb"):
-            subprocess.run(
-                ["dpkg-deb", "-x", archive, content], capture_output=True, timeout=120, check=False
-            )
-        if not (content / _SERVER).exists():
-            raise Missing("the package openssh-server brought no sshd")
-        content.rename(_unpacked())
+            with tempfile.TemporaryDirectory(dir=binaries.cache(), prefix=".openssh-") as folder:
+                archives, content = Path(folder) / "archives", Path(folder) / "content"
+                (archives / "partial").mkdir(parents=True)
+                packages.apt_install(
+                    ["openssh-server"], progress, "--download-only", "-o", f"Dir::Cache::archives={archives}",
+                    what="SSH server for Bastions",
+                )  # fmt: skip
+                for archive in archives.glob("*.deb"):
+                    subprocess.run(
+                        ["dpkg-deb", "-x", archive, content], capture_output=True, timeout=120, check=False
+                    )
+                if not (content / _SERVER).exists():
+                    raise Missing("the package openssh-server brought no sshd")
+                content.rename(_unpacked())
 
 
 def _unpacked() -> Path:

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from sandbox.programs import binaries
 from sandbox.programs.binaries import Program
-from sandbox.progress import Job, Progress
+from sandbox.progress import Progress
 from windowbox.errors import Missing, Refused, Unreachable
 
 _OFFICIAL = {
@@ -93,14 +93,32 @@ def fetch(program: Program, target: Path, progress: Progress, patience: Patience
     what, part = f"{program.name} {program.version}", target.with_suffix(".part")
     with progress.job(what, f"downloading {found.url}", "downloaded and verified") as job:
         wanted = _checksum(found, patience)
-        if (actual := _download(found.url, part, job, progress, patience)) != wanted:
+        digest, limit, got = hashlib.sha256(), time.monotonic() + patience.file, 0
+        with _open(found.url, patience) as answer, part.open("wb") as file:
+            size = int(answer.headers.get("Content-Length") or 0)
+            # read1 does not wait for a full block: a slow server cannot outlast our patience.
+            while block := answer.read1(_BLOCK):
+                file.write(block)
+                digest.update(block)
+                got += len(block)
+                job.detail = f"{got / _MEGABYTE:.0f}" + (f" of {size / _MEGABYTE:.0f} MB" if size else " MB")
+                if progress.cancelled.is_set():
+                    raise Unreachable(f"{found.url}: nobody waits for it any more")
+                if time.monotonic() > limit:
+                    raise Unreachable(f"{found.url}: only {job.detail} after {patience.file:g} s")
+        if size and got != size:
+            raise Unreachable(f"{found.url}: broke off after {got} of {size} bytes")
+        if (actual := digest.hexdigest()) != wanted:
             raise Refused(f"{found.url} has the SHA-256 {actual}, but {found.sums} says {wanted}")
         if found.member:
             _unpack(part, found.member, target)
         else:
             part.replace(target)
         target.chmod(0o755)
-        _check(program, target)
+        version = binaries.version_of(program, target)
+        if version is None or binaries.text(version) != program.version:
+            problem = "does not run" if version is None else f"is version {binaries.text(version)}"
+            raise Refused(f"the binary of {program.name} {program.version} that was downloaded {problem}")
 
 
 def _checksum(found: Release, patience: Patience) -> str:
@@ -114,26 +132,6 @@ def _checksum(found: Release, patience: Patience) -> str:
             case [digest, file] if re.fullmatch("[0-9a-f]{64}", digest) and file.lstrip("*") == name:
                 return digest
     raise Refused(f"{found.sums} has no SHA-256 of {name}")
-
-
-def _download(url: str, target: Path, job: Job, progress: Progress, patience: Patience) -> str:
-    """Download `url` to a file, and return its SHA-256."""
-    digest, limit, got = hashlib.sha256(), time.monotonic() + patience.file, 0
-    with _open(url, patience) as answer, target.open("wb") as file:
-        size = int(answer.headers.get("Content-Length") or 0)
-        # read1 returns what is there: a server that sends a byte now and then does not outlast our patience.
-        while block := answer.read1(_BLOCK):
-            file.write(block)
-            digest.update(block)
-            got += len(block)
-            job.detail = f"{got / _MEGABYTE:.0f}" + (f" of {size / _MEGABYTE:.0f} MB" if size else " MB")
-            if progress.cancelled.is_set():
-                raise Unreachable(f"{url}: nobody waits for it any more")
-            if time.monotonic() > limit:
-                raise Unreachable(f"{url}: only {job.detail} after {patience.file:g} s")
-    if size and got != size:
-        raise Unreachable(f"{url}: broke off after {got} of {size} bytes")
-    return digest.hexdigest()
 
 
 class _NoStepDown(urllib.request.HTTPRedirectHandler):
@@ -174,10 +172,3 @@ def _unpack(archive: Path, member: str, target: Path) -> None:
     except (KeyError, tarfile.TarError, OSError, EOFError) as error:
         raise Refused(f"{archive.name} is no archive with {member}: {error}") from error
     archive.unlink()
-
-
-def _check(program: Program, path: Path) -> None:
-    version = binaries.version_of(program, path)
-    if version is None or binaries.text(version) != program.version:
-        problem = "does not run" if version is None else f"is version {binaries.text(version)}"
-        raise Refused(f"the binary of {program.name} {program.version} that was downloaded {problem}")

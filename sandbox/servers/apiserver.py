@@ -79,7 +79,11 @@ class ApiServer:
         )
         what = f"{method} {path.partition('?')[0]}"
         try:
-            return cast(http.client.HTTPResponse, self._opener().open(request, timeout=timeout))
+            context = ssl.create_default_context(cafile=str(self.ca.certificate))
+            context.load_cert_chain(self.user.certificate, self.user.key)
+            no_proxy = urllib.request.ProxyHandler({})  # ignore proxies that the environment names
+            opener = urllib.request.build_opener(no_proxy, urllib.request.HTTPSHandler(context=context))
+            return cast(http.client.HTTPResponse, opener.open(request, timeout=timeout))
         except urllib.error.HTTPError as error:
             raise Refused(f"{what}: {_reason(error)}") from error
         except (OSError, http.client.HTTPException) as error:
@@ -88,12 +92,6 @@ class ApiServer:
     def _object(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         with _whole(f"{method} {path.partition('?')[0]} at {self.url}"):
             return cast(dict[str, Any], json.load(self.request(method, path, **request)))
-
-    def _opener(self) -> urllib.request.OpenerDirector:
-        context = ssl.create_default_context(cafile=str(self.ca.certificate))
-        context.load_cert_chain(self.user.certificate, self.user.key)
-        no_proxy = urllib.request.ProxyHandler({})  # ignore proxies that the environment names
-        return urllib.request.build_opener(no_proxy, urllib.request.HTTPSHandler(context=context))
 
 
 def from_kubeconfig(path: Path) -> ApiServer:

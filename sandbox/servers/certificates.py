@@ -1,10 +1,12 @@
-"""The sandbox's certificate authority, and the certificates that it issues."""
+"""The sandbox's certificate authority, and the certificates that it issues.
+
+They have elliptic-curve keys, which are generated in a millisecond, and files instead of Secrets.
+"""
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,21 +14,15 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from sandbox import files
 from windowbox.secretsmanager import generation
 
 _YEARS = datetime.timedelta(days=3650)
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
-
-# Python 3.13 trusts no authority that does not say so.
-_SIGNS = x509.KeyUsage(
-    key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False,
-    key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
-    decipher_only=False,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,16 +45,18 @@ def authority(folder: Path) -> Pair:
         builder = (
             _builder(name, name, key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_SIGNS, critical=True)
+            .add_extension(generation.usage(signs=True), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
-        _write(pair, key, builder.sign(key, hashes.SHA256()))
+        _write_private(pair.key, key)
+        pair.certificate.write_bytes(generation.signed(builder, key))
     return pair
 
 
 def client(ca: Pair, folder: Path, user: str, *, groups: Sequence[str] = ()) -> Pair:
     """A client certificate for `user` as a member of `groups`."""
-    pair = Pair(folder / f"{_file_name(user)}.crt", folder / f"{_file_name(user)}.key")
+    name = user.rpartition(":")[2]
+    pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
     if not pair.exists():
         _issue(ca, pair, generation.x509_name(user, groups), [ExtendedKeyUsageOID.CLIENT_AUTH], ())
     return pair
@@ -69,7 +67,7 @@ def server(ca: Pair, folder: Path, name: str, hosts: Sequence[str], *, peers: bo
     pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if peers else [])]
     if not pair.exists():
-        _issue(ca, pair, generation.x509_name(name), usages, [_host(host) for host in hosts])
+        _issue(ca, pair, generation.x509_name(name), usages, hosts)
     return pair
 
 
@@ -92,26 +90,28 @@ def signing_key(path: Path) -> Path:
 
 
 def _issue(
-    ca: Pair,
-    pair: Pair,
-    subject: x509.Name,
-    usages: Sequence[x509.ObjectIdentifier],
-    hosts: Sequence[x509.GeneralName],
+    ca: Pair, pair: Pair, subject: x509.Name, usages: Sequence[x509.ObjectIdentifier], hosts: Sequence[str]
 ) -> None:
     authority_key = serialization.load_pem_private_key(ca.key.read_bytes(), password=None)
     assert isinstance(authority_key, ec.EllipticCurvePrivateKey)
     issuer = x509.load_pem_x509_certificate(ca.certificate.read_bytes()).subject
     key = ec.generate_private_key(ec.SECP256R1())
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     builder = (
         _builder(subject, issuer, key)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
-        )
+        .add_extension(identifier, critical=False)
     )
-    if hosts:
-        builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
-    _write(pair, key, builder.sign(authority_key, hashes.SHA256()))
+    names: list[x509.GeneralName] = []
+    for host in hosts:
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(host)))
+        except ValueError:
+            names.append(x509.DNSName(host))
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    _write_private(pair.key, key)
+    pair.certificate.write_bytes(generation.signed(builder, authority_key))
 
 
 def _builder(
@@ -121,28 +121,5 @@ def _builder(
     return generation.head(subject, issuer, key.public_key(), now - _CLOCK_SKEW, now + _YEARS)
 
 
-def _host(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
-def _file_name(user: str) -> str:
-    return user.rpartition(":")[2]
-
-
-def _write(pair: Pair, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
-    _write_private(pair.key, key)
-    pair.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-
-
 def _write_private(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,
-        serialization.NoEncryption(),
-    )
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(text)
+    files.write_private(path, generation.pem(key).decode())

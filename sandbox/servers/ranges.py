@@ -68,7 +68,10 @@ def kept(folder: Path, routes: list[Network]) -> Ranges:
         return part(_number(file))
     if (folder / "etcd").exists():
         return EARLIER
-    number = _chosen(routes)
+    # At random, so that two sandboxes that do not always run together have different ones, too.
+    numbers = random.sample(range(_PARTS), _PARTS)
+    free = (n for n in numbers if not any(overlapping(one, routes) for one in part(n).networks))
+    number = next(free, numbers[0])
     files.write(file, json.dumps({"part": number}))
     return part(number)
 
@@ -80,13 +83,6 @@ def overlapping(network: Network, routes: list[Network]) -> list[Network]:
         for route in routes
         if route.prefixlen and type(route) is type(network) and network.overlaps(route)
     ]
-
-
-def _chosen(routes: list[Network]) -> int:
-    # At random, so that two sandboxes that do not always run together have different ones, too.
-    numbers = random.sample(range(_PARTS), _PARTS)
-    free = (n for n in numbers if not any(overlapping(one, routes) for one in part(n).networks))
-    return next(free, numbers[0])
 
 
 def _number(file: Path) -> int:

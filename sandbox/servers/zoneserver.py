@@ -79,7 +79,20 @@ def _write_zone(folder: Path, zone: str) -> None:
     path = folder / f"{zone}.zone"
     # A journal belongs to the zone file it was begun with: over a fresh file it would be refused.
     if not path.exists() and not path.with_suffix(".zone.jnl").exists():
-        files.write(path, _zone_text(zone))
+        files.write(
+            path,
+            f"""$ORIGIN {zone}.
+$TTL 30
+@ SOA ns admin ( 2026021101 30 30 30 1 )
+@ NS ns
+ns A 127.0.0.1
+ns AAAA ::1
+docker-dns A 127.0.0.11
+registry NS docker-dns
+registry-cache NS docker-dns
+api.root.garden.external A 127.0.0.1
+""",
+        )
 
 
 def _configuration(folder: Path, port: int, key: Key | None, zone: str) -> str:
@@ -106,18 +119,3 @@ zone "{zone}" {{
 
 def _key_clause(key: Key) -> str:
     return f'key "{key.name}" {{\n    algorithm {key.algorithm};\n    secret "{key.secret}";\n}};\n'
-
-
-def _zone_text(zone: str) -> str:
-    """The static records of the local set-up, on this machine's loopback addresses."""
-    return f"""$ORIGIN {zone}.
-$TTL 30
-@ SOA ns admin ( 2026021101 30 30 30 1 )
-@ NS ns
-ns A 127.0.0.1
-ns AAAA ::1
-docker-dns A 127.0.0.11
-registry NS docker-dns
-registry-cache NS docker-dns
-api.root.garden.external A 127.0.0.1
-"""

@@ -170,7 +170,9 @@ def _needs(kind: str, found: Observed) -> tuple[str, ...]:
 def _managed(object: Object, found: Observed) -> Link:
     """A ManagedResource, by its conditions."""
     name = f"{_MANAGED} {object['metadata']['name']}"
-    if _asleep(found) and not object.get("spec", {}).get("class"):
+    # While hibernated, nothing in the Shoot can be checked: its resource manager has ended, too.
+    asleep = found.membership and found.membership.get("asleep")
+    if asleep and not object.get("spec", {}).get("class"):
         return Link(name, State.DONE, "not checked while hibernated")
     step = f"kubectl -n {found.technical_id} describe managedresource {object['metadata']['name']}"
     conditions = {one.get("type"): one for one in _list(object, "conditions")}
@@ -182,11 +184,6 @@ def _managed(object: Object, found: Observed) -> Link:
             since = instant(one.get("lastTransitionTime")) or _created(object)
             return Link(name, State.WAITING, said.rstrip(": "), since, step, needs)
     return Link(name, State.DONE, "applied, healthy", None, step, needs)
-
-
-def _asleep(found: Observed) -> bool:
-    """Whether nothing that is in the Shoot can be checked: its resource manager has ended, too."""
-    return bool(found.membership and found.membership.get("asleep"))
 
 
 def _membership(found: Mapping[str, Any] | None) -> Link:

@@ -43,30 +43,42 @@ WantedBy=multi-user.target
 def fill(api: ApiServer, pods: str) -> None:
     """Create it. Idempotent. `pods` is the range of the Pods' addresses."""
     joining.bind(api, _JOINING)
-    for made in (*_rights(), _secret(pods)):
+    # A joining machine reads the configuration of nodes; kube-proxy uses the kubelet's credentials.
+    name = {"name": SECRET, "namespace": "kube-system"}
+    role = {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": name}
+    rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET], "verbs": ["get"]}
+    texts = {
+        "kubelet.yaml": json.dumps(
+            {
+                **nodefiles.kubelet(f"{FOLDER}/ca.crt", "/run/containerd/containerd.sock"),
+                # Renewing would delay the first certificate by seconds; see sandbox/nodes/nodefiles.py.
+                "rotateCertificates": False,
+            }
+        ),
+        "kube-proxy.yaml": yaml.safe_dump(
+            {**nodefiles.kube_proxy(_REAL, pods), "healthzBindAddress": "0.0.0.0:10256"}
+        ),
+        "kubelet.service": _KUBELET_UNIT,
+        "kube-proxy.service": _KUBE_PROXY_UNIT,
+    }
+    proxier = _binding("ClusterRoleBinding", "ClusterRole", "system:node-proxier", (_NODES,))
+    objects: list[dict[str, Any]] = [
+        {**role, "rules": [rule]},
+        {**_binding("RoleBinding", "Role", SECRET, (_JOINING, _NODES)), "metadata": name},
+        {**proxier, "metadata": {"name": "windowbox:kube-proxy"}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": SECRET, "namespace": "kube-system"},
+            "data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()},
+        },
+    ]
+    for made in objects:
         group, _, version = made["apiVersion"].rpartition("/")
         namespace = made["metadata"].get("namespace")
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
         path += f"/namespaces/{namespace}" if namespace else ""
         api.apply(f"{path}/{made['kind'].lower()}s/{made['metadata']['name']}", made)
-
-
-def _rights() -> list[dict[str, Any]]:
-    """Who joins reads the configuration of nodes; kube-proxy works with the kubelet's credentials."""
-    name = {"name": SECRET, "namespace": "kube-system"}
-    role = {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": name}
-    rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET], "verbs": ["get"]}
-    return [
-        {**role, "rules": [rule]},
-        {
-            **_binding("RoleBinding", "Role", SECRET, (_JOINING, _NODES)),
-            "metadata": name,
-        },
-        {
-            **_binding("ClusterRoleBinding", "ClusterRole", "system:node-proxier", (_NODES,)),
-            "metadata": {"name": "windowbox:kube-proxy"},
-        },
-    ]
 
 
 def _binding(kind: str, role_kind: str, role: str, groups: tuple[str, ...]) -> dict[str, Any]:
@@ -76,30 +88,3 @@ def _binding(kind: str, role_kind: str, role: str, groups: tuple[str, ...]) -> d
         "roleRef": {"apiGroup": _RBAC, "kind": role_kind, "name": role},
         "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": group} for group in groups],
     }
-
-
-def _secret(pods: str) -> dict[str, Any]:
-    texts = {
-        "kubelet.yaml": json.dumps(_kubelet()),
-        "kube-proxy.yaml": yaml.safe_dump(_kube_proxy(pods)),
-        "kubelet.service": _KUBELET_UNIT,
-        "kube-proxy.service": _KUBE_PROXY_UNIT,
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": SECRET, "namespace": "kube-system"},
-        "data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()},
-    }
-
-
-def _kubelet() -> dict[str, Any]:
-    return {
-        **nodefiles.kubelet(f"{FOLDER}/ca.crt", "/run/containerd/containerd.sock"),
-        # Signing and renewing certificates takes a restart of the kubelet's client; see nodes/files.py.
-        "rotateCertificates": False,
-    }
-
-
-def _kube_proxy(pods: str) -> dict[str, Any]:
-    return {**nodefiles.kube_proxy(_REAL, pods), "healthzBindAddress": "0.0.0.0:10256"}

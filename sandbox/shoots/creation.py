@@ -92,7 +92,37 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
     def done(what: str) -> None:
         say(what, time.monotonic() - began)
 
-    shoot = _prepare(sandbox, name, progress, done)
+    records.check_new(sandbox.folder, name)
+    obtain.obtain([resourcemanager.PROGRAM, image.PROVISIONER], progress)
+    shoot = records.new(name, set(sandbox.state.ports.values()))
+    records.write(sandbox.folder, shoot)
+    sandbox.notify()
+    with ThreadPoolExecutor(1, "image") as pool:
+        importing_image = pool.submit(_bring_image, sandbox, progress)
+        wait_started(sandbox, shoot)
+        done(f"its control plane runs at {_api(sandbox, shoot).url}")
+        images = importing_image.result()
+    done("the nodes of the sandbox have the machine image")
+    api, inside = sandbox.api, _api(sandbox, shoot)
+    own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
+    nodes = sandbox.state.options.ranges[0]
+    found = objects.Ranges(pods=str(own.pods), services=str(own.services_v4), nodes=nodes)
+    generic = kubeconfigs.without_credentials(records.kubeconfig(sandbox.folder, shoot.name))
+    for manifest in (
+        objects.namespace(shoot),
+        objects.secret(shoot, objects.GENERIC_KUBECONFIG, generic),
+        objects.secret(shoot, "cloudprovider", roles.provider_kubeconfig(sandbox.folder)),
+        objects.cluster(shoot, found, images),
+        objects.infrastructure(shoot),
+        objects.controlplane(shoot),
+        objects.system_config(shoot, inside.url, inside.ca.certificate.read_text()),
+    ):
+        apply(api, manifest)
+    wait_succeeded(api, shoot, "infrastructures", objects.INFRASTRUCTURE)
+    wait_succeeded(api, shoot, "controlplanes", objects.CONTROL_PLANE)
+    wait_succeeded(api, shoot, "operatingsystemconfigs", objects.SYSTEM_CONFIG)
+    done(f"Infrastructure Succeeded: machines live in {shoot.machines}")
+    done("ControlPlane Succeeded: the Shoot is a served cluster, with a StorageClass")
     write_worker(sandbox, shoot, machines, image.VERSIONS[0])
     done(f"Worker written: {machines} machines wanted")
     wait_nodes(sandbox, shoot, machines, lambda node: done(f"node {node} is Ready"))
@@ -173,8 +203,13 @@ def _wait_each(
 
 
 def _too_few(sandbox: Sandbox, shoot: Shoot, what: str) -> str:
-    troubles = [*_troubles(sandbox, shoot), "see `windowbox machine logs`"]
-    return f"{what} after {_NODES_PATIENCE:.0f} s: {'; '.join(troubles)}"
+    troubles = [
+        f"{machine['metadata']['name']} is {_phase(machine)}: {waiting.described(machine)}"
+        for machine in sandbox.api.read(machines_path(shoot))["items"]
+        if not is_running(machine)
+    ]
+    text = "; ".join([*troubles, "see `windowbox machine logs`"])
+    return f"{what} after {_NODES_PATIENCE:.0f} s: {text}"
 
 
 def machines_path(shoot: Shoot) -> str:
@@ -187,15 +222,6 @@ def is_running(machine: dict[str, Any]) -> bool:
 
 def _phase(machine: dict[str, Any]) -> Any:
     return machine.get("status", {}).get("currentStatus", {}).get("phase", "new")
-
-
-def _troubles(sandbox: Sandbox, shoot: Shoot) -> list[str]:
-    """What machines that are not Running say of themselves."""
-    return [
-        f"{machine['metadata']['name']} is {_phase(machine)}: {waiting.described(machine)}"
-        for machine in sandbox.api.read(machines_path(shoot))["items"]
-        if not is_running(machine)
-    ]
 
 
 def nodes(sandbox: Sandbox, shoot: Shoot) -> tuple[str, str]:
@@ -235,51 +261,10 @@ def apply(api: ApiServer, manifest: dict[str, Any]) -> dict[str, Any]:
     return api.apply(f"{base}{inside}/{kind.lower()}s/{meta['name']}", manifest)
 
 
-def _prepare(sandbox: Sandbox, name: str, progress: Progress, done: Callable[[str], None]) -> Shoot:
-    """All of a Shoot but its machines."""
-    records.check_new(sandbox.folder, name)
-    obtain.obtain([resourcemanager.PROGRAM, image.PROVISIONER], progress)
-    shoot = records.new(name, set(sandbox.state.ports.values()))
-    records.write(sandbox.folder, shoot)
-    sandbox.notify()
-    with ThreadPoolExecutor(1, "image") as pool:
-        importing_image = pool.submit(_bring_image, sandbox, progress)
-        wait_started(sandbox, shoot)
-        done(f"its control plane runs at {_api(sandbox, shoot).url}")
-        images = importing_image.result()
-    done("the nodes of the sandbox have the machine image")
-    _write_foundation(sandbox, shoot, images)
-    done(f"Infrastructure Succeeded: machines live in {shoot.machines}")
-    done("ControlPlane Succeeded: the Shoot is a served cluster, with a StorageClass")
-    return shoot
-
-
 def _bring_image(sandbox: Sandbox, progress: Progress) -> Images:
     archive, name = image.archive(progress)
     import_image(archive, name, sandbox.sockets())
     return Images({version: image.of_version(name, version) for version in image.VERSIONS})
-
-
-def _write_foundation(sandbox: Sandbox, shoot: Shoot, images: Images) -> None:
-    """What a platform writes before the Worker: each that needs another waits for it."""
-    api, inside = sandbox.api, _api(sandbox, shoot)
-    own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
-    nodes = sandbox.state.options.ranges[0]
-    found = objects.Ranges(pods=str(own.pods), services=str(own.services_v4), nodes=nodes)
-    generic = kubeconfigs.without_credentials(records.kubeconfig(sandbox.folder, shoot.name))
-    for manifest in (
-        objects.namespace(shoot),
-        objects.secret(shoot, objects.GENERIC_KUBECONFIG, generic),
-        objects.secret(shoot, "cloudprovider", roles.provider_kubeconfig(sandbox.folder)),
-        objects.cluster(shoot, found, images),
-        objects.infrastructure(shoot),
-        objects.controlplane(shoot),
-        objects.system_config(shoot, inside.url, inside.ca.certificate.read_text()),
-    ):
-        apply(api, manifest)
-    wait_succeeded(api, shoot, "infrastructures", objects.INFRASTRUCTURE)
-    wait_succeeded(api, shoot, "controlplanes", objects.CONTROL_PLANE)
-    wait_succeeded(api, shoot, "operatingsystemconfigs", objects.SYSTEM_CONFIG)
 
 
 def _api(sandbox: Sandbox, shoot: Shoot) -> ApiServer:

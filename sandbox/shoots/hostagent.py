@@ -117,7 +117,14 @@ def main(path: Path) -> None:
     config = read(path)
     routing = threading.Thread(target=_routes_or_end, args=(config, path), name="routes", daemon=True)
     routing.start()
-    _keep_consoles(config)
+    api, folder = from_kubeconfig(Path(config.kubeconfig)), Path(config.consoles)
+    logs = [Path(node.logs) for node in config.nodes]
+    consoles.forget_old(folder)
+    _each_state(
+        api,
+        f"/api/v1/namespaces/{config.namespace}/pods",
+        lambda pods: consoles.keep(folder, logs, pods.values()),
+    )
 
 
 def read(path: Path) -> Config:
@@ -128,34 +135,19 @@ def read(path: Path) -> Config:
 def _routes_or_end(config: Config, path: Path) -> None:
     """Without its thread of routes this process is of no use: the sandbox starts it again."""
     try:
-        _keep_routes(config, path)
+        api, claim = from_kubeconfig(Path(config.shoot_kubeconfig)), Claim(config.claim)
+        inside = [ip_network(config.pods), ip_network(config.services)]
+
+        def follow(nodes: dict[str, dict[str, Any]]) -> None:
+            machines = [one for node in nodes.values() if (one := machine(node))]
+            for where, found in wanted(machines, config.nodes, config.services).items():
+                routes.lead(claim, where, found, inside)
+            path.with_name("host-agent.ready").touch()
+
+        _each_state(api, "/api/v1/nodes", follow)
     except BaseException:
         logger.exception("routes")
         os._exit(1)
-
-
-def _keep_routes(config: Config, path: Path) -> None:
-    api, claim = from_kubeconfig(Path(config.shoot_kubeconfig)), Claim(config.claim)
-    inside = [ip_network(config.pods), ip_network(config.services)]
-
-    def follow(nodes: dict[str, dict[str, Any]]) -> None:
-        machines = [one for node in nodes.values() if (one := machine(node))]
-        for where, found in wanted(machines, config.nodes, config.services).items():
-            routes.lead(claim, where, found, inside)
-        path.with_name("host-agent.ready").touch()
-
-    _each_state(api, "/api/v1/nodes", follow)
-
-
-def _keep_consoles(config: Config) -> None:
-    api, folder = from_kubeconfig(Path(config.kubeconfig)), Path(config.consoles)
-    logs = [Path(node.logs) for node in config.nodes]
-    consoles.forget_old(folder)
-    _each_state(
-        api,
-        f"/api/v1/namespaces/{config.namespace}/pods",
-        lambda pods: consoles.keep(folder, logs, pods.values()),
-    )
 
 
 def _each_state(api: ApiServer, path: str, follow: Callable[[dict[str, dict[str, Any]]], None]) -> None:

@@ -86,12 +86,37 @@ def secret(shoot: Shoot, name: str, kubeconfig: str) -> dict[str, Any]:
 
 
 def cluster(shoot: Shoot, ranges: Ranges, images: Images) -> dict[str, Any]:
+    offered = [
+        {
+            "version": version,
+            "classification": "supported",
+            "architectures": [_architecture()],
+            "cri": [{"name": "containerd"}],
+        }
+        for version in sorted(images.by_version)
+    ]
+    known = [{"version": version, "image": image} for version, image in sorted(images.by_version.items())]
+    size = {"cpu": "1", "gpu": "0", "memory": "8Gi", "architecture": _architecture()}
     return {
         "apiVersion": _EXTENSIONS,
         "kind": "Cluster",
         "metadata": {"name": shoot.technical_id},
         "spec": {
-            "cloudProfile": _cloud_profile(images),
+            "cloudProfile": {
+                "apiVersion": _CORE,
+                "kind": "CloudProfile",
+                "metadata": {"name": "local"},
+                "spec": {
+                    "type": "local",
+                    "machineTypes": [{"name": _MACHINE_TYPE, **size}],
+                    "machineImages": [{"name": "local", "versions": offered}],
+                    "providerConfig": {
+                        "apiVersion": _LOCAL,
+                        "kind": "CloudProfileConfig",
+                        "machineImages": [{"name": "local", "versions": known}],
+                    },
+                },
+            },
             "seed": {"apiVersion": _CORE, "kind": "Seed", "metadata": {"name": "sandbox"}},
             "shoot": _shoot(shoot, ranges),
         },
@@ -116,17 +141,29 @@ def system_config(shoot: Shoot, server: str, authority: str) -> dict[str, Any]:
         "machine-name": "<<MACHINE_NAME>>",
     }
     unit = {"name": "node-agent-simulator.service", "enable": True, "command": "restart"}
+    # Machines would not find placeholders in encoded files.
+    files = [
+        {
+            "path": f"{contents.FOLDER}/{name}",
+            "permissions": 0o600,
+            "content": {"inline": {"encoding": "", "data": text}, "transmitUnencoded": True},
+        }
+        for name, text in texts.items()
+    ]
     return _extension(
         shoot, "OperatingSystemConfig", SYSTEM_CONFIG,
         purpose="provision",
         criConfig={"name": "containerd"},
         units=[{**unit, "content": _AGENT_UNIT}],
-        files=[_file(f"{contents.FOLDER}/{name}", text) for name, text in texts.items()],
+        files=files,
     )  # fmt: skip
 
 
 def worker(shoot: Shoot, count: int, image_version: str, user_data: str) -> dict[str, Any]:
     """`user_data` is the Secret that came of the OperatingSystemConfig."""
+    # As in Gardener, the name changes with everything that requires new machines.
+    inputs = f"{PROGRAMS['kubelet'].version} {_MACHINE_TYPE} {image_version}"
+    digest = hashlib.sha256(inputs.encode()).hexdigest()[:16]
     pool = {
         "name": POOL,
         "minimum": count,
@@ -136,7 +173,7 @@ def worker(shoot: Shoot, count: int, image_version: str, user_data: str) -> dict
         "machineType": _MACHINE_TYPE,
         "machineImage": {"name": "local", "version": image_version},
         "architecture": _architecture(),
-        "nodeAgentSecretName": _node_agent_secret(image_version),
+        "nodeAgentSecretName": f"gardener-node-agent-{POOL}-{digest}",
         "userDataSecretRef": {"name": user_data, "key": "cloud_config"},
         "kubernetesVersion": PROGRAMS["kubelet"].version,
         "nodeTemplate": {"capacity": {"cpu": "1", "gpu": "0", "memory": "8Gi"}},
@@ -162,52 +199,8 @@ def _extension(shoot: Shoot, kind: str, name: str, **spec: Any) -> dict[str, Any
     }
 
 
-def _node_agent_secret(image_version: str) -> str:
-    """A name that changes with all that has machines replaced, as Gardener chooses it."""
-    inputs = f"{PROGRAMS['kubelet'].version} {_MACHINE_TYPE} {image_version}"
-    return f"gardener-node-agent-{POOL}-{hashlib.sha256(inputs.encode()).hexdigest()[:16]}"
-
-
 def _provider(shoot: Shoot) -> dict[str, str]:
     return {"name": "cloudprovider", "namespace": shoot.technical_id}
-
-
-def _file(path: str, text: str) -> dict[str, Any]:
-    # Placeholders in encoded files would not be found.
-    return {
-        "path": path,
-        "permissions": 0o600,
-        "content": {"inline": {"encoding": "", "data": text}, "transmitUnencoded": True},
-    }
-
-
-def _cloud_profile(images: Images) -> dict[str, Any]:
-    offered = [
-        {
-            "version": version,
-            "classification": "supported",
-            "architectures": [_architecture()],
-            "cri": [{"name": "containerd"}],
-        }
-        for version in sorted(images.by_version)
-    ]
-    known = [{"version": version, "image": image} for version, image in sorted(images.by_version.items())]
-    size = {"cpu": "1", "gpu": "0", "memory": "8Gi", "architecture": _architecture()}
-    return {
-        "apiVersion": _CORE,
-        "kind": "CloudProfile",
-        "metadata": {"name": "local"},
-        "spec": {
-            "type": "local",
-            "machineTypes": [{"name": _MACHINE_TYPE, **size}],
-            "machineImages": [{"name": "local", "versions": offered}],
-            "providerConfig": {
-                "apiVersion": _LOCAL,
-                "kind": "CloudProfileConfig",
-                "machineImages": [{"name": "local", "versions": known}],
-            },
-        },
-    }
 
 
 def _shoot(shoot: Shoot, ranges: Ranges) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def stages(
         namespaces=(shoot.technical_id,),
     )
     found = [[first], [controllers, scheduler, agent, manager]]
-    return [[_named(shoot, child) for child in stage] for stage in found]
+    return [[dataclasses.replace(child, name=shoot.child(child.name)) for child in stage] for stage in found]
 
 
 def shared(sandbox: Path) -> list[list[Child]]:
@@ -78,10 +78,6 @@ def shared(sandbox: Path) -> list[list[Child]]:
 def shoot_ranges(sandbox: Path, shoot: Shoot) -> Ranges:
     """Its Services and Pods have ranges that nobody else on this machine has."""
     return ranges.kept(records.folder(sandbox, shoot.name), routes.known() if routes.possible() else [])
-
-
-def _named(shoot: Shoot, child: Child) -> Child:
-    return dataclasses.replace(child, name=shoot.child(child.name))
 
 
 def _host_agent(sandbox: Path, shoot: Shoot, resources: HostResources) -> Child:

@@ -47,16 +47,7 @@ async def register(kube: Kube, count: int, network: str) -> None:
 
 
 async def _register(kube: Kube, name: str, address: str) -> None:
-    manifest = _manifest(name, address)
-    with contextlib.suppress(Conflict):
-        await kube.create(NODES, "", manifest)
-        return
-    await kube.merge(NODES, "", name, {"metadata": manifest["metadata"]})
-    await kube.merge(NODES, "", name, {"status": manifest["status"]}, part="status")
-
-
-def _manifest(name: str, address: str) -> dict[str, Any]:
-    return {
+    manifest: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
@@ -72,3 +63,8 @@ def _manifest(name: str, address: str) -> dict[str, Any]:
             ]
         },
     }
+    with contextlib.suppress(Conflict):
+        await kube.create(NODES, "", manifest)
+        return
+    await kube.merge(NODES, "", name, {"metadata": manifest["metadata"]})
+    await kube.merge(NODES, "", name, {"status": manifest["status"]}, part="status")

@@ -84,7 +84,10 @@ def node(object: Object) -> Node | None:
     if not loopback:
         return None
     tainted = any(taint.get("key") == _DRAINING for taint in object.spec.get("taints") or ())
-    return Node(object.name, loopback[0], not (tainted or object.deleting), _behaviour(object))
+    wanted = object.annotations.get(BEHAVIOUR)
+    known: tuple[Behaviour, ...] = get_args(Behaviour)
+    behaviour: Behaviour = next((one for one in known if one == wanted), "serve")
+    return Node(object.name, loopback[0], not (tainted or object.deleting), behaviour)
 
 
 def service(object: Object) -> Service | None:
@@ -110,12 +113,6 @@ def endpoint_slice(object: Object) -> Slice | None:
     ports = ((p.get("name") or "", p.get("protocol") or "TCP") for p in object.raw.get("ports") or ())
     endpoints = tuple(_endpoint(one) for one in object.raw.get("endpoints") or ())
     return Slice(Key(object.namespace, str(name)), frozenset(ports), endpoints)
-
-
-def _behaviour(object: Object) -> Behaviour:
-    wanted = object.annotations.get(BEHAVIOUR)
-    known: tuple[Behaviour, ...] = get_args(Behaviour)
-    return next((behaviour for behaviour in known if behaviour == wanted), "serve")
 
 
 def _endpoint(raw: Mapping[str, Any]) -> Endpoint:

@@ -75,7 +75,8 @@ def of_service(service: Service, slices: Collection[Slice], nodes: Collection[No
                 found[Place(node.address, port.node_port, port.protocol)] = answer
         if service.health_port:
             place = Place(node.address, service.health_port)
-            found[place] = ServiceHealth(node.name, *service.key, _ready_on(node, slices))
+            ready = sum(one.ready and one.node == node.name for part in slices for one in part.endpoints)
+            found[place] = ServiceHealth(node.name, *service.key, ready)
         open_ports |= _behaving(node, found)
     return open_ports
 
@@ -93,10 +94,6 @@ def _answer(service: Service, node: Node, behind: Collection[Endpoint]) -> OpenP
         # Endpoints are on other nodes only, and policy Local does not forward.
         return Drop(node.name)
     return Echo(node.name)
-
-
-def _ready_on(node: Node, slices: Collection[Slice]) -> int:
-    return sum(one.ready and one.node == node.name for part in slices for one in part.endpoints)
 
 
 def _behaving(node: Node, open_ports: OpenPorts) -> OpenPorts:

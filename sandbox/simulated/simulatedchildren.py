@@ -44,7 +44,7 @@ def kwok(program: Path, kubeconfig: Path, api: ApiServer, count: int, pods: IPv4
             f"--node-lease-duration-seconds={_LEASE_SECONDS}",
             f"--config={stages}",
         ],
-        ready=lambda: _nodes_ready(api, count),
+        ready=lambda: all(_node_ready(api, name) for name in nodes.names(count)),
     )  # fmt: skip
 
 
@@ -66,10 +66,6 @@ def node_simulator(kubeconfig: Path, count: int, network: str) -> Child:
         ready=lambda: all(_answers(address) for address in addresses),
         env={"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
-
-
-def _nodes_ready(api: ApiServer, count: int) -> bool:
-    return all(_node_ready(api, name) for name in nodes.names(count))
 
 
 def _node_ready(api: ApiServer, name: str) -> bool:

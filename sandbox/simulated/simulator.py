@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from sandbox.simulated import objects, ports
 from sandbox.simulated.objects import Key, Node, Service, Slice
-from sandbox.simulated.ports import OpenPorts, Place
+from sandbox.simulated.ports import OpenPorts
 from sandbox.simulated.sockets import Sockets
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import TransientError, WatchExpired
@@ -49,23 +49,20 @@ class Reflector(Generic[T]):
         """List and watch for ever. Lists again after every gap, so that no change is missed."""
         while True:
             try:
-                await self._watch(await self._list())
+                found: set[tuple[str, str]] = set()
+                version = ""
+                async for page in self._kube.pages(self.resource):
+                    version = version or page.resource_version
+                    found.update(self._see(Object(raw)) for raw in page.items)
+                for gone in self.values.keys() - found:
+                    self._note(gone, None)
+                self.listed.set()
+                await self._watch(version)
             except WatchExpired:
                 logger.info("%s: watch expired; listing again", self.resource.id)
             except TransientError as error:
                 logger.warning("%s: again in %.1f s: %s", self.resource.id, _PAUSE, error)
                 await asyncio.sleep(_PAUSE)
-
-    async def _list(self) -> str:
-        found: set[tuple[str, str]] = set()
-        version = ""
-        async for page in self._kube.pages(self.resource):
-            version = version or page.resource_version
-            found.update(self._see(Object(raw)) for raw in page.items)
-        for gone in self.values.keys() - found:
-            self._note(gone, None)
-        self.listed.set()
-        return version
 
     async def _watch(self, version: str) -> None:
         while True:
@@ -136,7 +133,7 @@ class Simulator:
             self._named[name] = new
         else:
             del self._named[name]
-        self._wake([Key("", name), *self._services_known()])
+        self._wake([Key("", name), *(service.key for service in self._services.values.values())])
 
     def _service_changed(self, key: tuple[str, str], old: Service | None, new: Service | None) -> None:
         self._wake([Key(*key)])
@@ -149,9 +146,6 @@ class Simulator:
         if new:
             self._slices_of.setdefault(new.service, {})[key] = new
         self._wake(part.service for part in (old, new) if part)
-
-    def _services_known(self) -> Iterable[Key]:
-        return (service.key for service in self._services.values.values())
 
     def _silent(self, name: str) -> bool:
         node = self._named.get(name)
@@ -196,7 +190,6 @@ class Simulator:
                 await self._listening.open(place, port)
             except OSError as error:
                 self._unopened[place] = port
-                self._complain(place, error)
-
-    def _complain(self, place: Place, error: OSError) -> None:
-        logger.warning("%s cannot be opened, again in %.0f s: %s", place, _AGAIN, error.strerror or error)
+                logger.warning(
+                    "%s cannot be opened, again in %.0f s: %s", place, _AGAIN, error.strerror or error
+                )

@@ -110,7 +110,19 @@ class Sockets:
 
         match port:
             case Drop():
-                return _dropping(bound, place)
+                if place.protocol == "UDP":
+                    return bound.close  # datagrams are never read
+                # Linux drops SYNs once the queue is full: with this backlog, after one connection.
+                bound.listen(0)
+                filler = socket.socket()
+                filler.setblocking(False)
+                filler.connect_ex((place.address, place.port))
+
+                def close() -> None:
+                    filler.close()
+                    bound.close()
+
+                return close
             case Echo() if place.protocol == "UDP":
                 transport, _ = await loop.create_datagram_endpoint(
                     lambda: Datagrams(port.node, silent), sock=bound
@@ -133,9 +145,24 @@ class Sockets:
             await asyncio.Event().wait()  # until the client gives up
         match port:
             case NodeHealth():
-                return _node_health(port, request.path)
+                if request.path not in ("/healthz", "/livez"):
+                    return web.Response(status=404)
+                now = datetime.now(UTC).isoformat()
+                body: dict[str, object] = {"lastUpdated": now, "currentTime": now}
+                if request.path == "/livez":
+                    return _answer(True, body)
+                return _answer(port.eligible, body | {"nodeEligible": port.eligible})
             case ServiceHealth():
-                return _service_health(port)
+                response = _answer(
+                    port.endpoints > 0,
+                    {
+                        "service": {"namespace": port.namespace, "name": port.name},
+                        "localEndpoints": port.endpoints,
+                        "serviceProxyHealthy": True,
+                    },
+                )
+                response.headers["X-Load-Balancing-Endpoint-Weight"] = str(port.endpoints)
+                return response
             case _:  # the port was closed, and the connection is older
                 return web.Response(status=503)
 
@@ -152,46 +179,6 @@ def _bound(place: Place) -> socket.socket:
         bound.close()
         raise
     return bound
-
-
-def _dropping(bound: socket.socket, place: Place) -> Callable[[], None]:
-    """Drop connections without a response. Datagrams are never read."""
-    if place.protocol == "UDP":
-        return bound.close
-    # Once the queue is full, Linux drops further SYNs: with this backlog that is after one connection.
-    bound.listen(0)
-    filler = socket.socket()
-    filler.setblocking(False)
-    filler.connect_ex((place.address, place.port))
-
-    def close() -> None:
-        filler.close()
-        bound.close()
-
-    return close
-
-
-def _node_health(port: NodeHealth, path: str) -> web.Response:
-    if path not in ("/healthz", "/livez"):
-        return web.Response(status=404)
-    now = datetime.now(UTC).isoformat()
-    body: dict[str, object] = {"lastUpdated": now, "currentTime": now}
-    if path == "/livez":
-        return _answer(True, body)
-    return _answer(port.eligible, body | {"nodeEligible": port.eligible})
-
-
-def _service_health(port: ServiceHealth) -> web.Response:
-    response = _answer(
-        port.endpoints > 0,
-        {
-            "service": {"namespace": port.namespace, "name": port.name},
-            "localEndpoints": port.endpoints,
-            "serviceProxyHealthy": True,
-        },
-    )
-    response.headers["X-Load-Balancing-Endpoint-Weight"] = str(port.endpoints)
-    return response
 
 
 def _answer(healthy: bool, body: dict[str, object]) -> web.Response:

@@ -12,7 +12,10 @@ import bcrypt
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.hazmat.primitives.asymmetric.types import (
+    CertificateIssuerPrivateKeyTypes,
+    CertificatePublicKeyTypes,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from windowbox.secretsmanager import contents
@@ -34,11 +37,11 @@ def authority(config: Authority, secret_name: str, now: datetime) -> dict[str, b
     builder = (
         _builder(name, name, key, now, config.validity)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(usage(signs=True), critical=True)
         .add_extension(identifier, critical=False)
         .add_extension(_authority_identifier(identifier), critical=False)
     )
-    return {contents.CA_CERTIFICATE: _sign(builder, key), contents.CA_KEY: _pem(key)}
+    return {contents.CA_CERTIFICATE: signed(builder, key), contents.CA_KEY: pem(key)}
 
 
 def certificate(config: Certificate, signer: Mapping[str, bytes], now: datetime) -> dict[str, bytes]:
@@ -53,7 +56,7 @@ def certificate(config: Certificate, signer: Mapping[str, bytes], now: datetime)
     builder = (
         _builder(subject, issuer.subject, key, now, config.validity)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose[config.usage]]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(
@@ -65,7 +68,7 @@ def certificate(config: Certificate, signer: Mapping[str, bytes], now: datetime)
     addresses = [x509.IPAddress(ipaddress.ip_address(one)) for one in config.ip_addresses]
     if hosts or addresses:
         builder = builder.add_extension(x509.SubjectAlternativeName([*hosts, *addresses]), critical=False)
-    data = {contents.CERTIFICATE: _sign(builder, issuer_key), contents.KEY: _pem(key)}
+    data = {contents.CERTIFICATE: signed(builder, issuer_key), contents.KEY: pem(key)}
     if config.publish_authority:
         data[contents.CA_CERTIFICATE] = signer[contents.CA_CERTIFICATE]
     return data
@@ -103,7 +106,8 @@ def _builder(
     return head(subject, issuer, key.public_key(), now - BEFORE, now + validity)
 
 
-def _usage(*, signs: bool) -> x509.KeyUsage:
+def usage(*, signs: bool) -> x509.KeyUsage:
+    """`signs`: whether the key signs certificates. Python 3.13 trusts no authority without this extension."""
     return x509.KeyUsage(
         key_cert_sign=signs, crl_sign=signs, digital_signature=True, key_encipherment=True,
         content_commitment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
@@ -115,11 +119,13 @@ def _authority_identifier(identifier: x509.SubjectKeyIdentifier) -> x509.Authori
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
 
 
-def _sign(builder: x509.CertificateBuilder, key: rsa.RSAPrivateKey) -> bytes:
+def signed(builder: x509.CertificateBuilder, key: CertificateIssuerPrivateKeyTypes) -> bytes:
+    """The certificate as PEM."""
     return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def _pem(key: rsa.RSAPrivateKey) -> bytes:
+def pem(key: CertificateIssuerPrivateKeyTypes) -> bytes:
+    """The private key as PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
