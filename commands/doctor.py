@@ -40,7 +40,7 @@ def doctor(ctx: click.Context, name: str | None, settings: Path | None, output: 
     from sandbox import state as states
     from sandbox.doctor import checks
 
-    findings = checks.examine(states.folder(name), settings)
+    findings = list(checks.examine(states.folder(name), settings))
     if output == "json":
         click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
@@ -25,21 +26,15 @@ def examine(settings: Settings) -> Iterator[Finding]:
     """All checks of kinds. Read-only."""
     if rbac.is_role(settings.nats.user):
         return  # a role may neither ask for processes nor list these kinds
-    yield from _pools(settings.nats)
+    # If the bus does not answer, servers.bus has reported it.
+    with contextlib.suppress(WindowboxError):
+        processes = asyncio.run(_processes_by_pool(settings.nats))
+        yield from [pool_finding(served, processes[pool]) for pool, served in POOLS.items()]
     try:
-        yield from asyncio.run(_look(settings.cluster))
+        yield from asyncio.run(_unserved(settings.cluster))
     except (WindowboxError, TimeoutError) as error:
         mend = "check the server in the kubeconfig"
         yield Finding("kinds that nobody serves", "note", f"cannot be looked at: {error}", mend)
-
-
-def _pools(settings: NatsSettings) -> Iterator[Finding]:
-    try:
-        serving = asyncio.run(_serving(settings))
-    except WindowboxError:
-        return  # servers.bus has reported it
-    for pool, served in POOLS.items():
-        yield pool_finding(served, serving[pool])
 
 
 def pool_finding(served: Served, processes: int) -> Finding:
@@ -54,13 +49,13 @@ def pool_finding(served: Served, processes: int) -> Finding:
     return Finding(f"pool {pool}", "note", f"{what}: no process serves it", mend)
 
 
-async def _serving(settings: NatsSettings) -> Counter[str]:
+async def _processes_by_pool(settings: NatsSettings) -> Counter[str]:
     async with connected(settings.access("windowbox doctor"), patience=5) as bus:
         found = await presence.processes(bus)
     return Counter(pool["pool"] for process in found for pool in process.get("pools", ()))
 
 
-async def _look(settings: ClusterSettings) -> list[Finding]:
+async def _unserved(settings: ClusterSettings) -> list[Finding]:
     async with asyncio.timeout(_PATIENCE), kube.from_file(settings.kubeconfig, settings.context) as api:
         return [found for kind in UNSERVED if (found := await _of_kind(api, kind))]
 
@@ -74,7 +69,7 @@ async def _of_kind(api: Kube, unserved: Unserved) -> Finding | None:
             [f"{one.namespace}/{one.name}" async for one in found if one.spec.get("type") == "local"]
         )
     except Missing:
-        return None  # where there is no such kind, there are no such objects
+        return None  # a cluster without the kind has no objects of it
     except WindowboxError as error:
         mend = "to know, give doctor settings with a kubeconfig that may list this kind"
         return Finding(what, "note", f"not served, and cannot be looked at: {error}", mend)

@@ -14,7 +14,7 @@ from windowbox.clients import docker
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.loadbalancers import Listener
 from windowbox.settings.lbsettings import LoadBalancerSettings, Network
-from workers.loadbalancer.envoy import hostnetwork, limits, process
+from workers.loadbalancer.envoy import hostnetwork, inotify, process, resources
 
 _PATIENCE = 15
 _FEW = 16
@@ -29,11 +29,20 @@ def examine(settings: LoadBalancerSettings) -> Iterator[Finding]:
     if not settings.attachment.startswith("docker-"):
         yield _envoy(settings)
     else:
-        yield from _docker(settings)
+        try:
+            yield from asyncio.run(_engine(settings))
+        except WindowboxError as error:
+            mend = "start Docker, or correct loadbalancer.docker; attachment `process` does without it"
+            yield Finding("Docker", "wrong", str(error), mend)
     for range_ in settings.ranges:
         for prefix in range_.prefixes:
-            yield _prefix(prefix, settings)
-    yield _watches()
+            yield _prefix(prefix, settings.attachment)
+    files = inotify.affordable(resources.NOTHING, [Listener("0.0.0.0", 1, "UDP", ())])
+    text = f"enough for {files} UDP ports to keep their flows when nodes change"
+    if files >= _FEW:
+        yield Finding("inotify for Envoy", "ok", text)
+    else:
+        yield Finding("inotify for Envoy", "note", text, "sudo sysctl fs.inotify.max_user_instances=1024")
 
 
 def _envoy(settings: LoadBalancerSettings) -> Finding:
@@ -50,14 +59,6 @@ def _envoy(settings: LoadBalancerSettings) -> Finding:
     return Finding("Envoy", "ok", f"{parts[1] if len(parts) > 1 else output.strip()} ({program})")
 
 
-def _docker(settings: LoadBalancerSettings) -> Iterator[Finding]:
-    try:
-        yield from asyncio.run(_engine(settings))
-    except WindowboxError as error:
-        mend = "start Docker, or correct loadbalancer.docker; attachment `process` does without it"
-        yield Finding("Docker", "wrong", str(error), mend)
-
-
 async def _engine(settings: LoadBalancerSettings) -> list[Finding]:
     async with asyncio.timeout(_PATIENCE), docker.opened(settings.docker) as engine:
         found = [Finding("Docker", "ok", f"answers, on {await engine.host()}")]
@@ -70,44 +71,28 @@ async def _engine(settings: LoadBalancerSettings) -> list[Finding]:
     return found
 
 
-def _prefix(prefix: Network, settings: LoadBalancerSettings) -> Finding:
+def _prefix(prefix: Network, attachment: str) -> Finding:
     """Whether packets to the addresses reach this host, or can be routed to it."""
-    what = f"addresses {prefix}"
-    if settings.attachment == "docker-routed":
-        if _arrives(prefix):
-            text = "belong to this host already, so they never get to Envoy's container"
-            return Finding(what, "wrong", text, "choose other loadbalancer.ranges, or another attachment")
-        if os.geteuid() != 0:
-            return Finding(
-                what, "note", "need a route to Envoy's container, which only root may set", "use sudo"
-            )
-        return Finding(what, "ok", "are routed to Envoy's container when the first Service comes")
-    if _arrives(prefix):
-        return Finding(what, "ok", "arrive at this host")
-    if os.geteuid() == 0 and settings.attachment != "docker-per-service":
-        return Finding(what, "ok", "are added to this host one by one, as they are given away")
-    return Finding(what, "wrong", "do not arrive at this host", _remedy(prefix))
-
-
-def _arrives(prefix: Network) -> bool:
-    """Whether packets reach the first, middle and last address: the others rarely differ."""
+    what, root = f"addresses {prefix}", os.geteuid() == 0
+    # The first, middle and last address: the others rarely differ.
     numbers = {0, prefix.num_addresses // 2, prefix.num_addresses - 1}
     if prefix.num_addresses > 2 and prefix.version == 4:
-        numbers -= {0, prefix.num_addresses - 1}
-    return all(hostnetwork.arrives(str(prefix[number])) for number in numbers)
-
-
-def _remedy(prefix: Network) -> str:
+        numbers -= {0, prefix.num_addresses - 1}  # network and broadcast
+    arrives = all(hostnetwork.arrives(str(prefix[number])) for number in numbers)
+    if attachment == "docker-routed" and arrives:
+        text = "belong to this host already, so they never get to Envoy's container"
+        return Finding(what, "wrong", text, "choose other loadbalancer.ranges, or another attachment")
+    if attachment == "docker-routed" and not root:
+        text = "need a route to Envoy's container, which only root may set"
+        return Finding(what, "note", text, "use sudo")
+    if attachment == "docker-routed":
+        return Finding(what, "ok", "are routed to Envoy's container when the first Service comes")
+    if arrives:
+        return Finding(what, "ok", "arrive at this host")
+    if root and attachment != "docker-per-service":
+        return Finding(what, "ok", "are added to this host one by one, as they are given away")
+    mend = f"sudo ip route add local {prefix} dev lo"
     if sys.platform == "darwin":
         kind = "inet6" if ip_address(prefix[0]).version == 6 else "inet"
-        return f"for each address: sudo ifconfig lo0 {kind} ADDRESS alias"
-    return f"sudo ip route add local {prefix} dev lo"
-
-
-def _watches() -> Finding:
-    some = Listener("0.0.0.0", 1, "UDP", ())
-    files = limits.affordable((), [some])
-    what, text = "inotify for Envoy", f"enough for {files} UDP ports to keep their flows when nodes change"
-    if files >= _FEW:
-        return Finding(what, "ok", text)
-    return Finding(what, "note", text, "sudo sysctl fs.inotify.max_user_instances=1024")
+        mend = f"for each address: sudo ifconfig lo0 {kind} ADDRESS alias"
+    return Finding(what, "wrong", "do not arrive at this host", mend)

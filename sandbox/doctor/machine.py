@@ -1,4 +1,4 @@
-"""Checks of this machine: programs, their versions, and limits of the kernel."""
+"""Checks of this machine: programs, their versions, limits of the kernel; and of one of its sandboxes."""
 
 from __future__ import annotations
 
@@ -22,46 +22,72 @@ _INOTIFY = {"max_user_watches": 65536, "max_user_instances": 128}
 
 
 def examine() -> Iterator[Finding]:
+    """Checks of this machine."""
     yield Finding("Python", "ok", ".".join(map(str, sys.version_info[:3])))
     for name, program in binaries.PROGRAMS.items():
-        if not program.nodes:
-            yield _program(name)
-    yield from _nodes()
+        if program.nodes:
+            continue
+        mend = "make setup" if program.module else packages.command()
+        try:
+            found = binaries.look(name)
+        except WindowboxError as error:
+            yield Finding(name, "wrong", str(error), f"unset {binaries.setting(program)}")
+            continue
+        match found:
+            case Found():
+                yield Finding(name, "ok", f"{binaries.text(found.version)} ({found.path})")
+            case TooOld():
+                have, wanted = binaries.text(found.version), binaries.text(program.oldest)
+                yield Finding(name, "wrong", f"{found.path} is {have}, {wanted} or newer is needed", mend)
+            case None:
+                yield Finding(name, "wrong", "not on this machine", mend)
+    yield from _real_nodes()
     yield from _limits()
 
 
-def _program(name: str) -> Finding:
-    program = binaries.PROGRAMS[name]
-    mend = "make setup" if program.module else packages.command()
-    try:
-        found = binaries.look(name)
-    except WindowboxError as error:
-        return Finding(name, "wrong", str(error), f"unset {binaries.setting(program)}")
-    match found:
-        case Found():
-            return Finding(name, "ok", f"{binaries.text(found.version)} ({found.path})")
-        case TooOld():
-            wanted = binaries.text(program.oldest)
-            return Finding(
-                name,
-                "wrong",
-                f"{found.path} is {binaries.text(found.version)}, {wanted} or newer is needed",
-                mend,
-            )
-        case None:
-            return Finding(name, "wrong", "not on this machine", mend)
+def _real_nodes() -> Iterator[Finding]:
+    """Findings are notes, not errors: a sandbox also runs without nodes."""
+    if reason := hostresources.unsuited():
+        yield Finding("real nodes", "note", f"need {reason}", "windowbox up --nodes 0")
+        return
+    lacking = packages.lacking_for_nodes()
+    for name in hostresources.PROGRAMS:
+        try:
+            program = binaries.look(name)
+        except WindowboxError:
+            program = None
+        if not isinstance(program, Found):
+            lacking.append(name)
+    if lacking:
+        yield Finding("real nodes", "note", f"these are not here: {', '.join(lacking)}", "make setup")
+    else:
+        yield Finding("real nodes", "ok", "possible")
+        wanted = Options().ranges
+        parts, known = list(addresses.parts(wanted)), routes.known(foreign=True)
+        taken = {n: found for part in parts for n in part if (found := ranges.overlapping(n, known))}
+        text = " and ".join(wanted)
+        if not taken:
+            yield Finding("addresses for nodes", "ok", text)
+        else:
+            used = sorted({str(route) for found in taken.values() for route in found})
+            free = sum(not (taken.keys() & set(part)) for part in parts)
+            text += f": this host has routes to {', '.join(used)}; {free} parts are free"
+            mend = "" if free else "set other `ranges` for the sandbox"
+            yield Finding("addresses for nodes", "note", text, mend)
+    if left := leftovers.found():
+        text = f"left by a sandbox that was killed: {', '.join(left)}"
+        yield Finding("leftovers", "note", text, "windowbox down")
 
 
 def _limits() -> Iterator[Finding]:
-    import resource
+    import resource  # not on every platform
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= _OPEN_FILES or soft == resource.RLIM_INFINITY:
         yield Finding("open files", "ok", f"{soft} for each process")
     else:
-        mend = (
-            f"ulimit -n {_OPEN_FILES}" if hard >= _OPEN_FILES else "raise nofile in /etc/security/limits.conf"
-        )
+        raisable = hard >= _OPEN_FILES
+        mend = f"ulimit -n {_OPEN_FILES}" if raisable else "raise nofile in /etc/security/limits.conf"
         yield Finding("open files", "note", f"{soft} for each process is few", mend)
     for name, enough in _INOTIFY.items():
         path = Path("/proc/sys/fs/inotify") / name
@@ -71,47 +97,8 @@ def _limits() -> Iterator[Finding]:
             yield Finding(f"inotify {name}", "note" if mend else "ok", str(value), mend)
 
 
-def _nodes() -> Iterator[Finding]:
-    """Findings are notes, not errors: a sandbox also runs without nodes."""
-    if reason := hostresources.unsuited():
-        yield Finding("real nodes", "note", f"need {reason}", "windowbox up --nodes 0")
-        return
-    lacking = [*packages.lacking_for_nodes(), *filter(_lacks, hostresources.PROGRAMS)]
-    if lacking:
-        yield Finding("real nodes", "note", f"these are not here: {', '.join(lacking)}", "make setup")
-    else:
-        yield Finding("real nodes", "ok", "possible")
-        yield _node_ranges(Options().ranges)
-    if left := leftovers.found():
-        text = f"left by a sandbox that was killed: {', '.join(left)}"
-        yield Finding("leftovers", "note", text, "windowbox down")
-
-
-def _lacks(name: str) -> bool:
-    try:
-        return not isinstance(binaries.look(name), Found)
-    except WindowboxError:
-        return True
-
-
-def _node_ranges(wanted: tuple[str, str]) -> Finding:
-    """Whether this host already has routes to the addresses of nodes."""
-    parts, known = list(addresses.parts(wanted)), routes.known(foreign=True)
-    taken = {
-        network: found for part in parts for network in part if (found := ranges.overlapping(network, known))
-    }
-    what, text = "addresses for nodes", " and ".join(wanted)
-    if not taken:
-        return Finding(what, "ok", text)
-    used = sorted({str(route) for found in taken.values() for route in found})
-    free = sum(not (taken.keys() & set(part)) for part in parts)
-    mend = "" if free else "set other `ranges` for the sandbox"
-    return Finding(
-        what, "note", f"{text}: this host has routes to {', '.join(used)}; {free} parts are free", mend
-    )
-
-
 def examine_sandbox(folder: Path) -> Iterator[Finding]:
+    """Checks of one sandbox: its processes and its ports."""
     what = f"sandbox {folder.name!r}"
     try:
         state = states.read(folder)
@@ -122,35 +109,28 @@ def examine_sandbox(folder: Path) -> Iterator[Finding]:
         yield Finding(what, "note", "was never started", states.command("up", folder))
         return
     if state.running():
-        yield from _running(what, state)
+        yield Finding(what, "ok", f"running, supervisor {state.pid}")
+        for name, child in state.children.items():
+            text, mend = f"last exit: {child.last_exit}", f"windowbox logs {name} --name {state.name}"
+            if child.condition != "ready":
+                text = f"{child.condition}, last exit: {child.last_exit or 'none'}"
+                yield Finding(name, "wrong", text, mend)
+            elif child.restarts:
+                yield Finding(name, "note", f"restarts: {child.restarts}, {text}", mend)
+            else:
+                yield Finding(name, "ok", f"ready on port {child.port}" if child.port else "ready")
     else:
         left = [name for name, child in state.children.items() if child.running()]
-        mend = f"windowbox down --name {state.name}"
         if left:
-            yield Finding(what, "wrong", f"its supervisor is gone, but these run: {', '.join(left)}", mend)
+            text = f"its supervisor is gone, but these run: {', '.join(left)}"
+            yield Finding(what, "wrong", text, f"windowbox down --name {state.name}")
         else:
             yield Finding(what, "note", "is not running", f"windowbox up --name {state.name}")
         for name, port in state.options.ports.items():
             if not processes.is_free(port):
-                yield Finding(
-                    what,
-                    "wrong",
-                    f"port {port} of {name} is taken",
-                    f"see who has it: ss -lntup 'sport = {port}'",
-                )
+                mend = f"see who has it: ss -lntup 'sport = {port}'"
+                yield Finding(what, "wrong", f"port {port} of {name} is taken", mend)
     yield from _overlaps(folder, state)
-
-
-def _running(what: str, state: State) -> Iterator[Finding]:
-    yield Finding(what, "ok", f"running, supervisor {state.pid}")
-    for name, child in state.children.items():
-        mend = f"windowbox logs {name} --name {state.name}"
-        if child.condition != "ready":
-            yield Finding(name, "wrong", f"{child.condition}, last exit: {child.last_exit or 'none'}", mend)
-        elif child.restarts:
-            yield Finding(name, "note", f"restarts: {child.restarts}, last exit: {child.last_exit}", mend)
-        else:
-            yield Finding(name, "ok", f"ready on port {child.port}" if child.port else "ready")
 
 
 def _overlaps(folder: Path, state: State) -> Iterator[Finding]:
@@ -164,9 +144,6 @@ def _overlaps(folder: Path, state: State) -> Iterator[Finding]:
         except Malformed:
             continue
         for port in set(other.ports.values()) & mine.keys() if other and other.running() else ():
-            yield Finding(
-                f"sandbox {folder.name!r}",
-                "wrong",
-                f"port {port} ({mine[port]}) is also used by the sandbox {path.parent.name!r}",
-                "give one of them another port, or none",
-            )
+            text = f"port {port} ({mine[port]}) is also used by the sandbox {path.parent.name!r}"
+            mend = "give one of them another port, or none"
+            yield Finding(f"sandbox {folder.name!r}", "wrong", text, mend)

@@ -26,8 +26,16 @@ _PATIENCE = 15
 
 def bus(settings: NatsSettings) -> Finding:
     """Whether NATS answers and has JetStream."""
+
+    async def ask() -> str:
+        async with connected(settings.access("windowbox doctor"), patience=5) as bus:
+            if rbac.is_role(settings.user):
+                return f"entered as {settings.user}"  # a role may ask about its own streams alone
+            account = await bus.api("INFO")
+        return f"JetStream with {account['streams']} streams"
+
     try:
-        facts = asyncio.run(_ask_bus(settings))
+        facts = asyncio.run(ask())
     except WindowboxError as error:
         mend = "is it running with --jetstream, and are user and password right?"
         return Finding("NATS", "wrong", str(error), mend)
@@ -36,19 +44,19 @@ def bus(settings: NatsSettings) -> Finding:
 
 def kubernetes(settings: ClusterSettings) -> Finding:
     """Whether windowbox is known to work with the cluster's version."""
+
+    async def ask() -> str:
+        async with asyncio.timeout(_PATIENCE), kube.from_file(settings.kubeconfig, settings.context) as api:
+            return await api.version()
+
     try:
-        version = asyncio.run(_ask_version(settings))
+        version = asyncio.run(ask())
     except (WindowboxError, TimeoutError) as error:
         mend = "check server and credentials in the kubeconfig"
         return Finding("Kubernetes", "wrong", str(error) or "no answer", mend)
     if why := versions.problem("Kubernetes", version):
         return Finding("Kubernetes", "note", why, "see docs/upgrade.md for the versions that are tried")
     return Finding("Kubernetes", "ok", version)
-
-
-async def _ask_version(settings: ClusterSettings) -> str:
-    async with asyncio.timeout(_PATIENCE), kube.from_file(settings.kubeconfig, settings.context) as api:
-        return await api.version()
 
 
 def rights(settings: Settings, sandbox: Path | None) -> Iterator[Finding]:
@@ -64,7 +72,9 @@ def rights(settings: Settings, sandbox: Path | None) -> Iterator[Finding]:
         cluster = settings.cluster
         if sandbox:
             cluster = ClusterSettings(kubeconfig=kubeconfig(sandbox, role))
-        yield _role_rights([str(kubectl), *_flags(cluster)], role)
+        flags = [f"--kubeconfig={cluster.kubeconfig}"] if cluster.kubeconfig else []
+        flags += [f"--context={cluster.context}"] if cluster.context else []
+        yield _role_rights([str(kubectl), *flags], role)
 
 
 def zone(settings: ZoneSettings) -> Iterator[Finding]:
@@ -78,37 +88,13 @@ def zone(settings: ZoneSettings) -> Iterator[Finding]:
             )
         else:
             yield Finding(what, "ok", "takes updates")
-    if settings.ownership and not settings.key_from_record and (problem := _no_transfer(settings)):
-        mend = "allow it, or names whose DNSRecord is gone stay in the zone"
-        yield Finding(f"transfer of zone {settings.name}", "note", problem, mend)
-
-
-def _no_transfer(settings: ZoneSettings) -> str | None:
-    """Why the zone cannot be searched for orphaned names; None if it can."""
-
-    async def search() -> None:
-        await Nameserver(DnsSettings(zones=[settings])).marks(settings.name)
-
-    try:
-        asyncio.run(search())
-    except WindowboxError as error:
-        return str(error)
-    return None
-
-
-async def _ask_bus(settings: NatsSettings) -> str:
-    async with connected(settings.access("windowbox doctor"), patience=5) as bus:
-        if rbac.is_role(settings.user):
-            return f"entered as {settings.user}"  # a role may ask about its own streams alone
-        account = await bus.api("INFO")
-    return f"JetStream with {account['streams']} streams"
-
-
-def _flags(cluster: ClusterSettings) -> Iterator[str]:
-    if cluster.kubeconfig:
-        yield f"--kubeconfig={cluster.kubeconfig}"
-    if cluster.context:
-        yield f"--context={cluster.context}"
+    if settings.ownership and not settings.key_from_record:
+        # Orphaned names are found by a transfer of the zone.
+        try:
+            asyncio.run(Nameserver(DnsSettings(zones=[settings])).marks(settings.name))
+        except WindowboxError as error:
+            mend = "allow it, or names whose DNSRecord is gone stay in the zone"
+            yield Finding(f"transfer of zone {settings.name}", "note", str(error), mend)
 
 
 def _role_rights(kubectl: list[str], role: str) -> Finding:
@@ -133,26 +119,23 @@ def _role_rights(kubectl: list[str], role: str) -> Finding:
     if answer.returncode:
         reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
         return Finding(what, "wrong", reason, "check server and credentials in the kubeconfig")
+    # kubectl writes one object after the other, or a List, depending on its version.
+    decoder, text, answered = json.JSONDecoder(), answer.stdout.strip(), list[dict[str, Any]]()
+    while text:
+        document, end = decoder.raw_decode(text)
+        text = text[end:].strip()
+        answered += document["items"] if document["kind"] == "List" else [document]
     refused = [
-        f"{attributes['verb']} {attributes['resource']}"
-        + (f"/{attributes['subresource']}" if "subresource" in attributes else "")
-        for review in _documents(answer.stdout)
+        f"{asked['verb']} {asked['resource']}"
+        + (f"/{asked['subresource']}" if "subresource" in asked else "")
+        for review in answered
         if not review["status"].get("allowed")
-        for attributes in [review["spec"]["resourceAttributes"]]
+        for asked in [review["spec"]["resourceAttributes"]]
     ]
     if refused:
         mend = f"grant the ClusterRole {rbac.user(role)} these verbs"
         return Finding(what, "wrong", f"may not {', '.join(refused)}", mend)
     return Finding(what, "ok", "all there")
-
-
-def _documents(text: str) -> Iterator[dict[str, Any]]:
-    # kubectl writes one object after the other, or a List, depending on its version.
-    decoder = json.JSONDecoder()
-    while text := text.strip():
-        document, end = decoder.raw_decode(text)
-        text = text[end:]
-        yield from document["items"] if document["kind"] == "List" else [document]
 
 
 def _review(rule: dict[str, Any], resource: str, verb: str) -> dict[str, Any]:

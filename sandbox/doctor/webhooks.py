@@ -31,41 +31,37 @@ def examine(settings: Settings) -> Iterator[Finding]:
     """All checks of webhooks. Read-only."""
     if rbac.is_role(settings.nats.user):
         return  # a role may not list configurations
+
+    async def examined() -> list[Finding]:
+        cluster = settings.cluster
+        async with asyncio.timeout(_PATIENCE), kube.from_file(cluster.kubeconfig, cluster.context) as api:
+            return [finding async for finding in findings(api)]
+
     try:
-        yield from asyncio.run(_examined(settings))
+        none = Finding("webhooks", "note", "the API server asks nobody", "windowbox admit, if you want them")
+        yield from asyncio.run(examined()) or [none]
     except (WindowboxError, TimeoutError) as error:
-        yield Finding(
-            "webhooks", "note", f"cannot be looked at: {error}", "check the server in the kubeconfig"
-        )
-
-
-async def _examined(settings: Settings) -> list[Finding]:
-    cluster = settings.cluster
-    async with asyncio.timeout(_PATIENCE), kube.from_file(cluster.kubeconfig, cluster.context) as api:
-        found = [finding async for finding in findings(api)]
-    if found:
-        return found
-    return [Finding("webhooks", "note", "the API server asks nobody", "windowbox admit, if you want them")]
+        mend = "check the server in the kubeconfig"
+        yield Finding("webhooks", "note", f"cannot be looked at: {error}", mend)
 
 
 async def findings(api: Kube) -> AsyncIterator[Finding]:
     """One finding for each of our configurations in the cluster; none if there is none."""
     for resource in configurations.RESOURCES.values():
         for names in configurations.COMPONENTS:
-            if found := await api.find(resource, "", names.prefixed):
-                yield await _of_configuration(api, resource.kind, names, found.raw)
-
-
-async def _of_configuration(api: Kube, kind: str, names: Names, configuration: Json) -> Finding:
-    what, entries = f"{kind} {names.prefixed}", configuration.get("webhooks") or []
-    if not entries:
-        return Finding(what, "note", "all webhooks are disabled")
-    for entry in entries:
-        client = mapping(entry.get("clientConfig"))
-        problem, mend = await _of_client(api, names, client)
-        if problem:
-            return Finding(what, "wrong", f"{entry.get('name')}: {problem}", mend)
-    return Finding(what, "ok", "1 webhook" if len(entries) == 1 else f"{len(entries)} webhooks")
+            if not (found := await api.find(resource, "", names.prefixed)):
+                continue
+            what, entries = f"{resource.kind} {names.prefixed}", found.raw.get("webhooks") or []
+            count = "1 webhook" if len(entries) == 1 else f"{len(entries)} webhooks"
+            finding = (
+                Finding(what, "ok", count) if entries else Finding(what, "note", "all webhooks are disabled")
+            )
+            for entry in entries:
+                problem, mend = await _of_client(api, names, mapping(entry.get("clientConfig")))
+                if problem:
+                    finding = Finding(what, "wrong", f"{entry.get('name')}: {problem}", mend)
+                    break
+            yield finding
 
 
 async def _of_client(api: Kube, names: Names, client: Json) -> tuple[str, str]:
@@ -81,6 +77,7 @@ async def _of_client(api: Kube, names: Names, client: Json) -> tuple[str, str]:
         namespace, name = str(service.get("namespace")), str(service.get("name"))
         if not await api.find(SERVICES, namespace, name):
             return f"there is no Service {namespace}/{name}", "create it, or set webhooks.mode"
+        # This machine may be outside of the cluster's network: the Secret holds the certificate in use.
         found = await SecretsManager(api, namespace, names.identity).read(names.server)
         host = f"{name}.{namespace}.svc"
         if found and not contents.is_trusted(keeping.server_certificate(names, [host]), found[1], bundle):
