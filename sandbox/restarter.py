@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 _FIRST_DELAY = 0.2
 _LONGEST_DELAY = 10.0
 _HEALTHY_AFTER = 30.0
-"""Who ran for so long starts with the first delay again."""
+"""A process that ran this long resets its backoff."""
 _PATIENCE = 15.0
 _LOOK_AGAIN = 0.05
 
@@ -101,7 +101,7 @@ class Restarter:
         if process := self._process:
             inner = processes.only_child(process.pid) if self.child.inner else None
             if number == signal.SIGCONT or not inner:
-                # Who starts a program for us pauses with it, and does not go on by itself.
+                # The parent of an inner program stops when the program stops, and needs its own SIGCONT.
                 _send(process, number, process.pid)
             if inner:
                 _send(process, number, inner)
@@ -142,29 +142,29 @@ class Restarter:
                 await _end(process, self.signal, self.child.stop_signal)
             self._process = None
             self.state.pid = self.state.started = None
-            self.state.last_exit = _exit_text(process.returncode)
+            code = process.returncode
+            if code is None:
+                self.state.last_exit = "nobody knows what"
+            else:
+                self.state.last_exit = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             self._ready.clear()
             self._ended.set()
 
     async def _become_ready(self) -> None:
         began = time.monotonic()
         # Servers announce no readiness: it has to be polled.
-        while not await self._tried():  # noqa: ASYNC110
+        while True:
+            if await asyncio.to_thread(self.child.ready):
+                try:
+                    if self.child.then:
+                        await asyncio.to_thread(self.child.then)
+                    break
+                except WindowboxError as error:
+                    logger.warning("%s is up, but %s", self.child.name, error)
             await asyncio.sleep(_LOOK_AGAIN)
         self.state.took = round(time.monotonic() - began, 2)
         self._ready.set()
         self._note("ready")
-
-    async def _tried(self) -> bool:
-        if not await asyncio.to_thread(self.child.ready):
-            return False
-        if self.child.then:
-            try:
-                await asyncio.to_thread(self.child.then)
-            except WindowboxError as error:
-                logger.warning("%s is up, but %s", self.child.name, error)
-                return False
-        return True
 
     def _note(self, condition: Condition) -> None:
         self.state.condition = condition
@@ -186,15 +186,7 @@ async def _end(
 
 
 def _send(process: asyncio.subprocess.Process, number: signal.Signals, pid: int) -> None:
-    # The library's own way asks first how the process ended, if it did; then nobody else is told.
+    # asyncio's own `send_signal` would reap an ended process first, and `wait` would miss its end.
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _exit_text(code: int | None) -> str:
-    if code is None:
-        return "nobody knows what"
-    if code < 0:
-        return signal.Signals(-code).name
-    return f"exit code {code}"

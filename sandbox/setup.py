@@ -9,18 +9,28 @@ from concurrent.futures import ThreadPoolExecutor
 from sandbox import processes, stages
 from sandbox.nodes import hostresources
 from sandbox.programs import binaries, obtain, openssh, packages
-from sandbox.programs.binaries import PROGRAMS, Found, Program
+from sandbox.programs.binaries import PROGRAMS, Found
 from sandbox.progress import Progress
 from windowbox.errors import WindowboxError
 
 
 def main(arguments: list[str]) -> int:
-    """Install everything; one failure does not stop the others."""
-    progress = Progress(_say)
-    wanted = _wanted(progress)
+    """Install everything that this machine can use; one failure does not stop the others."""
+    progress, complaints = Progress(_say), list[str]()
+    reason = hostresources.unsuited()
+    left_out = [name for name in hostresources.PROGRAMS if reason and name not in stages.SIMULATED_PROGRAMS]
+    if left_out:
+        progress.say(f"Going on without real nodes, which need {reason}: {', '.join(left_out)} left out")
+    wanted = [program for program in PROGRAMS.values() if program.name not in left_out]
     with processes.unwinding(), ThreadPoolExecutor(1, "packages") as pool:
         installing = pool.submit(_install, progress)
-        complaints = _build(wanted, progress, download="--download" in arguments)
+        # One program per origin at a time, so that a missing module does not hide a broken compiler.
+        for origin in dict.fromkeys(program.module for program in wanted if program.module):
+            names = [program.name for program in wanted if program.module == origin]
+            try:
+                obtain.obtain(names, progress, download="--download" in arguments)
+            except WindowboxError as error:
+                complaints.append(str(error))
         complaints = [*installing.result(), *complaints]
     for name in (program.name for program in wanted):
         found = binaries.look(name)
@@ -29,18 +39,6 @@ def main(arguments: list[str]) -> int:
     for complaint in complaints:
         print(complaint, file=sys.stderr)
     return 1 if complaints else 0
-
-
-def _build(wanted: list[Program], progress: Progress, *, download: bool) -> list[str]:
-    """Build one program per origin at a time, so that a missing module does not hide a broken compiler."""
-    complaints = []
-    for origin in dict.fromkeys(program.module for program in wanted if program.module):
-        names = [program.name for program in wanted if program.module == origin]
-        try:
-            obtain.obtain(names, progress, download=download)
-        except WindowboxError as error:
-            complaints.append(str(error))
-    return complaints
 
 
 def _install(progress: Progress) -> list[str]:
@@ -59,15 +57,6 @@ def _install(progress: Progress) -> list[str]:
         except WindowboxError as error:
             progress.say(f"Going on without {what}: {error}")
     return complaints
-
-
-def _wanted(progress: Progress) -> list[Program]:
-    """All programs that this machine can use."""
-    reason = hostresources.unsuited()
-    left_out = [name for name in hostresources.PROGRAMS if reason and name not in stages.SIMULATED_PROGRAMS]
-    if left_out:
-        progress.say(f"Going on without real nodes, which need {reason}: {', '.join(left_out)} left out")
-    return [program for program in PROGRAMS.values() if program.name not in left_out]
 
 
 def _say(text: str) -> None:

@@ -16,7 +16,6 @@ from sandbox.programs import binaries
 from sandbox.progress import Progress
 from sandbox.roles import Surroundings
 from sandbox.servers import busserver, controlplane, manifests, zoneserver
-from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.controlplane import Identities
 from sandbox.servers.ranges import UNROUTED, ClusterNetwork
 from sandbox.shoots import records
@@ -54,7 +53,12 @@ def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
         *scheduler,
         *(name for _, name in role_processes(options)),
     ]
-    _check(options.ports, names)
+    for name, fixed in options.ports.items():
+        if name not in names:
+            known = ", ".join(names)
+            raise Malformed(f"port {fixed} for {name!r}: there is no such process; there are {known}")
+        if list(options.ports.values()).count(fixed) > 1:
+            raise Malformed(f"port {fixed} for {name!r}: another process has it, too; give each its own")
     ports = dict(options.ports)  # even if taken: the server reports the error
     for name in names:
         port = ports.get(name) or kept.get(name)
@@ -78,26 +82,18 @@ def stages(
     """
     pki = folder / "pki"
     identity = controlplane.identities(pki, resources.host if resources else controlplane.LOOPBACK, network)
-    api = controlplane.api(identity, ports["kube-apiserver"])
-    around = Surroundings(
-        folder=folder,
-        api=api,
-        bus=busserver.urls(options.nats_servers, ports),
-        replicas=options.nats_servers,
-        passwords=busserver.passwords(folder / "nats" / "passwords.json"),
-        dns_port=ports["named"],
-        dns_key=zoneserver.kept_key(dns_key_file(folder)) if options.dns_key else None,
-        dns_ownership=options.dns_ownership,
-        prefixes=options.addresses or _addresses(ports, network),
-        plan=resources.plan if resources else None,
-        webhooks=ports["webhooks"],
-        garden_webhooks=ports["garden-webhooks"],
-        second_calls=max(options.admits, options.garden_admits) > 1,
-        webhook_spread=options.webhook_spread,
-    )
-    roles.backups(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-    roles.write_kubeconfigs(folder, api)
-    roles.write_settings(around, "operator", "operator", None)
+    around = _surroundings(folder, options, ports, network, resources, identity)
+    api = around.api
+
+    def fill() -> None:
+        """Apply what has to exist in the cluster before its users start."""
+        manifests.apply_all(api)
+        for count, garden in ((options.admits, False), (options.garden_admits, True)):
+            if not count:
+                manifests.remove_webhooks(api, garden=garden)
+        if resources:
+            resources.admit(api)
+
     apiserver = controlplane.apiserver(
         binaries.find("kube-apiserver"), identity, ports["kube-apiserver"], ports["etcd"],
         [
@@ -105,104 +101,98 @@ def stages(
             *(controlplane.audit_arguments(folder) if options.audit else []), *options.apiserver_arguments,
         ],
     )  # fmt: skip
-    nodes = _nodes(folder, resources, api, pki) if resources else [[], [], []]
-    return [
-        [*_storage(folder, options, ports, around), *nodes[0]],
-        [dataclasses.replace(apiserver, then=lambda: _fill(api, resources, options)), *nodes[1]],
-        [
-            *_controllers(identity, pki, ports, with_nodes=bool(resources or options.simulated_nodes)),
-            *_simulated(folder, options, ports, api, network),
-            *(roles.process(around, role, name, ports[name]) for role, name in role_processes(options)),
-            *nodes[2],
-        ],
-    ]
+    first = [
+        controlplane.etcd(binaries.find("etcd"), folder / "etcd", ports["etcd"], ports["etcd-peer"]),
+        *busserver.nats_servers(
+            binaries.find("nats-server"), folder, options.nats_servers, ports, around.passwords,
+            options.sync_interval,
+        ),
+        zoneserver.named(
+            binaries.unconfined(binaries.find("named")), folder / "named", ports["named"], around.dns_key
+        ),
+    ]  # fmt: skip
+    second = [dataclasses.replace(apiserver, then=fill)]
+    third = _clients(folder, options, ports, around, identity, network, with_nodes=resources is not None)
+    if resources:
+        archives = resources.write(api, pki)
+        if records.names(folder):  # machines that ran when the sandbox ended start again with it
+            archives.append(image.archive(Progress(logger.info))[0])
+        for place in resources.places:
+            first.append(nodechildren.first(place))
+            second.append(nodechildren.containerd(place, archives))
+            third += [nodechildren.kubelet(place, api), nodechildren.kube_proxy(place)]
+    return [first, second, third]
 
 
 def dns_key_file(folder: Path) -> Path:
     return folder / "dns.key"
 
 
-def _fill(api: ApiServer, resources: HostResources | None, options: Options) -> None:
-    """Apply what has to exist in the cluster before its users start."""
-    manifests.apply_all(api)
-    for count, garden in ((options.admits, False), (options.garden_admits, True)):
-        if not count:
-            manifests.remove_webhooks(api, garden=garden)
-    if resources:
-        resources.admit(api)
-
-
-def _addresses(ports: dict[str, int], network: ClusterNetwork) -> tuple[str, ...]:
+def _surroundings(
+    folder: Path,
+    options: Options,
+    ports: dict[str, int],
+    network: ClusterNetwork,
+    resources: HostResources | None,
+    identity: Identities,
+) -> Surroundings:
+    """What windowbox's processes need to know; writes their credentials."""
     # No other sandbox has the port, so no other has this part of the loopback addresses.
     port = ports["nats-server"]
-    v4 = f"127.{port >> 8}.{port & 255}.0/24"
-    # Of IPv6 there is only one loopback address; others can be added where routes can.
-    return (v4, str(network.ranges.balancers)) if network.routed and network.v6 else (v4,)
+    addresses: tuple[str, ...] = (f"127.{port >> 8}.{port & 255}.0/24",)
+    if network.routed and network.v6:
+        # IPv6 has only one loopback address; others can be added where routes can.
+        addresses += (str(network.ranges.balancers),)
+    around = Surroundings(
+        folder=folder,
+        api=controlplane.api(identity, ports["kube-apiserver"]),
+        bus=busserver.urls(options.nats_servers, ports),
+        replicas=options.nats_servers,
+        passwords=busserver.passwords(folder / "nats" / "passwords.json"),
+        dns_port=ports["named"],
+        dns_key=zoneserver.kept_key(dns_key_file(folder)) if options.dns_key else None,
+        dns_ownership=options.dns_ownership,
+        prefixes=options.addresses or addresses,
+        plan=resources.plan if resources else None,
+        webhooks=ports["webhooks"],
+        garden_webhooks=ports["garden-webhooks"],
+        second_calls=max(options.admits, options.garden_admits) > 1,
+        webhook_spread=options.webhook_spread,
+    )
+    roles.backups(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+    roles.write_kubeconfigs(folder, around.api)
+    roles.write_settings(around, "operator", "operator", None)
+    return around
 
 
-def _storage(folder: Path, options: Options, ports: dict[str, int], around: Surroundings) -> list[Child]:
-    name_server = binaries.unconfined(binaries.find("named"))
-    return [
-        controlplane.etcd(binaries.find("etcd"), folder / "etcd", ports["etcd"], ports["etcd-peer"]),
-        *busserver.nats_servers(
-            binaries.find("nats-server"), folder, options.nats_servers, ports, around.passwords,
-            options.sync_interval,
-        ),
-        zoneserver.named(name_server, folder / "named", ports["named"], around.dns_key),
-    ]  # fmt: skip
-
-
-def _controllers(identity: Identities, pki: Path, ports: dict[str, int], *, with_nodes: bool) -> list[Child]:
+def _clients(
+    folder: Path,
+    options: Options,
+    ports: dict[str, int],
+    around: Surroundings,
+    identity: Identities,
+    network: ClusterNetwork,
+    *,
+    with_nodes: bool,
+) -> list[Child]:
+    """The processes that need the API server: controllers, simulated nodes, windowbox."""
+    some_nodes = with_nodes or options.simulated_nodes > 0
     found = [
         controlplane.controllers(
-            binaries.find("kube-controller-manager"), identity, pki / "controllers.kubeconfig",
-            ports["kube-controller-manager"], ports["kube-apiserver"], nodes=with_nodes,
+            binaries.find("kube-controller-manager"), identity, folder / "pki" / "controllers.kubeconfig",
+            ports["kube-controller-manager"], ports["kube-apiserver"], nodes=some_nodes,
         )
     ]  # fmt: skip
-    if with_nodes:
+    if some_nodes:
         found.append(
             controlplane.scheduler(
-                binaries.find("kube-scheduler"), identity, pki / "scheduler.kubeconfig",
+                binaries.find("kube-scheduler"), identity, folder / "pki" / "scheduler.kubeconfig",
                 ports["kube-scheduler"], ports["kube-apiserver"],
             )
         )  # fmt: skip
-    return found
-
-
-def _nodes(folder: Path, resources: HostResources, api: ApiServer, pki: Path) -> list[list[Child]]:
-    """Processes of nodes that need nothing, those that need them, and those that need the API server."""
-    archives = resources.write(api, pki)
-    if records.names(folder):  # machines that were there when the sandbox ended start again with it
-        archives.append(image.archive(Progress(logger.info))[0])
-    return [
-        [nodechildren.first(place) for place in resources.places],
-        [nodechildren.containerd(place, archives) for place in resources.places],
-        [
-            child
-            for place in resources.places
-            for child in (nodechildren.kubelet(place, api), nodechildren.kube_proxy(place))
-        ],
-    ]
-
-
-def _simulated(
-    folder: Path, options: Options, ports: dict[str, int], api: ApiServer, network: ClusterNetwork
-) -> list[Child]:
-    if not (count := options.simulated_nodes):
-        return []
-    kubeconfig = roles.kubeconfig(folder, "operator")
-    addresses = simulated.network(ports["kube-controller-manager"])
-    return [
-        simulated.kwok(binaries.find("kwok"), kubeconfig, api, count, network.ranges.pods),
-        simulated.node_simulator(kubeconfig, count, addresses),
-    ]
-
-
-def _check(fixed: dict[str, int], names: list[str]) -> None:
-    for name, port in fixed.items():
-        if name not in names:
-            raise Malformed(
-                f"port {port} for {name!r}: there is no such process; there are {', '.join(names)}"
-            )
-        if list(fixed.values()).count(port) > 1:
-            raise Malformed(f"port {port} for {name!r}: another process has it, too; give each its own")
+    if count := options.simulated_nodes:
+        kubeconfig, pods = roles.kubeconfig(folder, "operator"), network.ranges.pods
+        addresses = simulated.network(ports["kube-controller-manager"])
+        found.append(simulated.kwok(binaries.find("kwok"), kubeconfig, around.api, count, pods))
+        found.append(simulated.node_simulator(kubeconfig, count, addresses))
+    return found + [roles.process(around, role, name, ports[name]) for role, name in role_processes(options)]

@@ -16,7 +16,7 @@ from sandbox.nodes import cgroups, network
 from sandbox.nodes.nodefiles import Place
 from sandbox.programs import binaries
 from sandbox.servers import controlplane
-from sandbox.servers.apiserver import ApiServer
+from sandbox.servers.apiserver import ApiServer, is_ready
 from windowbox.errors import Refused, Unreachable
 
 _SYSTEM_SETTINGS = {
@@ -27,11 +27,11 @@ _SYSTEM_SETTINGS = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
-"""What a kubelet makes its machine be. This one shall stay as it is: the kubelet is shown what it likes."""
+"""Kernel settings that a kubelet would change. It finds them changed, while this machine keeps its own."""
 
 _READY_PATIENCE = 10
 _IMPORT_PATIENCE = 300
-"""The machine's disk may be busy. Who is ended in the middle goes on with what containerd has."""
+"""The machine's disk may be busy. An interrupted import resumes from what containerd already has."""
 
 _PRIVATE = ("/run/containerd", "/var/lib/cni", "/var/log/containers")
 _FIRST = """
@@ -63,6 +63,14 @@ exec sleep infinity
 
 def first(place: Place) -> Child:
     """The first process of the node: its PID namespace ends with it."""
+
+    def forget() -> None:
+        """Remove the state of containers that a former start left, as a reboot does."""
+        place.init_file.unlink(missing_ok=True)
+        cgroups.remove(place.containers)
+        for folder in (place.run / "containerd", place.run / "ipam"):
+            shutil.rmtree(folder, ignore_errors=True)
+
     script = _FIRST.format(
         private=" ".join(_PRIVATE),
         settings="\n".join(f"{name} {value}" for name, value in _SYSTEM_SETTINGS.items()),
@@ -76,7 +84,7 @@ def first(place: Place) -> Child:
             str(place.data / "kubelet"),
         ],
         ready=place.init_file.exists,
-        before=lambda: _forget(place),
+        before=forget,
         held=place.off_file.exists,
         stop_signal=signal.SIGKILL,
     )  # fmt: skip
@@ -84,12 +92,21 @@ def first(place: Place) -> Child:
 
 def containerd(place: Place, archives: list[Path]) -> Child:
     program = shutil.which("containerd") or "containerd"
+
+    def bring_images() -> None:
+        for archive in archives:
+            done = _ctr(
+                place, "--namespace=k8s.io", "images", "import", str(archive), patience=_IMPORT_PATIENCE
+            )
+            if done.returncode:
+                raise Refused(f"{place.node.name} does not take {archive.name}: {done.stderr.strip()}")
+
     return Child(
         f"{place.node.name}/containerd",
         _inside(place, program, "--config", str(place.data / "containerd.toml"), "--log-level=warn"),
         ready=lambda: _answers(place),
         before=cgroups.weigh,
-        then=lambda: _import(place, archives),
+        then=bring_images,
         held=lambda: not place.is_up(),
         inner=True,
     )
@@ -97,6 +114,7 @@ def containerd(place: Place, archives: list[Path]) -> Child:
 
 def kubelet(place: Place, api: ApiServer) -> Child:
     node = place.node
+    health = f"http://{node.v4}:10248/healthz"
     return Child(
         f"{node.name}/kubelet",
         _inside(
@@ -106,7 +124,7 @@ def kubelet(place: Place, api: ApiServer) -> Child:
             f"--cert-dir={place.credentials}", f"--hostname-override={node.name}",
             f"--node-ip={node.v4},{node.v6}", f"--root-dir={place.kubelet}",
         ),
-        ready=lambda: controlplane.healthy(f"http://{node.v4}:10248/healthz") and _is_ready(api, node.name),
+        ready=lambda: controlplane.healthy(health) and is_ready(api.find(f"/api/v1/nodes/{node.name}")),
         held=lambda: not (place.is_up() and _answers(place)),
         inner=True,
     )  # fmt: skip
@@ -120,14 +138,6 @@ def kube_proxy(place: Place) -> Child:
         held=lambda: not place.is_up(),
         inner=True,
     )
-
-
-def _forget(place: Place) -> None:
-    """Remove the state of containers that a former start left, as a reboot does."""
-    place.init_file.unlink(missing_ok=True)
-    cgroups.remove(place.containers)
-    for folder in (place.run / "containerd", place.run / "ipam"):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _inside(place: Place, *argv: str) -> list[str]:
@@ -146,13 +156,6 @@ def _answers(place: Place) -> bool:
         return False
 
 
-def _import(place: Place, archives: list[Path]) -> None:
-    for archive in archives:
-        done = _ctr(place, "--namespace=k8s.io", "images", "import", str(archive), patience=_IMPORT_PATIENCE)
-        if done.returncode:
-            raise Refused(f"{place.node.name} does not take {archive.name}: {done.stderr.strip()}")
-
-
 def _ctr(place: Place, *arguments: str, patience: float) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
@@ -164,12 +167,3 @@ def _ctr(place: Place, *arguments: str, patience: float) -> subprocess.Completed
             f"`ctr {' '.join(arguments)}` has not ended within {patience:.0f} s; trying again. If that goes"
             " on, end what else uses the CPUs and the disk of this machine, or start with fewer nodes"
         ) from error
-
-
-def _is_ready(api: ApiServer, name: str) -> bool:
-    try:
-        node = api.read(f"/api/v1/nodes/{name}")
-    except (Refused, Unreachable):
-        return False
-    conditions = node["status"].get("conditions") or []
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

@@ -83,8 +83,7 @@ def close(claim: Claim, networks: Sequence[Network]) -> None:
         tags = f"proto {_PROTOCOL} metric {_NOWHERE + claim.number}"
         version = 4 if family == "-4" else 6
         iproute.apply(
-            [f"route replace unreachable {n} {tags}" for n in networks if n.version == version],
-            family=family,
+            [f"route replace unreachable {n} {tags}" for n in networks if n.version == version], family=family
         )
 
 

@@ -113,21 +113,11 @@ PROGRAMS: dict[str, Program] = {
         ),
         # Only tests use it: the program that windowbox takes the place of.
         Program(
-            "provider-local",
-            "1.150.0",
-            (1, 140),
-            module="gardener",
-            package="./provider-local",
-            nodes=True,
+            "provider-local", "1.150.0", (1, 140), module="gardener", package="./provider-local", nodes=True
         ),
         # Only tests use it: the admission in the garden that windowbox takes the place of.
         Program(
-            "admission-local",
-            "1.150.0",
-            (1, 140),
-            module="gardener",
-            package="./admission-local",
-            nodes=True,
+            "admission-local", "1.150.0", (1, 140), module="gardener", package="./admission-local", nodes=True
         ),
         # Only tests install the chart.
         Program("helm", "4.2.4", (3, 14), ("version",), "helm", "helm.sh/helm/v4/cmd/helm"),

@@ -22,6 +22,11 @@ from windowbox.errors import Missing, Unreachable, WindowboxError
 
 _PATIENCE = 3600
 
+GO_VERSION = "1.26.6"
+_OLDEST_GO = (1, 21)
+"""From here on, Go itself fetches the newer Go that a module asks for."""
+_GO_PATIENCE = 900
+
 
 def lacking(names: Iterable[str]) -> list[Program]:
     """Those of the programs `names` that are missing or too old."""
@@ -36,7 +41,8 @@ def obtain(names: Iterable[str], progress: Progress, *, download: bool = False) 
         for name in system:
             binaries.find(name)
     # Small programs are built first, so that the first is ready early.
-    built = sorted((program for program in wanted if program.module), key=_cost)
+    built = [program for program in wanted if program.module]
+    built.sort(key=lambda program: (program.module == "kubernetes", program.module or ""))
     for module, programs in itertools.groupby(built, key=lambda program: program.module):
         assert module is not None
         _get(module, list(programs), progress, download)
@@ -48,10 +54,6 @@ def another(program: Program, progress: Progress) -> Path:
     if not binaries.cached(program).exists():
         _get(program.module, [program], progress, download=False)
     return binaries.cached(program)
-
-
-def _cost(program: Program) -> tuple[bool, str]:
-    return program.module == "kubernetes", program.module or ""
 
 
 def _get(module: str, programs: list[Program], progress: Progress, download: bool) -> None:
@@ -87,11 +89,14 @@ def _download(programs: list[Program], progress: Progress) -> list[Program]:
 def _build(module: str, programs: list[Program], progress: Progress) -> None:
     names = ", ".join(f"{program.name} {program.version}" for program in programs)
     go = find_go(names, progress)
+    # At low priority while the demo runs meanwhile.
+    nice = shutil.which("nice") if progress.held_back else None
+    politely = [nice, "-n", "10"] if nice else []
     with _folder() as folder, progress.job(names, "compiling", "compiled") as job:
         log = folder / "log"
         with log.open("wb") as output:
             builder = subprocess.Popen(
-                [*(_politely() if progress.held_back else ()), go, *_arguments(module, programs, folder)],
+                [*politely, go, *_arguments(module, programs, folder)],
                 cwd=shipped.MODULES / module,
                 env={**os.environ, "CGO_ENABLED": "0"},
                 stdin=subprocess.DEVNULL,
@@ -101,7 +106,9 @@ def _build(module: str, programs: list[Program], progress: Progress) -> None:
             )
             _watch(builder, names, log, job, progress)
         if builder.returncode:
-            complaints = _complaints(log)[-3:] or [f"it ended with {builder.returncode}"]
+            lines = log.read_text(errors="replace").strip().splitlines()
+            complaints = [line for line in lines if " " in line and not line.startswith("go: downloading")]
+            complaints = complaints[-3:] or [f"it ended with {builder.returncode}"]
             raise Unreachable(f"go could not build {names}: {' | '.join(complaints)}")
         for program in programs:
             _keep(program, folder / program.name)
@@ -119,12 +126,6 @@ def _folder() -> Iterator[Path]:
 def _keep(program: Program, path: Path) -> None:
     binaries.cached(program).parent.mkdir(exist_ok=True)
     os.replace(path, binaries.cached(program))
-
-
-def _politely() -> list[str]:
-    """Run the compiler at low priority: the demo runs meanwhile."""
-    nice = shutil.which("nice")
-    return [nice, "-n", "10"] if nice else []
 
 
 def _arguments(module: str, programs: list[Program], target: Path) -> list[str]:
@@ -173,17 +174,6 @@ def _how_far(lines: list[str]) -> str:
         return f"{compiled} packages"
     modules = sum(line.startswith("go: downloading") for line in lines)
     return f"{modules} modules downloaded" if modules else ""
-
-
-def _complaints(log: Path) -> list[str]:
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return [line for line in lines if " " in line and not line.startswith("go: downloading")]
-
-
-GO_VERSION = "1.26.6"
-_OLDEST_GO = (1, 21)
-"""From here on, Go itself fetches the newer Go that a module asks for."""
-_GO_PATIENCE = 900
 
 
 def find_go(wanted: str, progress: Progress) -> Path:

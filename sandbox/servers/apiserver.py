@@ -8,7 +8,7 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -38,6 +38,13 @@ class ApiServer:
 
     def read(self, path: str) -> dict[str, Any]:
         return self._object("GET", path)
+
+    def find(self, path: str, *, timeout: float = 10) -> dict[str, Any] | None:
+        """The object; None if it does not exist, or the server does not answer."""
+        try:
+            return self._object("GET", path, timeout=timeout)
+        except (Refused, Unreachable):
+            return None
 
     def apply(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
         """Create or update the object at `path` by server-side apply of `manifest`."""
@@ -85,13 +92,23 @@ class ApiServer:
             opener = urllib.request.build_opener(no_proxy, urllib.request.HTTPSHandler(context=context))
             return cast(http.client.HTTPResponse, opener.open(request, timeout=timeout))
         except urllib.error.HTTPError as error:
-            raise Refused(f"{what}: {_reason(error)}") from error
+            try:
+                reason = str(json.load(error)["message"])
+            except (ValueError, KeyError, TypeError):
+                reason = f"{error.code} {error.reason}"
+            raise Refused(f"{what}: {reason}") from error
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(f"{what} at {self.url}: {error}") from error
 
     def _object(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         with _whole(f"{method} {path.partition('?')[0]} at {self.url}"):
             return cast(dict[str, Any], json.load(self.request(method, path, **request)))
+
+
+def is_ready(object: Mapping[str, Any] | None) -> bool:
+    """Whether the object, such as a Node, has the condition Ready."""
+    conditions = ((object or {}).get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def from_kubeconfig(path: Path) -> ApiServer:
@@ -113,10 +130,3 @@ def _whole(what: str) -> Iterator[None]:
         yield
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise Unreachable(f"{what}: {error}") from error
-
-
-def _reason(error: urllib.error.HTTPError) -> str:
-    try:
-        return str(json.load(error)["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"{error.code} {error.reason}"

@@ -17,7 +17,6 @@ from sandbox.servers import certificates, kubeconfigs
 from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.certificates import Pair
 from sandbox.servers.ranges import UNROUTED, ClusterNetwork
-from windowbox.errors import Refused, Unreachable
 
 LOOPBACK = "127.0.0.1"
 _WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -41,7 +40,8 @@ _NODE_CONTROLLERS = (
     "persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller",
     "disruption-controller",
 )  # fmt: skip
-"""What has something to do only where there are nodes."""
+"""Controllers with work only where there are nodes."""
+_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,8 @@ def controllers(
             f"--cluster-signing-cert-file={identity.ca.certificate}",
             f"--cluster-signing-key-file={identity.ca.key}", *(allocating if pods else ()),
         ],
-        # Pods can be made only after there is an account for them.
-        ready=lambda: processes.accepts(port) and (not nodes or _has_account(api(identity, api_port))),
+        # No Pod can be created before its account exists.
+        ready=lambda: processes.accepts(port) and (not nodes or bool(api(identity, api_port).find(_ACCOUNT))),
         port=port,
     )  # fmt: skip
 
@@ -207,14 +207,6 @@ def audit_arguments(folder: Path) -> list[str]:
         )
     )
     return [f"--audit-policy-file={policy}", f"--audit-log-path={folder / 'audit.log'}"]
-
-
-def _has_account(server: ApiServer) -> bool:
-    try:
-        server.read("/api/v1/namespaces/default/serviceaccounts/default")
-    except (Refused, Unreachable):
-        return False
-    return True
 
 
 def healthy(url: str) -> bool:

@@ -1,20 +1,21 @@
-"""What a Shoot consists of, in the order in which one needs the other, and what it waits for. Pure."""
+"""The parts of a Shoot in the order of their dependencies, and what it waits for. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from sandbox.servers.apiserver import is_ready
 from windowbox.models.extensions import instant
 
 Object = Mapping[str, Any]
 
 PATIENCE = timedelta(seconds=60)
-"""After which something that is waited for counts as blocking."""
+"""A link that has waited this long counts as blocking."""
 
 
 class State(StrEnum):
@@ -34,16 +35,16 @@ class Link:
     state: State
     detail: str = ""
     since: datetime | None = None
-    """Since when it has been like this, as far as it tells."""
+    """When it entered this state, if it reports that."""
     next_step: str = ""
-    """What shows more of it."""
+    """The command that shows more of it."""
     needs: tuple[str, ...] = ()
-    """The names of the links that have to be done before."""
+    """The names of the links that have to be done first."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What there is of a Shoot, as API servers and the bus tell it."""
+    """The state of a Shoot, as API servers and the bus report it."""
 
     technical_id: str
     began: datetime | None
@@ -54,7 +55,7 @@ class Observed:
     managed: Sequence[Object]
     """ManagedResources."""
     membership: Mapping[str, Any] | None
-    """How its cluster takes part: `asleep`, and the state of each watch."""
+    """Its cluster on the bus: `asleep`, and the state of each watch."""
     machines: Sequence[Object]
     nodes: Sequence[Object]
     records: Sequence[Object]
@@ -78,12 +79,24 @@ _MANAGED_NEEDS = {
     "extension-controlplane-shoot": ("ControlPlane", "nodes"),
     "extension-controlplane-storageclasses": ("ControlPlane",),
 }
-"""What runs in the Shoot needs nodes to be healthy."""
+"""Objects in the Shoot become healthy on nodes only."""
 
 
 def chain(found: Observed) -> list[Link]:
     """All links, each after those that it needs."""
+
+    def record_done(record: Object) -> bool:
+        status = record.get("status") or {}
+        return (status.get("lastOperation") or {}).get("state") == "Succeeded"
+
+    def has_address(service: Object) -> bool:
+        return bool(((service.get("status") or {}).get("loadBalancer") or {}).get("ingress"))
+
     extensions = {kind: _extension(kind, found) for kind in _KINDS}
+    machines, ready = len(found.machines), sum(map(is_ready, found.nodes))
+    state = State.DONE if ready >= machines else State.WAITING
+    since = max(filter(None, map(_created, found.nodes)), default=None)
+    names = [str(one["name"]).partition(".")[0] for c in found.webhooks for one in c.get("webhooks") or ()]
     links = [
         found.server,
         extensions["Infrastructure"],
@@ -92,14 +105,19 @@ def chain(found: Observed) -> list[Link]:
         _membership(found.membership),
         extensions["OperatingSystemConfig"],
         *(_machine(one, found.technical_id) for one in found.machines),
-        _nodes(found.nodes, len(found.machines)),
+        Link("nodes", state, f"{ready} of {machines} are Ready", since, "windowbox machine logs"),
         extensions["Worker"],
-        _counted("DNSRecords", found.records, _record_done, f"windowbox trace dns {found.technical_id}/NAME"),
-        _counted("load balancers", found.services, _has_address, "windowbox lb list", needs=("nodes",)),
-        _webhooks(found.webhooks),
-        *_conditions(found.extensions.values()),
+        _counted("DNSRecords", found.records, record_done, f"windowbox trace dns {found.technical_id}/NAME"),
+        _counted("load balancers", found.services, has_address, "windowbox lb list", needs=("nodes",)),
+        Link("webhooks", State.DONE if names else State.NONE, ", ".join(names) or "none"),
     ]
-    # What tells no time has been like this since the beginning, for all that is known.
+    for object in found.extensions.values():
+        for one in _list(object, "conditions") if object else ():
+            state = State.DONE if one.get("status") == "True" else State.WAITING
+            detail = f"{one.get('status')}: {one.get('message') or ''}".rstrip(": ")
+            since = instant(one.get("lastTransitionTime"))
+            links.append(Link(str(one.get("type")), state, detail, since, "kubectl get workers -A -o yaml"))
+    # Links without a time are taken to be as old as the Shoot.
     return [link if link.since else dataclasses.replace(link, since=found.began) for link in links]
 
 
@@ -116,22 +134,20 @@ def blocker(links: Sequence[Link], now: datetime) -> Link | None:
 def picture(links: Sequence[Link], now: datetime) -> list[str]:
     """One line for each link; last what blocks the Shoot, and what to do next."""
     width = max(len(link.name) for link in links)
-    lines = [_line(link, links, width, now) for link in links]
+    unfinished = {one.name for one in links if one.state in (State.WAITING, State.FAILED)}
+    lines = []
+    for link in links:
+        text = f"  {link.state} {link.name:<{width}}  {link.detail}".rstrip()
+        if link.name in unfinished:
+            waits = [name for name in link.needs if name in unfinished]
+            text += f" (waits for {', '.join(waits)})" if waits else ""
+            text += f", for {_seconds(now - link.since)}" if link.since else ""
+        lines.append(text)
     if found := blocker(links, now):
         assert found.since
         lines.append(f"Blocked for {_seconds(now - found.since)} by {found.name}: {found.detail}")
         lines.append(f"Next: {found.next_step}")
     return lines
-
-
-def _line(link: Link, links: Sequence[Link], width: int, now: datetime) -> str:
-    text = f"  {link.state} {link.name:<{width}}  {link.detail}".rstrip()
-    if link.state not in (State.WAITING, State.FAILED):
-        return text
-    unfinished = {one.name for one in links if one.state in (State.WAITING, State.FAILED)}
-    if waits := [name for name in link.needs if name in unfinished]:
-        text += f" (waits for {', '.join(waits)})"
-    return f"{text}, for {_seconds(now - link.since)}" if link.since else text
 
 
 def _seconds(duration: timedelta) -> str:
@@ -140,7 +156,10 @@ def _seconds(duration: timedelta) -> str:
 
 def _extension(kind: str, found: Observed) -> Link:
     """An extension object, by its last operation."""
-    object, needs = found.extensions[kind], _needs(kind, found)
+    object, needs = found.extensions[kind], _KINDS[kind]
+    if kind == "ControlPlane" and _WEBHOOKS in {one["metadata"]["name"] for one in found.managed}:
+        # It has handed over webhooks, and waits until they are applied.
+        needs = (*needs, f"{_MANAGED} {_WEBHOOKS}")
     if object is None:
         shoot = found.technical_id.rpartition("--")[2]
         step = f"windowbox shoot delete {shoot}, then windowbox shoot create {shoot}"
@@ -157,14 +176,6 @@ def _extension(kind: str, found: Observed) -> Link:
         asked = f"annotate {kind.lower()} {name} gardener.cloud/operation=reconcile"
         step = f"correct that, then kubectl -n {found.technical_id} {asked}"
     return Link(kind, State.FAILED if state == "Error" else State.WAITING, said, since, step, needs)
-
-
-def _needs(kind: str, found: Observed) -> tuple[str, ...]:
-    """A ControlPlane that has handed webhooks over waits until they are applied."""
-    names = {one["metadata"]["name"] for one in found.managed}
-    if kind == "ControlPlane" and _WEBHOOKS in names:
-        return (*_KINDS[kind], f"{_MANAGED} {_WEBHOOKS}")
-    return _KINDS[kind]
 
 
 def _managed(object: Object, found: Observed) -> Link:
@@ -213,14 +224,13 @@ def _machine(object: Object, namespace: str) -> Link:
     return Link(name, state, said, since, step, ("takes part",))
 
 
-def _nodes(nodes: Sequence[Object], machines: int) -> Link:
-    ready = sum(map(_ready, nodes))
-    state = State.DONE if ready >= machines else State.WAITING
-    since = max((_created(node) for node in nodes), default=None, key=lambda at: at or _NEVER)
-    return Link("nodes", state, f"{ready} of {machines} are Ready", since, "windowbox machine logs")
-
-
-def _counted(name: str, objects: Sequence[Object], done: Any, step: str, needs: tuple[str, ...] = ()) -> Link:
+def _counted(
+    name: str,
+    objects: Sequence[Object],
+    done: Callable[[Object], bool],
+    step: str,
+    needs: tuple[str, ...] = (),
+) -> Link:
     """Objects of which each is done, or not."""
     if not objects:
         return Link(name, State.NONE, "none")
@@ -233,45 +243,9 @@ def _counted(name: str, objects: Sequence[Object], done: Any, step: str, needs: 
     return Link(name, State.WAITING, detail, _created(left[0]), step, needs)
 
 
-def _webhooks(configurations: Sequence[Object]) -> Link:
-    count = sum(len(one.get("webhooks") or ()) for one in configurations)
-    if not count:
-        return Link("webhooks", State.NONE, "none")
-    names = ", ".join(str(one["name"]).partition(".")[0] for c in configurations for one in c["webhooks"])
-    return Link("webhooks", State.DONE, names)
-
-
-def _conditions(objects: Iterable[Object | None]) -> list[Link]:
-    links = []
-    for object in objects:
-        for one in _list(object, "conditions") if object else ():
-            state = State.DONE if one.get("status") == "True" else State.WAITING
-            detail = f"{one.get('status')}: {one.get('message') or ''}".rstrip(": ")
-            since = instant(one.get("lastTransitionTime"))
-            links.append(Link(str(one.get("type")), state, detail, since, "kubectl get workers -A -o yaml"))
-    return links
-
-
-def _record_done(record: Object) -> bool:
-    return bool(((record.get("status") or {}).get("lastOperation") or {}).get("state") == "Succeeded")
-
-
-def _has_address(service: Object) -> bool:
-    return bool(((service.get("status") or {}).get("loadBalancer") or {}).get("ingress"))
-
-
-def _ready(node: Object) -> bool:
-    return any(
-        one.get("type") == "Ready" and one.get("status") == "True" for one in _list(node, "conditions")
-    )
-
-
 def _list(object: Object, name: str) -> Sequence[Mapping[str, Any]]:
     return (object.get("status") or {}).get(name) or ()
 
 
 def _created(object: Object) -> datetime | None:
     return instant(object["metadata"].get("creationTimestamp"))
-
-
-_NEVER = datetime.min.replace(tzinfo=UTC)

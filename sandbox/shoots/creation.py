@@ -19,7 +19,7 @@ from sandbox.nodes.claims import Claim
 from sandbox.programs import obtain
 from sandbox.progress import Progress
 from sandbox.servers import kubeconfigs, ranges, resourcemanager
-from sandbox.servers.apiserver import ApiServer, from_kubeconfig
+from sandbox.servers.apiserver import ApiServer, from_kubeconfig, is_ready
 from sandbox.shoots import objects, records, waiting
 from sandbox.shoots.objects import Images
 from sandbox.shoots.records import Shoot
@@ -97,8 +97,14 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
     shoot = records.new(name, set(sandbox.state.ports.values()))
     records.write(sandbox.folder, shoot)
     sandbox.notify()
+
+    def bring_image() -> Images:
+        archive, name = image.archive(progress)
+        import_image(archive, name, sandbox.sockets())
+        return Images({version: image.of_version(name, version) for version in image.VERSIONS})
+
     with ThreadPoolExecutor(1, "image") as pool:
-        importing_image = pool.submit(_bring_image, sandbox, progress)
+        importing_image = pool.submit(bring_image)
         wait_started(sandbox, shoot)
         done(f"its control plane runs at {_api(sandbox, shoot).url}")
         images = importing_image.result()
@@ -229,16 +235,10 @@ def nodes(sandbox: Sandbox, shoot: Shoot) -> tuple[str, str]:
     api = _api(sandbox, shoot)
     if records.is_hibernated(sandbox.folder, shoot.name):
         return api.url, "hibernated"
-    try:
-        found = api.read("/api/v1/nodes")["items"]
-    except (Refused, Unreachable):
+    found = api.find("/api/v1/nodes")
+    if found is None:
         return api.url, "unknown"
-    return api.url, f"{sum(map(is_ready, found))} of {len(found)}"
-
-
-def is_ready(node: dict[str, Any]) -> bool:
-    conditions = node.get("status", {}).get("conditions") or []
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return api.url, f"{sum(map(is_ready, found['items']))} of {len(found['items'])}"
 
 
 def wait_succeeded(
@@ -261,12 +261,6 @@ def apply(api: ApiServer, manifest: dict[str, Any]) -> dict[str, Any]:
     return api.apply(f"{base}{inside}/{kind.lower()}s/{meta['name']}", manifest)
 
 
-def _bring_image(sandbox: Sandbox, progress: Progress) -> Images:
-    archive, name = image.archive(progress)
-    import_image(archive, name, sandbox.sockets())
-    return Images({version: image.of_version(name, version) for version in image.VERSIONS})
-
-
 def _api(sandbox: Sandbox, shoot: Shoot) -> ApiServer:
     return from_kubeconfig(records.kubeconfig(sandbox.folder, shoot.name))
 
@@ -277,13 +271,13 @@ _NAMESPACE = "--namespace=k8s.io"
 
 def import_image(archive: Path, image: str, sockets: Sequence[Path]) -> None:
     """Have each containerd know the image in the archive. Idempotent."""
+
+    def bring(socket: Path) -> None:
+        if image not in _ctr(socket, "images", "list", "--quiet").splitlines():
+            _ctr(socket, "images", "import", str(archive))
+
     with ThreadPoolExecutor(max(len(sockets), 1), "images") as pool:
-        list(pool.map(lambda socket: _bring(archive, image, socket), sockets))
-
-
-def _bring(archive: Path, image: str, socket: Path) -> None:
-    if image not in _ctr(socket, "images", "list", "--quiet").splitlines():
-        _ctr(socket, "images", "import", str(archive))
+        list(pool.map(bring, sockets))
 
 
 def _ctr(socket: Path, *arguments: str) -> str:

@@ -23,14 +23,25 @@ _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 
 
 def observe(sandbox: Sandbox, shoot: Shoot, membership: Mapping[str, Any] | None) -> Observed:
-    """Everything of the Shoot; `membership` is what the bus tells of its cluster."""
+    """Everything of the Shoot; `membership` is what the bus reports of its cluster."""
     home = f"namespaces/{shoot.technical_id}"
     api, inside = sandbox.api, from_kubeconfig(records.kubeconfig(sandbox.folder, shoot.name))
     extensions = {kind: _items(api, f"{EXTENSIONS}/{home}/{kind.lower()}s") for kind in _NAMES}
+    try:
+        began = str(api.read(f"{EXTENSIONS}/clusters/{shoot.technical_id}")["metadata"]["creationTimestamp"])
+    except Refused:
+        began = ""
+    step = f"windowbox logs {shoot.child('kube-apiserver')}"
+    if records.is_hibernated(sandbox.folder, shoot.name):
+        server = Link("API server", State.DONE, f"hibernated: `windowbox shoot wake {shoot.name}`")
+    elif inside.ready():
+        server = Link("API server", State.DONE, inside.url, None, step)
+    else:
+        server = Link("API server", State.WAITING, f"{inside.url} does not answer", None, step)
     return Observed(
         technical_id=shoot.technical_id,
-        began=instant(_read(api, f"{EXTENSIONS}/clusters/{shoot.technical_id}")),
-        server=_server(sandbox, inside, shoot),
+        began=instant(began),
+        server=server,
         extensions={
             kind: next((one for one in found if one["metadata"]["name"] == _NAMES[kind]), None)
             for kind, found in extensions.items()
@@ -51,23 +62,6 @@ def observe(sandbox: Sandbox, shoot: Shoot, membership: Mapping[str, Any] | None
     )
 
 
-def _server(sandbox: Sandbox, inside: ApiServer, shoot: Shoot) -> Link:
-    if records.is_hibernated(sandbox.folder, shoot.name):
-        return Link("API server", State.DONE, f"hibernated: `windowbox shoot wake {shoot.name}`")
-    step = f"windowbox logs {shoot.child('kube-apiserver')}"
-    if inside.ready():
-        return Link("API server", State.DONE, inside.url, None, step)
-    return Link("API server", State.WAITING, f"{inside.url} does not answer", None, step)
-
-
-def _read(api: ApiServer, path: str) -> str:
-    """When the object at `path` was created; empty if it was not."""
-    try:
-        return str(api.read(path)["metadata"]["creationTimestamp"])
-    except Refused:
-        return ""
-
-
 def _items(api: ApiServer, path: str) -> list[Object]:
     """The objects there; none if the API server does not know the kind."""
     try:
@@ -77,7 +71,7 @@ def _items(api: ApiServer, path: str) -> list[Object]:
 
 
 def _items_inside(api: ApiServer, path: str) -> list[Object]:
-    """The objects of a Shoot; none if its API server does not answer, which `server` tells."""
+    """The objects of a Shoot; none if its API server does not answer, which the link `server` shows."""
     try:
         return _items(api, path)
     except Unreachable:

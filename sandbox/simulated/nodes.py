@@ -57,10 +57,7 @@ async def _register(kube: Kube, name: str, address: str) -> None:
         },
         "spec": {"providerID": f"simulated://{name}"},
         "status": {
-            "addresses": [
-                {"type": "InternalIP", "address": address},
-                {"type": "Hostname", "address": name},
-            ]
+            "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]
         },
     }
     with contextlib.suppress(Conflict):

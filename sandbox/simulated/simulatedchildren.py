@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
@@ -11,12 +10,11 @@ from pathlib import Path
 
 from sandbox import files
 from sandbox.children import Child
-from sandbox.servers.apiserver import ApiServer
+from sandbox.servers.apiserver import ApiServer, is_ready
 from sandbox.simulated import kubelets, nodes
 from sandbox.simulated.objects import PLAYED
 from sandbox.simulated.ports import PROXY_HEALTH
-from windowbox.errors import Refused, Unreachable
-from windowbox.models.objects import Object
+from windowbox.errors import Refused
 from windowbox.models.refs import NODES
 
 _LEASE_SECONDS = 20
@@ -35,6 +33,7 @@ def kwok(program: Path, kubeconfig: Path, api: ApiServer, count: int, pods: IPv4
     No traffic reaches `pods`: the node simulator answers for all Pods.
     """
     stages = kubeconfig.parent / "kwok.yaml"
+    paths = [NODES.path(name=name) for name in nodes.names(count)]
     files.write(stages, kubelets.configuration())
     return Child(
         "kwok",
@@ -44,7 +43,7 @@ def kwok(program: Path, kubeconfig: Path, api: ApiServer, count: int, pods: IPv4
             f"--node-lease-duration-seconds={_LEASE_SECONDS}",
             f"--config={stages}",
         ],
-        ready=lambda: all(_node_ready(api, name) for name in nodes.names(count)),
+        ready=lambda: all(is_ready(api.find(path, timeout=2)) for path in paths),
     )  # fmt: skip
 
 
@@ -66,16 +65,6 @@ def node_simulator(kubeconfig: Path, count: int, network: str) -> Child:
         ready=lambda: all(_answers(address) for address in addresses),
         env={"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
-
-
-def _node_ready(api: ApiServer, name: str) -> bool:
-    try:
-        with api.request("GET", NODES.path(name=name), timeout=2) as answer:
-            found = Object(json.load(answer))
-    except (Refused, Unreachable):
-        return False
-    conditions = found.status.get("conditions") or ()
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
 def _answers(address: str) -> bool:

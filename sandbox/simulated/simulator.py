@@ -94,7 +94,7 @@ class Reflector(Generic[T]):
 logger = logging.getLogger(__name__)
 
 _AGAIN = 1.0
-"""Seconds until a port is tried again that somebody else holds."""
+"""Seconds until the next attempt to open a port that another process holds."""
 
 
 class Simulator:
@@ -105,7 +105,6 @@ class Simulator:
         self._services = Reflector(kube, SERVICES, objects.service, self._service_changed)
         self._slices = Reflector(kube, ENDPOINT_SLICES, objects.endpoint_slice, self._slice_changed)
         self._slices_of: dict[Key, dict[tuple[str, str], Slice]] = {}
-        self._named: dict[str, Node] = {}
         self._listening = Sockets(self._silent)
         self._open_ports: dict[Key, OpenPorts] = {}
         """By Service; those of a node itself under its name without a namespace."""
@@ -128,12 +127,8 @@ class Simulator:
                         await self._woken.wait()
 
     def _node_changed(self, key: tuple[str, str], old: Node | None, new: Node | None) -> None:
-        name = key[1]
-        if new:
-            self._named[name] = new
-        else:
-            del self._named[name]
-        self._wake([Key("", name), *(service.key for service in self._services.values.values())])
+        # A node changes the ports of all Services.
+        self._wake([Key("", key[1]), *(service.key for service in self._services.values.values())])
 
     def _service_changed(self, key: tuple[str, str], old: Service | None, new: Service | None) -> None:
         self._wake([Key(*key)])
@@ -148,7 +143,7 @@ class Simulator:
         self._wake(part.service for part in (old, new) if part)
 
     def _silent(self, name: str) -> bool:
-        node = self._named.get(name)
+        node = self._nodes.values.get(("", name))
         return node is not None and node.behaviour in ("hang", "drop")
 
     def _wake(self, keys: Iterable[Key]) -> None:
@@ -170,26 +165,22 @@ class Simulator:
         to_open, self._unopened = self._unopened, {}
         for old, new in changes:
             to_open |= {place: port for place, port in new.items() if old.get(place) != port}
-        await self._open(to_open)
+        for place, port in to_open.items():
+            try:
+                await self._listening.open(place, port)
+            except OSError as error:
+                self._unopened[place] = port
+                reason = error.strerror or error
+                logger.warning("%s cannot be opened, again in %.0f s: %s", place, _AGAIN, reason)
         if to_open:
             took = time.monotonic() - began
             logger.debug("%d open_ports changed in %.3f s; %d open", len(to_open), took, len(self._listening))
 
     def _wanted(self, key: Key) -> OpenPorts:
         if not key.namespace:
-            node = self._named.get(key.name)
+            node = self._nodes.values.get(("", key.name))
             return ports.of_node(node) if node else {}
         service = self._services.values.get(key)
         if not service:
             return {}
-        return ports.of_service(service, self._slices_of.get(key, {}).values(), self._named.values())
-
-    async def _open(self, wanted: OpenPorts) -> None:
-        for place, port in wanted.items():
-            try:
-                await self._listening.open(place, port)
-            except OSError as error:
-                self._unopened[place] = port
-                logger.warning(
-                    "%s cannot be opened, again in %.0f s: %s", place, _AGAIN, error.strerror or error
-                )
+        return ports.of_service(service, self._slices_of.get(key, {}).values(), self._nodes.values.values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 from collections.abc import Callable
@@ -96,46 +95,49 @@ class Sockets:
 
     async def _opened(self, place: Place, port: OpenPort) -> Callable[[], None]:
         """Open the port; returns how to close it."""
-        with contextlib.ExitStack() as stack:
-            bound = stack.enter_context(_bound(place))
-            opened = await self._let_in(bound, place, port)
-            stack.pop_all()  # from here on the socket belongs to the open port
-            return opened
-
-    async def _let_in(self, bound: socket.socket, place: Place, port: OpenPort) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
 
         def silent() -> bool:
             return self._silent(port.node)
 
-        match port:
-            case Drop():
-                if place.protocol == "UDP":
-                    return bound.close  # datagrams are never read
-                # Linux drops SYNs once the queue is full: with this backlog, after one connection.
-                bound.listen(0)
-                filler = socket.socket()
-                filler.setblocking(False)
-                filler.connect_ex((place.address, place.port))
+        udp = place.protocol == "UDP"
+        bound = socket.socket(type=socket.SOCK_DGRAM if udp else socket.SOCK_STREAM)
+        try:
+            bound.setblocking(False)
+            if not udp:
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((place.address, place.port))
+            match port:
+                case Drop():
+                    if place.protocol == "UDP":
+                        return bound.close  # datagrams are never read
+                    # Linux drops SYNs once the queue is full: with this backlog, after one connection.
+                    bound.listen(0)
+                    filler = socket.socket()
+                    filler.setblocking(False)
+                    filler.connect_ex((place.address, place.port))
 
-                def close() -> None:
-                    filler.close()
-                    bound.close()
+                    def close() -> None:
+                        filler.close()
+                        bound.close()
 
-                return close
-            case Echo() if place.protocol == "UDP":
-                transport, _ = await loop.create_datagram_endpoint(
-                    lambda: Datagrams(port.node, silent), sock=bound
-                )
-                return transport.close
-            case Echo():
-                server = await loop.create_server(
-                    lambda: Greeter(port.node, silent), sock=bound, backlog=_BACKLOG
-                )
-                return server.close
-            case ServiceHealth() | NodeHealth():
-                server = await loop.create_server(self._http, sock=bound, backlog=_BACKLOG)
-                return server.close
+                    return close
+                case Echo() if place.protocol == "UDP":
+                    transport, _ = await loop.create_datagram_endpoint(
+                        lambda: Datagrams(port.node, silent), sock=bound
+                    )
+                    return transport.close
+                case Echo():
+                    server = await loop.create_server(
+                        lambda: Greeter(port.node, silent), sock=bound, backlog=_BACKLOG
+                    )
+                    return server.close
+                case ServiceHealth() | NodeHealth():
+                    server = await loop.create_server(self._http, sock=bound, backlog=_BACKLOG)
+                    return server.close
+        except BaseException:
+            bound.close()
+            raise
 
     async def _healthz(self, request: web.BaseRequest) -> web.Response:
         assert request.transport is not None
@@ -165,20 +167,6 @@ class Sockets:
                 return response
             case _:  # the port was closed, and the connection is older
                 return web.Response(status=503)
-
-
-def _bound(place: Place) -> socket.socket:
-    udp = place.protocol == "UDP"
-    bound = socket.socket(type=socket.SOCK_DGRAM if udp else socket.SOCK_STREAM)
-    try:
-        bound.setblocking(False)
-        if not udp:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((place.address, place.port))
-    except BaseException:
-        bound.close()
-        raise
-    return bound
 
 
 def _answer(healthy: bool, body: dict[str, object]) -> web.Response:

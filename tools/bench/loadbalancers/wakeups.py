@@ -17,7 +17,7 @@ from sandbox import shipped
 from sandbox.machines import image
 from sandbox.options import TOGETHER, Options
 from sandbox.progress import Progress
-from sandbox.servers.apiserver import from_kubeconfig
+from sandbox.servers.apiserver import from_kubeconfig, is_ready
 from sandbox.shoots import creation, hibernation, records, waiting
 from sandbox.shoots.creation import Sandbox
 from sandbox.shoots.records import Shoot
@@ -129,7 +129,7 @@ def _ready(sandbox: Sandbox, path: str) -> Iterator[dict[str, float]]:
         while not over.is_set():
             try:
                 for event in api.events(path, seconds=5):
-                    if event["type"] != "ERROR" and creation.is_ready(event["object"]):
+                    if event["type"] != "ERROR" and is_ready(event["object"]):
                         ready.setdefault(event["object"]["metadata"]["name"], time.perf_counter())
             except (Refused, Unreachable):
                 time.sleep(0.02)  # not started yet
