@@ -18,7 +18,7 @@ from windowbox.errors import Missing, Refused, Unreachable
 
 _LOOK_AGAIN = 0.05
 _HOPELESS = 5
-"""Who crashed so often without ever becoming ready needs a person, not patience."""
+"""A child that crashed this often and never became ready will not recover by itself."""
 
 
 def up(

@@ -19,7 +19,7 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     workers: int = Field(default=1, ge=0)
     patchers: int = Field(default=1, ge=0)
     admits: int = Field(default=0, ge=0)
-    """How many processes answer webhooks. Without one, the API server asks nobody."""
+    """How many processes answer webhooks. Without one, the API server calls no webhook."""
     garden_admits: int = Field(default=0, ge=0)
     """How many processes are the admission of a garden, whose API server is the sandbox's own."""
     webhook_spread: float = 120.0
@@ -33,7 +33,7 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     ranges: tuple[str, str] = ("198.18.0.0/15", "fd77:6e64:6278::/48")
     """Where the addresses of nodes and Pods come from, IPv4 and IPv6; each sandbox takes a part.
 
-    The former is reserved for tests between devices (RFC 2544), so nobody should live there."""
+    The former is reserved for tests between devices (RFC 2544), so no network should use it."""
     addresses: tuple[str, ...] = ()
     """Prefixes for load balancers; by default a part of the loopback addresses that no other sandbox has."""
     audit: bool = False
@@ -42,7 +42,7 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     sync_interval: str = "2m"
     """How often NATS writes to disk what it acknowledged: a duration, or `always`."""
     dns_key: bool = True
-    """Take updates of the zone only if they are signed. Gardener's own set-up takes them from anybody."""
+    """Take updates of the zone only if they are signed. Gardener's own set-up accepts unsigned ones."""
     dns_ownership: str = ""
     """Mark records in the zone as those of this owner; by default they are not marked."""
     ports: dict[str, int] = Field(default_factory=dict)

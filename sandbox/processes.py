@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG = 1
 _PORTS = range(25600, 30000)
 """Below those that a system gives to clients, and to servers that leave the choice to it."""
 _LAST_PORT = Path(tempfile.gettempdir()) / f"windowbox-{os.getuid()}.port"
-"""A port is free until its server starts: what is given in turn is not given again meanwhile."""
+"""Ports are given in turn: a port stays free until its server starts, and must not be given twice."""
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 # Loaded before any fork: in a child of a threaded process, even an import may wait for ever for a lock.
 
@@ -137,7 +137,7 @@ def _next_port() -> int:
     """The one after that which was given last, to whichever process."""
     try:
         file = os.open(_LAST_PORT, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError:  # somebody else has made it
+    except OSError:  # another user created it
         return random.choice(_PORTS)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -44,7 +44,7 @@ class Progress:
         self._lock = threading.Lock()
         self._held: list[str] | None = None
         self.cancelled = threading.Event()
-        """Set when nobody waits any more for what is being done."""
+        """Set when the result is no longer needed."""
 
     def say(self, text: str) -> None:
         with self._lock:

@@ -221,7 +221,9 @@ class Supervisor:
             tasks = [group.create_task(k.run(), name=f"keep:{n}") for n, k in self._restarters.items()]
             try:
                 for stage in self._stages:
-                    await _start(stage)
+                    for restarter in stage:
+                        restarter.start()
+                    await asyncio.gather(*(restarter.ready() for restarter in stage))
                 await (self._shoots.run() if self._shoots else asyncio.Event().wait())
             finally:
                 # Later stages end first, so that their logs show no lost connections.
@@ -235,12 +237,6 @@ class Supervisor:
             k.state.condition == "ready" for k in self._restarters.values()
         )
         states.write(self.folder, self.state)
-
-
-async def _start(stage: list[Restarter]) -> None:
-    for restarter in stage:
-        restarter.start()
-    await asyncio.gather(*(restarter.ready() for restarter in stage))
 
 
 @contextlib.contextmanager

@@ -67,8 +67,8 @@ def rights(settings: Settings, sandbox: Path | None) -> Iterator[Finding]:
         yield Finding("rights", "note", str(error), "make setup")
         return
     user = settings.nats.user
-    everybody = [*rbac.RULES, "runner"] if sandbox else rbac.RULES
-    for role in [user] if user and rbac.is_role(user) else everybody:
+    roles = [*rbac.RULES, "runner"] if sandbox else rbac.RULES
+    for role in [user] if user and rbac.is_role(user) else roles:
         cluster = settings.cluster
         if sandbox:
             cluster = ClusterSettings(kubeconfig=kubeconfig(sandbox, role))
@@ -157,7 +157,7 @@ def _update_nothing(settings: ZoneSettings, server: str) -> str | None:
     host, port = split_server(server)
     lines = [f"server {host} {port}", f"zone {settings.name}"]
     if key := settings.key:
-        # By standard input, since everybody may read the arguments of a process.
+        # By standard input: all users can read the arguments of a process.
         lines.append(f"key {key.algorithm}:{key.name} {key.secret.get_secret_value().strip()}")
     try:
         answer = subprocess.run(

@@ -31,7 +31,7 @@ _CACHES = {
 
 
 def registry_files() -> dict[str, str]:
-    """The files that tell containerd, by their paths in the image."""
+    """The configuration of containerd's mirrors, by paths in the image."""
     own = f"registry.{_DOMAIN}"
     found = {own: _hosts(f"http://{own}", f"http://{own}")}
     for registry, cache in _CACHES.items():
@@ -129,7 +129,10 @@ def _image() -> Image:
     """The image but for the images in it."""
     shell = next(image for image in images.images() if image.name == images.BUSYBOX)
     kubernetes = {name: binaries.find(name) for name in _KUBERNETES}
-    system = {name: _program(name) for name in _SYSTEM}
+    system = {name: Path(path) for name in _SYSTEM if (path := packages.which(name))}
+    for name in _SYSTEM:
+        if name not in system:
+            raise Missing(f"{name} is not on this machine, and machines need it: run `make setup`")
     plugins = {name: packages.plugins() / name for name in _PLUGINS}
     programs = {
         **{f"usr/bin/{name}": path for name, path in {**kubernetes, **system}.items()},
@@ -165,14 +168,8 @@ def _image() -> Image:
     )
 
 
-def _program(name: str) -> Path:
-    if found := packages.which(name):
-        return Path(found)
-    raise Missing(f"{name} is not on this machine, and machines need it: run `make setup`")
-
-
 def _digest(image: Image, provisioner: Path) -> str:
-    """Changes with every file of the image: programs are told apart by size and time."""
+    """A digest of every file of the image; of programs, only the size and time are read."""
     digest = hashlib.sha256(
         repr((image.name, VERSIONS, image.entrypoint, sorted(image.links.items()), image.folders)).encode()
     )

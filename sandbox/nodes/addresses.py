@@ -82,15 +82,11 @@ def names(count: int) -> tuple[str, ...]:
 
 def parts(ranges: tuple[str, str]) -> Iterator[tuple[IPv4Network, IPv6Network]]:
     """The pairs of IPv4 and IPv6 subnets, one pair for each sandbox."""
-    v4, v6 = _parsed(ranges)
+    try:
+        v4, v6 = IPv4Network(ranges[0]), IPv6Network(ranges[1])
+    except ValueError as error:
+        raise Malformed(f"ranges for nodes: {error}: write one of IPv4 and one of IPv6") from error
     if v4.prefixlen > _PART_V4 or v6.prefixlen > _PART_V6:
         raise Malformed(f"{v4} and {v6}: a sandbox needs a /{_PART_V4} and a /{_PART_V6} for its nodes")
     # The wider range has subnets that are never used.
     return zip(v4.subnets(new_prefix=_PART_V4), v6.subnets(new_prefix=_PART_V6), strict=False)
-
-
-def _parsed(ranges: tuple[str, str]) -> tuple[IPv4Network, IPv6Network]:
-    try:
-        return IPv4Network(ranges[0]), IPv6Network(ranges[1])
-    except ValueError as error:
-        raise Malformed(f"ranges for nodes: {error}: write one of IPv4 and one of IPv6") from error

@@ -21,13 +21,15 @@ def weigh(root: Path = _ROOT, own: Path = _OWN) -> None:
 
     That is so if this process is in no cgroup, as in most containers and virtual machines for CI: there, all
     containers together weigh as much as one process. Beside the cgroups of systemd, they weigh as much as a
-    whole session, and keep that. So does a weight that somebody has set.
+    whole session, and keep that weight. A weight that differs from the default is kept, too.
     """
-    if any(group != "/" for group in _cpu_groups(own.read_text())):
+    lines = [line.split(":", 2) for line in own.read_text().splitlines()]
+    # The groups of the CPU controller in version 1, and those of version 2, which name no controller.
+    if any(group != "/" for _, names, group in lines if not names or "cpu" in names.split(",")):
         return
     for folder, name in ((root / "cpu", "cpu.shares"), (root, "cpu.weight")):
         if (folder / "cgroup.procs").exists():
-            with contextlib.suppress(OSError):  # this machine lets nobody weigh
+            with contextlib.suppress(OSError):  # cgroups are read-only in some containers
                 (folder / _PARENT).mkdir(exist_ok=True)
                 if name == "cpu.weight":
                     # As runc does for the first container.
@@ -50,9 +52,3 @@ def remove(containers: Path) -> None:
                     os.rmdir(folder)
         with contextlib.suppress(OSError):  # it also holds cgroups of other sandboxes
             parent.rmdir()
-
-
-def _cpu_groups(text: str) -> list[str]:
-    """From `/proc/self/cgroup`: the groups of the CPU controller in version 1, and those of version 2."""
-    lines = [line.split(":", 2) for line in text.splitlines()]
-    return [group for _, controllers, group in lines if not controllers or "cpu" in controllers.split(",")]

@@ -33,7 +33,7 @@ class Claim:
 
     @property
     def folder(self) -> Path:
-        """For sockets, whose paths must be short, and for what need not survive a restart."""
+        """For sockets, which need short paths, and for files that need not survive a restart."""
         return _HOME / self.name
 
     def namespace(self, name: str) -> str:

@@ -37,7 +37,7 @@ class HostResources:
     places: list[Place]
     folder: Path
     token: Token
-    """With which those of its nodes join that never did."""
+    """The bootstrap token for nodes that have not joined before."""
 
     @property
     def host(self) -> str:

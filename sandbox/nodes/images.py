@@ -35,15 +35,15 @@ class Image:
     name: str
     files: Mapping[str, Path | str]
     entrypoint: tuple[str, ...] = ()
-    """What a container always starts; its arguments are added."""
+    """The program that a container always starts, with its arguments appended."""
     command: tuple[str, ...] = ()
-    """What it starts, or is added, if it is not told anything else."""
+    """The default command, or the default arguments of the entry point."""
     links: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     """Other names of the same image."""
     user: str = ""
-    """Who runs it, if a container does not say so: UID:GID."""
+    """UID:GID of its processes, unless a container names others."""
 
 
 def images() -> list[Image]:
@@ -60,7 +60,7 @@ def images() -> list[Image]:
 
 
 def provisioner(program: Path) -> Image:
-    """What makes volumes in the cluster of a Shoot."""
+    """The image of the provisioner of volumes in Shoots."""
     return Image(PROVISIONER, {"usr/bin/local-path-provisioner": program}, folders=("tmp",))
 
 
@@ -69,14 +69,16 @@ def write(image: Image, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path.parent) as layer, tarfile.open(path, "w") as archive:
         write_layer(image, layer)
-        digest = _digest(_rewound(layer))
+        layer.seek(0)
+        digest = hashlib.file_digest(layer, "sha256").hexdigest()
         manifest = [
             {"Config": "config.json", "RepoTags": [image.name, *image.aliases], "Layers": ["layer.tar"]}
         ]
         _add(archive, "config.json", json.dumps(config(image, digest)).encode())
         entry = tarfile.TarInfo("layer.tar")
         entry.size = layer.tell()
-        archive.addfile(entry, _rewound(layer))
+        layer.seek(0)
+        archive.addfile(entry, layer)
         _add(archive, "manifest.json", json.dumps(manifest).encode())
     return path
 
@@ -115,18 +117,6 @@ def write_layer(image: Image, content: IO[bytes], time: int | None = None) -> No
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = tarfile.SYMTYPE, target
             layer.addfile(entry)
-
-
-def _digest(file: IO[bytes]) -> str:
-    digest = hashlib.sha256()
-    while block := file.read(1 << 20):
-        digest.update(block)
-    return digest.hexdigest()
-
-
-def _rewound(file: IO[bytes]) -> IO[bytes]:
-    file.seek(0)
-    return file
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes, program: bool = False, time: int = 0) -> None:

@@ -21,7 +21,7 @@ _RIGHTS = {
         "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", "system:nodes"
     ),
 }  # fmt: skip
-"""Who may ask for certificates, and whose requests the cluster grants by itself. None: who joins."""
+"""ClusterRoles to request certificates and to have requests approved, and their group. None: newcomers."""
 _LETTERS = string.ascii_lowercase + string.digits
 _VALID = datetime.timedelta(hours=1)
 """Longer than a kubelet needs on any machine; the cluster's token cleaner removes it then."""

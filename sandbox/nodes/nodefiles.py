@@ -88,7 +88,7 @@ class Place:
     data: Path
     run: Path
     credentials: Path
-    """Where the kubelet keeps its certificate, for the next time, too."""
+    """Where the kubelet keeps its certificate, which outlives the sandbox."""
     plugins: Path
     """The CNI plugins of this machine."""
 
@@ -108,16 +108,16 @@ class Place:
 
     @property
     def init_file(self) -> Path:
-        """The PID and start time of the process whose namespaces the others of this node join."""
+        """Holds the PID and start time of the node's first process, whose namespaces the others join."""
         return self.run / "init"
 
     @property
     def off_file(self) -> Path:
-        """It is there while the node has no power."""
+        """Exists while the node has no power."""
         return self.run / OFF
 
     def is_up(self) -> bool:
-        """Whether the first process of the node runs, in whose namespaces the others are."""
+        """Whether the first process of the node runs and the node has power."""
         try:
             pid, started = self.init_file.read_text().split()
         except (OSError, ValueError):
@@ -222,8 +222,8 @@ def _cni(place: Place) -> dict[str, Any]:
 def _kubelet(place: Place, ca: Pair, serving: Pair) -> dict[str, Any]:
     return {
         **kubelet(str(ca.certificate), str(place.socket)),
-        # Who renews certificates asks for the first one in the background; meanwhile all else is refused, and
-        # tried again seconds later. So a kubelet joins before it does anything else, and renews next time.
+        # With rotation a kubelet requests its first certificate in the background; until then requests are
+        # refused, and retried seconds later. So it joins without rotation, and rotates from the next start.
         "rotateCertificates": joined(place, ca),
         "tlsCertFile": str(serving.certificate),
         "tlsPrivateKeyFile": str(serving.key),

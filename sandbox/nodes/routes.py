@@ -29,10 +29,10 @@ from workers.loadbalancer.envoy import hostnetwork
 logger = logging.getLogger(__name__)
 
 _PROTOCOL = "142"
-"""Marks routes as ours, and their metric says whose; no routing daemon is known by this number."""
+"""Marks routes as ours, unused by any routing daemon; the metric names the sandbox."""
 _INTO_NODES = 1 << 10
 _NOWHERE = 1 << 16
-"""A higher metric: taken when the link to the nodes is down, too."""
+"""A higher metric: these routes apply while the link to the nodes is down, too."""
 
 
 @contextlib.contextmanager
@@ -78,7 +78,7 @@ def remove(claim: Claim) -> None:
 
 
 def close(claim: Claim, networks: Sequence[Network]) -> None:
-    """Have nothing that this host sends to these networks leave it. Idempotent."""
+    """Keep packets to these networks on this host. Idempotent."""
     for family in _families():
         tags = f"proto {_PROTOCOL} metric {_NOWHERE + claim.number}"
         version = 4 if family == "-4" else 6
@@ -88,7 +88,7 @@ def close(claim: Claim, networks: Sequence[Network]) -> None:
 
 
 def lead(claim: Claim, namespace: str, wanted: Mapping[str, str], inside: Sequence[Network]) -> None:
-    """Have these networks reached by these next hops, and no others of those `inside`. Idempotent.
+    """Route these networks by these next hops, and remove our other routes `inside`. Idempotent.
 
     On this host, or in a network namespace, if one is named.
     """

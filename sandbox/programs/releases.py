@@ -135,7 +135,7 @@ def _checksum(found: Release, patience: Patience) -> str:
 
 
 class _NoStepDown(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but never from https to http: the checksum would come from anybody."""
+    """Follows redirects, but never from https to http: anybody could forge the checksum."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: object, code: int, msg: str, headers: object, newurl: str

@@ -112,7 +112,7 @@ def is_ready(object: Mapping[str, Any] | None) -> bool:
 
 
 def from_kubeconfig(path: Path) -> ApiServer:
-    """The API server of a kubeconfig of this sandbox, as the user in it, who has a certificate."""
+    """The API server of a kubeconfig of this sandbox, as the user in it. Needs a client certificate."""
     content = yaml.safe_load(path.read_text())
     cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
     authority = Path(cluster["certificate-authority"])
@@ -125,7 +125,7 @@ def from_kubeconfig(path: Path) -> ApiServer:
 
 @contextlib.contextmanager
 def _whole(what: str) -> Iterator[None]:
-    """An answer that breaks off is no answer."""
+    """Report an incomplete answer as Unreachable."""
     try:
         yield
     except (OSError, http.client.HTTPException, ValueError) as error:

@@ -55,7 +55,7 @@ def urls(count: int, ports: dict[str, int]) -> str:
 
 
 def folder(sandbox: Path, name: str, count: int) -> Path:
-    """Where a server keeps things: one alone cannot go on with what one of three has kept."""
+    """The data of a server. A single server cannot use the data of one of three."""
     return sandbox / "nats" / name if count > 1 else sandbox / "nats"
 
 
@@ -92,40 +92,28 @@ def nats_server(
 ) -> Child:
     """A NATS server whose store is in `folder`/jetstream; with `routes` it is one of several."""
     configuration = folder / "nats-server.conf"
-    # JSON is a dialect of what nats-server reads.
-    files.write_private(
-        configuration,
-        json.dumps(
-            {
-                "server_name": name,
-                "listen": f"127.0.0.1:{listening.port}",
-                "http": f"127.0.0.1:{listening.monitor}",
-                "max_payload": _LARGEST_MESSAGE,
-                "jetstream": {"store_dir": str(folder), "sync_interval": sync_interval},
-                "authorization": {"users": permissions.users(secret, clustered=bool(routes))},
-                **_cluster(listening, routes),
-            },
-            indent=2,
-        ),
-    )
+    content: dict[str, object] = {
+        "server_name": name,
+        "listen": f"127.0.0.1:{listening.port}",
+        "http": f"127.0.0.1:{listening.monitor}",
+        "max_payload": _LARGEST_MESSAGE,
+        "jetstream": {"store_dir": str(folder), "sync_interval": sync_interval},
+        "authorization": {"users": permissions.users(secret, clustered=bool(routes))},
+    }
+    if routes:
+        content["cluster"] = {
+            "name": "windowbox-sandbox",
+            "listen": f"127.0.0.1:{listening.route}",
+            "routes": [f"nats://127.0.0.1:{port}" for port in routes],
+        }
+    # The configuration language of nats-server contains JSON.
+    files.write_private(configuration, json.dumps(content, indent=2))
     return Child(
         name,
         [str(program), "--config", str(configuration)],
         ready=lambda: healthy(f"http://127.0.0.1:{listening.monitor}/healthz"),
         port=listening.port,
     )
-
-
-def _cluster(listening: Listening, routes: Sequence[int]) -> dict[str, object]:
-    if not routes:
-        return {}
-    return {
-        "cluster": {
-            "name": "windowbox-sandbox",
-            "listen": f"127.0.0.1:{listening.route}",
-            "routes": [f"nats://127.0.0.1:{port}" for port in routes],
-        }
-    }
 
 
 def _port_name(kind: str, number: int) -> str:

@@ -68,7 +68,7 @@ def inline(kubeconfig: Path) -> str:
 
 
 def without_credentials(kubeconfig: Path) -> str:
-    """A kubeconfig that tells where the API server is, and how to know it."""
+    """A kubeconfig with the address and the authority of the API server, and no user."""
     content = yaml.safe_load(inline(kubeconfig))
     for user in content["users"]:
         user["user"] = {}

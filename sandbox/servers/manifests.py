@@ -13,7 +13,7 @@ from windowbox.errors import Unreachable
 from windowbox.rights import rbac, webhookconfigurations
 
 SYSTEM_NAMESPACE = "windowbox-system"
-"""Where windowbox keeps what is its own, such as the heartbeat's Lease."""
+"""For windowbox's own objects, such as the Lease of the heartbeat."""
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -27,7 +27,7 @@ def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
     api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
     webhooks = rbac.for_webhooks(SYSTEM_NAMESPACE)
-    # Whose sandbox it is, made the Secrets, too.
+    # The owner of a sandbox created its Secrets, so roles may read them in all namespaces.
     for made in [*rbac.manifests(everywhere=True), *rbac.for_runner(), *webhooks]:
         metadata = made["metadata"]
         within = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
@@ -37,7 +37,7 @@ def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
 
 
 def remove_webhooks(api: ApiServer, *, garden: bool) -> None:
-    """Have the API server ask nobody, where nobody would answer: about a seed, or about a garden."""
+    """Remove the webhooks that no process answers: those of a seed, or those of a garden."""
     for resource in webhookconfigurations.RESOURCES.values():
         for names in webhookconfigurations.COMPONENTS:
             if (names == webhookconfigurations.GARDEN) is garden:

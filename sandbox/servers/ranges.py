@@ -18,7 +18,7 @@ from windowbox.errors import Malformed
 from windowbox.models.addresses import Network
 
 _RESERVED = IPv4Network("240.0.0.0/4")
-"""Assigned to nobody (RFC 1112), so no network that a laptop visits uses it. Linux routes it nevertheless."""
+"""Reserved (RFC 1112), so no network that a laptop visits uses it. Linux routes it nevertheless."""
 _PARTS = 15 * 128
 """All of it but 255.0.0.0/8, in which broadcasts are."""
 _PARTS_V6 = int(IPv6Network("fd77:6e64:6278:f000::/64").network_address)
@@ -31,7 +31,7 @@ class Ranges:
     services_v4: IPv4Network
     services_v6: IPv6Network
     pods: IPv4Network
-    """Of simulated nodes. Nobody ever answers there."""
+    """Of simulated nodes. Nothing answers there."""
     balancers: IPv6Network
     """Of load balancers, which have addresses of loopback in IPv4."""
     routable: bool = True
@@ -49,7 +49,7 @@ EARLIER = Ranges(
     balancers=IPv6Network("fd77:6e64:6278:ffff:1::/120"),
     routable=False,
 )
-"""What all sandboxes had once. Such addresses may be in use in the network of this host."""
+"""The ranges of sandboxes of earlier versions. The network of this host may use them."""
 
 
 def part(number: int) -> Ranges:
@@ -65,7 +65,10 @@ def kept(folder: Path, routes: list[Network]) -> Ranges:
     """The stored ranges of the sandbox in `folder`; at first, some that overlap none of `routes`."""
     file = folder / "ranges.json"
     if file.exists():
-        return part(_number(file))
+        try:
+            return part(int(json.loads(file.read_bytes())["part"]) % _PARTS)
+        except (ValueError, KeyError, TypeError) as error:
+            raise Malformed(f"{file}: {error}: `windowbox down --wipe`, then start again") from error
     if (folder / "etcd").exists():
         return EARLIER
     # At random, so that two sandboxes that do not always run together have different ones, too.
@@ -83,14 +86,6 @@ def overlapping(network: Network, routes: list[Network]) -> list[Network]:
         for route in routes
         if route.prefixlen and type(route) is type(network) and network.overlaps(route)
     ]
-
-
-def _number(file: Path) -> int:
-    try:
-        number = int(json.loads(file.read_bytes())["part"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise Malformed(f"{file}: {error}: `windowbox down --wipe`, then begin anew") from error
-    return number % _PARTS
 
 
 _NOBODY = "http://127.0.0.1:1"

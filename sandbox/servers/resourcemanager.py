@@ -51,7 +51,7 @@ def child(
             "garbageCollector": {"enabled": True, "syncPeriod": _SYNC},
             "health": {"syncPeriod": _HEALTH_SYNC},
             "managedResource": {"syncPeriod": _SYNC},
-            # Tokens for those who work in a Shoot.
+            # It requests tokens for clients of a Shoot.
             "tokenRequestor": {"enabled": not class_},
         },
     }

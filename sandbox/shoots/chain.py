@@ -218,7 +218,7 @@ def _machine(object: Object, namespace: str) -> Link:
     if phase == "Running":
         return Link(name, State.DONE, phase, None, step)
     operation = (object.get("status") or {}).get("lastOperation") or {}
-    said = f"{phase}: {operation.get('description') or 'nothing is told yet'}"
+    said = f"{phase}: {operation.get('description') or 'nothing is reported yet'}"
     since = instant(operation.get("lastUpdateTime")) or _created(object)
     state = State.FAILED if phase == "Failed" else State.WAITING
     return Link(name, state, said, since, step, ("takes part",))

@@ -22,8 +22,9 @@ def keep(folder: Path, logs: Sequence[Path], pods: Iterable[dict[str, Any]]) -> 
         meta = pod["metadata"]
         if meta.get("labels", {}).get("app") != "machine":
             continue
-        for written in _logs(logs, f"{meta['namespace']}_{meta['name']}_{meta['uid']}"):
-            # Names of logs begin anew with the sandbox; that of a file is its own while we hold a link.
+        name = f"{meta['namespace']}_{meta['name']}_{meta['uid']}"
+        for written in (log for node in logs for log in (node / name / _CONTAINER).glob("*.log")):
+            # A new sandbox reuses the names of logs. The inode is unique while a link holds the file.
             with contextlib.suppress(FileNotFoundError, FileExistsError):  # gone, or linked already
                 kept = folder / meta["name"] / f"{written.stat().st_ino}.log"
                 kept.parent.mkdir(parents=True, exist_ok=True)
@@ -53,8 +54,3 @@ def lines(folder: Path, machine: str) -> Iterator[str]:
             # As containerd writes it: TIME STREAM F|P TEXT.
             for line in file:
                 yield line.rstrip("\n").split(" ", 3)[-1]
-
-
-def _logs(logs: Sequence[Path], pod: str) -> Iterator[Path]:
-    for node in logs:
-        yield from (node / pod / _CONTAINER).glob("*.log")

@@ -173,7 +173,7 @@ def write_worker(sandbox: Sandbox, shoot: Shoot, machines: int, version: str) ->
 def wait_nodes(
     sandbox: Sandbox, shoot: Shoot, count: int, say: Callable[[str], None] = lambda node: None
 ) -> list[str]:
-    """The names of the Shoot's nodes, once so many are Ready; `say` is told of each."""
+    """The names of the Shoot's nodes, once so many are Ready; `say` is called for each."""
     ready = _wait_each(_api(sandbox, shoot), "/api/v1/nodes", is_ready, count, say)
     if len(ready) < count:
         raise Unreachable(_too_few(sandbox, shoot, f"{len(ready)} of {count} nodes are Ready"))
@@ -181,7 +181,7 @@ def wait_nodes(
 
 
 def wait_machines(sandbox: Sandbox, shoot: Shoot, count: int, say: Callable[[str], None]) -> None:
-    """Wait until so many machines run as nodes; `say` is told of each."""
+    """Wait until so many machines run as nodes; `say` is called for each."""
     running = _wait_each(sandbox.api, machines_path(shoot), is_running, count, say)
     if len(running) < count:
         raise Unreachable(_too_few(sandbox, shoot, f"{len(running)} of {count} machines are Running"))

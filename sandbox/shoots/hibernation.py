@@ -50,7 +50,7 @@ def wake(sandbox: Sandbox, name: str, say: Say) -> None:
     wake_control_plane(sandbox, shoot)
     done("its control plane runs")
     asked = _ask(sandbox, shoot)
-    # Not nodes: some may be left whose machines are gone.
+    # Not nodes: a Node may outlive its machine.
     creation.wait_machines(sandbox, shoot, machines, lambda machine: done(f"machine {machine} is Running"))
     _wait(sandbox, shoot, asked)
     done("Worker Succeeded")

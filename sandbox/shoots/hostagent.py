@@ -101,7 +101,7 @@ class NodeConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """What the host agent of one Shoot is told."""
+    """The configuration of the host agent of one Shoot."""
 
     claim: int
     kubeconfig: str

@@ -19,7 +19,7 @@ INFRASTRUCTURE = "infrastructure"
 SYSTEM_CONFIG = "machine-init"
 CONTROL_PLANE = "control-plane"
 GENERIC_KUBECONFIG = "generic-token-kubeconfig"
-"""The Secret that tells where the API server is; of nobody's credentials."""
+"""The Secret with the address of the API server, and no credentials."""
 
 _EXTENSIONS = "extensions.gardener.cloud/v1alpha1"
 _CORE = "core.gardener.cloud/v1beta1"
@@ -128,7 +128,7 @@ def infrastructure(shoot: Shoot) -> dict[str, Any]:
 
 
 def controlplane(shoot: Shoot) -> dict[str, Any]:
-    """It lets the Shoot's API server take part."""
+    """It has windowbox serve the Shoot's cluster."""
     return _extension(shoot, "ControlPlane", CONTROL_PLANE, region="local", secretRef=_provider(shoot))
 
 

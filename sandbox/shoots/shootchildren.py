@@ -76,7 +76,7 @@ def shared(sandbox: Path) -> list[list[Child]]:
 
 
 def shoot_ranges(sandbox: Path, shoot: Shoot) -> Ranges:
-    """Its Services and Pods have ranges that nobody else on this machine has."""
+    """Ranges of its Services and Pods, unique on this machine."""
     return ranges.kept(records.folder(sandbox, shoot.name), routes.known() if routes.possible() else [])
 
 
@@ -115,12 +115,12 @@ def _host_agent(sandbox: Path, shoot: Shoot, resources: HostResources) -> Child:
 logger = logging.getLogger(__name__)
 
 SHARED = ""
-"""In place of a name: it lives while there are Shoots."""
+"""In place of a name: the processes that run while there are Shoots."""
 
 
 @dataclass
 class Shoots:
-    """Follows the records when told to look again."""
+    """Follows the records; `look_again` reports a change."""
 
     sandbox: Path
     stages: Callable[[str], list[list[Child]]]

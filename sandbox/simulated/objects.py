@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from windowbox.models.objects import Object
 
 PLAYED = "kwok.x-k8s.io/node"
 """Label and annotation of a Node that no machine stands behind; its value is `fake`."""
 BEHAVIOUR = "simulator.windowbox/behaviour"
-"""Annotation by which a simulated Node is told to misbehave."""
+"""The annotation that makes a simulated Node misbehave."""
 
 Behaviour = Literal["serve", "hang", "refuse", "drop"]
 
@@ -111,12 +110,12 @@ def endpoint_slice(object: Object) -> Slice | None:
     if not name or object.raw.get("addressType") != "IPv4":
         return None
     ports = ((p.get("name") or "", p.get("protocol") or "TCP") for p in object.raw.get("ports") or ())
-    endpoints = tuple(_endpoint(one) for one in object.raw.get("endpoints") or ())
-    return Slice(Key(object.namespace, str(name)), frozenset(ports), endpoints)
-
-
-def _endpoint(raw: Mapping[str, Any]) -> Endpoint:
-    conditions = raw.get("conditions") or {}
-    ready = conditions.get("ready") is not False  # an absent condition means true
-    serving = conditions.get("serving")
-    return Endpoint(raw.get("nodeName") or "", ready, ready if serving is None else bool(serving))
+    endpoints = []
+    for one in object.raw.get("endpoints") or ():
+        conditions = one.get("conditions") or {}
+        ready = conditions.get("ready") is not False  # an absent condition means true
+        serving = conditions.get("serving")
+        endpoints.append(
+            Endpoint(one.get("nodeName") or "", ready, ready if serving is None else bool(serving))
+        )
+    return Slice(Key(object.namespace, str(name)), frozenset(ports), tuple(endpoints))

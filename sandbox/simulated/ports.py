@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sandbox.simulated.objects import Endpoint, Node, Port, Service, Slice
+from sandbox.simulated.objects import Node, Service, Slice
 
 PROXY_HEALTH = 10256
-"""Where kube-proxy tells whether the node may be given new connections."""
+"""The port at which kube-proxy reports whether the node accepts new connections."""
 
 
 class Place(NamedTuple):
@@ -67,33 +67,25 @@ def of_node(node: Node) -> OpenPorts:
 def of_service(service: Service, slices: Collection[Slice], nodes: Collection[Node]) -> OpenPorts:
     """The open ports of a Service on all nodes. A Service port without endpoints has none: it refuses."""
     open_ports: OpenPorts = {}
-    endpoints = [(port, _endpoints(port, slices)) for port in service.ports]
+    served = []
+    for port in service.ports:
+        behind = [one for s in slices if (port.name, port.protocol) in s.ports for one in s.endpoints]
+        # Without ready Pods, terminating ones that still serve count.
+        if homes := {one.node for one in behind if one.ready or one.serving}:
+            served.append((port, homes))
     for node in nodes:
         found: OpenPorts = {}
-        for port, behind in endpoints:
-            if answer := _answer(service, node, behind):
-                found[Place(node.address, port.node_port, port.protocol)] = answer
+        for port, homes in served:
+            # Policy Local does not forward to endpoints on other nodes.
+            dropped = service.local and node.name not in homes
+            place = Place(node.address, port.node_port, port.protocol)
+            found[place] = Drop(node.name) if dropped else Echo(node.name)
         if service.health_port:
             place = Place(node.address, service.health_port)
             ready = sum(one.ready and one.node == node.name for part in slices for one in part.endpoints)
             found[place] = ServiceHealth(node.name, *service.key, ready)
         open_ports |= _behaving(node, found)
     return open_ports
-
-
-def _endpoints(port: Port, slices: Collection[Slice]) -> list[Endpoint]:
-    known = (port.name, port.protocol)
-    return [one for part in slices if known in part.ports for one in part.endpoints]
-
-
-def _answer(service: Service, node: Node, behind: Collection[Endpoint]) -> OpenPort | None:
-    # A Pod that ends, but still serves, is better than none: it counts where nobody is ready.
-    if not any(one.ready or one.serving for one in behind):
-        return None
-    if service.local and not any(one.node == node.name and (one.ready or one.serving) for one in behind):
-        # Endpoints are on other nodes only, and policy Local does not forward.
-        return Drop(node.name)
-    return Echo(node.name)
 
 
 def _behaving(node: Node, open_ports: OpenPorts) -> OpenPorts:

@@ -56,23 +56,24 @@ def node_simulator(kubeconfig: Path, count: int, network: str) -> Child:
             f"let the addresses be this machine's, `sudo ifconfig lo0 alias {foreign[0]}` on macOS"
         )
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+
+    def ready() -> bool:
+        try:
+            for address in addresses:
+                socket.create_connection((address, PROXY_HEALTH), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
     return Child(
         "node-simulator",
         [
             sys.executable, "-m", "sandbox.simulated",
             f"--kubeconfig={kubeconfig}", f"--nodes={count}", f"--network={network}",
         ],
-        ready=lambda: all(_answers(address) for address in addresses),
+        ready=ready,
         env={"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
-
-
-def _answers(address: str) -> bool:
-    try:
-        socket.create_connection((address, PROXY_HEALTH), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 def can_listen(address: str) -> bool:

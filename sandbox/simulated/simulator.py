@@ -57,23 +57,20 @@ class Reflector(Generic[T]):
                 for gone in self.values.keys() - found:
                     self._note(gone, None)
                 self.listed.set()
-                await self._watch(version)
+                while True:
+                    async for events in self._kube.watch(self.resource, version):
+                        for event in events:
+                            object = Object(event.object)
+                            if event.type == "DELETED":
+                                self._note((object.namespace, object.name), None)
+                            elif event.type != "BOOKMARK":
+                                self._see(object)
+                        version = Object(events[-1].object).resource_version
             except WatchExpired:
                 logger.info("%s: watch expired; listing again", self.resource.id)
             except TransientError as error:
                 logger.warning("%s: again in %.1f s: %s", self.resource.id, _PAUSE, error)
                 await asyncio.sleep(_PAUSE)
-
-    async def _watch(self, version: str) -> None:
-        while True:
-            async for events in self._kube.watch(self.resource, version):
-                for event in events:
-                    object = Object(event.object)
-                    if event.type == "DELETED":
-                        self._note((object.namespace, object.name), None)
-                    elif event.type != "BOOKMARK":
-                        self._see(object)
-                version = Object(events[-1].object).resource_version
 
     def _see(self, object: Object) -> tuple[str, str]:
         key = object.namespace, object.name
@@ -156,7 +153,17 @@ class Simulator:
         self._woken.clear()
         dirty, self._dirty = self._dirty, set()
         before = {key: self._open_ports.pop(key, {}) for key in dirty}
-        self._open_ports |= {key: wanted for key in dirty if (wanted := self._wanted(key))}
+        nodes = self._nodes.values
+        for key in dirty:
+            wanted: OpenPorts = {}
+            if not key.namespace:
+                node = nodes.get(("", key.name))
+                wanted = ports.of_node(node) if node else {}
+            elif service := self._services.values.get(key):
+                slices = self._slices_of.get(key, {}).values()
+                wanted = ports.of_service(service, slices, nodes.values())
+            if wanted:
+                self._open_ports[key] = wanted
         changes = [(before[key], self._open_ports.get(key, {})) for key in dirty]
         # Close first, so that a port can pass from one Service to the next.
         for place in (place for old, new in changes for place in old.keys() - new.keys()):
@@ -175,12 +182,3 @@ class Simulator:
         if to_open:
             took = time.monotonic() - began
             logger.debug("%d open_ports changed in %.3f s; %d open", len(to_open), took, len(self._listening))
-
-    def _wanted(self, key: Key) -> OpenPorts:
-        if not key.namespace:
-            node = self._nodes.values.get(("", key.name))
-            return ports.of_node(node) if node else {}
-        service = self._services.values.get(key)
-        if not service:
-            return {}
-        return ports.of_service(service, self._slices_of.get(key, {}).values(), self._nodes.values.values())
