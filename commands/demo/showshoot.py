@@ -115,9 +115,9 @@ def _rotate(sandbox: Sandbox, shoot: Shoot, initiated: str, phase: str, authorit
     found["metadata"] = {"name": shoot.technical_id}
     rotation = {"certificateAuthorities": {"lastInitiationTime": initiated, "phase": phase}}
     found["spec"]["shoot"]["status"]["credentials"] = {"rotation": rotation}
-    creation.apply(sandbox.api, found)
+    sandbox.api.apply_object(found)
     # Applied again, it requests a reconcile.
-    creation.apply(sandbox.api, objects.controlplane(shoot))
+    sandbox.api.apply_object(objects.controlplane(shoot))
     path = f"/api/v1/namespaces/{shoot.technical_id}/secrets?labelSelector=name%3D{_AUTHORITY}"
     limit = time.monotonic() + _PATIENCE
     while len(sandbox.api.read(path)["items"]) != authorities:

@@ -1,1 +1,1 @@
-"""Checks of this machine, a sandbox, and the servers of a deployment."""
+"""Checks for `windowbox doctor`: a sandbox or settings come in, findings with remedies go out."""

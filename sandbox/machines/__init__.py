@@ -1,1 +1,1 @@
-"""Machines of Shoots: Pods of the sandbox's nodes that are nodes themselves."""
+"""Machines of Shoots: programs of this host come in, the image of a machine that becomes a node goes out."""

@@ -28,21 +28,6 @@ _CACHES = {
     "europe-docker.pkg.dev": "europe-docker-pkg-dev",
 }
 """The cache of each registry. Where there is none, containerd asks the registry itself."""
-
-
-def registry_files() -> dict[str, str]:
-    """The configuration of containerd's mirrors, by paths in the image."""
-    own = f"registry.{_DOMAIN}"
-    found = {own: _hosts(f"http://{own}", f"http://{own}")}
-    for registry, cache in _CACHES.items():
-        found[registry] = _hosts(f"https://{registry}", f"http://{cache}.registry-cache.{_DOMAIN}")
-    return {f"{_FOLDER}/{registry}/hosts.toml": text for registry, text in found.items()}
-
-
-def _hosts(server: str, mirror: str) -> str:
-    return f'server = "{server}"\n\n[host."{mirror}"]\n  capabilities = ["pull", "resolve"]\n'
-
-
 VERSIONS = ("1.0.0", "1.1.0")
 """Two names of the image, so that machines can be replaced by those of another."""
 
@@ -181,3 +166,16 @@ def _digest(image: Image, provisioner: Path) -> str:
             text = source.read_text() if isinstance(source, Path) else source
             digest.update(f"{name} {text}".encode())
     return digest.hexdigest()[:16]
+
+
+def registry_files() -> dict[str, str]:
+    """The configuration of containerd's mirrors, by paths in the image."""
+    own = f"registry.{_DOMAIN}"
+    found = {own: _hosts(f"http://{own}", f"http://{own}")}
+    for registry, cache in _CACHES.items():
+        found[registry] = _hosts(f"https://{registry}", f"http://{cache}.registry-cache.{_DOMAIN}")
+    return {f"{_FOLDER}/{registry}/hosts.toml": text for registry, text in found.items()}
+
+
+def _hosts(server: str, mirror: str) -> str:
+    return f'server = "{server}"\n\n[host."{mirror}"]\n  capabilities = ["pull", "resolve"]\n'

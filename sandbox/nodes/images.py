@@ -19,6 +19,7 @@ from typing import IO, Any
 from sandbox.programs import binaries, openssh
 from windowbox.errors import Missing
 
+_LIBRARY = re.compile(r"(/\S+) \(0x")
 PROVISIONER = "windowbox.local/local-path-provisioner:1"
 PAUSE, BUSYBOX, ECHO = (f"windowbox.local/{name}:1" for name in ("pause", "busybox", "echo"))
 
@@ -131,9 +132,6 @@ def _busybox() -> Path:
         if path.exists() and b"/ld-" not in path.read_bytes()[:4096]:
             return path
     raise Missing("a static busybox is not on this machine: run `make setup`, or install busybox-static")
-
-
-_LIBRARY = re.compile(r"(/\S+) \(0x")
 
 
 def shared_libraries(programs: Iterable[Path]) -> dict[str, Path]:

@@ -6,9 +6,7 @@ import base64
 import datetime
 import secrets
 import string
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from sandbox.servers.apiserver import ApiServer
 
@@ -45,8 +43,15 @@ def token() -> Token:
 
 def bind(api: ApiServer, newcomers: str = _NEWCOMERS) -> None:
     """Permit certificate requests of a group (by default: our tokens), and renewals by nodes. Idempotent."""
-    for made in _bindings(newcomers):
-        api.apply(f"/apis/{_RBAC}/v1/clusterrolebindings/{made['metadata']['name']}", made)
+    for name, (role, group) in _RIGHTS.items():
+        binding = {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": group or newcomers}],
+        }
+        api.apply_object(binding)
 
 
 def admit(api: ApiServer, token: Token) -> None:
@@ -61,26 +66,14 @@ def admit(api: ApiServer, token: Token) -> None:
         "auth-extra-groups": _NEWCOMERS,
         "description": "With which the nodes of this sandbox join.",
     }
-    name = f"bootstrap-token-{token.id}"
     made = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": name},
+        "metadata": {"name": f"bootstrap-token-{token.id}", "namespace": "kube-system"},
         "type": "bootstrap.kubernetes.io/token",
         "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
     }
-    api.apply(f"/api/v1/namespaces/kube-system/secrets/{name}", made)
-
-
-def _bindings(newcomers: str) -> Iterator[dict[str, Any]]:
-    for name, (role, group) in _RIGHTS.items():
-        yield {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": group or newcomers}],
-        }
+    api.apply_object(made)
 
 
 def _random(length: int) -> str:

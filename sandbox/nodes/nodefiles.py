@@ -20,6 +20,7 @@ from sandbox.servers import certificates, kubeconfigs
 from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.certificates import Pair
 
+OFF = "off"
 _EVICT_NEVER = dict.fromkeys(
     ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available"), "0%"
 )
@@ -74,9 +75,6 @@ def kube_proxy(kubeconfig: str, pods: str) -> dict[str, Any]:
         },
         "oomScoreAdj": 0,
     }  # fmt: skip
-
-
-OFF = "off"
 
 
 @dataclass(frozen=True)

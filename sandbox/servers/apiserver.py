@@ -55,6 +55,13 @@ class ApiServer:
             content_type="application/apply-patch+yaml",
         )
 
+    def apply_object(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Create or update an object by server-side apply, at the path that follows from its manifest."""
+        meta, version = manifest["metadata"], manifest["apiVersion"]
+        base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
+        return self.apply(f"{base}{inside}/{manifest['kind'].lower()}s/{meta['name']}", manifest)
+
     def merge(self, path: str, patch: dict[str, Any]) -> dict[str, Any]:
         return self._object("PATCH", path, body=patch, content_type="application/merge-patch+json")
 

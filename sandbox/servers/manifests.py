@@ -25,13 +25,11 @@ _PATIENCE = 60
 def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
     """Create or update the namespace, the rights and the kinds. Idempotent."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
-    api.apply(f"/api/v1/namespaces/{SYSTEM_NAMESPACE}", namespace)
+    api.apply_object(namespace)
     webhooks = rbac.for_webhooks(SYSTEM_NAMESPACE)
     # The owner of a sandbox created its Secrets, so roles may read them in all namespaces.
     for made in [*rbac.manifests(everywhere=True), *rbac.for_runner(), *webhooks]:
-        metadata = made["metadata"]
-        within = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-        api.apply(f"/apis/{made['apiVersion']}{within}/{made['kind'].lower()}s/{metadata['name']}", made)
+        api.apply_object(made)
     texts = [path.read_text() for path in sorted(crds.glob("*.yaml"))]
     define(api, *(one for text in texts for one in yaml.load_all(text, _LOADER) if one))
 

@@ -17,6 +17,7 @@ from sandbox import files
 from windowbox.errors import Malformed
 from windowbox.models.addresses import Network
 
+_NOBODY = "http://127.0.0.1:1"
 _RESERVED = IPv4Network("240.0.0.0/4")
 """Reserved (RFC 1112), so no network that a laptop visits uses it. Linux routes it nevertheless."""
 _PARTS = 15 * 128
@@ -86,9 +87,6 @@ def overlapping(network: Network, routes: list[Network]) -> list[Network]:
         for route in routes
         if route.prefixlen and type(route) is type(network) and network.overlaps(route)
     ]
-
-
-_NOBODY = "http://127.0.0.1:1"
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,4 @@
-"""Shoots of the sandbox: clusters of their own, whose nodes are machines in Pods of the sandbox's nodes."""
+"""Shoots of the sandbox: a name comes in, a cluster whose nodes are machines in Pods goes out.
+
+Commands write records and objects; the supervisor keeps the processes that the records ask for.
+"""

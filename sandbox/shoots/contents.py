@@ -41,7 +41,7 @@ WantedBy=multi-user.target
 
 
 def fill(api: ApiServer, pods: str) -> None:
-    """Create it. Idempotent. `pods` is the range of the Pods' addresses."""
+    """Create the objects. Idempotent. `pods` is the range of the Pods' addresses."""
     joining.bind(api, _JOINING)
     # A joining machine reads the configuration of nodes; kube-proxy uses the kubelet's credentials.
     name = {"name": SECRET, "namespace": "kube-system"}
@@ -74,11 +74,7 @@ def fill(api: ApiServer, pods: str) -> None:
         },
     ]
     for made in objects:
-        group, _, version = made["apiVersion"].rpartition("/")
-        namespace = made["metadata"].get("namespace")
-        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        path += f"/namespaces/{namespace}" if namespace else ""
-        api.apply(f"{path}/{made['kind'].lower()}s/{made['metadata']['name']}", made)
+        api.apply_object(made)
 
 
 def _binding(kind: str, role_kind: str, role: str, groups: tuple[str, ...]) -> dict[str, Any]:

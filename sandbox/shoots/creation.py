@@ -26,6 +26,8 @@ from sandbox.shoots.records import Shoot
 from sandbox.state import State
 from windowbox.errors import Refused, Unreachable
 
+_IMPORT_PATIENCE = 300
+_NAMESPACE = "--namespace=k8s.io"
 EXTENSIONS = "/apis/extensions.gardener.cloud/v1alpha1"
 _PROCESSES = (
     "kube-apiserver",
@@ -123,7 +125,7 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
         objects.controlplane(shoot),
         objects.system_config(shoot, inside.url, inside.ca.certificate.read_text()),
     ):
-        apply(api, manifest)
+        api.apply_object(manifest)
     wait_succeeded(api, shoot, "infrastructures", objects.INFRASTRUCTURE)
     wait_succeeded(api, shoot, "controlplanes", objects.CONTROL_PLANE)
     wait_succeeded(api, shoot, "operatingsystemconfigs", objects.SYSTEM_CONFIG)
@@ -167,7 +169,7 @@ def write_worker(sandbox: Sandbox, shoot: Shoot, machines: int, version: str) ->
     """Write the Worker, with an image of this version: another than before replaces all machines."""
     path = f"{EXTENSIONS}/namespaces/{shoot.technical_id}/operatingsystemconfigs/{objects.SYSTEM_CONFIG}"
     secret = sandbox.api.read(path)["status"]["cloudConfig"]["secretRef"]["name"]
-    apply(sandbox.api, objects.worker(shoot, machines, version, secret))
+    sandbox.api.apply_object(objects.worker(shoot, machines, version, secret))
 
 
 def wait_nodes(
@@ -254,19 +256,8 @@ def wait_succeeded(
     return waiting.until(api, path, name, holds, what, patience=_PATIENCE)
 
 
-def apply(api: ApiServer, manifest: dict[str, Any]) -> dict[str, Any]:
-    meta, kind = manifest["metadata"], manifest["kind"]
-    base = f"/apis/{manifest['apiVersion']}" if "/" in manifest["apiVersion"] else "/api/v1"
-    inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
-    return api.apply(f"{base}{inside}/{kind.lower()}s/{meta['name']}", manifest)
-
-
 def _api(sandbox: Sandbox, shoot: Shoot) -> ApiServer:
     return from_kubeconfig(records.kubeconfig(sandbox.folder, shoot.name))
-
-
-_IMPORT_PATIENCE = 300
-_NAMESPACE = "--namespace=k8s.io"
 
 
 def import_image(archive: Path, image: str, sockets: Sequence[Path]) -> None:

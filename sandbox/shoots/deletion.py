@@ -18,6 +18,9 @@ from sandbox.shoots.records import Shoot
 from windowbox.errors import Refused, Unreachable
 from windowbox.models.addresses import Network
 
+_WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_ETCD_PATIENCE = 30
+POOLS = "/apis/crd.projectcalico.org/v1/ippools"
 _PATIENCE = 180.0
 
 
@@ -76,10 +79,6 @@ def _wait_gone(sandbox: Sandbox, path: str, name: str) -> None:
     waiting.until_gone(sandbox.api, path, name, what, patience=_PATIENCE)
 
 
-_WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-_ETCD_PATIENCE = 30
-
-
 def wipe(port: int, prefix: str) -> None:
     """Remove all keys."""
     _ask(port, "deleterange", _keys(prefix))
@@ -108,9 +107,6 @@ def _ask(port: int, what: str, body: dict[str, Any]) -> dict[str, Any]:
             return found
     except (OSError, urllib.error.URLError, ValueError) as error:
         raise Unreachable(f"etcd, {what}: {error}") from error
-
-
-POOLS = "/apis/crd.projectcalico.org/v1/ippools"
 
 
 def pool(shoot: Shoot) -> str:

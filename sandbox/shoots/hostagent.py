@@ -29,6 +29,11 @@ from windowbox.errors import Refused, Unreachable
 from windowbox.models import addresses
 from windowbox.models.addresses import Address, Network
 
+logger = logging.getLogger(__name__)
+
+_WATCH_SECONDS = 300
+_PAUSE = 0.5
+
 HOST = ""
 """Where: on this host. Other places are network namespaces."""
 
@@ -81,12 +86,6 @@ def wanted(
             found[HOST][services] = home.address
             found[home.namespace][services] = str(machine.address)
     return found
-
-
-logger = logging.getLogger(__name__)
-
-_WATCH_SECONDS = 300
-_PAUSE = 0.5
 
 
 @dataclass(frozen=True)

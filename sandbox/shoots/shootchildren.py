@@ -24,6 +24,11 @@ from sandbox.shoots.hostagent import Config, NodeConfig
 from sandbox.shoots.records import Shoot
 from windowbox.errors import WindowboxError
 
+logger = logging.getLogger(__name__)
+
+SHARED = ""
+"""In place of a name: the processes that run while there are Shoots."""
+
 _ROOT = Path(__file__).parents[2]
 _AUDIENCES = "kubernetes,gardener"
 """As in Gardener, whose resource manager requests tokens for the second one."""
@@ -110,12 +115,6 @@ def _host_agent(sandbox: Path, shoot: Shoot, resources: HostResources) -> Child:
         before=lambda: ready.unlink(missing_ok=True),
         env={"PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"},
     )
-
-
-logger = logging.getLogger(__name__)
-
-SHARED = ""
-"""In place of a name: the processes that run while there are Shoots."""
 
 
 @dataclass

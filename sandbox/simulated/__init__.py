@@ -1,1 +1,4 @@
-"""Simulated nodes: kwok simulates their kubelets, the node simulator their network."""
+"""Simulated nodes: a number comes in, Nodes whose ports answer go out.
+
+kwok simulates their kubelets, the node simulator their network.
+"""

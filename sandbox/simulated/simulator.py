@@ -23,6 +23,11 @@ from windowbox.errors import TransientError, WatchExpired
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES, Resource
 
+logger = logging.getLogger(__name__)
+
+_AGAIN = 1.0
+"""Seconds until the next attempt to open a port that another process holds."""
+
 T = TypeVar("T")
 
 _PAUSE = 0.5
@@ -86,12 +91,6 @@ class Reflector(Generic[T]):
         else:
             self.values[key] = new
         self._changed(key, old, new)
-
-
-logger = logging.getLogger(__name__)
-
-_AGAIN = 1.0
-"""Seconds until the next attempt to open a port that another process holds."""
 
 
 class Simulator:

@@ -14,6 +14,10 @@ from aiohttp import web
 
 from sandbox.simulated.ports import Drop, Echo, NodeHealth, OpenPort, Place, ServiceHealth
 
+logger = logging.getLogger(__name__)
+
+_BACKLOG = 1024
+
 
 class Greeter(asyncio.Protocol):
     """One TCP connection: greeted at once, then an echo."""
@@ -61,11 +65,6 @@ class Datagrams(asyncio.DatagramProtocol):
 
 def greeting(node: str, peer: tuple[str | Any, int]) -> bytes:
     return f"node={node} peer={peer[0]}:{peer[1]}\n".encode()
-
-
-logger = logging.getLogger(__name__)
-
-_BACKLOG = 1024
 
 
 class Sockets:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sandbox.shoots import creation, waiting
+from sandbox.shoots import waiting
 from tests.host.machines.conftest import ShootWorld
 from windowbox.errors import Refused
 
@@ -18,7 +18,7 @@ def make(world: ShootWorld, machine: str, data: str) -> None:
     namespace = world.shoot.machines
     image = _image(world)
     for manifest in (_secret(namespace, f"machine-{machine}", data), _pod(namespace, machine, image)):
-        creation.apply(world.sandbox.api, manifest)
+        world.sandbox.api.apply_object(manifest)
 
 
 def remove(world: ShootWorld, machine: str) -> None:
@@ -35,13 +35,13 @@ def of_own_class(world: ShootWorld, name: str, change: Callable[[bytes], bytes],
     changed = base64.b64encode(change(base64.b64decode(data["userData"]))).decode()
     metadata = {"name": name, "namespace": namespace}
     content = {**data, "userData": changed}
-    creation.apply(api, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": content})
+    api.apply_object({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": content})
     kept = {key: first[key] for key in ("provider", "providerSpec", "nodeTemplate", "credentialsSecretRef")}
     made = {"apiVersion": _API, "kind": "MachineClass", "metadata": metadata, "secretRef": metadata, **kept}
     # Its plural is not its kind with an s.
     api.apply(namespaced(world, "machineclasses", name), made)
     wanted = {"class": {"kind": "MachineClass", "name": name}, **spec}
-    creation.apply(api, {"apiVersion": _API, "kind": "Machine", "metadata": metadata, "spec": wanted})
+    api.apply_object({"apiVersion": _API, "kind": "Machine", "metadata": metadata, "spec": wanted})
 
 
 def forget(world: ShootWorld, names: Iterable[str]) -> None:

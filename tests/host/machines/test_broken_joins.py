@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sandbox.shoots import creation, waiting
+from sandbox.shoots import waiting
 from tests.host.machines import handmade
 from tests.host.machines.conftest import ShootWorld
 from tests.support.rules import rule
@@ -65,7 +65,7 @@ def broken(world: ShootWorld) -> Iterator[ShootWorld]:
     finally:
         for kept in ("uid", "resourceVersion", "creationTimestamp"):
             approval["metadata"].pop(kept)
-        creation.apply(world.api, {**approval, "kind": "ClusterRoleBinding"})
+        world.api.apply_object({**approval, "kind": "ClusterRoleBinding"})
         handmade.forget(world, [f"no-{name}" for name in [*BROKEN, "approval"]])
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from sandbox.nodes import images
 from sandbox.nodes.images import BUSYBOX, ECHO
-from sandbox.shoots import creation, waiting
+from sandbox.shoots import waiting
 from tests.host.machines import registry
 from tests.host.machines.conftest import ShootWorld
 from tests.support import echoclient
@@ -26,12 +26,12 @@ def test_a_seed_in_a_shoot_pulls_through_its_cache_keeps_data_and_is_reached(
     world: ShootWorld, nodes: NodeWorld, tmp_path: Path
 ) -> None:
     address = str(urlsplit(nodes.api.url).hostname)
-    creation.apply(world.api, _manifest("Namespace", "seed", metadata={"name": "seed"}))
+    world.api.apply_object(_manifest("Namespace", "seed", metadata={"name": "seed"}))
     with registry.serving(_echo(), address, PORT, tmp_path) as cache:
         _ran(world, _host_entry(f"{address} {CACHE}"))
-        creation.apply(world.api, _claim())
-        creation.apply(world.api, _server())
-        creation.apply(world.api, _service())
+        world.api.apply_object(_claim())
+        world.api.apply_object(_server())
+        world.api.apply_object(_service())
         waiting.until(world.api, PODS, "server", _running, "the server does not run", patience=90)
     assert cache.asked_for == {"quay.io"}
     assert world.api.read(f"{CLAIMS}/data")["status"]["phase"] == "Bound"
@@ -53,7 +53,7 @@ def _echo() -> images.Image:
 
 
 def _ran(world: ShootWorld, pod: dict[str, Any]) -> None:
-    creation.apply(world.api, pod)
+    world.api.apply_object(pod)
     name = pod["metadata"]["name"]
     waiting.until(
         world.api, PODS, name, lambda one: one["status"]["phase"] == "Succeeded", f"{name} fails", patience=60

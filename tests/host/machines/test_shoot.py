@@ -120,10 +120,10 @@ def test_managed_resources_are_applied_by_their_class(world: ShootWorld, class_:
     }
     data = {"data.yaml": base64.b64encode(json.dumps(account).encode()).decode()}
     metadata = {"name": name, "namespace": namespace}
-    creation.apply(api, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+    api.apply_object({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
     spec = {"secretRefs": [{"name": name}]} | ({"class": class_} if class_ else {})
     group = "resources.gardener.cloud/v1alpha1"
-    creation.apply(api, {"apiVersion": group, "kind": "ManagedResource", "metadata": metadata, "spec": spec})
+    api.apply_object({"apiVersion": group, "kind": "ManagedResource", "metadata": metadata, "spec": spec})
     there = api if class_ else world.api
     accounts = "/api/v1/namespaces/default/serviceaccounts"
     waiting.until(there, accounts, name, lambda one: True, f"{name} is not applied", patience=60)

@@ -150,7 +150,7 @@ def _balance(sandbox: Sandbox) -> dict[str, str]:
     everywhere["metadata"]["name"] = "everywhere"
     everywhere["spec"]["externalTrafficPolicy"] = "Cluster"
     for manifest in (deployment, local, everywhere):
-        creation.apply(api, manifest)
+        api.apply_object(manifest)
 
     def addressed(service: dict[str, Any]) -> bool:
         return bool((service.get("status", {}).get("loadBalancer") or {}).get("ingress"))
