@@ -94,22 +94,19 @@ def stages(
         if resources:
             resources.admit(api)
 
+    audit = controlplane.audit_arguments(folder) if options.audit else []
     apiserver = controlplane.apiserver(
         binaries.find("kube-apiserver"), identity, ports["kube-apiserver"], ports["etcd"],
-        [
-            f"--token-auth-file={roles.token_file(folder)}",
-            *(controlplane.audit_arguments(folder) if options.audit else []), *options.apiserver_arguments,
-        ],
+        [f"--token-auth-file={roles.token_file(folder)}", *audit, *options.apiserver_arguments],
     )  # fmt: skip
+    name_server = binaries.unconfined(binaries.find("named"))
     first = [
         controlplane.etcd(binaries.find("etcd"), folder / "etcd", ports["etcd"], ports["etcd-peer"]),
         *busserver.nats_servers(
             binaries.find("nats-server"), folder, options.nats_servers, ports, around.passwords,
             options.sync_interval,
         ),
-        zoneserver.named(
-            binaries.unconfined(binaries.find("named")), folder / "named", ports["named"], around.dns_key
-        ),
+        zoneserver.named(name_server, folder / "named", ports["named"], around.dns_key),
     ]  # fmt: skip
     second = [dataclasses.replace(apiserver, then=fill)]
     third = _clients(folder, options, ports, around, identity, network, with_nodes=resources is not None)
