@@ -14,7 +14,7 @@ from windowbox.clients import docker
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.loadbalancers import Listener
 from windowbox.settings.lbsettings import LoadBalancerSettings, Network
-from workers.loadbalancer.envoy import hostnetwork, inotify, process, resources
+from workers.loadbalancer.envoy import hostnetwork, limits, process
 
 _PATIENCE = 15
 _FEW = 16
@@ -37,7 +37,7 @@ def examine(settings: LoadBalancerSettings) -> Iterator[Finding]:
     for range_ in settings.ranges:
         for prefix in range_.prefixes:
             yield _prefix(prefix, settings.attachment)
-    files = inotify.affordable(resources.NOTHING, [Listener("0.0.0.0", 1, "UDP", ())])
+    files = limits.affordable((), [Listener("0.0.0.0", 1, "UDP", ())])
     text = f"enough for {files} UDP ports to keep their flows when nodes change"
     if files >= _FEW:
         yield Finding("inotify for Envoy", "ok", text)
