@@ -73,9 +73,8 @@ generate: $(STAMP) ## Write the generated files anew
 	$(BIN)/python -m bus.permissions > deploy/nats/roles.conf
 	$(BIN)/python -m bus.permissions clustered > deploy/nats/roles-clustered.conf
 	$(BIN)/python -m windowbox.rights.rbac > deploy/rbac.yaml
-	$(BIN)/python -m commands.settings_page
-	$(BIN)/python -m commands.kinds_page
-	$(BIN)/python -m tools.chart
+	$(BIN)/python -m commands.pages
+	$(BIN)/python -m tools.chart.generated
 
 coverage-of-contract: $(STAMP) ## Update docs/contract-coverage.md (RULES=LB-7: print the tests of these rules)
 	@$(BIN)/python -m tests.support.coverage_page $(RULES)

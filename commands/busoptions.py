@@ -22,8 +22,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 FINDING = """
 \b
-The bus is that of --settings FILE, or of WINDOWBOX_SETTINGS, or of the sandbox that runs."""
-"""For the end of a command's help."""
+Uses the bus of --settings FILE, else of WINDOWBOX_SETTINGS, else of the running sandbox."""
+"""The end of the help of each command that queries the bus."""
 
 _PATIENCE = 5.0
 
@@ -39,10 +39,22 @@ def settings_options(command: _Function) -> _Function:
 
 
 def loaded(file: Path | None, name: str | None = None) -> Settings:
-    """The settings of a command. Missing, with a remedy, if there are none."""
+    """The settings of a command: of the file, else of the environment, else of the running sandbox."""
+    from sandbox import roles
+    from sandbox import state as states
     from windowbox.settings import settings
 
-    return settings.load(file or _named_by_environment(name) or _of_sandbox(name))
+    if path := file or _named_by_environment(name):
+        return settings.load(path)
+    folder = states.folder(name)
+    state = states.read(folder)
+    if state is None or not state.running():
+        raise Missing(
+            f"no bus: the sandbox {folder.name!r} does not run (in {folder.parent}). "
+            f"Start it with `{states.command('up', folder)}`, "
+            "or say where the bus is with --settings FILE or WINDOWBOX_SETTINGS"
+        )
+    return settings.load(roles.settings_file(folder, "operator"))
 
 
 def connected(settings: Settings, command: str) -> AbstractAsyncContextManager[Bus]:
@@ -78,18 +90,3 @@ def _named_by_environment(name: str | None) -> Path | None:
     if not Path(path).is_file():
         raise Missing(f"WINDOWBOX_SETTINGS names {path}, which is not a file: correct it, or unset it")
     return Path(path)
-
-
-def _of_sandbox(name: str | None) -> Path:
-    from sandbox import roles
-    from sandbox import state as states
-
-    folder = states.folder(name)
-    state = states.read(folder)
-    if state is None or not state.running():
-        raise Missing(
-            f"no bus: the sandbox {folder.name!r} does not run (in {folder.parent}). "
-            f"Start it with `{states.command('up', folder)}`, "
-            "or say where the bus is with --settings FILE or WINDOWBOX_SETTINGS"
-        )
-    return roles.settings_file(folder, "operator")

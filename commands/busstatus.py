@@ -13,8 +13,7 @@ from bus.leases import presence
 from bus.transport.connection import ApiError
 from bus.workqueue.queue import Queue
 from commands import busoptions
-from commands.edges import edge_lines
-from commands.units import size
+from commands.formatting import edge_lines, size
 from windowbox.errors import WindowboxError
 from windowbox.kinds import POOLS
 from workers.loadbalancer.edge import edgestatus
@@ -46,7 +45,7 @@ class PoolState:
     oldest_seconds: float = 0.0
     """Age of the oldest wish that has not succeeded."""
     redelivered: int = 0
-    """Items in flight that were given out before, to a worker that did not finish them."""
+    """Items in flight that were delivered before, to a worker that did not finish them."""
     unrouted: int = 0
     """Changes that have not been mapped to keys yet."""
 
@@ -59,7 +58,7 @@ class BusState:
     streams: list[Stream]
     pools: list[PoolState]
     server: dict[str, Any] | None
-    """The server's own figures, where its monitoring address is known."""
+    """Statistics of the server, if its monitoring address is known."""
     edge: EdgeStatus | None = None
     """The status of the edge, if it has an owner."""
 
@@ -79,20 +78,20 @@ def bus_status(settings: Settings, monitor: str | None = None) -> BusState:
 
 
 async def read(bus: Bus, monitor: str | None) -> BusState:
-    """Query the processes, the server and its streams."""
+    """The processes, the server, its streams and its pools."""
     present = await presence.processes(bus)
     pools = [await _pool(bus, pool, present) for pool in (*POOLS, intents.PATCH)]
-    names = [wanted["name"] for wanted in streams.streams(1)]
-    found = [stream for name in names if (stream := await _stream(bus, name))]
+    found = []
+    for name in [wanted["name"] for wanted in streams.streams(1)]:
+        with contextlib.suppress(ApiError):
+            state = (await bus.api(f"STREAM.INFO.{name}"))["state"]
+            found.append(Stream(name, int(state["messages"]), int(state["bytes"])))
     figures = await server(monitor) if monitor else None
-    return BusState(present, found, pools, figures, await _edge(bus))
-
-
-async def _edge(bus: Bus) -> EdgeStatus | None:
-    """The status of the edge; None if its owner does not answer, or there is none."""
+    edge = None
+    # The owner of the edge may be absent, or be about to end.
     with contextlib.suppress(WindowboxError):
-        return await edgestatus.query(bus)
-    return None
+        edge = await edgestatus.query(bus)
+    return BusState(present, found, pools, figures, edge)
 
 
 async def server(monitor: str) -> dict[str, Any] | None:
@@ -113,7 +112,17 @@ async def server(monitor: str) -> dict[str, Any] | None:
 
 def lines(found: BusState) -> Iterator[str]:
     """For people, in columns."""
-    yield from _process_lines(found.processes)
+    yield "Bus"
+    if not found.processes:
+        yield "  no process of windowbox answers"
+    for process in found.processes:
+        yield f"  {process['role']:<7} {process['process']:<28} metrics http://{process['metrics']}/metrics"
+        for what, state in sorted(process.get("watches", {}).items()):
+            yield f"          {what}: {state}"
+        for zone in process.get("zones", ()):
+            state = "connected" if zone["connected"] else "not connected"
+            state = "held back, since it refuses everything" if zone["breaker_open"] else state
+            yield f"          zone {zone['zone']}: {state}, {zone['waiting']} changes waiting"
     width = max([24, *(len(pool.pool) for pool in found.pools)])
     yield f"  {'POOL':<{width}} {'WORKERS':>7} {'WAITING':>8} {'IN FLIGHT':>9} {'OLDEST':>8} {'UNROUTED':>8}"
     for pool in found.pools:
@@ -137,55 +146,22 @@ def server_line(figures: dict[str, Any]) -> str:
     )
 
 
-def _process_lines(present: list[dict[str, Any]]) -> Iterator[str]:
-    yield "Bus"
-    if not present:
-        yield "  no process of windowbox answers"
-    for process in present:
-        yield f"  {process['role']:<7} {process['process']:<28} metrics http://{process['metrics']}/metrics"
-        for what, state in sorted(process.get("watches", {}).items()):
-            yield f"          {what}: {state}"
-        for zone in process.get("zones", ()):
-            state = "connected" if zone["connected"] else "not connected"
-            state = "held back, since it refuses everything" if zone["breaker_open"] else state
-            yield f"          zone {zone['zone']}: {state}, {zone['waiting']} changes waiting"
-
-
 async def _pool(bus: Bus, pool: str, present: list[dict[str, Any]]) -> PoolState:
     workers = sum(any(each["pool"] == pool for each in p.get("pools", ())) for p in present)
     try:
         depth = await Queue(bus, pool).depth()
         items = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
-    except ApiError:  # no worker has ever served it
-        return await _untouched(bus, pool, workers)
+    except ApiError:
+        # No worker has ever served the pool: there is no consumer, but messages may wait.
+        waiting = 0
+        with contextlib.suppress(ApiError):
+            request = {"subjects_filter": subjects.item(pool, ">")}
+            state = (await bus.api(f"STREAM.INFO.{streams.WORK}", request))["state"]
+            waiting = len(state.get("subjects") or ())
+        return PoolState(pool, workers, waiting)
     unrouted = 0
     with contextlib.suppress(ApiError):
         routing = await bus.api(f"CONSUMER.INFO.{streams.OBJECTS}.route-{pool}")
         unrouted = int(routing["num_pending"]) + int(routing["num_ack_pending"])
-    return PoolState(
-        pool,
-        workers,
-        depth.waiting,
-        depth.in_hand,
-        depth.oldest_seconds,
-        int(items["num_redelivered"]),
-        unrouted,
-    )
-
-
-async def _untouched(bus: Bus, pool: str, workers: int) -> PoolState:
-    """Messages for a pool that has no consumer yet."""
-    try:
-        request = {"subjects_filter": subjects.item(pool, ">")}
-        state = (await bus.api(f"STREAM.INFO.{streams.WORK}", request))["state"]
-    except ApiError:
-        return PoolState(pool, workers)
-    return PoolState(pool, workers, waiting=len(state.get("subjects") or ()))
-
-
-async def _stream(bus: Bus, name: str) -> Stream | None:
-    try:
-        state = (await bus.api(f"STREAM.INFO.{name}"))["state"]
-    except ApiError:
-        return None
-    return Stream(name, int(state["messages"]), int(state["bytes"]))
+    redelivered = int(items["num_redelivered"])
+    return PoolState(pool, workers, depth.waiting, depth.in_hand, depth.oldest_seconds, redelivered, unrouted)

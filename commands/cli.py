@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from dataclasses import dataclass
 from typing import Any
@@ -13,15 +14,15 @@ from windowbox.errors import Missing, Unreachable, WindowboxError
 _EPILOG = """\b
 Exit codes:
   0  success
-  1  something was found wrong, or was refused
-  2  the command was not understood
-  3  something that is needed is not there: not running, not installed, not reachable
+  1  a check failed, or the request was refused
+  2  the command line is wrong
+  3  a server, program or file that is needed is missing: not running, not installed, not reachable
 """
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a command is, and what it is for."""
+    """The place of a command, `module:function`, and its line in the help."""
 
     place: str
     help: str
@@ -30,48 +31,44 @@ class Entry:
 COMMANDS: dict[str, dict[str, Entry]] = {
     "Sandbox: all servers on this machine": {
         "up": Entry("commands.sandbox:up", "Start the sandbox; does nothing if it runs."),
-        "down": Entry("commands.sandbox:down", "End exactly what `up` started."),
+        "down": Entry("commands.sandbox:down", "End what `up` started, and nothing else."),
         "status": Entry("commands.sandbox:status", "State of processes, streams and pools."),
-        "env": Entry("commands.sandbox:env", "Variables for kubectl, nats and dig."),
-        "kubeconfig": Entry(
-            "commands.kubeconfig:kubeconfig", "A kubeconfig, or a Secret with it, for Shoots."
-        ),
-        "logs": Entry("commands.sandbox:logs", "The log of a process of the sandbox."),
-        "shoot": Entry("commands.shoots.command:shoot", "Clusters with machines of the sandbox."),
-        "machine": Entry("commands.machines:machine", "Console logs of the machines of Shoots."),
+        "env": Entry("commands.sandbox:env", "Environment variables for kubectl, nats and dig."),
+        "kubeconfig": Entry("commands.sandbox:kubeconfig", "A kubeconfig, or a Secret with it, for Shoots."),
+        "logs": Entry("commands.sandbox:logs", "Show the log of a process of the sandbox."),
+        "shoot": Entry("commands.shoots:shoot", "Clusters with machines of the sandbox."),
+        "machine": Entry("commands.shoots:machine", "Console logs of the machines of Shoots."),
         "doctor": Entry("commands.doctor:doctor", "Check this machine, the sandbox and servers."),
-        "demo": Entry("commands.demo.demo:demo", "See records, load balancers, Bastions and a Shoot."),
+        "demo": Entry("commands.demo.demo:demo", "Show records, load balancers, Bastions and a Shoot."),
     },
     "Processes: what a deployment runs": {
         "run": Entry("commands.processes:run", "Watch, work and patch in one process, for a laptop."),
         "watch": Entry("commands.processes:watch", "Mirror clusters to the bus."),
         "work": Entry("commands.processes:work", "Take items off the bus and reconcile objects."),
-        "edge": Entry("commands.processes:edge", "Run Envoy for load balancers, and nothing else."),
+        "edge": Entry("commands.processes:edge", "Run Envoy for load balancers."),
         "launch": Entry(
-            "commands.processes:launch", "Run Envoys for an edge in another Pod, and outlive it."
+            "commands.processes:launch", "Run Envoys that outlive their edge, in a Pod of their own."
         ),
         "patch": Entry("commands.processes:patch", "Write status back to the clusters."),
         "admit": Entry("commands.processes:admit", "Answer API servers: webhooks and admission."),
         "grant": Entry("commands.processes:grant", "Grant the roles rights on Secrets of namespaces."),
         "setup-bus": Entry("commands.processes:setup_bus", "Create or update the streams of the bus."),
         "make-secrets": Entry(
-            "commands.installation:make_secrets", "Make the Secrets of an installation, once."
+            "commands.installation:make_secrets", "Create the missing Secrets of an installation."
         ),
-        "verify": Entry("commands.installation:verify", "Make a record, resolve it, delete it."),
+        "verify": Entry("commands.installation:verify", "Create a record, resolve it, delete it."),
         "clusters": Entry("commands.clusters:clusters", "List, add and remove served clusters."),
-        "resolver": Entry("commands.resolver.command:resolver", "Let this host resolve names of the zone."),
+        "resolver": Entry("commands.resolver.resolver:resolver", "Let this host resolve names of the zone."),
     },
     "Observing: what happened, and why": {
-        "trace": Entry("commands.trace:trace", "The history of one object, step by step."),
-        "lb": Entry("commands.balancers.command:lb", "Load balancers: addresses, backends, health."),
-        "top": Entry("commands.top:top", "Pools, lag and rates, live."),
-        "record": Entry("commands.recordings:record", "Write runs and objects to a file."),
-        "replay": Entry("commands.recordings:replay", "Repeat recorded runs and compare."),
-        "bench": Entry("commands.bench:bench", "Measure how fast this machine is."),
+        "trace": Entry("commands.journal.trace:trace", "The history of one object, step by step."),
+        "lb": Entry("commands.balancers.lb:lb", "Load balancers: addresses, backends, health."),
+        "top": Entry("commands.journal.top:top", "Pools, lag and rates, live."),
+        "record": Entry("commands.journal.recordreplay:record", "Write runs and objects to a file."),
+        "replay": Entry("commands.journal.recordreplay:replay", "Repeat recorded runs and compare."),
+        "bench": Entry("commands.bench:bench", "Measure throughput and latency on this machine."),
     },
-    "Shell": {
-        "completion": Entry("commands.completion:completion", "Completion for bash, zsh or fish."),
-    },
+    "Shell": {"completion": Entry("commands.cli:completion", "Completion for bash, zsh or fish.")},
 }
 
 
@@ -83,7 +80,17 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = next((s[cmd_name] for s in COMMANDS.values() if cmd_name in s), None)
-        return _load(cmd_name, entry) if entry else None
+        if entry is None:
+            return None
+        module, _, function = entry.place.partition(":")
+        try:
+            command = getattr(importlib.import_module(module), function)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+            raise click.ClickException(f"`windowbox {cmd_name}` is not part of this installation") from error
+        assert isinstance(command, click.Command)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, section in COMMANDS.items():
@@ -95,7 +102,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and args[0] not in known and not ctx.resilient_parsing:
-            raise click.UsageError(_unknown(args[0], known), ctx)
+            near = difflib.get_close_matches(args[0], known, 1)
+            hint = f" Did you mean `{near[0]}`?" if near else ""
+            raise click.UsageError(f"there is no command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -108,7 +117,7 @@ class LazyGroup(click.Group):
 
 
 class Absent(click.ClickException):
-    """Something that a command needs is not there."""
+    """A server, program or file that a command needs is missing."""
 
     exit_code = 3
 
@@ -130,21 +139,12 @@ def main() -> None:
     cli(prog_name="windowbox")
 
 
-def _load(name: str, entry: Entry) -> click.Command:
-    module, _, function = entry.place.partition(":")
-    try:
-        command = getattr(importlib.import_module(module), function)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise click.ClickException(f"`windowbox {name}` is not part of this installation") from error
-    assert isinstance(command, click.Command)
-    return command
+@click.command(epilog='\b\nExample:\n  eval "$(windowbox completion bash)"   # in ~/.bashrc')
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script for SHELL that completes commands and options of windowbox."""
+    from click.shell_completion import get_completion_class
 
-
-def _unknown(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, 1)
-    hint = f" Did you mean `{near[0]}`?" if near else ""
-    return f"there is no command {name!r}.{hint}"
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(cli, {}, "windowbox", "_WINDOWBOX_COMPLETE").source())

@@ -1,4 +1,4 @@
-"""`windowbox clusters`."""
+"""`windowbox clusters`: the member clusters."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @click.group(epilog="\b\nExample:\n  windowbox clusters add garden --secret garden/garden-kubeconfig")
 def clusters() -> None:
-    """Clusters that windowbox serves besides its own; they join and leave at run time.
+    """Member clusters, which windowbox serves besides its own; they join and leave at run time.
 
-    The cluster of the settings is called `runtime`: it always takes part, and is not listed. Watchers begin
-    to mirror a cluster as soon as it has joined, and forget it when it leaves.
+    The cluster of the settings is called `runtime`. It is always served, and is not listed. Watchers mirror a
+    cluster from its joining until it leaves.
     """
 
 
@@ -43,37 +43,35 @@ def clusters() -> None:
 @click.option(
     "--secret", metavar="NAMESPACE/NAME", help="A Secret of the runtime cluster that holds a kubeconfig."
 )
-@click.option("--key", default="kubeconfig", show_default=True, help="With --secret: under which key.")
+@click.option("--key", default="kubeconfig", show_default=True, help="With --secret: its key.")
 @click.option(
     "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE",
-    help="A file that every process can read at this path, and names in its setting cluster.files.",
+    help="A file that every process can read at this path, and lists in its setting cluster.files.",
 )  # fmt: skip
 @click.option(
-    "--kind",
-    "--kinds",
-    "kinds",
-    multiple=True,
-    metavar="KIND",
-    help="What to watch there; repeatable. Default: services and nodes.",
-)
+    "--kind", "--kinds", "kinds", multiple=True, metavar="KIND",
+    help="Kind to watch there; repeatable. Default: services and nodes.",
+)  # fmt: skip
 @click.option(
-    "--machines",
-    metavar="NAMESPACE",
-    help="Where in the runtime cluster the machine Pods are that its nodes run in.",
+    "--machines", metavar="NAMESPACE", help="Namespace of the runtime cluster with the Pods of its machines."
 )
 @busoptions.settings_options
 def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **credentials: Any) -> None:
-    """Add the cluster ID, or change how it is reached.
+    """Add the cluster ID, or change its credentials.
 
-    On the bus there is only where the credentials are, never the credentials. Without --kind, what load
-    balancers need is watched. A cluster also joins by itself if the Namespace of its control plane has the
+    The bus only holds the place of the credentials, never the credentials. Without --kind, windowbox watches
+    what load balancers need. A cluster joins by itself if the Namespace of its control plane has the
     annotation cluster.windowbox/kubeconfig: SECRET[/KEY].
     """
+    from windowbox.kinds import RESOURCES
     from windowbox.models.refs import NODES, RUNTIME, SERVICES
 
     if id == RUNTIME:
         raise click.UsageError(f"{RUNTIME!r} is the cluster of the settings: it takes part already")
-    member = _member(id, _known(kinds) or (SERVICES.id, NODES.id), **credentials)
+    for kind in kinds:
+        if kind not in RESOURCES:
+            raise click.UsageError(f"no kind {kind!r}; there are: {', '.join(sorted(RESOURCES))}")
+    member = _member(id, kinds or (SERVICES.id, NODES.id), **credentials)
 
     async def join() -> None:
         async with _registry(busoptions.loaded(file, name)) as (_, registry):
@@ -127,7 +125,7 @@ def list_(output: str, file: Path | None, name: str | None) -> None:
 
 
 async def listed(settings: Settings) -> list[dict[str, Any]]:
-    """The clusters that take part, with what the watchers say of them."""
+    """The member clusters, with the state of each watch as the watchers report it."""
     from bus.leases import presence
 
     async with _registry(settings) as (bus, registry):
@@ -138,29 +136,27 @@ async def listed(settings: Settings) -> list[dict[str, Any]]:
             following.cancel()
             await asyncio.wait([following])
         present = await presence.processes(bus)
-    watches = [pair for process in present for pair in process.get("watches", {}).items()]
-    return [_described(member, watches) for _, member in sorted(registry.members.items())]
-
-
-def _described(member: Member, watches: list[tuple[str, str]]) -> dict[str, Any]:
-    secret = member.secret
-    where = f"Secret {secret.namespace}/{secret.name}, key {secret.key}" if secret else f"file {member.file}"
-    states: dict[str, str] = {}
-    for place, state in watches:
+    watches: dict[str, dict[str, str]] = {}
+    for place, state in [pair for process in present for pair in process.get("watches", {}).items()]:
         cluster, _, kind = place.partition("/")
+        states = watches.setdefault(cluster, {})
         # Of several watchers one holds the lease, and reports the state; the others stand by.
-        if cluster == member.id and states.get(kind, "standing by") == "standing by":
+        if states.get(kind, "standing by") == "standing by":
             states[kind] = state
-    machines = member.machines and f"{member.machines.cluster}/{member.machines.namespace}"
-    return {
-        "id": member.id,
-        "credentials": where,
-        "kinds": list(member.kinds),
-        "machines": machines,
-        "joined by": member.origin,
-        "asleep": member.asleep,
-        "watches": states,
-    }
+    return [
+        {
+            "id": id,
+            "credentials": f"Secret {secret.namespace}/{secret.name}, key {secret.key}"
+            if (secret := member.secret)
+            else f"file {member.file}",
+            "kinds": list(member.kinds),
+            "machines": member.machines and f"{member.machines.cluster}/{member.machines.namespace}",
+            "joined by": member.origin,
+            "asleep": member.asleep,
+            "watches": watches.get(id, {}),
+        }
+        for id, member in sorted(registry.members.items())
+    ]
 
 
 def _member(
@@ -185,15 +181,6 @@ def _member(
         raise click.UsageError(f"{secret!r} names no Secret: write NAMESPACE/NAME")
     where = SecretKey(namespace=namespace, name=name, key=key)
     return Member(id=id, secret=where, kinds=kinds, machines=place)
-
-
-def _known(kinds: tuple[str, ...]) -> tuple[str, ...]:
-    from windowbox.kinds import RESOURCES
-
-    for kind in kinds:
-        if kind not in RESOURCES:
-            raise click.UsageError(f"no kind {kind!r}; there are: {', '.join(sorted(RESOURCES))}")
-    return kinds
 
 
 @contextlib.asynccontextmanager

@@ -1,18 +1,14 @@
-"""`windowbox doctor`."""
+"""`windowbox doctor`: what is wrong, and the remedy."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from commands.sandbox import name_option, output_option
-
-if TYPE_CHECKING:
-    from sandbox.doctor.findings import Finding
 
 _SIGNS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "wrong": ("✗", "red")}
 
@@ -45,12 +41,8 @@ def doctor(ctx: click.Context, name: str | None, settings: Path | None, output: 
         click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
     else:
         for finding in findings:
-            _show(finding)
+            sign, colour = _SIGNS[finding.verdict]
+            click.echo(f"{click.style(sign, fg=colour)} {finding.what}: {finding.said}")
+            if finding.mend:
+                click.echo(f"    → {finding.mend}")
     ctx.exit(1 if any(finding.verdict == "wrong" for finding in findings) else 0)
-
-
-def _show(finding: Finding) -> None:
-    sign, colour = _SIGNS[finding.verdict]
-    click.echo(f"{click.style(sign, fg=colour)} {finding.what}: {finding.said}")
-    if finding.mend:
-        click.echo(f"    → {finding.mend}")

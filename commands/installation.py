@@ -1,64 +1,195 @@
-"""make-secrets, verify: what the chart runs besides processes."""
+"""`windowbox make-secrets` and `verify`: Jobs of the chart, besides the processes."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import logging
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from windowbox.errors import Conflict, Unreachable
+
+if TYPE_CHECKING:
+    from windowbox.clients.kubernetes.kube import Kube
+
+logger = logging.getLogger(__name__)
+
+_OWNER = "windowbox-make-secrets"
+_ADDRESS = "192.0.2.1"
+"""An address for documentation (RFC 5737): nothing answers there."""
+_PAUSE = 0.2
+
+Content = Mapping[str, bytes]
 
 _KUBECONFIG = click.option("--kubeconfig", type=click.Path(path_type=Path), help="Default: the own cluster.")
 
 
 @click.command("make-secrets")
 @_KUBECONFIG
-@click.option("--namespace", required=True, help="Where the Secrets are.")
-@click.option("--passwords", default="", help="The Secret with the passwords of the bus's users.")
-@click.option("--tls", default="", help="The Secret with the certificate of the NATS servers.")
-@click.option("--host", "hosts", multiple=True, help="A name of the NATS servers; may be given again.")
-@click.option("--dns-key", default="", help="The Secret with the TSIG key of the name server.")
+@click.option("--namespace", required=True, help="Namespace of the Secrets.")
+@click.option("--passwords", "of_users", default="", help="Secret for the passwords of the bus's users.")
+@click.option("--tls", default="", help="Secret for the certificate of the NATS servers.")
+@click.option("--host", "hosts", multiple=True, help="A name of the NATS servers; repeatable.")
+@click.option("--dns-key", default="", help="Secret for the TSIG key of the name server.")
 def make_secrets(
-    kubeconfig: Path | None, namespace: str, passwords: str, tls: str, hosts: tuple[str, ...], dns_key: str
+    kubeconfig: Path | None, namespace: str, of_users: str, tls: str, hosts: tuple[str, ...], dns_key: str
 ) -> None:
-    """Make the Secrets of an installation that are not there yet, and change none.
+    """Create the Secrets of an installation that do not exist yet; change none.
+
+    They are generated in the cluster, so that releases and manifests contain no secrets.
 
     \b
     Example:
       windowbox make-secrets --namespace windowbox-system --passwords windowbox-bus
     """
-    from commands import secrets
     from windowbox.clients.kubernetes import kube
     from windowbox.telemetry import logs
 
     logs.configure("auto", "info")
-    wanted = secrets.Wanted(passwords, tls, hosts, dns_key)
+    contents: dict[str, Callable[[], Content]] = {
+        of_users: passwords,
+        tls: lambda: server_certificate(hosts),
+        dns_key: lambda: {"secret": base64.b64encode(secrets.token_bytes(32))},
+    }
 
-    async def act() -> None:
+    async def create() -> None:
         async with kube.from_file(kubeconfig) as cluster:
-            await secrets.make(cluster, namespace, wanted)
+            for name, content in contents.items():
+                if name:
+                    await _create_once(cluster, namespace, name, content)
 
-    asyncio.run(act())
+    asyncio.run(create())
+
+
+def passwords() -> Content:
+    """A password for each user of the bus."""
+    from bus import permissions
+
+    # A letter first: nats-server would read digits as a number.
+    return {role: f"p{secrets.token_hex(20)}".encode() for role in permissions.PERMISSIONS}
+
+
+def server_certificate(hosts: Sequence[str]) -> Content:
+    """A certificate for the NATS servers, by an authority whose key is discarded."""
+    from sandbox.servers import certificates
+
+    with tempfile.TemporaryDirectory(prefix="windowbox-") as place:
+        folder = Path(place)
+        authority = certificates.authority(folder)
+        server = certificates.server(authority, folder, "nats", hosts, peers=True)
+        return {
+            "ca.crt": authority.certificate.read_bytes(),
+            "tls.crt": server.certificate.read_bytes(),
+            "tls.key": server.key.read_bytes(),
+        }
+
+
+async def _create_once(kube: Kube, namespace: str, name: str, content: Callable[[], Content]) -> None:
+    """Create a Secret unless it exists. `content` is only called if it does not."""
+    from windowbox.models.refs import SECRETS
+
+    if not await kube.find(SECRETS, namespace, name):
+        labels = {"app.kubernetes.io/part-of": "windowbox"}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name, "namespace": namespace, "labels": labels},
+            "type": "Opaque",
+            "data": {key: base64.b64encode(value).decode() for key, value in content().items()},
+        }
+        try:
+            await kube.create(SECRETS, namespace, body, owner=_OWNER)
+        except Conflict:
+            pass  # another Job has created it in the meantime
+        else:
+            logger.info("Secret %s/%s is made", namespace, name)
+            return
+    logger.info("Secret %s/%s is there", namespace, name)
 
 
 @click.command()
 @_KUBECONFIG
-@click.option("--namespace", required=True, help="Where the record is made.")
-@click.option("--zone", required=True, help="The zone it is in.")
-@click.option("--server", required=True, metavar="HOST[:PORT]", help="The name server to ask.")
+@click.option("--namespace", required=True, help="Namespace of the record.")
+@click.option("--zone", required=True, help="Zone of the record's name.")
+@click.option("--server", required=True, metavar="HOST[:PORT]", help="Name server to query.")
 @click.option("--patience", default=60.0, help="Seconds to wait for each step.")
 def verify(kubeconfig: Path | None, namespace: str, zone: str, server: str, patience: float) -> None:
-    """Make a DNSRecord, resolve its name, delete it. What `helm test` runs.
+    """Create a DNSRecord, resolve its name, delete it. What `helm test` runs.
 
     \b
     Example:
       windowbox verify --namespace demo --zone local.gardener.cloud --server 127.0.0.1:53
     """
-    from commands import verifying
     from windowbox.clients.kubernetes import kube
 
-    async def act() -> None:
+    async def show() -> None:
         async with kube.from_file(kubeconfig) as cluster:
-            async for step in verifying.steps(cluster, namespace, zone, server, patience):
+            async for step in verified(cluster, namespace, zone, server, patience):
                 click.echo(step)
 
-    asyncio.run(act())
+    asyncio.run(show())
+
+
+async def verified(kube: Kube, namespace: str, zone: str, server: str, patience: float) -> AsyncIterator[str]:
+    """Take one record through a whole installation; yields each step that has succeeded."""
+    from windowbox.clients.nameserver import Nameserver
+    from windowbox.models.recordsets import RecordKey
+    from windowbox.models.refs import DNSRECORDS
+    from windowbox.settings.dnssettings import DnsSettings
+
+    name = f"verify-{secrets.token_hex(4)}"
+    domain, what = f"{name}.{zone}", f"DNSRecord {namespace}/{name}"
+    dns = Nameserver(DnsSettings.model_validate({"zones": [{"name": zone, "servers": [server]}]}))
+    record = {
+        "apiVersion": f"{DNSRECORDS.group}/{DNSRECORDS.version}",
+        "kind": DNSRECORDS.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "type": "local",
+            "secretRef": {"name": "unused", "namespace": namespace},
+            "name": domain,
+            "recordType": "A",
+            "values": [_ADDRESS],
+        },
+    }
+
+    async def succeeded() -> bool:
+        found = await kube.get(DNSRECORDS, namespace, name)
+        return found.last_operation.get("state") == "Succeeded"
+
+    async def answered() -> bool:
+        found = await dns.read(zone, RecordKey(domain, "A"))
+        return found is not None and found.values == (_ADDRESS,)
+
+    async def unanswered() -> bool:
+        return await dns.read(zone, RecordKey(domain, "A")) is None
+
+    try:
+        await kube.create(DNSRECORDS, namespace, record)
+        yield f"{what} is made"
+        await _until(succeeded, patience, f"{what} has not succeeded: does `windowbox work` run?")
+        yield "it has succeeded"
+        await _until(answered, patience, f"{server} does not answer for {domain}")
+        yield f"{server} answers {domain} with {_ADDRESS}"
+        await kube.delete(DNSRECORDS, namespace, name)
+        await _until(unanswered, patience, f"{server} still answers for {domain}")
+        yield "it is deleted, and its name is gone"
+    finally:
+        await kube.remove(DNSRECORDS, namespace, name)
+        await dns.aclose()
+
+
+async def _until(holds: Callable[[], Awaitable[bool]], patience: float, otherwise: str) -> None:
+    """Poll, because an installation is verified from outside, where no events arrive."""
+    try:
+        async with asyncio.timeout(patience):
+            while not await holds():  # noqa: ASYNC110 -- the server announces nothing
+                await asyncio.sleep(_PAUSE)
+    except TimeoutError:
+        raise Unreachable(f"{otherwise} (waited {patience:g} s)") from None

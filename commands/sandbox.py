@@ -1,4 +1,4 @@
-"""`windowbox up`, `down`, `status`, `env` and `logs`."""
+"""`windowbox up`, `down`, `status`, `env`, `logs` and `kubeconfig`; and options that other commands share."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from commands.formatting import aligned, uptime
 from windowbox.errors import WindowboxError
 
 if TYPE_CHECKING:
@@ -27,30 +27,25 @@ _COLOURS = {"ready": "green", "starting": "yellow", "waiting": "yellow", "crashe
 
 
 def name_option(function: _Function) -> _Function:
-    """`--name`: which sandbox; by default that in WINDOWBOX_SANDBOX, or `default`."""
+    """`--name`: which sandbox. The default is the value of WINDOWBOX_SANDBOX, or `default`."""
     return click.option(
         "--name", metavar="NAME", help="Which sandbox, if there are several. [default: default]"
     )(function)
 
 
 def download_option(function: _Function) -> _Function:
-    """`--download`: get official binaries of what is not here, instead of compiling it."""
+    """`--download`: download official binaries of missing programs instead of compiling them."""
     return click.option(
-        "--download",
-        is_flag=True,
-        help="Download official binaries of what is missing, instead of compiling it.",
+        "--download", is_flag=True, help="Download official binaries of missing programs, not compile them."
     )(function)
 
 
 def output_option(function: _Function) -> _Function:
     """`--output json`: for other programs."""
     return click.option(
-        "--output",
-        "-o",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        help="For people, or for programs.",
-    )(function)
+        "--output", "-o", type=click.Choice(["text", "json"]), default="text",
+        help="text for people, json for programs.",
+    )(function)  # fmt: skip
 
 
 def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
@@ -61,9 +56,9 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
 
 @click.command(
     epilog="\b\nExamples:\n"
-    "  windowbox up                        all of windowbox but webhooks in one process\n"
+    "  windowbox up                        watch, work and patch in one process\n"
     "  windowbox up --separate             watcher, worker and patcher\n"
-    "  windowbox up --workers 4            four workers share the work\n"
+    "  windowbox up --workers 4            four processes that work\n"
     "  windowbox up --nodes 3              three real nodes (Linux, as root)\n"
     "  windowbox up --nats-servers 3       a bus of three servers\n"
     "  windowbox up --download             official binaries of what is missing\n"
@@ -72,7 +67,7 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
     "  windowbox up --name other           another sandbox beside the first"
 )
 @name_option
-@click.option("--separate", is_flag=True, help="A process for each role, in place of one `windowbox run`.")
+@click.option("--separate", is_flag=True, help="One process for each role, instead of `windowbox run`.")
 @click.option("--watchers", type=click.IntRange(0), help="Separate, and how many `windowbox watch`.")
 @click.option("--workers", type=click.IntRange(0), help="Separate, and how many `windowbox work`.")
 @click.option("--patchers", type=click.IntRange(0), help="Separate, and how many `windowbox patch`.")
@@ -84,7 +79,7 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
 )
 @click.option(
     "--nats-servers", type=click.Choice([1, 3]),
-    help="How many NATS servers are the bus; of three, one may fail. [default: 1]",
+    help="Servers of the bus; of three, one may fail. [default: 1]",
 )  # fmt: skip
 @click.option(
     "--nodes", type=click.IntRange(0), help="How many real nodes. [default: 2 where possible, else 0]"
@@ -101,17 +96,21 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
 def up(name: str | None, ports: tuple[str, ...], download: bool, separate: bool, **given: Any) -> None:
     """Start the sandbox: NATS, a Kubernetes API, BIND and windowbox itself, on loopback only.
 
-    Watching, working and patching are one process, `runner-1`, unless separate ones are asked for.
-    With nodes, also kubelets and Pods, in separate network namespaces without a way out. Does nothing if it
-    runs already. Data is kept under .windowbox/NAME between runs, but for that of nodes.
+    One process, `runner-1`, watches, works and patches; --separate starts one for each role. Nodes add
+    kubelets and Pods, in network namespaces that cannot reach other networks. Does nothing if the sandbox
+    runs. Data is kept under .windowbox/NAME between runs, except the data of nodes.
     """
     from sandbox import detached
     from sandbox import state as states
     from sandbox.progress import ONCE, Progress
 
     chosen = {key: value for key, value in given.items() if value is not None}
-    if ports:
-        chosen["ports"] = dict(map(_port, ports))
+    for text in ports:
+        process, _, port = text.partition("=")
+        if not process or not port.isdecimal() or not 0 < int(port) < 65536:
+            hint = f"{text!r}: write PROCESS=PORT, for example named=5300"
+            raise click.BadParameter(hint, param_hint="--port")
+        chosen.setdefault("ports", {})[process] = int(port)
     folder = states.folder(name)
     before = states.read(folder)
     running = bool(before and before.running())
@@ -127,11 +126,11 @@ def up(name: str | None, ports: tuple[str, ...], download: bool, separate: bool,
     click.echo(click.style(f"Ready after {time.monotonic() - began:.1f} s.", fg="green") + _what_next(name))
 
 
-@click.command(epilog="\b\nExamples:\n  windowbox down\n  windowbox down --wipe     forget its data, too")
+@click.command(epilog="\b\nExamples:\n  windowbox down\n  windowbox down --wipe     also remove its data")
 @name_option
-@click.option("--wipe", is_flag=True, help="Remove the data of the sandbox, too.")
+@click.option("--wipe", is_flag=True, help="Also remove the data of the sandbox.")
 def down(name: str | None, wipe: bool) -> None:
-    """End exactly what `up` started, also after a crash. Data is kept unless --wipe is given."""
+    """End what `up` started, and nothing else, even after a crash. Keep the data unless --wipe is given."""
     from sandbox import detached
     from sandbox import state as states
 
@@ -152,16 +151,36 @@ def status(ctx: click.Context, name: str | None, output: str) -> None:
 
     Ends with 1 if a process is not ready, and with 3 if the sandbox does not run.
     """
-    from sandbox import detached
+    from commands import busoptions, busstatus
+    from sandbox import detached, roles
     from sandbox import state as states
+    from windowbox.settings import settings
 
     folder = states.folder(name)
     state = detached.running(folder)
-    bus, lines = _bus_status(folder, state)
+    bus: Any
+    try:
+        operator = settings.load(roles.settings_file(folder, "operator"))
+        found = busstatus.bus_status(operator, busoptions.monitor_of(state))
+        bus, lines = found.as_json(), list(busstatus.lines(found))
+    except WindowboxError as error:
+        # The processes are worth showing even if the bus cannot be reached.
+        bus, lines = {"error": str(error)}, [f"Bus: {error}"]
     if output == "json":
         click.echo(json.dumps({**state.model_dump(mode="json"), "bus": bus}, indent=2))
     else:
-        _show(state)
+        click.echo(f"Sandbox {state.name!r}, supervisor {state.pid}, up {uptime(time.time() - state.since)}")
+        width = max(len(name) for name in ("x" * 24, *state.children))
+        click.echo(
+            f"  {'PROCESS':<{width}} {'STATE':<9} {'PID':>7} {'UP':>8} {'RESTARTS':>8} {'PORT':>6}  LAST EXIT"
+        )
+        for name, child in state.children.items():
+            condition = click.style(f"{child.condition:<9}", fg=_COLOURS[child.condition])
+            up_for = uptime(time.time() - child.since) if child.pid and child.since else "-"
+            click.echo(
+                f"  {name:<{width}} {condition} {child.pid or '-':>7} {up_for:>8} {child.restarts:>8} "
+                f"{child.port or '-':>6}  {child.last_exit or ''}"
+            )
         click.echo("\n" + "\n".join(lines))
     ctx.exit(0 if state.ready else 1)
 
@@ -187,15 +206,20 @@ def env(name: str | None, output: str) -> None:
 
 
 @click.command(
-    epilog="\b\nExamples:\n  windowbox logs                 which there are\n"
+    epilog="\b\nExamples:\n  windowbox logs                 list the logs\n"
     "  windowbox logs runner-1 -f     follow one"
 )
 @click.argument("process", required=False)
 @name_option
 @click.option(
-    "--lines", "-n", type=click.IntRange(0), default=50, show_default=True, help="How many, from the end."
+    "--lines",
+    "-n",
+    type=click.IntRange(0),
+    default=50,
+    show_default=True,
+    help="Lines from the end of the log.",
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on until interrupted.")
+@click.option("--follow", "-f", is_flag=True, help="Follow the log until interrupted.")
 def logs(process: str | None, name: str | None, lines: int, follow: bool) -> None:
     """Show the log of PROCESS; without PROCESS, list the logs."""
     from sandbox import detached
@@ -216,8 +240,31 @@ def logs(process: str | None, name: str | None, lines: int, follow: bool) -> Non
         subprocess.run(["tail", "-n", str(lines), *(["-F"] if follow else []), str(path)], check=False)
 
 
+@click.command(
+    epilog="\b\nExamples:\n"
+    "  windowbox kubeconfig --secret shoot--demo--one | kubectl apply -f -\n"
+    "  windowbox kubeconfig > provider.kubeconfig"
+)
+@name_option
+@click.option("--secret", "namespace", metavar="NAMESPACE", help="Print it as Secret `cloudprovider`.")
+def kubeconfig(name: str | None, namespace: str | None) -> None:
+    """Print the kubeconfig of the provider cluster, in which machines run: here, this sandbox.
+
+    Its user has the rights of the ClusterRole system:windowbox:provider and no others. The kubeconfig refers
+    to no files, so that it fits into a Secret.
+    """
+    from sandbox import detached, roles
+    from sandbox import state as states
+    from sandbox.servers import kubeconfigs
+
+    folder = states.folder(name)
+    detached.running(folder)
+    content = roles.provider_kubeconfig(folder)
+    click.echo(kubeconfigs.secret(namespace, content) if namespace else content, nl=False)
+
+
 def role_counts(chosen: Mapping[str, Any], *, separate: bool, running: bool) -> dict[str, int]:
-    """Options that make watcher, worker and patcher one process, or separate ones if asked for."""
+    """Options for one process of all roles, or for separate processes if any option asks for them."""
     from sandbox.options import TOGETHER
 
     if separate or chosen.keys() & {"watchers", "workers", "patchers"}:
@@ -228,7 +275,7 @@ def role_counts(chosen: Mapping[str, Any], *, separate: bool, running: bool) -> 
 def prepare(
     before: State | None, chosen: dict[str, Any], progress: Progress, *, download: bool
 ) -> None:  # fmt: skip
-    """Choose the default nodes unless others are chosen, and install all programs."""
+    """Complete `chosen` with default nodes and admits, and install all programs that it needs."""
     from sandbox import prerequisites
     from sandbox.nodes import hostresources
 
@@ -242,18 +289,12 @@ def prepare(
     more = prerequisites.programs(nodes=nodes, simulated=bool(chosen.get("simulated_nodes")))
     prerequisites.gather([*prerequisites.SERVERS, *more], progress, nodes=nodes, download=download)
     if usual and nodes and (reason := hostresources.impossible()):
-        progress.say(f"Going on without real nodes: they need {reason}")
+        progress.say(f"Continuing without real nodes: they need {reason}")
         chosen["nodes"] = 0
 
 
-def _port(text: str) -> tuple[str, int]:
-    process, _, port = text.partition("=")
-    if not process or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise click.BadParameter(f"{text!r}: write PROCESS=PORT, for example named=5300", param_hint="--port")
-    return process, int(port)
-
-
 def say(name: str, child: ChildState) -> None:
+    """A line about a process that has become ready, or has crashed."""
     if child.condition != "ready":
         click.echo(f"  {click.style('✗', fg='red')} {name:<24} crashed ({child.last_exit}); trying again")
         return
@@ -265,51 +306,9 @@ def say(name: str, child: ChildState) -> None:
 def _what_next(name: str | None) -> str:
     option = f" --name {name}" if name else ""
     commands = {
-        f'eval "$(windowbox env{option})"': "let kubectl, nats and dig of this shell find it",
+        f'eval "$(windowbox env{option})"': "connect kubectl, nats and dig of this shell",
         "kubectl get dnsrecords -A": "list the records",
         f"windowbox status{option}": "processes, streams and pools",
         f"windowbox down{option}": "end it; data is kept",
     }
     return f"\nWhat next:\n{aligned(commands)}"
-
-
-def aligned(commands: Mapping[str, str]) -> str:
-    """Commands, one a line, and in a second column what each does."""
-    width = max(len(command) for command, what in commands.items() if what)
-    return "\n".join(f"  {command:<{width}}  {what}".rstrip() for command, what in commands.items())
-
-
-def _show(state: State) -> None:
-    click.echo(f"Sandbox {state.name!r}, supervisor {state.pid}, up {_duration(time.time() - state.since)}")
-    width = max(len(name) for name in ("x" * 24, *state.children))
-    click.echo(
-        f"  {'PROCESS':<{width}} {'STATE':<9} {'PID':>7} {'UP':>8} {'RESTARTS':>8} {'PORT':>6}  LAST EXIT"
-    )
-    for name, child in state.children.items():
-        condition = click.style(f"{child.condition:<9}", fg=_COLOURS[child.condition])
-        up_for = _duration(time.time() - child.since) if child.pid and child.since else "-"
-        click.echo(
-            f"  {name:<{width}} {condition} {child.pid or '-':>7} {up_for:>8} {child.restarts:>8} "
-            f"{child.port or '-':>6}  {child.last_exit or ''}"
-        )
-
-
-def _duration(seconds: float) -> str:
-    minutes, hours = divmod(int(seconds), 60)[0], int(seconds) // 3600
-    if hours:
-        return f"{hours}h{minutes % 60:02}m"
-    return f"{minutes}m{int(seconds) % 60:02}s" if minutes else f"{int(seconds)}s"
-
-
-def _bus_status(folder: Path, state: State) -> tuple[Any, list[str]]:
-    """The state of the bus as JSON and as text; a sentence if it cannot be reached."""
-    from commands import busoptions, busstatus
-    from sandbox import roles
-    from windowbox.settings import settings
-
-    try:
-        operator = settings.load(roles.settings_file(folder, "operator"))
-        found = busstatus.bus_status(operator, busoptions.monitor_of(state))
-    except WindowboxError as error:
-        return {"error": str(error)}, [f"Bus: {error}"]
-    return found.as_json(), list(busstatus.lines(found))

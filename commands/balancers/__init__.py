@@ -1,1 +1,1 @@
-"""Load balancers: `windowbox lb`, and their part in other commands."""
+"""`windowbox lb`: the bus and the edge controller come in; text, JSON and a drain annotation go out."""

@@ -10,7 +10,7 @@ from bus.clusters.clusters import clusters
 from bus.clusters.registry import Registry
 from bus.transport import consumers
 from commands import busoptions
-from commands.balancers import query
+from commands.balancers import balancerquery
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import Unreachable
 from windowbox.models.objects import Object
@@ -22,9 +22,9 @@ from workers.loadbalancer.spec.demands import demand_in
 
 
 async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: float) -> str:
-    """Drain it, or with `undo` end the draining. Returns the result in a sentence."""
+    """Drain a load balancer, or undo that, and wait for the edge. Returns the result in a sentence."""
     async with busoptions.connected(settings, "lb drain") as bus:
-        query.single(await query.load_balancers(bus, settings.loadbalancer, ref), ref)
+        balancerquery.single(await balancerquery.load_balancers(bus, settings.loadbalancer, ref), ref)
         registry = Registry(bus)
         patched = await _annotated(settings, registry, ref, None if undo else "true")
         demand = demand_in(ref.cluster, patched, settings.loadbalancer)
@@ -34,15 +34,15 @@ async def drained(settings: Settings, ref: ObjectRef, *, undo: bool, patience: f
             async with asyncio.timeout(patience), contextlib.aclosing(following) as entries:  # type: ignore[type-var]
                 async for stored in entries:
                     state = EdgeState.model_validate_json(stored.data) if stored and stored.data else None
-                    if state is not None and query.drained(demand, state) == demand.drained:
+                    if state is not None and balancerquery.drained(demand, state) == demand.drained:
                         break
         except TimeoutError as error:
             raise Unreachable(
                 f"{options.DRAIN} is set as asked, but no edge has acted on it within {patience:g} s: "
-                f"`windowbox lb show {ref.namespace}/{ref.name}` tells more"
+                f"`windowbox lb show {ref.namespace}/{ref.name}` shows more"
             ) from error
-        found = await query.load_balancers(bus, settings.loadbalancer, ref)
-    balancer = query.single(found, ref)
+        found = await balancerquery.load_balancers(bus, settings.loadbalancer, ref)
+    balancer = balancerquery.single(found, ref)
     name = f"{ref.namespace}/{ref.name}"
     if undo:
         where, ports = " and ".join(balancer.addresses), ", ".join(balancer.demand.places)

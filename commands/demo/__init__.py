@@ -1,4 +1,4 @@
-"""`windowbox demo`: each part applies a file of examples/ and shows, line by line, what came of it.
+"""`windowbox demo`: files of examples/ go into a sandbox; lines about what windowbox did come out.
 
-`stage.py` applies and waits; the parts in the `show…` modules say what to wait for, and what to show.
+`stage.py` applies and waits; each `show…` module shows one part.
 """

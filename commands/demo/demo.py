@@ -1,4 +1,4 @@
-"""The command: starts a sandbox for the parts of the demo, and shows them one after the other."""
+"""`windowbox demo`: starts a sandbox, and shows one part of the demo after the other."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from commands.formatting import aligned
 from commands.sandbox import download_option, name_option, role_counts
 
 if TYPE_CHECKING:
@@ -21,15 +22,16 @@ if TYPE_CHECKING:
 def demo(name: str | None, download: bool) -> None:
     """Start the sandbox, apply examples/*.yaml, and show each step with the time it took.
 
-    DNS records first. Then, with real nodes (Linux, as root), a load balancer in front of three Pods: one
-    loses its node, and a port is added while clients are connected. Then an Infrastructure and a Bastion:
-    objects deleted by hand are recreated, and deletion leaves nothing behind. Then a kubelet's setting,
-    which a webhook changes before it is stored. Last, with real nodes, a Shoot with two machines, which are
-    replaced while clients are connected. The sandbox keeps running. A second demo shows the same.
+    \b
+    1. DNS records.
+    2. With real nodes (Linux, as root): a load balancer, while a node fails and ports change.
+    3. An Infrastructure and a Bastion: deleted objects are recreated, deletion leaves nothing behind.
+    4. A kubelet's setting, which a webhook changes before it is stored.
+    5. With real nodes: a Shoot with two machines, which are replaced while clients are connected.
 
-    Programs that this machine lacks are built, once; DNS records are shown as soon as they can be.
+    Missing programs are built once; DNS records are shown meanwhile. The sandbox keeps running. A second demo
+    shows the same.
     """
-    from commands import sandbox
     from commands.demo import showbalancer, showkinds, showshoot
     from commands.demo.stage import Scene
     from sandbox import state as states
@@ -49,14 +51,12 @@ def demo(name: str | None, download: bool) -> None:
             left_out(without_nodes, f"They need real nodes, and those need {reason}")
         else:
             down = states.command("down", folder)
-            left_out(
-                without_nodes,
-                f"They need real nodes, and this sandbox was started without: `{down}`, then once more",
-            )
+            remedy = f"`{down}`, then repeat the demo"
+            left_out(without_nodes, f"They need real nodes, and this sandbox was started without: {remedy}")
     option = f" --name {name}" if name else ""
     hints = {
         f"windowbox trace dnsrecord demo/api-ipv4{option}": "the history of one record",
-        f"windowbox trace infra {showkinds.SHOOT}/one{option}": "what was made and deleted",
+        f"windowbox trace infra {showkinds.SHOOT}/one{option}": "what was created and deleted",
         f"windowbox lb list{option}": "load balancers and their health",
         f'eval "$(windowbox env{option})" && kubectl get dnsrecords -A': "",
         f"windowbox down{option}": "end the sandbox; data is kept",
@@ -66,7 +66,7 @@ def demo(name: str | None, download: bool) -> None:
     if not shutil.which("windowbox") and script.exists():
         near = script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script
         hints = {f". {near}": "let this shell find windowbox", **hints}
-    click.echo("\nTry next:\n" + sandbox.aligned(hints))
+    click.echo("\nTry next:\n" + aligned(hints))
 
 
 def left_out(what: str, reason: str) -> None:
@@ -75,7 +75,7 @@ def left_out(what: str, reason: str) -> None:
 
 
 def _started(folder: Path, download: bool) -> State:
-    """The sandbox, with records shown; a new one has nodes, real ones where they are possible."""
+    """Start the sandbox, with real nodes where possible, and show the records on the way."""
     from sandbox import detached, prerequisites
     from sandbox import state as states
     from sandbox.nodes import hostresources

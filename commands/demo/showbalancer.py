@@ -1,4 +1,4 @@
-"""A load balancer in front of real Pods, which serves while a node loses its power and its ports change."""
+"""A load balancer in front of real Pods: it serves while a node loses its power and its ports change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ECHO = ("demo", "echo")
 """The Deployment, and the Service."""
 _RATE = 100
 _GREETINGS, _PODS, _GRACE = 12, 3, 10.0
-"""So many connections, or more until all Pods have answered, but for no more than so many seconds."""
+"""Open this many connections, and more until all Pods have answered; but for no longer than the grace."""
 _LASTING = 10
 _DARK = 3.0
 """Seconds that a node is without power."""
@@ -40,7 +40,14 @@ def show(scene: Scene) -> None:
 
     async def steps(demo: Stage) -> None:
         address = await balance(demo, manifests(EXAMPLE))
-        await _greet(address)
+        began = time.perf_counter()
+        answers: Counter[tuple[str, str]] = Counter()
+        # A kube-proxy may add the last Pods a moment after the first.
+        while answers.total() < _GREETINGS or (len(answers) < _PODS and time.perf_counter() - began < _GRACE):
+            answers[traffic.parsed(await first_line(address, 80))] += 1
+        say(f"{answers.total()} connections to {address}:80 in", time.perf_counter() - began)
+        for (pod, node), count in sorted(answers.items()):
+            click.echo(f"      {count} answered by {pod} on {node}")
         if len(nodes) > 1:
             await _cut_power(demo, nodes[-1], address)
         else:
@@ -69,18 +76,6 @@ async def balance(demo: Stage, manifests: list[dict[str, Any]]) -> str:
     await first_line(address, 80)
     say("      answered the first client after", time.perf_counter() - began)
     return address
-
-
-async def _greet(address: str) -> None:
-    """Show which Pods answer."""
-    began = time.perf_counter()
-    answers: Counter[tuple[str, str]] = Counter()
-    # A kube-proxy may add the last Pods a moment after the first.
-    while answers.total() < _GREETINGS or (len(answers) < _PODS and time.perf_counter() - began < _GRACE):
-        answers[traffic.parsed(await first_line(address, 80))] += 1
-    say(f"{answers.total()} connections to {address}:80 in", time.perf_counter() - began)
-    for (pod, node), count in sorted(answers.items()):
-        click.echo(f"      {count} answered by {pod} on {node}")
 
 
 async def _cut_power(demo: Stage, node: str, address: str) -> None:

@@ -11,7 +11,7 @@ import click
 
 from commands.demo import showbalancer, traffic
 from commands.demo.stage import Scene, Stage, manifests, say_traces
-from commands.shoots.command import say
+from commands.shoots import say
 from sandbox.machines import image
 from sandbox.nodes.images import BUSYBOX
 from sandbox.progress import Progress

@@ -1,4 +1,4 @@
-"""What all parts of the demo do: apply an example, wait by watching, and say how long it took."""
+"""Shared by all parts of the demo: apply an example, wait by watching, and print how long it took."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Stage:
     async def apply(self, manifest: dict[str, Any], holds: Callable[[Object], bool] | None = None) -> Applied:
         """Apply the manifest, and wait until the object meets the condition.
 
-        If an earlier demo has deleted the object, its end is waited for first.
+        First waits for the end of an object that an earlier demo has deleted.
         """
         resource, metadata = _KINDS[manifest["kind"]], manifest["metadata"]
         place = metadata.get("namespace", ""), metadata["name"]
@@ -169,7 +169,7 @@ def succeeded(found: Object | None) -> bool:
 
 
 async def first_line(address: str, port: int) -> str:
-    """What a server says first. Retries: nodes learn of a port, and of Pods, a moment after the status."""
+    """The first line of a server. Retries: nodes learn of ports and Pods a moment after the status."""
     limit = time.monotonic() + PATIENCE
     while True:
         try:

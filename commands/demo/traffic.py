@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 _GREETING = re.compile(r"pod=(\S*) node=(\S*)( |$)")
 _PATIENCE = 30.0
-"""On a busy machine, a connection that is served late has not failed."""
+"""Generous, because a connection that a busy machine serves late has not failed."""
 _PAUSE = 0.1
 _LONGEST = 60.0
 _PING = b"still there?\n"
@@ -106,7 +106,7 @@ async def steady(address: str, port: int, *, rate: int, lasting: int = 0) -> Asy
         async def keep_rate() -> None:
             began, count = time.monotonic(), 0
             while True:
-                # The rate holds on average: connections that a busy machine delays are made up for.
+                # Keep the average rate: open connections that a busy machine has delayed later.
                 while count < (time.monotonic() - began) * rate:
                     count += 1
                     group.create_task(connect())

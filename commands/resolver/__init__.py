@@ -1,1 +1,1 @@
-"""`windowbox resolver`: the command, and the files of the host that it writes."""
+"""`windowbox resolver`: a zone and its name server come in; files for the resolver of this host go out."""

@@ -14,7 +14,7 @@ from windowbox.errors import Malformed, Missing, Refused
 from windowbox.settings.dnssettings import split_server
 
 MARKER = "# Written by windowbox; `windowbox resolver remove` takes it away."
-"""First line of every file we write. What does not begin with it is not ours."""
+"""First line of every file that we write. All other files are left alone."""
 
 IPAddress = IPv4Address | IPv6Address
 
@@ -63,7 +63,7 @@ def target(zone: str, server: str) -> Target:
         host, port = split_server(server)
         return Target(name, ip_address(host), port)
     except ValueError as error:
-        # Resolving the name of the name server would need this configuration already.
+        # A name instead of an address could only be resolved with this configuration.
         raise Malformed(f"server {server!r}: write its address, like 127.0.0.1:5300 or [::1]:5300") from error
 
 
@@ -80,16 +80,17 @@ def fitting(system: str, root: Path) -> Method:
 
 def path(method: Method, zone: str, root: Path) -> Path:
     """The file that `method` reads about `zone`."""
-    # macOS takes the name of the file for the zone.
+    # On macOS the name of the file is the zone.
     name = zone if method is Method.MACOS else f"windowbox-{zone}.conf"
     return root / FOLDERS[method] / name
 
 
 def text(method: Method, target: Target) -> str:
-    """What that file says."""
+    """The content of that file."""
     match method:
         case Method.SYSTEMD:
-            return _lines("[Resolve]", f"DNS={_with_port(target)}", f"Domains=~{target.zone}")
+            host = f"[{target.address}]" if target.address.version == 6 else str(target.address)
+            return _lines("[Resolve]", f"DNS={host}:{target.port}", f"Domains=~{target.zone}")
         case Method.MACOS:
             return _lines(f"nameserver {target.address}", f"port {target.port}")
         case Method.DNSMASQ:
@@ -154,11 +155,6 @@ def running_sandbox() -> tuple[str, str]:
             "or give --server and --zone"
         )
     return zoneserver.ZONE, f"127.0.0.1:{found.ports['named']}"
-
-
-def _with_port(target: Target) -> str:
-    host = f"[{target.address}]" if target.address.version == 6 else str(target.address)
-    return f"{host}:{target.port}"
 
 
 def _lines(*lines: str) -> str:

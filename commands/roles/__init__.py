@@ -1,1 +1,4 @@
-"""What the processes of each role run. Each role is a module, so that it imports no more than it takes."""
+"""What the processes of each role run: settings come in, tasks on the bus and on API servers go out.
+
+Each role is a module, so that its process imports no libraries of other roles.
+"""

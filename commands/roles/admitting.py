@@ -1,4 +1,4 @@
-"""`windowbox admit`: the process that answers admission requests. It also answers without the bus."""
+"""`windowbox admit`: the process that answers admission requests, with or without the bus."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from webhooks.server import Certificates, Server
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.leaderelection import LeaderElection
 from windowbox.errors import Missing, WindowboxError
-from windowbox.models.gardener.images import ImageVector
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, RUNTIME
 from windowbox.models.webhooks import Target
 from windowbox.rights import webhookconfigurations as configurations
@@ -33,10 +32,10 @@ from windowbox.telemetry import http, stalls, tracing
 
 logger = logging.getLogger(__name__)
 
-_AGAIN = 1.0
+_RETRY = 1.0
 _MIRRORED = frozenset({CLUSTERS.id})
 _CONTROL_PLANES = "controlplane"
-"""The pool that hands configurations over to Shoots."""
+"""The pool whose runs copy the configurations to Shoots."""
 
 
 class Admitting:
@@ -50,8 +49,9 @@ class Admitting:
         self._role = "admission" if served.garden else "admit"
         self._lease = configurations.lease(served.settings, garden=served.garden)
         self._certificates = Certificates()
-        self._journal = Journal(process, has_bus=not self._by_lease)
-        self.keeping = Keeping(served, self._certificates, self._told)
+        self._lease_of_api = served.garden and bool(served.settings.garden_lease)
+        self._journal = Journal(process, has_bus=not self._lease_of_api)
+        self.keeping = Keeping(served, self._certificates, self._request_control_planes)
         mirrored = frozenset[str]() if served.garden else _MIRRORED
         self._lookups = Lookups(served.called, lambda: self._bus, mirrored)
         self._address = ""
@@ -63,18 +63,34 @@ class Admitting:
 
     async def run(self) -> None:
         """Answer until cancelled."""
-        await self._begin()
-        settings = self._settings
-        given = Context(settings.webhooks, images=_images(settings.kinds.images))
-        server = Server(self._webhooks(), given, self._lookups.look, self._journal)
+        # Without a certificate there is nothing to listen with.
+        while True:
+            try:
+                await self.keeping.begin()
+                break
+            except WindowboxError as error:
+                logger.warning("%s; again in %.0f s", error, _RETRY)
+                await asyncio.sleep(_RETRY)
+        settings, garden = self._settings, self._served.garden
+        images = {}
+        for name in {one.name for one in settings.kinds.images.images}:
+            # An image that depends on a version has no entry here.
+            with contextlib.suppress(Missing):
+                images[name] = settings.kinds.images.image(name)
+        targets = (Target.GARDEN,) if garden else (Target.SEED, Target.SHOOT)
+        webhooks = [table.WEBHOOKS[one.name] for one in configurations.served(settings.webhooks, *targets)]
+        given = Context(settings.webhooks, images=images)
+        server = Server(webhooks, given, self._lookups.look, self._journal)
         async with server.listening(self._certificates) as self._address:
             logger.info("webhooks at https://%s; metrics at http://%s/metrics", self._address, self.metrics)
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self.keeping.follow(), name="certificates")
-                    group.create_task(self._elected() if self._by_lease else self._on_bus(), name="leader")
+                    group.create_task(
+                        self._by_lease() if self._lease_of_api else self._by_bus(), name="leader"
+                    )
             finally:
-                self._address = ""  # not ready any more, while the last are answered
+                self._address = ""  # not ready while the last requests are answered
 
     def describe(self) -> dict[str, Any]:
         """What `windowbox status` shows of this process."""
@@ -89,54 +105,37 @@ class Admitting:
             **({"renewal": renewal.isoformat()} if renewal else {}),
         }
 
-    @property
-    def _by_lease(self) -> bool:
-        return self._served.garden and bool(self._served.settings.garden_lease)
-
-    async def _elected(self) -> None:
-        """Keep the configurations whenever the Lease of the API is ours: there is no bus."""
+    async def _by_lease(self) -> None:
+        """Without a bus: write the configurations while this process holds the Lease of the API."""
         given = self._served.settings
         election = LeaderElection(self._served.own, given.namespace, given.garden_lease, self._process)
         await election.while_leading(self.keeping.keep)
 
-    def _webhooks(self) -> list[Any]:
-        targets = (Target.GARDEN,) if self._served.garden else (Target.SEED, Target.SHOOT)
-        wanted = configurations.served(self._served.settings, *targets)
-        return [table.WEBHOOKS[one.name] for one in wanted]
-
-    async def _begin(self) -> None:
-        """Get a certificate. Without one there is nothing to listen with."""
-        while True:
-            try:
-                return await self.keeping.begin()
-            except WindowboxError as error:
-                logger.warning("%s; again in %.0f s", error, _AGAIN)
-                await asyncio.sleep(_AGAIN)
-
-    async def _on_bus(self) -> None:
-        """What needs the bus, whenever it is there."""
+    async def _by_bus(self) -> None:
+        """Run the tasks that need the bus; write the configurations while this process holds their lease."""
         access = self._settings.nats.access(f"windowbox {self._role}")
         while True:
             try:
                 async with connected(access) as bus, presence.answering(bus, self.describe):
-                    await self._with(bus)
-            except* WindowboxError as group:
-                logger.warning("%s; reviews are answered all the same", _first(group))
+                    self._bus = bus
+                    leases = Leases(bus, self._process, "admit")
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(bus.watch(), name="bus")
+                        group.create_task(leases.run(), name="leases")
+                        keep = leases.while_held(self._lease, self.keeping.keep)
+                        group.create_task(keep, name="configurations")
+                        group.create_task(self._journal.write(bus), name="journal")
+            except* WindowboxError as group_of_errors:
+                error: BaseException = group_of_errors
+                while isinstance(error, BaseExceptionGroup):
+                    error = error.exceptions[0]
+                logger.warning("%s; reviews are answered all the same", error)
             finally:
                 self._bus = None
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(_RETRY)
 
-    async def _with(self, bus: Bus) -> None:
-        self._bus = bus
-        leases = Leases(bus, self._process, "admit")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(bus.watch(), name="bus")
-            group.create_task(leases.run(), name="leases")
-            group.create_task(leases.while_held(self._lease, self.keeping.keep), name="configurations")
-            group.create_task(self._journal.write(bus), name="journal")
-
-    async def _told(self) -> None:
-        """Have all ControlPlanes reconciled, which hand the configuration of today over to their Shoots."""
+    async def _request_control_planes(self) -> None:
+        """Have all ControlPlanes reconciled: their runs copy a changed configuration to the Shoots."""
         bus = self._bus
         if self._served.garden or bus is None:
             return
@@ -144,22 +143,6 @@ class Admitting:
         async for found in self._served.called.objects(CONTROL_PLANES, metadata_only=True):
             ref = found.ref(RUNTIME, CONTROL_PLANES.id)
             await queue.wish(subjects.key(ref), Wish(reason=Reason.DRIFT))
-
-
-def _images(vector: ImageVector) -> dict[str, str]:
-    """The images by name. Those that depend on versions are for none."""
-    found = {}
-    for name in {one.name for one in vector.images}:
-        with contextlib.suppress(Missing):
-            found[name] = vector.image(name)
-    return found
-
-
-def _first(group: BaseExceptionGroup[WindowboxError]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 @contextlib.asynccontextmanager
@@ -174,13 +157,9 @@ async def admitting(settings: Settings, *, garden: bool, process: str = PROCESS)
             called = await stack.enter_async_context(kube.from_file(file))
         made = Admitting(settings, Served(settings.webhooks, own, called, garden), process)
         made.metrics = await stack.enter_async_context(
-            http.served(settings.metrics, lambda: made.ready, _nothing, probes=settings.probes)
+            http.served(settings.metrics, lambda: made.ready, probes=settings.probes)
         )
         yield made
-
-
-async def _nothing() -> None:
-    """All our metrics are up to date."""
 
 
 async def run(settings: Settings, *, garden: bool) -> None:

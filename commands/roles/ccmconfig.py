@@ -15,13 +15,13 @@ from windowbox.settings.lbsettings import LoadBalancerSettings
 logger = logging.getLogger(__name__)
 
 _INFRASTRUCTURE = "infrastructure"
-"""What the cluster is called in which the machines of the one we serve are."""
-_AGAIN = 1.0
+"""The id of the cluster whose Pods are the machines of the cluster that we serve."""
+_RETRY = 1.0
 
 
 @dataclass(frozen=True)
 class CcmConfig:
-    """The settings, and where the machines of the runtime cluster are, should they be Pods of another."""
+    """The settings, and the place of the runtime cluster's machines if they are Pods of another cluster."""
 
     settings: LoadBalancerSettings
     infrastructure: Member | None = None
@@ -29,7 +29,7 @@ class CcmConfig:
 
 
 def applied(settings: LoadBalancerSettings) -> CcmConfig:
-    """The settings, with what the file says that `cloud_config` names."""
+    """The settings, overlaid with the file that `cloud_config` names."""
     if settings.cloud_config is None:
         return CcmConfig(settings)
     config = cloudconfig.load(settings.cloud_config)
@@ -49,7 +49,7 @@ def applied(settings: LoadBalancerSettings) -> CcmConfig:
 
 
 async def join(registry: Registry, member: Member) -> None:
-    """Let a cluster take part that the settings name."""
+    """Add the cluster that the settings name as a member, once the registry is known."""
     await registry.complete.wait()
     while registry.members.get(member.id) != member:
         try:
@@ -57,4 +57,4 @@ async def join(registry: Registry, member: Member) -> None:
             return
         except WindowboxError as error:
             logger.info("cluster %s cannot join yet: %s", member.id, error)
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(_RETRY)

@@ -6,7 +6,7 @@ from bus import streams
 from bus.transport.buckets import Bucket
 from bus.workqueue.queue import Queue
 from commands.roles import ccmconfig
-from commands.roles.processes import Process
+from commands.roles.roleprocess import Process
 from windowbox.errors import Malformed
 from workers.loadbalancer.edge.controller import EdgeParts, EdgeTerms
 from workers.loadbalancer.edgestate import POOL, States
@@ -15,7 +15,7 @@ from workers.loadbalancer.ipam.store import AddressStore
 
 
 async def edge(made: Process) -> None:
-    """Run Envoy for load balancers. This role reads and writes the bus, and reaches no API server."""
+    """Run Envoy for load balancers. This role uses the bus only, no API server."""
     settings = made.settings.loadbalancer
     if not settings.ranges:
         raise Malformed("the edge needs loadbalancer.ranges: set it as for `windowbox work`")

@@ -1,15 +1,14 @@
-"""The access to the garden, which gardenlet injects. Gardener's tests see by an annotation that it works."""
+"""The access to the garden, which gardenlet injects. Gardener's tests check an annotation that shows it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import TransientError, WindowboxError
-from windowbox.models.refs import SEEDS, SHOOTS, Resource
+from windowbox.models.refs import SEEDS, SHOOTS
 from windowbox.settings.clustersettings import GardenSettings
 from windowbox.telemetry import metrics
 
@@ -17,14 +16,13 @@ logger = logging.getLogger(__name__)
 
 ANNOTATION = "provider-local-e2e-test-garden-access"
 _FIRST, _LONGEST = 5.0, 300.0
-"""Seconds until the next attempt: after the first, and at most."""
+"""Seconds between attempts: the first delay, and the longest."""
 
 
 async def proven(settings: GardenSettings) -> bool:
-    """Read our Seed and our Shoot, whichever there are, and annotate them. False if the garden is away.
+    """Read and annotate the Seed and the Shoot that the settings name. False if the garden is unreachable.
 
-    Whoever has no access ends with the error, as the Go program does, before it is ready.
-    SeedAuthorizer lets an extension get and patch its own Seed and Shoot: nothing else is asked for.
+    Without access, the process ends with the error before it is ready, as Gardener's provider-local does.
     """
     try:
         await _prove(settings)
@@ -35,7 +33,7 @@ async def proven(settings: GardenSettings) -> bool:
 
 
 async def prove_later(settings: GardenSettings) -> None:
-    """Try until the access works. An error ends no process that is ready: it serves objects."""
+    """Retry until the access works. A process that is ready goes on serving objects meanwhile."""
     pause = _FIRST
     while True:
         await asyncio.sleep(pause)
@@ -50,24 +48,18 @@ async def prove_later(settings: GardenSettings) -> None:
 
 
 async def _prove(settings: GardenSettings) -> None:
-    # SeedAuthorizer lets nobody read the namespace kube-system.
+    objects = []
+    if settings.seed:
+        objects.append((SEEDS, "", settings.seed))
+    if settings.shoot:
+        objects.append((SHOOTS, settings.shoot_namespace, settings.shoot))
+    # SeedAuthorizer lets an extension get and patch its own Seed and Shoot, and read no kube-system.
     async with kube.from_file(settings.kubeconfig, moves=False) as garden:
-        for resource, namespace, name in _objects(settings):
+        for resource, namespace, name in objects:
             works = metrics.garden_access.labels(resource.kind)
             works.set(0)
-            await _annotate(garden, resource, namespace, name)
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            await garden.get(resource, namespace, name)
+            await garden.merge(resource, namespace, name, {"metadata": {"annotations": {ANNOTATION: now}}})
+            logger.info("access to the garden: %s %s is annotated", resource.kind, name)
             works.set(1)
-
-
-def _objects(settings: GardenSettings) -> Iterator[tuple[Resource, str, str]]:
-    if settings.seed:
-        yield SEEDS, "", settings.seed
-    if settings.shoot:
-        yield SHOOTS, settings.shoot_namespace, settings.shoot
-
-
-async def _annotate(garden: kube.Kube, resource: Resource, namespace: str, name: str) -> None:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    await garden.get(resource, namespace, name)
-    await garden.merge(resource, namespace, name, {"metadata": {"annotations": {ANNOTATION: now}}})
-    logger.info("access to the garden: %s %s is annotated", resource.kind, name)

@@ -9,32 +9,31 @@ from bus.leases import elections
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
-from commands.roles.processes import Process
+from commands.roles.roleprocess import Process
 from patchers.statuspatcher import StatusPatcher
 from windowbox.errors import WindowboxError
 
 
 async def patch(made: Process) -> None:
     """Write status back to the clusters."""
-    settings, queue = made.settings.patch, Queue(made.bus, intents.PATCH)
-    handler = StatusPatcher(made.bus, await made.clusters(), settings.rate)
-    ack_wait = made.settings.work.ack_wait
-    made.add_pool(
-        Pool(
-            made.bus,
-            intents.PATCH,
-            handler,
-            concurrency=settings.concurrency,
-            ack_wait=ack_wait,
-            sharing=lambda ref: ref.cluster,
-        )
+    settings, work = made.settings.patch, made.settings.work
+    queue = Queue(made.bus, intents.PATCH)
+    pool = Pool(
+        made.bus,
+        intents.PATCH,
+        StatusPatcher(made.bus, await made.clusters(), settings.rate),
+        concurrency=settings.concurrency,
+        ack_wait=work.ack_wait,
+        sharing=lambda ref: ref.cluster,
     )
+
+    async def sweep() -> None:
+        interval = work.sweep_interval
+        async with contextlib.aclosing(elections.sweeps(made.bus, interval, interval)) as sweeps:
+            async for age in sweeps:
+                with contextlib.suppress(WindowboxError):
+                    await queue.sweep(age)
+
+    made.add_pool(pool)
     made.tasks["patch dues"] = lambda: run_due(made.bus, queue)
-    made.add_leased("sweep.patch", lambda: _sweep(queue, made.settings.work.sweep_interval))
-
-
-async def _sweep(queue: Queue, interval: float) -> None:
-    async with contextlib.aclosing(elections.sweeps(queue.bus, interval, interval)) as sweeps:
-        async for age in sweeps:
-            with contextlib.suppress(WindowboxError):
-                await queue.sweep(age)
+    made.add_leased("sweep.patch", sweep)

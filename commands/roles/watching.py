@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from bus import streams
-from commands.roles.processes import Process
+from commands.roles.roleprocess import Process
 from watchers.watching import Watching
 from windowbox import versions
 from windowbox.errors import WindowboxError
@@ -15,12 +15,12 @@ from windowbox.telemetry import metrics
 logger = logging.getLogger(__name__)
 
 _STREAMS_RETRY = 1.0
-_VERSIONS_AGAIN = 3600.0
-"""Seconds. API servers are replaced by newer ones while we run, and tell nobody."""
+_VERSIONS_INTERVAL = 3600.0
+"""Seconds. No event says that an API server was upgraded while this process runs."""
 
 
 async def watch(made: Process) -> None:
-    """Mirror clusters to the bus. Watchers also create the streams: they notice first when those are gone."""
+    """Mirror clusters to the bus. Watchers also keep the streams: as publishers, they notice a loss first."""
     settings = made.settings
     await streams.ensure(made.bus, settings.nats.replicas, settings.objects.retention)
     watching = Watching(
@@ -37,12 +37,12 @@ async def watch(made: Process) -> None:
     made.tasks |= {
         "watch": watching.run,
         "streams": lambda: _keep_streams(made),
-        "versions": lambda: _tell_versions(made),
+        "versions": lambda: _check_versions(made),
     }
 
 
-async def _tell_versions(made: Process) -> None:
-    """Tell whether windowbox is known to work beside the versions there are."""
+async def _check_versions(made: Process) -> None:
+    """Report versions of Kubernetes and Gardener that windowbox is not known to work with."""
     kube = (await made.clusters()).runtime
     while True:
         try:
@@ -57,11 +57,11 @@ async def _tell_versions(made: Process) -> None:
                 if why := versions.problem(component, version):
                     logger.warning("%s", why)
                 metrics.version_supported.labels(component, version).set(not why)
-        await asyncio.sleep(_VERSIONS_AGAIN)
+        await asyncio.sleep(_VERSIONS_INTERVAL)
 
 
 async def _keep_streams(made: Process) -> None:
-    """Create the streams again after every interruption: the server may have lost its store."""
+    """Recreate the streams after every reconnect: the server may have lost its store."""
     settings, back = made.settings, asyncio.Event()
     with made.bus.on_reconnect(back.set):
         while True:

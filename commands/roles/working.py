@@ -8,7 +8,7 @@ from bus import recordings
 from bus.clusters.providers import Providers
 from bus.workqueue.pool import PROCESS
 from commands.roles import ccmconfig, edging, gardenaccess
-from commands.roles.processes import Process
+from commands.roles.roleprocess import Process
 from windowbox import features
 from windowbox.clients.nameserver import Nameserver
 from workers.core import pools
@@ -22,30 +22,12 @@ from workers.loadbalancer.loadbalancerpool import BalancerParts
 
 async def work(made: Process, names: Iterable[str]) -> None:
     """Take items of these pools off the bus, and reconcile their objects."""
-    common = await _common(made)
-    made.tasks["world"] = common.world.run
-    made.tasks["settings"] = lambda: recordings.tell_settings(made.bus, PROCESS, made.settings.deciding)
-    _add_membership(made, common)
-    garden = made.settings.garden
-    if garden.kubeconfig and not await gardenaccess.proven(garden):
-        made.tasks["garden"] = lambda: gardenaccess.prove_later(garden)
-    off = features.unserved(made.settings.feature_gates)
-    for name in [one for one in names if one not in off]:
-        if parts := await pools.assembled(common, name):
-            made.add_parts(parts)
-        if isinstance(parts, BalancerParts) and made.settings.loadbalancer.edge == "work":
-            await edging.add_edge(made, parts.store, parts.states)
-
-
-async def _common(made: Process) -> Common:
-    """What all pools of this process share."""
     settings, clusters = made.settings, await made.clusters()
-    slots = min(settings.work.concurrency, CONCURRENCY)
-    providers = Providers(clusters, made.registry, slots)
+    providers = Providers(clusters, made.registry, min(settings.work.concurrency, CONCURRENCY))
     nameserver = Nameserver(settings.dns)
     made.closing.push_async_callback(providers.aclose)
     made.closing.push_async_callback(nameserver.aclose)
-    return Common(
+    common = Common(
         bus=made.bus,
         clusters=clusters,
         registry=made.registry,
@@ -58,10 +40,22 @@ async def _common(made: Process) -> Common:
         dns=settings.dns,
         loadbalancer=settings.loadbalancer,
     )
+    made.tasks["world"] = common.world.run
+    made.tasks["settings"] = lambda: recordings.tell_settings(made.bus, PROCESS, settings.deciding)
+    _add_membership(made, providers)
+    garden = settings.garden
+    if garden.kubeconfig and not await gardenaccess.proven(garden):
+        made.tasks["garden"] = lambda: gardenaccess.prove_later(garden)
+    off = features.unserved(settings.feature_gates)
+    for name in [one for one in names if one not in off]:
+        if parts := await pools.assembled(common, name):
+            made.add_parts(parts)
+        if isinstance(parts, BalancerParts) and settings.loadbalancer.edge == "work":
+            await edging.add_edge(made, parts.store, parts.states)
 
 
-def _add_membership(made: Process, common: Common) -> None:
-    """Have clusters join and leave, as Namespaces and provider Secrets ask; and again after a bus loss."""
+def _add_membership(made: Process, providers: Providers) -> None:
+    """Have clusters join and leave by Namespaces and provider Secrets; restore members after a bus loss."""
     settings = made.settings
     made.tasks["clusters kept"] = made.registry.keep
     if member := ccmconfig.applied(settings.loadbalancer).infrastructure:
@@ -75,7 +69,5 @@ def _add_membership(made: Process, common: Common) -> None:
             with_controlplanes=settings.controlplane.ccm == "none",
         )
         made.add_leased("join", joining.run)
-    membership = ProviderMembership(
-        made.bus, made.registry, common.targets.providers, settings.work.sweep_interval
-    )
+    membership = ProviderMembership(made.bus, made.registry, providers, settings.work.sweep_interval)
     made.add_leased("providers", membership.run)

@@ -1,1 +1,1 @@
-"""The parts of deploy/charts/windowbox that are written from Python: values, their schema, rights, alerts."""
+"""Writes parts of the charts: models, rights and alerts come in; values, schemas and rules go out."""

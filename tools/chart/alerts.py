@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 
 @dataclass(frozen=True)
 class Alert:
@@ -138,34 +136,37 @@ The chart's value `operator: {enabled: true}` adds a Pod for `windowbox top`, `t
 """
 
 
-def text() -> str:
-    """The rules, as Prometheus reads them and as the chart's template takes them."""
-    head = "# Written by `make generate` from tools/chart/alerts.py.\n"
-    return head + yaml.safe_dump({"groups": [_group(role) for role in ("", "admit", "edge")]})
-
-
-def _group(role: str) -> dict[str, Any]:
-    """The alerts of all installations, or those of a role that need not be enabled."""
-    rules = [_rule(one) for one in ALERTS if one.role == role]
-    return {"name": f"windowbox-{role}" if role else "windowbox", "rules": rules}
-
-
-def _rule(alert: Alert) -> dict[str, Any]:
+def groups() -> dict[str, Any]:
+    """The rules for Prometheus: of all installations, and of roles that need not be enabled."""
     return {
-        "alert": alert.name,
-        "expr": alert.expression,
-        "for": alert.lasting,
-        "labels": {"severity": alert.severity},
-        "annotations": {"summary": alert.summary, "runbook": f"docs/alerts.md#{alert.name.lower()}"},
+        "groups": [
+            {
+                "name": f"windowbox-{role}" if role else "windowbox",
+                "rules": [
+                    {
+                        "alert": one.name,
+                        "expr": one.expression,
+                        "for": one.lasting,
+                        "labels": {"severity": one.severity},
+                        "annotations": {
+                            "summary": one.summary,
+                            "runbook": f"docs/alerts.md#{one.name.lower()}",
+                        },
+                    }
+                    for one in ALERTS
+                    if one.role == role
+                ],
+            }
+            for role in ("", "admit", "edge")
+        ]
     }
 
 
 def page() -> str:
     """docs/alerts.md."""
-    return _HEAD + "\n".join(
-        f"## {one.name}\n\n{_LABEL.sub(_named, one.summary)}. {one.remedy}.\n" for one in ALERTS
-    )
-
-
-def _named(label: re.Match[str]) -> str:
-    return label[1].upper()
+    sections = []
+    for one in ALERTS:
+        # In a summary, a label stands for its value: on the page it is written in capitals.
+        summary = _LABEL.sub(lambda label: label[1].upper(), one.summary)
+        sections.append(f"## {one.name}\n\n{summary}. {one.remedy}.\n")
+    return _HEAD + "\n".join(sections)

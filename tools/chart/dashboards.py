@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,21 @@ DASHBOARDS: dict[str, tuple[Panel, ...]] = {
 
 def text(name: str) -> str:
     """A dashboard as Grafana imports it."""
-    panels = [_panel(number, panel) for number, panel in enumerate(DASHBOARDS[name])]
+    source = {"type": "prometheus", "uid": "${source}"}
+    panels = [
+        {
+            "id": number + 1,
+            "type": "timeseries",
+            "title": panel.title,
+            "datasource": source,
+            "gridPos": {"h": 8, "w": 12, "x": 12 * (number % 2), "y": 8 * (number // 2)},
+            "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+            "targets": [
+                {"refId": "A", "datasource": source, "expr": panel.expression, "legendFormat": panel.legend}
+            ],
+        }
+        for number, panel in enumerate(DASHBOARDS[name])
+    ]
     dashboard = {
         "title": f"windowbox: {name}",
         "uid": f"windowbox-{name}",
@@ -76,18 +89,3 @@ def text(name: str) -> str:
         "panels": panels,
     }
     return json.dumps(dashboard, indent=1) + "\n"
-
-
-def _panel(number: int, panel: Panel) -> dict[str, Any]:
-    source = {"type": "prometheus", "uid": "${source}"}
-    return {
-        "id": number + 1,
-        "type": "timeseries",
-        "title": panel.title,
-        "datasource": source,
-        "gridPos": {"h": 8, "w": 12, "x": 12 * (number % 2), "y": 8 * (number // 2)},
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
-        "targets": [
-            {"refId": "A", "datasource": source, "expr": panel.expression, "legendFormat": panel.legend}
-        ],
-    }

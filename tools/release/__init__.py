@@ -1,1 +1,4 @@
-"""What a release consists of, made so that the same sources give the same bytes."""
+"""Builds a release: a clean checkout comes in; archives, an image, a bill of materials and checksums go out.
+
+The same sources give the same bytes.
+"""

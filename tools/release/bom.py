@@ -1,27 +1,57 @@
-"""The bill of materials of the image, as CycloneDX."""
+"""The bill of materials of the image, as CycloneDX, with the licences of all packages."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
+import re
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tools.release import licences
+from windowbox.errors import Refused
+
+PERMITTED = frozenset(
+    {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0", "Unlicense"}
+)
+"""Licences of parts that may be distributed with a program under Apache-2.0."""
+
+_SPELLED = {
+    "Apache 2.0": "Apache-2.0",
+    "Apache Software License": "Apache-2.0",
+    "Apache License 2.0": "Apache-2.0",
+    "BSD License": "BSD-3-Clause",
+    "3-Clause BSD License": "BSD-3-Clause",
+    "ISC License (ISCL)": "ISC",
+    "MIT License": "MIT",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+    "Python Software Foundation License": "PSF-2.0",
+}
+_WORD = re.compile(r"[\w.+-]+")
 
 
 def document(
     version: str, time: int, programs: Mapping[str, str], files: Mapping[str, Path]
 ) -> dict[str, Any]:
     """Python packages with licences, programs with versions, and native files with hashes."""
-    components = [_package(one.name, one.version, licences.licence(one)) for one in licences.required()]
+    components: list[dict[str, Any]] = []
+    for one in required():
+        purl = f"pkg:pypi/{one.name.lower().replace('_', '-')}@{one.version}"
+        components.append(
+            {
+                "type": "library", "bom-ref": purl, "name": one.name, "version": one.version, "purl": purl,
+                "licenses": [{"expression": licence(one)}],
+            }
+        )  # fmt: skip
     components += [
         {"type": "application", "bom-ref": f"{name}@{number}", "name": name, "version": number}
         for name, number in sorted(programs.items())
     ]
-    components += [_file(name, files[name]) for name in sorted(files)]
+    for name in sorted(files):
+        digest = {"alg": "SHA-256", "content": hashlib.sha256(files[name].read_bytes()).hexdigest()}
+        components.append({"type": "file", "bom-ref": f"file:{name}", "name": f"/{name}", "hashes": [digest]})
     own = {
         "type": "application", "bom-ref": "windowbox", "name": "windowbox", "version": version,
         "purl": f"pkg:pypi/windowbox@{version}", "licenses": [{"expression": "Apache-2.0"}],
@@ -40,23 +70,38 @@ def document(
     }
 
 
-def _package(name: str, version: str, licence: str) -> dict[str, Any]:
-    purl = f"pkg:pypi/{name.lower().replace('_', '-')}@{version}"
-    return {
-        "type": "library",
-        "bom-ref": purl,
-        "name": name,
-        "version": version,
-        "purl": purl,
-        "licenses": [{"expression": licence}],
-    }
+def required(root: str = "windowbox") -> list[importlib.metadata.Distribution]:
+    """All packages that `root` needs at run time, without itself, by name."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    waiting = [root]
+    while waiting:
+        for requirement in importlib.metadata.distribution(waiting.pop()).requires or ():
+            wanted, _, condition = requirement.partition(";")
+            if "extra ==" in condition:
+                continue
+            name = re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", wanted.strip())[0]).lower()
+            if name not in found and name != root:
+                try:
+                    found[name] = importlib.metadata.distribution(name)
+                except importlib.metadata.PackageNotFoundError:
+                    continue  # for other systems, or other versions of Python
+                waiting.append(name)
+    return [found[name] for name in sorted(found)]
 
 
-def _file(name: str, source: Path) -> dict[str, Any]:
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()
-    return {
-        "type": "file",
-        "bom-ref": f"file:{name}",
-        "name": f"/{name}",
-        "hashes": [{"alg": "SHA-256", "content": digest}],
-    }
+def licence(package: importlib.metadata.Distribution) -> str:
+    """The SPDX expression of a package's licence; Refused if it names none that is permitted."""
+    metadata = package.metadata
+    given: list[str] = [
+        str(one).rpartition(" :: ")[2] for one in metadata.get_all("Classifier") or () if "License ::" in one
+    ]
+    named = ["".join(metadata.get_all(name) or ()) for name in ("License-Expression", "License")]
+    candidates: list[str] = [*named, " AND ".join(given)]
+    for text in filter(None, candidates):
+        expression = _SPELLED.get(text.strip(), text.strip())
+        for spelled, known in _SPELLED.items():
+            expression = expression.replace(spelled, known)
+        names = {*_WORD.findall(expression)} - {"AND", "OR", "WITH"}
+        if names and names <= PERMITTED:
+            return expression
+    raise Refused(f"{package.name}: licence {candidates[0] or candidates[1] or given!r} is not in the list")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import json
 import os
 import platform
@@ -10,17 +12,18 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from sandbox.programs import binaries
-from tools.release import archives, bom, ocilayout, ownimage
+from tools.release import bom, ocilayout, ownimage
 from windowbox.errors import Malformed, Refused, Unreachable
 
 ROOT = Path(__file__).parents[2]
@@ -29,15 +32,16 @@ CHARTS = ("windowbox", "windowbox-admission-application", "windowbox-admission-r
 _CHANGELOG = "CHANGELOG.md"
 _PENDING = "Not released yet."
 _LEFT_OUT = (".github/", "tests/")
-"""What an sdist need not have."""
+"""Folders that an sdist does not contain."""
 _SUMS = "SHA256SUMS"
 _NUMBER = re.compile(r"(?:windowbox[a-z-]*:|tag: )(\d+\.\d+\.\d+)")
 """The version of an image or a chart, as manifests and commands name it."""
 
 
 def release(folder: Path) -> Iterator[Path]:
-    """Make everything in `folder`, from which an older release is removed before."""
-    version, time = consistent_version(), _time()
+    """Build everything in `folder`, and yield each file. An older release in it is removed first."""
+    # The time of the last commit is the same for everybody who builds it.
+    version, time = consistent_version(), int(_git("log", "-1", "--format=%ct"))
     emptied(folder)
     made = [_wheel(folder, time)]
     yield made[0]
@@ -52,10 +56,19 @@ def release(folder: Path) -> Iterator[Path]:
     files = ownimage.image(edge=True)
     ocilayout.write(files, image, version)
     materials = folder / f"windowbox-{version}.cdx.json"
-    document = bom.document(version, time, _programs(), ownimage.native(files))
+    programs = {"python": platform.python_version()}
+    for name in ("nats-server", "named"):
+        program = binaries.look(name)
+        if isinstance(program, binaries.Found):
+            programs[name] = binaries.text(program.version)
+    document = bom.document(version, time, programs, ownimage.native(files))
     materials.write_text(json.dumps(document, indent=1) + "\n")
     sums = folder / _SUMS
-    sums.write_text("".join(f"{_digest(one)}  {one.name}\n" for one in sorted([*made, image, materials])))
+    lines = []
+    for one in sorted([*made, image, materials]):
+        with one.open("rb") as file:
+            lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {one.name}\n")
+    sums.write_text("".join(lines))
     yield from (image, materials, sums)
 
 
@@ -68,7 +81,7 @@ def emptied(folder: Path) -> None:
 
 
 def committed() -> None:
-    """Refused if the checkout differs from its commit: the image would hold what no commit has."""
+    """Refused if the checkout differs from its commit: the image would contain uncommitted files."""
     if changed := _git("status", "--porcelain"):
         raise Refused(f"commit or remove these before a release:\n{changed}")
 
@@ -81,7 +94,7 @@ def unreleased(version: str) -> None:
 
 
 def announced(version: str) -> None:
-    """Refused while the changelog, which is in the wheel, says of this version that it is not released."""
+    """Refused while the changelog, which is part of the wheel, calls this version unreleased."""
     text = (ROOT / _CHANGELOG).read_text().partition(f"\n## {version}\n")[2].partition("\n## ")[0]
     if _PENDING in text:
         raise Refused(f"{_CHANGELOG} says of {version}: {_PENDING} Take that out, and commit")
@@ -90,7 +103,10 @@ def announced(version: str) -> None:
 def consistent_version() -> str:
     """The version in pyproject.toml; Malformed if another file has another one."""
     version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
-    charts = {f"{name}/Chart.yaml": _description(name) for name in CHARTS}
+    charts: dict[str, dict[str, Any]] = {
+        f"{name}/Chart.yaml": yaml.safe_load((ROOT / _CHARTS / name / "Chart.yaml").read_text())
+        for name in CHARTS
+    }
     named = (
         "deploy/gardener/controllerregistration.yaml",
         "deploy/gardener/extension.yaml",
@@ -109,7 +125,7 @@ def consistent_version() -> str:
 
 
 def _wheel(folder: Path, time: int) -> Path:
-    """Built from what git has: nothing that lies about in the checkout gets in."""
+    """Built from tracked files only: no other file of the checkout gets in."""
     with tempfile.TemporaryDirectory() as sources:
         for name, path in _sources().items():
             target = Path(sources, name)
@@ -126,11 +142,10 @@ def _wheel(folder: Path, time: int) -> Path:
             sources,
         ]
         environment = {**os.environ, "SOURCE_DATE_EPOCH": str(time)}
-        # Modes of files get into the wheel, too.
+        # The wheel contains the modes of files.
         built = subprocess.run(
-            command, env=environment,
-            capture_output=True, text=True, timeout=600, check=False, umask=0o022,
-        )  # fmt: skip
+            command, env=environment, capture_output=True, text=True, timeout=600, check=False, umask=0o022
+        )
     if built.returncode:
         raise Unreachable(f"pip could not build the wheel: {built.stderr[-2000:]}")
     [wheel] = folder.glob("*.whl")
@@ -153,15 +168,11 @@ def _sdist(wheel: Path, version: str, time: int) -> bytes:
                 for one in inside.rglob("*")
                 if one.is_file()
             }
-    return archives.packed(files | {f"windowbox-{version}/PKG-INFO": metadata}, time)
-
-
-def _description(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / _CHARTS / name / "Chart.yaml").read_text())
-    return found
+    return packed(files | {f"windowbox-{version}/PKG-INFO": metadata}, time)
 
 
 def chart(name: str, time: int) -> bytes:
+    """The archive of a chart, as `helm package` makes it, with the same bytes each time."""
     prefix = f"{_CHARTS}/{name}/"
     files: dict[str, bytes | Path] = {
         f"{name}/{file.removeprefix(prefix)}": path
@@ -172,28 +183,29 @@ def chart(name: str, time: int) -> bytes:
         if isinstance(path, Path) and path.is_dir():
             del files[file]
             files |= {f"{file}/{one.name}": one for one in path.resolve().iterdir() if one.is_file()}
-    return archives.packed(files, time)
+    return packed(files, time)
+
+
+def packed(files: Mapping[str, bytes | Path], time: int) -> bytes:
+    """A tar.gz whose bytes depend on names and content alone: sorted, with one time and no owner."""
+    content = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=content, mode="wb", filename="", mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name, source in sorted(files.items()):
+            data = source.read_bytes() if isinstance(source, Path) else source
+            entry = tarfile.TarInfo(name)
+            program = isinstance(source, Path) and source.stat().st_mode & 0o100
+            entry.size, entry.mtime, entry.mode = len(data), time, 0o755 if program else 0o644
+            archive.addfile(entry, io.BytesIO(data))
+    return content.getvalue()
 
 
 def _sources() -> dict[str, Path]:
-    """The files that git has, by their paths."""
+    """The files that git tracks, by their paths."""
     listed = _git("ls-files", "-z").split("\0")
     return {name: ROOT / name for name in sorted(filter(None, listed)) if os.path.lexists(ROOT / name)}
-
-
-def _programs() -> dict[str, str]:
-    """What the image holds besides packages."""
-    found = {"python": platform.python_version()}
-    for name in ("nats-server", "named"):
-        program = binaries.look(name)
-        if isinstance(program, binaries.Found):
-            found[name] = binaries.text(program.version)
-    return found
-
-
-def _time() -> int:
-    """That of the last commit: the same for all who build it."""
-    return int(_git("log", "-1", "--format=%ct"))
 
 
 def _git(*arguments: str) -> str:
@@ -204,8 +216,3 @@ def _git(*arguments: str) -> str:
     except (OSError, subprocess.CalledProcessError) as error:
         raise Unreachable(f"a release is made from a git checkout: {error}") from error
     return answer.stdout.strip("\n")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,7 +21,7 @@ _MEDIA = "application/vnd.oci.image"
 
 
 def write(image: Image, path: Path, version: str) -> str:
-    """Write the layout; gives the digest of the image's manifest."""
+    """Write the layout. Returns the digest of the image's manifest."""
     blobs: dict[str, bytes] = {}
     layer, uncompressed = _layer(image)
     config = images.config(image, uncompressed) | {"created": "1970-01-01T00:00:00Z"}
@@ -55,7 +55,7 @@ def write(image: Image, path: Path, version: str) -> str:
 
 def _layer(image: Image) -> tuple[bytes, str]:
     """The compressed layer, and the digest of the uncompressed one."""
-    # Bytecode and the times of files are those of this machine.
+    # Bytecode and modification times differ between machines.
     files = {name: source for name, source in image.files.items() if "__pycache__" not in name}
     image = dataclasses.replace(image, files=dict(sorted(files.items())))
     with tempfile.TemporaryFile() as content:

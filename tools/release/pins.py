@@ -1,6 +1,6 @@
 """`python -m tools.release.pins` writes deploy/requirements.txt: packages of the image with hashes.
 
-setuptools is among them: the image is built without fetching anything else.
+setuptools is among them, so that the build of the image fetches nothing else.
 """
 
 from __future__ import annotations
@@ -22,12 +22,7 @@ _HEAD = """\
 _VERSIONS = ("3.11", "3.12", "3.13")
 _MACHINES = ("x86_64", "aarch64")
 _LIBRARIES = (39, 38, 36, 35, 34, 31, 28, 27, 26, 24, 17, 12, 5)
-"""Versions of glibc, for which wheels are named: those of Debian 13 and before."""
-
-
-def main() -> None:
-    reports = [_report(version, machine) for version in _VERSIONS for machine in _MACHINES]
-    FILE.write_text(text(reports))
+"""Minor versions of glibc in the names of wheels: those of Debian 13 and before."""
 
 
 def text(reports: Iterable[Mapping[str, Any]]) -> str:
@@ -59,4 +54,4 @@ def _report(version: str, machine: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    FILE.write_text(text(_report(version, machine) for version in _VERSIONS for machine in _MACHINES))

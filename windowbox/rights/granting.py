@@ -1,4 +1,4 @@
-"""Grants the roles rights on Secrets in each namespace that windowbox serves, as namespaces are created."""
+"""Grants the roles rights on Secrets in each namespace that windowbox serves, when it is created."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Granting:
     async def once(self) -> str:
         """Create the wanted RoleBindings, and delete the others. Returns the resource version for a watch."""
         version = (await self.kube.page(NAMESPACES, limit=1)).resource_version
-        granted = {(one.namespace, one.name) async for one in self.kube.objects(self._granted)}
+        labels = ",".join(f"{name}={value}" for name, value in rbac.granted(self.settings).items())
+        bindings = self.kube.objects(_BINDINGS._replace(selector=labels))
+        granted = {(one.namespace, one.name) async for one in bindings}
         for namespace, name in sorted(granted):
             if not self._serves(namespace):
                 await self.kube.remove(_BINDINGS, namespace, name)
@@ -42,7 +44,7 @@ class Granting:
         return version
 
     async def run(self) -> None:
-        """Grant for ever."""
+        """Grant until cancelled: a listing first, and again after every gap of the watch."""
         while True:
             try:
                 version = await self.once()
@@ -64,13 +66,8 @@ class Granting:
             try:
                 await self.kube.apply(_BINDINGS, namespace.name, name, binding, owner=_OWNER)
                 logger.info("%s: granted in namespace %s", name, namespace.name)
-            except PermanentError as error:  # the namespace is about to go, for instance
+            except PermanentError as error:  # for instance, the namespace is being deleted
                 logger.warning("%s", error)
-
-    @property
-    def _granted(self) -> Resource:
-        labels = rbac.granted(self.settings)
-        return _BINDINGS._replace(selector=",".join(f"{name}={value}" for name, value in labels.items()))
 
     def _serves(self, namespace: str) -> bool:
         return any(fnmatchcase(namespace, pattern) for pattern in self.settings.namespaces)

@@ -1,4 +1,4 @@
-"""RBAC: the least rights of each role in the cluster, derived from the table of kinds."""
+"""RBAC manifests with the least rights of each role, derived from the table of kinds."""
 
 from __future__ import annotations
 
@@ -22,55 +22,21 @@ from windowbox.rights.rights import EVENTS, Rights, listed, rules
 from windowbox.settings.clustersettings import GrantSettings
 from windowbox.settings.webhooksettings import WebhookSettings
 
-
-def admit() -> Rights:
-    """Write the configurations, and read what webhooks need."""
-    names = [configurations.names(WebhookSettings(runtime=runtime)) for runtime in (False, True)]
-    yield from _configurations(*names)
-    yield CLUSTERS, "", READ
-    yield CONTROL_PLANES, "", ("list",)  # they hand configurations over to Shoots
-    yield SERVICES, "", READ  # that of the name server, for `dnsconfig`
-
-
-def admission() -> Rights:
-    """The same in a garden."""
-    yield from _configurations(configurations.names(WebhookSettings(), garden=True))
-    yield CLOUD_PROFILES, "", READ
-
-
-def secrets() -> Rights:
-    """Keep certificates, in the namespace of the webhooks."""
-    yield SECRETS, "", (*READ, *WATCH, "create", "patch", "delete")
-
-
-def leases() -> Rights:
-    """Elect who writes the configurations, where there is no bus. RBAC cannot limit `create` to names."""
-    yield LEASES._replace(named=configurations.GARDEN.prefixed), "", ("get", "create", "patch")
-
-
-def _configurations(*names: configurations.Names) -> Rights:
-    """The configurations of these names alone. RBAC cannot limit `create` to names."""
-    for resource in configurations.RESOURCES.values():
-        yield resource, "", ("create",)
-        for name in names:
-            yield resource._replace(named=name.prefixed), "", (*READ, *WATCH, "patch")
-    yield NAMESPACES, "", READ
-
-
 _GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_GROUP}/v1"
 _CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 
-_OF_EVERY_CLUSTER = NAMESPACES._replace(named="kube-system")
-"""The namespace by whose uid a client knows its cluster again when the API server's address changes."""
+_IDENTITY = NAMESPACES._replace(named="kube-system")
+"""The namespace whose uid identifies a cluster after the address of its API server has changed."""
 
 
 def _watcher() -> Rights:
     for id_ in WATCHED:
         yield RESOURCES[id_], "", WATCH
     yield _CRDS, "", WATCH
-    yield _OF_EVERY_CLUSTER, "", READ
-    yield SECRETS, "", READ  # kubeconfigs of clusters that join: which ones is known only then
+    yield _IDENTITY, "", READ
+    # Kubeconfigs of clusters that join: their names are only known then.
+    yield SECRETS, "", READ
 
 
 def _worker() -> Rights:
@@ -90,8 +56,8 @@ def _patcher() -> Rights:
             yield row.resource, "", READ
             yield row.resource, "status", ("patch",)
     yield EVENTS, "", ("create", *READ, "patch")
-    yield _OF_EVERY_CLUSTER, "", READ
-    yield SECRETS, "", READ  # see _watcher
+    yield _IDENTITY, "", READ
+    yield SECRETS, "", READ  # as for watchers
     yield from listed("patcher")
 
 
@@ -104,41 +70,62 @@ def _provider() -> Rights:
     yield from listed("provider")
 
 
-def _secrets(rights: Rights, *, are: bool) -> Rights:
-    """The rights that are on Secrets, or those that are not."""
-    return (right for right in rights if (right[0] == SECRETS) is are)
+def _configurations(*names: configurations.Names) -> Rights:
+    """Write the webhook configurations of these names alone."""
+    for resource in configurations.RESOURCES.values():
+        # RBAC cannot limit `create` to names.
+        yield resource, "", ("create",)
+        for name in names:
+            yield resource._replace(named=name.prefixed), "", (*READ, *WATCH, "patch")
+    yield NAMESPACES, "", READ
 
+
+def _admit() -> Rights:
+    yield from _configurations(
+        *(configurations.names(WebhookSettings(runtime=runtime)) for runtime in (False, True))
+    )
+    yield CLUSTERS, "", READ
+    # After a change of the configurations, all ControlPlanes are reconciled, which copies it to the Shoots.
+    yield CONTROL_PLANES, "", ("list",)
+    # The Service of the name server, for the webhook `dnsconfig`.
+    yield SERVICES, "", READ
+
+
+def _on_secrets(rights: Rights) -> list[dict[str, Any]]:
+    return rules(right for right in rights if right[0] == SECRETS)
+
+
+def _on_others(rights: Rights) -> list[dict[str, Any]]:
+    return rules(right for right in rights if right[0] != SECRETS)
+
+
+_OF_THE_BUS = {"watcher": _watcher, "worker": _worker, "patcher": _patcher}
 
 RULES: dict[str, list[dict[str, Any]]] = {
-    "watcher": rules(_secrets(_watcher(), are=False)),
-    "worker": rules(_secrets(_worker(), are=False)),
-    "patcher": rules(_secrets(_patcher(), are=False)),
+    **{role: _on_others(rights()) for role, rights in _OF_THE_BUS.items()},
     "provider": rules(_provider()),
-    "target": rules(_secrets(listed("target"), are=False)),
-    "admit": rules(admit()),
-    "admission": rules(admission()),
+    "target": _on_others(listed("target")),
+    "admit": rules(_admit()),
+    "admission": rules([*_configurations(configurations.GARDEN), (CLOUD_PROFILES, "", READ)]),
 }
-"""The least rights of each role in the whole cluster; `provider` is the user of a Shoot's kubeconfig for the
-cluster that its machines run in, `target` the user in the Shoot itself, where machines become nodes."""
+"""The least rights of each role in the whole cluster. `provider` is the user of a Shoot's kubeconfig in the
+cluster of its machines, `target` the user in the Shoot itself, where machines become nodes."""
+
+SECRET_RULES = {role: _on_secrets(rights()) for role, rights in _OF_THE_BUS.items()}
+"""Rights in granted namespaces only."""
+
+TARGET_SECRET_RULES = _on_secrets(listed("target"))
+"""Rights of `target` in kube-system only, the namespace of bootstrap tokens."""
+
+_CERTIFICATES = (SECRETS, "", (*READ, *WATCH, "create", "patch", "delete"))
+_ELECTION = (LEASES._replace(named=configurations.GARDEN.prefixed), "", ("get", "create", "patch"))
+"""A Lease elects the writer of the configurations where there is no bus."""
+
+OWN_SECRET_RULES = {"admit": rules([_CERTIFICATES]), "admission": rules([_CERTIFICATES, _ELECTION])}
+"""Rights in the namespace of the webhooks."""
 
 RUNNER = ("watcher", "worker", "patcher")
-"""What `windowbox run` is all at once: a user `runner` has these roles, and none of its own."""
-
-SECRET_RULES: dict[str, list[dict[str, Any]]] = {
-    "watcher": rules(_secrets(_watcher(), are=True)),
-    "worker": rules(_secrets(_worker(), are=True)),
-    "patcher": rules(_secrets(_patcher(), are=True)),
-}
-"""Rights in granted namespaces alone."""
-
-TARGET_SECRET_RULES = rules(_secrets(listed("target"), are=True))
-"""Rights of `target` in kube-system alone, where bootstrap tokens are."""
-
-OWN_SECRET_RULES = {
-    "admit": rules(secrets()),
-    "admission": rules([*secrets(), *leases()]),
-}
-"""Rights in the namespace of the webhooks."""
+"""The roles of the user `runner`, for `windowbox run`."""
 
 BY_DEFAULT = GrantSettings()
 
@@ -154,7 +141,7 @@ def user(role: str) -> str:
 
 
 def is_role(name: str | None) -> bool:
-    """Whether this is the user of a process, which may do no more than its part."""
+    """Whether this is the user of a process, with the rights of its role only."""
     return name == "runner" or name in RULES
 
 
@@ -164,7 +151,7 @@ def rules_of(role: str) -> list[dict[str, Any]]:
 
 
 def manifests(*, everywhere: bool = False) -> list[dict[str, Any]]:
-    """The roles and their bindings; with `everywhere`, all Secrets of the cluster may be read."""
+    """The roles and their bindings; with `everywhere`, roles may use the Secrets of all namespaces."""
     made: list[dict[str, Any]] = []
     for role, granted in {**RULES, "granter": granter()}.items():
         made += [_role(user(role), granted), _binding(user(role), role)]
@@ -174,11 +161,16 @@ def manifests(*, everywhere: bool = False) -> list[dict[str, Any]]:
         made.append(_role(_secrets_role(role), granted))
         if everywhere:
             made.append(_binding(_secrets_role(role), role))
-    return [*made, *_bootstrap_tokens()]
+    # RBAC cannot limit `create` to types of Secrets, but to a namespace.
+    name = f"{user('target')}:bootstrap-tokens"
+    metadata = {"name": name, "namespace": "kube-system"}
+    made.append({**_role(name, TARGET_SECRET_RULES), "kind": "Role", "metadata": metadata})
+    binding = {**_binding(name, "target"), "kind": "RoleBinding", "metadata": metadata}
+    return [*made, {**binding, "roleRef": {**binding["roleRef"], "kind": "Role"}}]
 
 
 def for_runner() -> list[dict[str, Any]]:
-    """What makes the user `runner` all three roles, with the Secrets of the whole cluster."""
+    """Bindings that give the user `runner` its three roles, with the Secrets of the whole cluster."""
     made = []
     for granted in (name for role in RUNNER for name in (user(role), _secrets_role(role))):
         binding = _binding(granted, "runner")
@@ -186,22 +178,13 @@ def for_runner() -> list[dict[str, Any]]:
     return made
 
 
-def _bootstrap_tokens() -> list[dict[str, Any]]:
-    """What `target` may do with Secrets. RBAC cannot limit `create` to types, but to a namespace."""
-    name = f"{user('target')}:bootstrap-tokens"
-    metadata = {"name": name, "namespace": "kube-system"}
-    role = {**_role(name, TARGET_SECRET_RULES), "kind": "Role", "metadata": metadata}
-    binding = {**_binding(name, "target"), "kind": "RoleBinding", "metadata": metadata}
-    return [role, {**binding, "roleRef": {**binding["roleRef"], "kind": "Role"}}]
-
-
 def namespaced(namespace: str, granting: GrantSettings = BY_DEFAULT) -> list[dict[str, Any]]:
-    """What lets each role work with the Secrets of a namespace."""
+    """Bindings that let each role use the Secrets of a namespace."""
     return [_secrets_binding(namespace, role, granted(granting), granting) for role in SECRET_RULES]
 
 
 def for_webhooks(namespace: str) -> list[dict[str, Any]]:
-    """What lets `windowbox admit` keep its certificates in this namespace."""
+    """Bindings that let `windowbox admit` keep its certificates in this namespace."""
     return [_secrets_binding(namespace, role, {}, BY_DEFAULT) for role in OWN_SECRET_RULES]
 
 
@@ -217,7 +200,7 @@ def _secrets_binding(
 
 
 def granter() -> list[dict[str, Any]]:
-    """The rules of who makes those bindings. Whoever may bind roles may bind them to itself."""
+    """The rules of `windowbox grant`, which creates those bindings. It could bind them to itself."""
 
     def rule(group: str, plural: str, verbs: list[str], *names: str) -> dict[str, Any]:
         made = {"apiGroups": [group], "resources": [plural], "verbs": verbs}
@@ -226,7 +209,12 @@ def granter() -> list[dict[str, Any]]:
     return [
         rule("", NAMESPACES.plural, ["list", "watch"]),
         rule(_GROUP, "rolebindings", ["list", "create"]),
-        rule(_GROUP, "rolebindings", ["patch", "delete"], *map(_binding_name, SECRET_RULES)),
+        rule(
+            _GROUP,
+            "rolebindings",
+            ["patch", "delete"],
+            *(f"windowbox-{role}-secrets" for role in SECRET_RULES),
+        ),
         rule(_GROUP, "clusterroles", ["bind"], *map(_secrets_role, SECRET_RULES)),
     ]
 
@@ -235,22 +223,13 @@ def _secrets_role(role: str) -> str:
     return f"{user(role)}:secrets"
 
 
-def _binding_name(role: str) -> str:
-    return f"windowbox-{role}-secrets"
-
-
 def text() -> str:
-    """The file `deploy/rbac.yaml`, for clusters of one's own."""
+    """The file `deploy/rbac.yaml`, for installations without the chart."""
     return f"# Made by `make generate` from windowbox/kinds.py.\n{yaml.safe_dump_all(manifests())}"
 
 
 def _role(name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "apiVersion": _RBAC,
-        "kind": "ClusterRole",
-        "metadata": {"name": name},
-        "rules": rules,
-    }
+    return {"apiVersion": _RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
 
 
 def _binding(name: str, role: str) -> dict[str, Any]:

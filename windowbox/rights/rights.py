@@ -1,4 +1,4 @@
-"""Rights as rules of RBAC, and those that windowbox needs in a cluster that joins."""
+"""Rights as RBAC rules, and the rights that windowbox needs in a cluster that joins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVENTS = Resource("", "v1", "events", "Event")
 _VERBS = ("get", "list", "watch", "create", "patch", "delete")
 
 Rights = Iterator[tuple[Resource, str, Collection[str]]]
-"""A kind, a subresource or nothing, and verbs."""
+"""Kinds, each with a subresource or an empty text, and verbs."""
 
 
 def listed(role: str) -> Rights:

@@ -14,7 +14,6 @@ from windowbox.models.webhooks import (
     DNS_CONFIG,
     REGISTRATIONS,
     Registration,
-    Rule,
     Target,
 )
 from windowbox.settings.webhooksettings import Mode, WebhookSettings
@@ -32,23 +31,23 @@ LABELS = {"remediation.webhook.shoot.gardener.cloud/exclude": "true"}
 
 @dataclass(frozen=True)
 class Names:
-    """What a component is called in a cluster."""
+    """The names of a component's objects in a cluster."""
 
     component: str
 
     @property
     def prefixed(self) -> str:
-        """Of its configuration, its Service and its ServiceAccount."""
+        """The name of its configuration, its Service and its ServiceAccount."""
         return f"gardener-extension-{self.component}"
 
     @property
     def domain(self) -> str:
-        """What names of webhooks end with."""
+        """The end of the names of its webhooks."""
         return f"{self.component.removeprefix('provider-')}.extensions.gardener.cloud"
 
     @property
     def identity(self) -> str:
-        """Whose Secrets its certificates are in."""
+        """The owner of the Secrets with its certificates."""
         return f"{self.prefixed}-webhook"
 
     @property
@@ -62,7 +61,7 @@ class Names:
 
 GARDEN = Names("admission-local")
 COMPONENTS = (Names("provider-local"), Names("provider-local-runtime"), GARDEN)
-"""All that write configurations into the cluster that they run in, or are the admission of."""
+"""All components that write configurations into their cluster or their garden."""
 
 
 def names(settings: WebhookSettings, *, garden: bool = False) -> Names:
@@ -72,7 +71,7 @@ def names(settings: WebhookSettings, *, garden: bool = False) -> Names:
 
 
 def lease(settings: WebhookSettings, *, garden: bool) -> str:
-    """Whose holder writes the configurations: those of other names have another one."""
+    """The lease whose holder writes the configurations; one for each name of configurations."""
     if garden:
         return "admission"
     return "admit-runtime" if settings.runtime else "admit"
@@ -90,7 +89,7 @@ def served(settings: WebhookSettings, *targets: Target) -> list[Registration]:
 
 
 def for_seed(settings: WebhookSettings, bundle: bytes, owner: Manifest | None = None) -> list[Manifest]:
-    """For the cluster that we run in; `owner` is its Namespace that takes the configuration along."""
+    """For the cluster that we run in. Deleted with the Namespace `owner`."""
     targets = (Target.SEED, Target.SHOOT) if settings.self_hosted else (Target.SEED,)
     known = names(settings)
     return _configurations(known.prefixed, _entries(settings, known, targets, settings.mode, bundle), owner)
@@ -105,16 +104,20 @@ def for_shoot(settings: WebhookSettings, bundle: bytes) -> list[Manifest]:
 
 
 def for_garden(settings: WebhookSettings, bundle: bytes, owner: Manifest | None = None) -> list[Manifest]:
-    """For the garden that we are the admission of."""
+    """For the garden whose admission we are."""
     known = names(settings, garden=True)
     entries = _entries(settings, known, (Target.GARDEN,), settings.mode, bundle)
     return _configurations(known.prefixed, entries, owner)
 
 
 def hosts(settings: WebhookSettings, known: Names) -> list[str]:
-    """By which names API servers reach us: those of the server's certificate."""
+    """The names by which API servers reach us, for the certificate of the server."""
     if settings.mode == "url":
-        return [_host(settings.url)]
+        # `host`, `host:port` or `[address]:port`
+        url = settings.url
+        if url.startswith("["):
+            return [url[1:].partition("]")[0]]
+        return [url.rpartition(":")[0] if url.count(":") == 1 else url]
     service = f"{known.prefixed}.{settings.namespace}"
     return [known.prefixed, service, f"{service}.svc"]
 
@@ -149,7 +152,8 @@ def _entries(
     for one in served(settings, *targets):
         entry = _entry(one, known, _client(settings, known, mode, one.url_path, bundle))
         if settings.second_calls and one.called_twice:
-            # API servers keep connections by authorities: the second call is not to take one of the first.
+            # API servers reuse connections with the same authorities. The line break after the bundle keeps
+            # the second call from a connection of the first, to a process that may be about to end.
             client = _client(settings, known, mode, one.second_path, bundle + b"\n" if bundle else b"")
             again = _entry(one, known, client) | {"name": f"{one.name}-again.{known.domain}"}
             conditions: Manifest = {}
@@ -165,7 +169,15 @@ def _entry(registration: Registration, known: Names, client: Manifest) -> Manife
     entry: Manifest = {
         "name": f"{registration.name}.{known.domain}",
         "clientConfig": client,
-        "rules": [_rule(rule) for rule in registration.rules],
+        "rules": [
+            {
+                "operations": ["CREATE", "UPDATE"],
+                "apiGroups": [rule.group],
+                "apiVersions": [rule.version],
+                "resources": [rule.resource],
+            }
+            for rule in registration.rules
+        ],
         "matchPolicy": "Exact",
         "failurePolicy": registration.policy,
         "sideEffects": "None",
@@ -177,15 +189,6 @@ def _entry(registration: Registration, known: Names, client: Manifest) -> Manife
     if registration.objects:
         entry["objectSelector"] = registration.objects
     return entry
-
-
-def _rule(rule: Rule) -> Manifest:
-    return {
-        "operations": ["CREATE", "UPDATE"],
-        "apiGroups": [rule.group],
-        "apiVersions": [rule.version],
-        "resources": [rule.resource],
-    }
 
 
 def _client(settings: WebhookSettings, known: Names, mode: Mode, path: str, bundle: bytes) -> Manifest:
@@ -204,31 +207,19 @@ def _client(settings: WebhookSettings, known: Names, mode: Mode, path: str, bund
 def _configurations(
     name: str, entries: list[tuple[Registration, Manifest]], owner: Manifest | None
 ) -> list[Manifest]:
-    """An object for those that mutate, and one for those that validate; none without entries."""
+    """One object for mutating webhooks and one for validating ones, if there are any."""
     made = []
     for validating, kind in _KINDS.items():
         found = [entry for one, entry in entries if one.validating is validating]
         if found:
             metadata: Manifest = {"name": name, "labels": LABELS}
             if owner is not None:
-                metadata["ownerReferences"] = [_owner_reference(owner)]
+                reference = {key: owner["metadata"][key] for key in ("name", "uid")}
+                metadata["ownerReferences"] = [
+                    {
+                        "apiVersion": "v1", "kind": "Namespace", **reference,
+                        "controller": True, "blockOwnerDeletion": False,
+                    }
+                ]  # fmt: skip
             made.append({"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": metadata, "webhooks": found})
     return made
-
-
-def _owner_reference(namespace: Manifest) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "name": namespace["metadata"]["name"],
-        "uid": namespace["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": False,
-    }
-
-
-def _host(url: str) -> str:
-    """The host of `host`, `host:port` or `[address]:port`."""
-    if url.startswith("["):
-        return url[1:].partition("]")[0]
-    return url.rpartition(":")[0] if url.count(":") == 1 else url

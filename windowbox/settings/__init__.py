@@ -1,4 +1,4 @@
-"""The settings: from flags, environment and file, to values that are checked once.
+"""Flags, environment and file come in; settings go out, checked once.
 
-Values go to every room above. Knows the models and the table of kinds, and nobody above.
+Knows the models and the table of kinds.
 """

@@ -1,4 +1,4 @@
-"""What settings say to the bus: where it is and as whom to enter, how much it keeps, what decides runs."""
+"""Settings for the bus: its address, the credentials, its retention, and the settings that decide runs."""
 
 from __future__ import annotations
 
@@ -19,24 +19,22 @@ from windowbox.settings.lbsettings import Range
 
 _BLOCK = re.compile(r"-+BEGIN [^-\n]+-+\s+(\S+)\s+-+END [^-\n]+-+")
 
-
 _SEED = slice(2, 34)
-"""Of an nkey's bytes: before it stands what it is for, after it a checksum."""
-
+"""The seed in the bytes of an nkey, between a prefix with its type and a checksum."""
 
 _GIB = 1 << 30
 
 
 @dataclass(frozen=True)
 class Access:
-    """Where the bus is, and as whom to enter."""
+    """The address of the bus, and the credentials of a user."""
 
     url: str
     user: str | None = None
     password: str | None = None
     name: str = "windowbox"
     ca: Path | None = None
-    """Who has signed the servers' certificates; by default anybody whom this machine trusts."""
+    """The authorities of the servers' certificates; by default those that this machine trusts."""
     cert: Path | None = None
     key: Path | None = None
     creds: Path | None = None
@@ -48,11 +46,11 @@ class Access:
 
     @property
     def tls(self) -> bool:
-        """Whether TLS is asked for, wherever the servers are."""
+        """Whether the settings require TLS, even on loopback."""
         return bool(self.ca or self.cert) or any(urlsplit(url).scheme == "tls" for url in self.servers)
 
     def check(self) -> None:
-        """Raise Malformed if something cannot be used as it is."""
+        """Raise Malformed, with the setting, if the bus cannot be used with these values."""
         for url in self.servers:
             if "://" in url and urlsplit(url).scheme not in ("nats", "tls"):
                 raise Malformed(f"nats.url: {url} begins neither with nats:// nor with tls://")
@@ -66,13 +64,17 @@ class Access:
             if self.creds:
                 self.sign("")
         except (OSError, ValueError) as error:
-            raise Malformed(f"{self._files()}: {error}") from error
+            files = {
+                "nats.ca": self.ca, "nats.cert": self.cert, "nats.key": self.key, "nats.creds": self.creds,
+            }  # fmt: skip
+            named = ", ".join(f"{setting} ({path})" for setting, path in files.items() if path)
+            raise Malformed(f"{named}: {error}") from error
 
     def context(self) -> ssl.SSLContext:
-        """What is trusted and what is shown. Read anew for each connection: certificates are renewed."""
+        """The TLS configuration. Reads the files for each connection, because certificates are renewed."""
         context = ssl.create_default_context(cafile=self.ca)
         if self.cert:
-            # With a password, or OpenSSL would ask the terminal for that of an encrypted key.
+            # Without a password, OpenSSL would ask the terminal for that of an encrypted key.
             context.load_cert_chain(self.cert, self.key, password="")
         return context
 
@@ -81,13 +83,14 @@ class Access:
 
     def sign(self, nonce: str) -> bytes:
         """The proof that we have the seed of the JWT."""
-        # Imported where it is needed: this library takes 8 MB.
+        # Imported here, because this library takes 8 MB of memory.
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         try:
-            seed = base64.b32decode(self._padded(self._credentials()[1]))[_SEED]
+            text = self._credentials()[1]
+            seed = base64.b32decode(text + "=" * (-len(text) % 8))[_SEED]
         except binascii.Error:
-            raise ValueError("the seed is no nkey") from None  # and what it is, nobody may read
+            raise ValueError("the seed is no nkey") from None  # the cause would quote a secret
         return base64.b64encode(Ed25519PrivateKey.from_private_bytes(seed).sign(nonce.encode()))
 
     def _credentials(self) -> tuple[str, str]:
@@ -97,22 +100,14 @@ class Access:
             raise ValueError("a file with the JWT and the seed of a user is wanted")
         return blocks[0], blocks[1]
 
-    @staticmethod
-    def _padded(text: str) -> str:
-        return text + "=" * (-len(text) % 8)
-
-    def _files(self) -> str:
-        named = {"nats.ca": self.ca, "nats.cert": self.cert, "nats.key": self.key, "nats.creds": self.creds}
-        return ", ".join(f"{setting} ({path})" for setting, path in named.items() if path)
-
 
 class Retention(NamedTuple):
-    """How much OBJECTS holds."""
+    """The limits of the stream OBJECTS."""
 
     size: int = 4 * _GIB
     """Bytes."""
     versions: int = 16
-    """Of each object. The last is what runs read; former ones are for those who look back."""
+    """Of each object. Runs read the last one; `trace` and `record` show former ones."""
 
 
 class Zone(BaseModel, frozen=True):
@@ -141,4 +136,4 @@ class Deciding(BaseModel, frozen=True):
     ignore_operation_annotation: bool = False
     balancing: Balancing = Balancing()
     kinds: KindSettings = KindSettings()
-    """The settings of kinds that make objects, as far as decisions depend on them."""
+    """The settings of kinds that create objects, as far as decisions depend on them."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from windowbox.settings.section import Section
 
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
-class EgressSettings(BaseModel):
+class EgressSettings(Section):
     """Addresses to which kubeconfigs in Secrets may lead."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     denied: Networks = Field(
         (),
@@ -26,10 +26,8 @@ class EgressSettings(BaseModel):
 _VERSION = r"^(v?\d+\.\d+\.\d+([-+].*)?)?$"
 
 
-class GardenSettings(BaseModel):
+class GardenSettings(Section):
     """Gardener's own cluster, and the Seed or Shoot that windowbox serves."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kubeconfig: Path | None = Field(
         None,
@@ -48,10 +46,8 @@ class GardenSettings(BaseModel):
         return self
 
 
-class GrantSettings(BaseModel):
+class GrantSettings(Section):
     """The namespaces and Secrets of `windowbox grant`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     namespaces: tuple[str, ...] = Field(
         ("garden", "shoot--*"),
@@ -85,10 +81,8 @@ ACCESS_SECRET = "shoot-access-windowbox"
 """The Secret with the kubeconfig of a Shoot, in the namespace of its control plane."""
 
 
-class JoinSettings(BaseModel):
+class JoinSettings(Section):
     """Clusters that join by an annotation or a label of a Namespace in the runtime cluster."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     enabled: bool = Field(
         True, description="Let clusters join and leave by an annotation or label of their Namespace."

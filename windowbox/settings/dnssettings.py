@@ -1,4 +1,4 @@
-"""Where DNS records go: zones, their name servers, and the keys that open them."""
+"""Settings of DNS: zones, their name servers, and the keys of updates."""
 
 from __future__ import annotations
 
@@ -34,19 +34,15 @@ def _secret(secret: SecretStr) -> SecretStr:
 
 def split_server(server: str) -> tuple[str, int]:
     """Host and port of `host`, `host:port`, `[v6]:port` or a bare IPv6 address; the port is 53 if absent."""
-    host, _, port = _bracketed(server) or (server, "", "")
+    bracketed = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(\d+))?", server)
+    host, port = (bracketed[1], bracketed[2] or "") if bracketed else (server, "")
     if not port and host.count(":") == 1:
         host, _, port = host.partition(":")
     elif host.count(":") > 1:
-        IPv6Address(host)
+        IPv6Address(host)  # or ValueError
     if not host or not (port or "53").isdecimal() or not 0 < int(port or "53") < 65536:
         raise ValueError(f"{server!r} is not a server: write host, host:port or [v6-address]:port")
     return host, int(port or "53")
-
-
-def _bracketed(server: str) -> tuple[str, str, str] | None:
-    match = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(\d+))?", server)
-    return (match[1], ":", match[2] or "") if match else None
 
 
 def _server(server: str) -> str:
@@ -59,7 +55,7 @@ class _Settings(BaseModel):
         frozen=True,
         extra="forbid",
         use_attribute_docstrings=True,
-        hide_input_in_errors=True,  # what did not pass may be a secret
+        hide_input_in_errors=True,  # a refused value may be a secret
     )
 
 

@@ -1,7 +1,7 @@
-"""Flags and environment of Gardener's own provider-local: what they are here, or why they are refused.
+"""Flags and environment of Gardener's own provider-local as settings, or the reason why a flag is refused.
 
-Whoever replaces that program by this one keeps its arguments. All processes take all of these flags, and
-each uses those that concern it.
+windowbox replaces that program without changed arguments. All processes accept all of these flags; each uses
+those that concern it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,9 @@ CONTROLLERS: dict[str, tuple[str, ...]] = {
     "selfhostedshootexposure": ("exposure",),
     "worker": ("worker",),
 }
-"""The pools that do what each controller of the Go program does. Conditions are part of each kind's runs."""
+"""The pools that replace each controller of the Go program. Conditions are part of each kind's runs."""
 
 _OF_THE_CONTROLLERS = frozenset(pool for pools in CONTROLLERS.values() for pool in pools)
-
-
-def _text(given: str) -> str:
-    return given
-
-
-def _number(given: str) -> int:
-    return int(given)
 
 
 def _truth(given: str) -> bool:
@@ -72,7 +64,7 @@ class Flag:
 
     name: str
     setting: str = ""
-    read: Callable[[str], Any] = _text
+    read: Callable[[str], Any] = str
     remedy: str = ""
     reason: str = ""
     """Why it has no effect, although Gardener's chart passes it."""
@@ -83,7 +75,7 @@ class Flag:
 
     @property
     def may_stand_alone(self) -> bool:
-        """Whether it may be given without a value."""
+        """Whether it needs no value."""
         return bool(self.remedy) or self.read is _truth
 
 
@@ -103,7 +95,7 @@ FLAGS = (
     Flag("extension-classes", "work.classes", _list),
     Flag("ignore-operation-annotation", "work.ignore_operation_annotation", _truth),
     Flag("heartbeat-namespace", "heartbeat.namespace"),
-    Flag("heartbeat-renew-interval-seconds", "heartbeat.interval", _number),
+    Flag("heartbeat-renew-interval-seconds", "heartbeat.interval", int),
     Flag("backupbucket-local-dir", "backup.root"),
     Flag("backupbucket-container-mount-path", "backup.mount_path"),
     Flag("metrics-bind-address", "metrics", _address),
@@ -113,7 +105,7 @@ FLAGS = (
     Flag("disable-webhooks", "webhooks.disabled", _list),
     Flag("webhook-config-mode", "webhooks.mode"),
     Flag("webhook-config-url", "webhooks.url"),
-    Flag("webhook-config-service-port", "webhooks.service_port", _number),
+    Flag("webhook-config-service-port", "webhooks.service_port", int),
     Flag("webhook-config-namespace", "webhooks.namespace"),
     Flag("webhook-config-owner-namespace", "webhooks.owner_namespace"),
     Flag(_HOST, "webhooks.address"),
@@ -149,7 +141,7 @@ LEADER_ELECTION_NAMESPACE is not read: `webhooks.garden_lease` is in `webhooks.n
 
 
 def settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that these flags make; Malformed for those that are refused, with the remedy."""
+    """The settings that these flags stand for. Malformed, with the remedy, if a flag is refused."""
     found: dict[str, Any] = {}
     values = _values(given)
     for flag, value in values.items():
@@ -170,7 +162,7 @@ def without_effect(given: Mapping[str, Any]) -> list[str]:
 
 
 def pools(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """The pools of the controllers that are chosen; none if no flag chooses any."""
+    """The pools of the chosen controllers; none if no flag chooses controllers."""
     chosen = {
         flag.name: value for flag, value in _values(given).items() if value and flag.name in (_ONLY, _WITHOUT)
     }
@@ -182,14 +174,14 @@ def pools(given: Mapping[str, Any]) -> tuple[str, ...]:
     only, without = chosen.get(_ONLY, list(CONTROLLERS)), chosen.get(_WITHOUT, [])
     kept = {pool for name in only if name not in without for pool in CONTROLLERS[name]}
     if _ONLY not in chosen:
-        kept |= {*POOLS} - _OF_THE_CONTROLLERS  # what other programs of Gardener do
+        kept |= {*POOLS} - _OF_THE_CONTROLLERS  # pools that replace other programs of Gardener
     if not kept:
         raise Malformed("no controller is left that has work of its own: name more in --controllers")
     return tuple(pool for pool in POOLS if pool in kept)
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, Any]:
-    """The settings that Gardener's environment variables make."""
+    """The settings that Gardener's environment variables stand for."""
     found: dict[str, Any] = {}
     for name, setting in _ENVIRONMENT.items():
         if value := variables.get(name):
@@ -204,7 +196,7 @@ def _values(given: Mapping[str, Any]) -> dict[Flag, Any]:
             continue
         if flag.remedy:
             raise Malformed(f"--{flag.name} of Gardener's provider-local is not taken: {flag.remedy}")
-        # As in Go: of several the last counts, and those of lists are joined.
+        # As in Go: the last of repeated values wins, and repeated lists are joined.
         text = ",".join(texts) if flag.read in (_list, _labels) else texts[-1]
         try:
             found[flag] = flag.read(text)

@@ -1,4 +1,4 @@
-"""Reads the overwrite of the image vector. What is wrong with it ends the process at its start."""
+"""Reads the overwrite of the image vector. An error in it ends the process at its start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMEDIES = {"string_type": "; put it in quotes", "tuple_type": "; write a list"
 
 
 def load(overwrite: Path | None) -> ImageVector:
-    """The built-in entries, overwritten by those of a file: this one, or that which the environment names."""
+    """The built-in entries, overwritten by those of this file, or of the file that the environment names."""
     named = os.environ.get(VARIABLE, "")
     file = overwrite or (Path(named) if named else None)
     return BUILT_IN.overwritten(_read(file)) if file else BUILT_IN
@@ -60,8 +60,15 @@ def _source(where: str, entry: Any) -> ImageSource:
             raise Malformed(
                 f"{where}.{field}: {value!r:.80} stands beside ref {source.ref!r:.200}; remove one of them"
             )
-    _check_constraint(f"{where}.runtimeVersion", source.runtime_version)
-    _check_constraint(f"{where}.targetVersion", source.target_version)
+    for field, constraint in (
+        ("runtimeVersion", source.runtime_version),
+        ("targetVersion", source.target_version),
+    ):
+        try:
+            if constraint:
+                constraints.check(constraint)
+        except Malformed as error:
+            raise Malformed(f"{where}.{field}: {error}; correct it there") from error
     return source
 
 
@@ -84,11 +91,3 @@ def _check_authorities(where: str, bundle: Any) -> None:
                 f"{where}: caBundle.inline: {one.subject.rfc4514_string()} expired at "
                 f"{one.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}; replace it"
             )
-
-
-def _check_constraint(where: str, constraint: str) -> None:
-    try:
-        if constraint:
-            constraints.check(constraint)
-    except Malformed as error:
-        raise Malformed(f"{where}: {error}; correct it there") from error

@@ -6,16 +6,15 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from windowbox.models.gardener.images import BUILT_IN, ImageVector
+from windowbox.settings.section import Section
 from windowbox.settings.webhooksettings import WebhookSettings
 
 
-class MachineSettings(BaseModel):
+class MachineSettings(Section):
     """Machines of Shoots: MachineDeployments, MachineSets, Machines and their Pods."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     mode: Literal["full", "driver", "off"] = Field(
         "full",
@@ -55,10 +54,8 @@ class MachineSettings(BaseModel):
     safety_down: int = Field(1, ge=0, description="Machines below that limit at which it is unfrozen.")
 
 
-class ControlPlaneSettings(BaseModel):
+class ControlPlaneSettings(Section):
     """What Shoots get."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ccm: Literal["none", "deployment"] = Field(
         "none",
@@ -79,11 +76,7 @@ def _networks(*spelled: str) -> tuple[Network, ...]:
     return tuple(ip_network(one) for one in spelled)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class InfrastructureSettings(_Section):
+class InfrastructureSettings(Section):
     """Networks in the NetworkPolicies of machines."""
 
     node_networks: tuple[Network, ...] = Field(
@@ -94,16 +87,14 @@ class InfrastructureSettings(_Section):
         description="Networks from which load balancers reach machines with a control plane.",
     )
     external: tuple[Network, ...] = Field(
-        _networks("172.18.255.224/27", "fd00:ff::e0/123"),
-        description="Networks of load balancer addresses.",
+        _networks("172.18.255.224/27", "fd00:ff::e0/123"), description="Networks of load balancer addresses."
     )
     dns: tuple[Network, ...] = Field(
-        _networks("172.18.255.53/32", "fd00:ff::53/128"),
-        description="Name servers that machines may query.",
+        _networks("172.18.255.53/32", "fd00:ff::53/128"), description="Name servers that machines may query."
     )
 
 
-class BackupSettings(_Section):
+class BackupSettings(Section):
     """Where backups are kept."""
 
     root: Path | None = Field(
@@ -117,7 +108,7 @@ class BackupSettings(_Section):
     )
 
 
-class HeartbeatSettings(_Section):
+class HeartbeatSettings(Section):
     """The Lease that shows Gardener that windowbox works."""
 
     namespace: str | None = Field(None, description="Namespace of the Lease. Unset: no Lease is renewed.")
@@ -125,7 +116,7 @@ class HeartbeatSettings(_Section):
     holder: str = Field("provider-local", description="`holderIdentity` of the Lease.")
 
 
-class HealthSettings(_Section):
+class HealthSettings(Section):
     """Conditions of extension objects."""
 
     conditions: Literal["short", "long"] = Field(
@@ -135,7 +126,7 @@ class HealthSettings(_Section):
     )
 
 
-class ImageSettings(_Section):
+class ImageSettings(Section):
     """Container images of deployed objects."""
 
     overwrite: Path | None = Field(
@@ -145,7 +136,7 @@ class ImageSettings(_Section):
     )
 
 
-class KindSettings(_Section):
+class KindSettings(Section):
     """The settings of all these kinds."""
 
     controlplane: ControlPlaneSettings = ControlPlaneSettings()

@@ -8,17 +8,16 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from windowbox.models.loadbalancers import FAMILIES, Family
+from windowbox.settings.section import Section
 
 Network = IPv4Network | IPv6Network
 
 
-class Range(BaseModel):
+class Range(Section):
     """Addresses to allocate."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     prefixes: tuple[Network, ...] = Field(
         min_length=1, description="Prefixes of either family, such as 172.18.255.224/27."
@@ -39,26 +38,21 @@ class Range(BaseModel):
         return len(self.clusters) > 1 or any(char in pattern for pattern in self.clusters for char in "*?[")
 
 
-class NodeNetworks(BaseModel):
+class NodeNetworks(Section):
     """Networks of nodes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     prefixes: tuple[Network, ...] = Field(min_length=1, description="Prefixes of either family.")
     clusters: tuple[str, ...] = Field(("*",), description="Clusters with nodes there: ids, or patterns.")
 
 
-class LoadBalancerSettings(BaseModel):
+class LoadBalancerSettings(Section):
     """Addresses of Services, and the Envoy that carries their traffic."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     ranges: tuple[Range, ...] = Field(
         (), description="Address ranges. A cluster uses the first one that lists it."
     )
     classes: tuple[str, ...] = Field(
-        (),
-        description="Values of `spec.loadBalancerClass` to serve, besides Services without a class.",
+        (), description="Values of `spec.loadBalancerClass` to serve, besides Services without a class."
     )
     conditions: bool = Field(True, description="Write conditions to Services (KEP-4631).")
     grace: float = Field(
@@ -90,8 +84,7 @@ class LoadBalancerSettings(BaseModel):
         (), description="Clusters (ids or patterns) whose Pods are reachable without a node port."
     )
     node_networks: tuple[NodeNetworks, ...] = Field(
-        (),
-        description="Networks of nodes that are no machine Pods. Default: see docs/loadbalancers.md.",
+        (), description="Networks of nodes that are no machine Pods. Default: see docs/loadbalancers.md."
     )
     cloud_config: Path | None = Field(
         None, description="CloudProviderConfig file of a cloud-controller-manager-local to replace."

@@ -7,16 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    WithJsonSchema,
-    field_validator,
-)
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, WithJsonSchema, field_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from windowbox import features
@@ -38,6 +29,7 @@ from windowbox.settings.kindsettings import (
     MachineSettings,
 )
 from windowbox.settings.lbsettings import LoadBalancerSettings
+from windowbox.settings.section import Section
 from windowbox.settings.webhooksettings import WebhookSettings
 from windowbox.telemetry.logs import LogFormat
 
@@ -45,12 +37,8 @@ Kind = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(RESOURCES
 ExtensionClass = Literal["garden", "seed", "shoot"]
 
 
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
 def _number(value: object) -> object:
-    """The environment holds texts, which a Literal of numbers does not take."""
+    """Values from the environment are texts, which a Literal of numbers refuses."""
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
@@ -101,8 +89,7 @@ class ClusterSettings(Section):
 
 class WatchSettings(Section):
     kinds: tuple[Kind, ...] = Field(
-        WATCHED,
-        description="Kinds to watch and mirror to the bus, as plural.group.",
+        WATCHED, description="Kinds to watch and mirror to the bus, as plural.group."
     )
     page: int = Field(500, ge=1, description="Objects in each page of a listing.")
 
@@ -116,7 +103,7 @@ class WatchSettings(Section):
 
 
 class ObjectsSettings(Section):
-    """The stream OBJECTS: what the bus knows of the clusters."""
+    """The stream OBJECTS, the mirror of all clusters on the bus."""
 
     size: int = Field(4096, ge=64, description="Maximum size of OBJECTS, the mirror of all clusters, in MiB.")
     versions: int = Field(
@@ -141,9 +128,7 @@ class ObjectsSettings(Section):
 class WorkSettings(Section):
     concurrency: int = Field(64, ge=1, description="Objects that each process reconciles concurrently.")
     ack_wait: float = Field(
-        10.0,
-        ge=2,
-        description="Seconds without a sign of life after which an item goes to another worker.",
+        10.0, ge=2, description="Seconds without a sign of life after which an item goes to another worker."
     )
     sweep_interval: float = Field(60.0, gt=0, description="Seconds between two sweeps for lost wishes.")
     classes: tuple[ExtensionClass, ...] = Field((), description="Extension classes to serve. Empty: `shoot`.")
@@ -203,7 +188,7 @@ class Settings(Section):
 
     @property
     def kinds(self) -> KindSettings:
-        """The settings of kinds that make objects."""
+        """The settings of kinds that create objects."""
         return KindSettings(
             controlplane=self.controlplane,
             infrastructure=self.infrastructure,
@@ -267,7 +252,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _place(error: yaml.YAMLError) -> str:
-    """Where the parser failed. Not what it found there: that may be a secret."""
+    """The place of a syntax error, without the text there, which may be a secret."""
     mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
     return f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
 

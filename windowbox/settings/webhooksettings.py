@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from windowbox.models.webhooks import REGISTRATIONS
+from windowbox.settings.section import Section
 
 Mode = Literal["service", "url", "url-service"]
 Webhook = Annotated[str, WithJsonSchema({"type": "string", "enum": [*REGISTRATIONS, "*"]})]
 
 
-class PrometheusSettings(BaseModel):
+class PrometheusSettings(Section):
     """What the webhook `prometheus` writes into the Prometheus of the seed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     remote_write_urls: tuple[str, ...] = Field((), description="URLs that the seed's Prometheus writes to.")
     external_labels: dict[str, str] = Field({}, description="External labels of the seed's Prometheus.")
@@ -25,10 +24,8 @@ class PrometheusSettings(BaseModel):
         return hash((self.remote_write_urls, tuple(sorted(self.external_labels.items()))))
 
 
-class WebhookSettings(BaseModel):
+class WebhookSettings(Section):
     """Webhooks: where they listen, how API servers reach them, and which of them there are."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     address: str = Field("0.0.0.0:10250", description="host:port of the webhooks. Port 0: any free port.")
     mode: Mode = Field(
@@ -62,9 +59,7 @@ class WebhookSettings(BaseModel):
         "of one of two processes fails no request. Gardener's extension lacks this.",
     )
     spread: float = Field(
-        120.0,
-        ge=0,
-        description="Seconds between publishing a new authority and using its certificates.",
+        120.0, ge=0, description="Seconds between publishing a new authority and using its certificates."
     )
     garden_kubeconfig: Path | None = Field(
         None,

@@ -1,1 +1,1 @@
-"""Logs, metrics and traces of the processes."""
+"""Logs, metrics, traces and stalls of a process, and the HTTP server that shows its state."""

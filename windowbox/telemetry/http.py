@@ -13,7 +13,7 @@ from windowbox.errors import Malformed
 
 
 class Health(NamedTuple):
-    """The state that /healthz reports."""
+    """The answer of /healthz."""
 
     well: bool = True
     words: str = "ok"
@@ -23,7 +23,7 @@ class Health(NamedTuple):
 async def served(
     address: str,
     ready: Callable[[], bool],
-    refresh: Callable[[], Awaitable[None]],
+    refresh: Callable[[], Awaitable[None]] | None = None,
     health: Callable[[], Health] = lambda: Health(),
     *,
     probes: str = "",
@@ -34,7 +34,8 @@ async def served(
     """
 
     async def metrics(_: web.Request) -> web.Response:
-        await refresh()
+        if refresh:
+            await refresh()
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def healthz(_: web.Request) -> web.Response:
@@ -48,7 +49,7 @@ async def served(
     application.add_routes(
         [web.get("/metrics", metrics), web.get("/healthz", healthz), web.get("/readyz", readyz)]
     )
-    # aiohttp would read bodies to their end, and decompressing them could take seconds.
+    # aiohttp reads the bodies of requests to their end. Compressed ones could take seconds to unpack.
     runner = web.AppRunner(application, access_log=None, auto_decompress=False)
     await runner.setup()
     try:

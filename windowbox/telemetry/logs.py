@@ -21,14 +21,14 @@ def configure(format: LogFormat, level: str) -> None:
     human = format == "human" or (format == "auto" and sys.stderr.isatty())
     handler.setFormatter(Human() if human else Structured())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # kubernetes_asyncio would quote kubeconfigs.
+    # At lower levels, kubernetes_asyncio quotes kubeconfigs.
     for noisy in ("nats", "aiohttp.access", "asyncio", "kubernetes_asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("aiohttp.server").addFilter(is_our_error)
 
 
 def is_our_error(record: logging.LogRecord) -> bool:
-    """Whether an error is the server's own. aiohttp would log each request that is no HTTP, and quote it."""
+    """Whether the server is at fault. aiohttp also logs each request that is not HTTP, and quotes it."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError)
 

@@ -58,7 +58,7 @@ garden_access = Gauge(
 
 process_started = Gauge("windowbox_process_started_seconds", "When this process began, as a Unix time")
 
-# Set from the counters of the connection to the name servers.
+# Copied from the connection to the name servers, which has counters of its own.
 dns_messages = Counter("windowbox_dns_messages_total", "DNS update messages sent", ["zone"])
 dns_rrsets = Counter("windowbox_dns_rrsets_total", "Changes they carried", ["zone"])
 dns_reconnections = Counter("windowbox_dns_reconnections_total", "Connections that came back", ["zone"])

@@ -19,9 +19,9 @@ logger = logging.getLogger(__name__)
 
 _BEAT = 0.5
 _LIMIT = 0.5
-"""Seconds of delay after which the log names the task that blocks the loop."""
-_LOOK = 0.25
-"""Seconds between two looks at a loop that is late. At one that is not there are fewer."""
+"""Seconds by which a heartbeat is late before the log names the blocking task."""
+_CHECK = 0.25
+"""Seconds between two checks of a late loop. A loop in time is checked less often."""
 _FRAMES = 3
 _ROOT = str(Path(__file__).parents[2])
 
@@ -33,7 +33,7 @@ class Stall:
     task: str
     """The name of the task; for an item of a pool this is the item's subject."""
     at: float
-    """When it was last seen blocking, by the monotonic clock."""
+    """When the thread last found it blocking, by the monotonic clock."""
 
 
 _latest = Stall("", 0.0)
@@ -87,18 +87,18 @@ class _Watch:
         while not self._over.wait(pause):
             woke = time.monotonic()
             late, overslept, slept = woke - self._due, woke - slept - pause, woke
-            if overslept > _LOOK:
-                pause = _LOOK
+            if overslept > _CHECK:
+                pause = _CHECK
                 continue  # the whole process was stopped, or got no CPU time: no task blocked the loop
             if late < _LIMIT:
                 reported, pause = 0.0, _LIMIT - late
                 continue
             if late >= 2 * reported:
-                self._tell(late)
+                self._report(late)
                 reported = late
-            pause = _LOOK
+            pause = _CHECK
 
-    def _tell(self, late: float) -> None:
+    def _report(self, late: float) -> None:
         global _latest
         task = asyncio.current_task(self._loop)
         name = task.get_name() if task else "no task"
@@ -108,12 +108,12 @@ class _Watch:
     def _where(self) -> str:
         """The innermost places of our own code."""
         frame = sys._current_frames().get(self._thread_of_loop)
-        # Not `extract_stack`: it keeps the source of all files on the stack, some megabytes.
+        # `extract_stack` would keep the source of all files on the stack in memory, some megabytes.
         found = [(f.f_code, line) for f, line in traceback.walk_stack(frame)] if frame else []
-        ours = [(code, line) for code, line in found if _is_ours(code.co_filename)][:_FRAMES]
+        ours = [
+            (code, line)
+            for code, line in found
+            if code.co_filename.startswith(_ROOT) and "/.venv/" not in code.co_filename
+        ][:_FRAMES]
         places = [f"{code.co_filename.removeprefix(_ROOT)[1:]}:{line} {code.co_name}" for code, line in ours]
         return ", ".join(places) or "unknown code"
-
-
-def _is_ours(file: str) -> bool:
-    return file.startswith(_ROOT) and "/.venv/" not in file

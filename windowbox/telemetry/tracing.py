@@ -23,7 +23,7 @@ _exporter: Any = None
 
 
 def current() -> str:
-    """The current trace context."""
+    """The trace context of the current task; empty outside of spans."""
     return _current.get()
 
 
@@ -33,13 +33,14 @@ def fresh() -> str:
 
 
 def trace_id(traceparent: str) -> str:
+    """The id of the trace; empty if the text is no trace context."""
     return traceparent.split("-")[1] if traceparent.count("-") == 3 else ""
 
 
 @contextlib.contextmanager
 def span(name: str, parent: str, **attributes: str) -> Iterator[str]:
     """Run the block as a span of the trace of `parent`, or of a new trace."""
-    mine = _child(parent)
+    mine = f"{parent[:36]}{_random.getrandbits(64):016x}-01" if trace_id(parent) else fresh()
     token = _current.set(mine)
     started = time.time_ns()
     try:
@@ -60,12 +61,6 @@ def export(service: str) -> bool:
     return True
 
 
-def _child(parent: str) -> str:
-    if not trace_id(parent):
-        return fresh()
-    return f"{parent[:36]}{_random.getrandbits(64):016x}-01"
-
-
 Export = Callable[[str, str, str, int, int, Mapping[str, str]], None]
 
 
@@ -84,7 +79,7 @@ def exporter(service: str) -> Export:
         ) from error
     resource = Resource.create({"service.name": service})
     processor = BatchSpanProcessor(OTLPSpanExporter())
-    atexit.register(processor.shutdown)  # which sends what is left
+    atexit.register(processor.shutdown)  # sends the remaining spans
 
     def context(traceparent: str) -> Any:
         _, trace, span, _ = traceparent.split("-")

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from bus import permissions
-from commands import secrets
+from commands import installation
 from sandbox.programs import binaries
 from sandbox.servers.apiserver import ApiServer
 from tests.support import helm, servers
@@ -185,13 +185,14 @@ def test_users_of_the_bus_have_the_permissions_that_exist(replicas: int, tmp_pat
 
 def _check_configuration(data: dict[str, str], folder: Path) -> None:
     """Let nats-server read it."""
-    content = secrets.server_certificate(["windowbox-nats"])
+    content = installation.server_certificate(["windowbox-nats"])
     for name, key in content.items():
         (folder / name).write_bytes(key)
     for name, text in data.items():
         (folder / name).write_text(text.replace("/etc/nats-tls", str(folder)).replace("/data", str(folder)))
     passwords = {
-        f"NATS_{role.upper()}_PASSWORD": f'"{word.decode()}"' for role, word in secrets.passwords().items()
+        f"NATS_{role.upper()}_PASSWORD": f'"{word.decode()}"'
+        for role, word in installation.passwords().items()
     }
     checked = subprocess.run(
         [binaries.find("nats-server"), "-t", "--config", folder / "nats-server.conf"],

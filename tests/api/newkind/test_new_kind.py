@@ -29,8 +29,7 @@ PONDS = Resource("extensions.gardener.cloud", "v1alpha1", "ponds", "Pond")
 FROGS = Resource("", "v1", "configmaps", "ConfigMap")
 GENERATED = {
     "windowbox.models.crds": None,
-    "commands.kinds_page": None,
-    "commands.settings_page": None,
+    "commands.pages": None,
     "windowbox.rights.rbac": "deploy/rbac.yaml",
     "bus.permissions": "deploy/nats/roles.conf",
 }

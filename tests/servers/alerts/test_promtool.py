@@ -138,7 +138,7 @@ def _expected(alert: alerts.Alert, *fired: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(promtool: str, folder: Path, cases: list[dict[str, Any]]) -> None:
-    (folder / "alerts.yaml").write_text(alerts.text())
+    (folder / "alerts.yaml").write_text(yaml.safe_dump(alerts.groups()))
     file = folder / "test.yaml"
     file.write_text(
         yaml.safe_dump({"rule_files": ["alerts.yaml"], "evaluation_interval": "1m", "tests": cases})

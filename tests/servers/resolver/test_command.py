@@ -9,7 +9,7 @@ import dns.update
 import pytest
 from click.testing import CliRunner, Result
 
-from commands.resolver.command import resolver
+from commands.resolver.resolver import resolver
 from sandbox import processes
 from tests.support import servers
 from tests.support.servers import NameServer

@@ -12,8 +12,8 @@ from cryptography import x509
 from prometheus_client import REGISTRY
 
 from bus import permissions
-from commands import secrets
-from tools.chart import alerts, dashboards, generated, rights
+from commands import installation
+from tools.chart import alerts, dashboards, generated
 from tools.chart.values import Values
 from windowbox.rights import rbac
 from windowbox.settings.clustersettings import GrantSettings
@@ -42,20 +42,20 @@ def test_settings_of_the_chart_itself_are_no_values() -> None:
 
 
 def test_roles_have_the_rights_of_the_table() -> None:
-    found = rights.rights()
+    found = generated.rights()
     assert found["worker"]["cluster"] == rbac.RULES["worker"]
     assert found["watcher"]["secrets"] == rbac.SECRET_RULES["watcher"]
     assert found["admit"]["own"] == rbac.OWN_SECRET_RULES["admit"]
 
 
 def test_each_user_of_the_bus_gets_a_password() -> None:
-    made = secrets.passwords()
+    made = installation.passwords()
     assert made.keys() == permissions.PERMISSIONS.keys()
     assert len({*made.values()}) == len(made)
 
 
 def test_the_certificate_names_all_servers_and_serves_both_ways() -> None:
-    content = secrets.server_certificate(["bus", "bus-0.bus-servers"])
+    content = installation.server_certificate(["bus", "bus-0.bus-servers"])
     made = x509.load_pem_x509_certificate(content["tls.crt"])
     names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     usages = made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bus.messages import Call, Reason, RunRecord, Wish
-from commands import ownedobjects, timeline
+from commands.journal import ownedobjects, timeline
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
 HOME = "infra-shoot--a--b"

@@ -9,8 +9,8 @@ import pytest
 
 from bus.messages import Call, Read, Reason, RunRecord, Wish
 from bus.workqueue.queue import Scheduled
-from commands import timeline
-from commands.timeline import Pending
+from commands.journal import timeline
+from commands.journal.timeline import Pending
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
 EVENT = Wish(reason=Reason.EVENT)

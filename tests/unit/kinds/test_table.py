@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commands import kinds_page
+from commands import pages
 from windowbox import kinds
 from windowbox.kinds import KINDS, POOLS, RESOURCES, Served
 from windowbox.models import crds
@@ -18,8 +18,8 @@ extensions = pytest.mark.parametrize("pool", pools.EXTENSIONS)
 
 
 def test_the_tables_of_the_page_are_up_to_date() -> None:
-    text = kinds_page.PAGE.read_text()
-    assert text == kinds_page.page(text), "run `make generate`"
+    text = pages.KINDS_PAGE.read_text()
+    assert text == pages.kinds_page(text), "run `make generate`"
 
 
 def test_each_pool_has_one_row() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.release import archives, bom, building, licences, pins
+from tools.release import bom, building, pins
 from windowbox.errors import Malformed, Refused
 
 ROOT = pins.ROOT
@@ -21,14 +21,14 @@ _PINNED = re.compile(r"^([\w.-]+)==(\S+) \\$", re.MULTILINE)
 def test_archives_depend_on_content_alone(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_text("x")
-    first = archives.packed({"b": b"y", "a": file}, 7)
+    first = building.packed({"b": b"y", "a": file}, 7)
     os.utime(file, (1, 1))
-    assert archives.packed({"a": file, "b": b"y"}, 7) == first
-    assert archives.packed({"a": file, "b": b"z"}, 7) != first
+    assert building.packed({"a": file, "b": b"y"}, 7) == first
+    assert building.packed({"a": file, "b": b"z"}, 7) != first
 
 
 def test_every_dependency_has_a_permitted_licence() -> None:
-    found = {one.name: licences.licence(one) for one in licences.required()}
+    found = {one.name: bom.licence(one) for one in bom.required()}
     assert {"aiohttp", "cryptography", "nats-py", "pydantic"} <= found.keys()
     assert all(found.values())
 
@@ -41,14 +41,14 @@ def test_other_licences_are_refused(licence: str, tmp_path: Path) -> None:
     head["Name"], head["Version"], head["License-Expression"] = "strange", "1", licence
     (folder / "METADATA").write_text(str(head))
     with pytest.raises(Refused, match="strange: licence"):
-        licences.licence(importlib.metadata.Distribution.at(folder))
+        bom.licence(importlib.metadata.Distribution.at(folder))
 
 
 def test_the_bill_lists_all_packages_and_says_the_same_twice() -> None:
     files = {"bin/busybox": Path(__file__)}
     made = bom.document("1.2.3", 0, {"named": "9.18"}, files)
     listed = {one["name"].lower() for one in made["components"]}
-    assert {one.name.lower() for one in licences.required()} | {"named", "/bin/busybox"} == listed
+    assert {one.name.lower() for one in bom.required()} | {"named", "/bin/busybox"} == listed
     assert made["metadata"]["timestamp"] == "1970-01-01T00:00:00Z"
     assert made == bom.document("1.2.3", 0, {"named": "9.18"}, files)
 
@@ -56,7 +56,7 @@ def test_the_bill_lists_all_packages_and_says_the_same_twice() -> None:
 def test_every_package_of_the_image_is_pinned_by_hash() -> None:
     text = pins.FILE.read_text()
     pinned = dict(_PINNED.findall(text))
-    wanted = {one.name.lower().replace("_", "-"): one.version for one in licences.required()}
+    wanted = {one.name.lower().replace("_", "-"): one.version for one in bom.required()}
     assert wanted.items() <= pinned.items()
     assert "setuptools" in pinned, "which builds windowbox in the image"
     assert all("--hash=sha256:" in part for part in text.split("==")[1:])

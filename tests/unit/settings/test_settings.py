@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from commands import settings_page
+from commands import pages
 from windowbox.errors import Malformed
 from windowbox.settings import settings
 
 
 def test_the_page_of_settings_is_up_to_date() -> None:
-    assert settings_page.PAGE.read_text() == settings_page.page(), "run `make generate`"
+    assert pages.SETTINGS_PAGE.read_text() == pages.settings_page(), "run `make generate`"
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(

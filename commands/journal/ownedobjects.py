@@ -1,4 +1,4 @@
-"""Owned objects of one object, from the records of its runs, with commands that show them; for `trace`."""
+"""Objects that windowbox created for one object, and commands that show them: from records of its runs."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class OwnedObject:
 
 
 def objects(runs: Iterable[RunRecord]) -> list[OwnedObject]:
-    """Each object once, in the order in which they were first touched."""
+    """Each object once with its last change, in the order of their first changes."""
     found: dict[tuple[str, ...], OwnedObject] = {}
     for run in sorted(runs, key=lambda run: run.started):
         secret = ""
@@ -83,14 +83,14 @@ def objects(runs: Iterable[RunRecord]) -> list[OwnedObject]:
             if (made.did == LEFT and known) or (made.did == GONE and (not known or known.did in _NO_MORE)):
                 continue
             found[key] = replace(made, at=run.started, secret=secret)
-    left = []
+    result = []
     for one in found.values():
         home = found.get((one.cluster, NAMESPACES.kind, "", one.namespace))
         if home and home.did in _NO_MORE and not home.error and one.did not in _NO_MORE:
-            # Kubernetes deletes what is in a namespace with it, without a call of ours.
+            # Kubernetes deletes the content of a namespace with it, without a call of ours.
             one = replace(one, did=TAKEN_ALONG, at=home.at)
-        left.append(one)
-    return left
+        result.append(one)
+    return result
 
 
 def summary(call: Call) -> str | None:
@@ -100,11 +100,7 @@ def summary(call: Call) -> str | None:
     if call.door == "provider":
         secret = call.request.get("secret", "") if isinstance(call.request, dict) else ""
         cluster = call.answer.get("cluster") if isinstance(call.answer, dict) else call.answer
-        return (
-            f"provider cluster {cluster}, from the Secret {secret}"
-            if cluster
-            else f"from the Secret {secret}"
-        )
+        return (f"provider cluster {cluster}, " if cluster else "") + f"from the Secret {secret}"
     found = change(call)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""`windowbox resolver`: let every program of this host find the names that windowbox makes."""
+"""`windowbox resolver`: let every program of this host resolve the names of the zone."""
 
 from __future__ import annotations
 
@@ -21,27 +21,25 @@ _server = click.option(
     metavar="HOST:PORT",
     help="The name server. Default: that of the running sandbox.",
 )
-_zone = click.option(
-    "--zone", envvar="DNS_ZONE", help="The zone it knows. Default: that of the running sandbox."
-)
+_zone = click.option("--zone", envvar="DNS_ZONE", help="Its zone. Default: that of the running sandbox.")
 _root = click.option(
     "--root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default="/",
-    help="Change the system mounted here, like an image, instead of this one.",
+    help="Change the file system mounted here, such as an image, instead of this host's.",
 )
 _via = click.option(
     "--via",
     type=click.Choice([method.value for method in Method]),
-    help="What to set up. Default: what this host uses.",
+    help="Resolver to set up. Default: the one of this host.",
 )
-_names = click.option("--name", "names", multiple=True, help="A name to look up (repeat for more).")
-_dry_run = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+_names = click.option("--name", "names", multiple=True, help="A name to look up; repeatable.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Only print the changes.")
 
 
 @click.group()
 def resolver() -> None:
-    """Let browsers, kubectl and curl on this host find the names that windowbox makes.
+    """Let browsers, kubectl and curl on this host resolve the names of windowbox's zone.
 
     Queries for names in the zone go to windowbox's server; all others to the same resolvers as before.
 
@@ -50,7 +48,7 @@ def resolver() -> None:
       windowbox resolver install --dry-run     see what would be written, and where
       sudo -E windowbox resolver install       write it
       windowbox resolver check                 does it work?
-      sudo windowbox resolver remove           remove it again
+      sudo windowbox resolver remove           remove it
     """
 
 
@@ -82,11 +80,13 @@ def install(
     method = Method(via) if via else hosts.fitting(platform.system(), root)
     if method is Method.HOSTS:
         click.echo("Paste this into /etc/hosts (this host has nothing that could ask one server per zone):\n")
-        click.echo(_hosts_lines(target, names))
+        chosen = {name: sorted(_ask(target, name), key=str) for name in names or (f"ns.{target.zone}",)}
+        click.echo(hosts.hosts_block(target.zone, chosen))
     elif dry_run:
         click.echo(f"Would write {hosts.path(method, target.zone, root)}:\n")
         click.echo(hosts.text(method, target))
-        _explain("Would then run", method, root)
+        for command in hosts.RELOAD[method] if root == Path("/") else ():
+            click.echo(f"Would then run: {' '.join(command)}")
     elif written := hosts.install(method, target, root):
         click.echo(f"Wrote {written}")
         _reload({method}, root)
@@ -95,12 +95,12 @@ def install(
         click.echo(f"{hosts.path(method, target.zone, root)} already says so")
 
 
-@resolver.command(short_help="Take away what `install` wrote.")
-@click.option("--zone", help="Only what was written about this zone. Default: all.")
+@resolver.command(short_help="Remove the files of `install`.")
+@click.option("--zone", help="Only the files of this zone. Default: all.")
 @_root
 @_dry_run
 def remove(zone: str | None, root: Path, dry_run: bool) -> None:
-    """Remove what `install` wrote, and nothing else. Idempotent.
+    """Remove the files that `install` wrote, and no others. Idempotent.
 
     \b
     Example:
@@ -123,9 +123,10 @@ def remove(zone: str | None, root: Path, dry_run: bool) -> None:
 @_names
 @click.pass_context
 def check(context: click.Context, server: str | None, zone: str | None, names: tuple[str, ...]) -> None:
-    """Compare the answers of the name server with those that programs on this host get.
+    """Compare the answers of the name server with the addresses that programs on this host get.
 
-    Ends with 1 if they differ. Right after a change that passes: answers are remembered for their TTL.
+    Ends with 1 if they differ. A difference right after a change passes: resolvers cache answers for their
+    TTL.
 
     \b
     Examples:
@@ -135,7 +136,7 @@ def check(context: click.Context, server: str | None, zone: str | None, names: t
     target = _target(server, zone)
     differ = False
     for name in names or (f"ns.{target.zone}",):
-        wanted, found = _ask(target, name), _heard(name)
+        wanted, found = _ask(target, name), _resolved_here(name)
         differ |= wanted != found
         verdict = "ok" if wanted == found else "differs"
         click.echo(f"{name}: {verdict}\n  server: {_listed(wanted)}\n  host:   {_listed(found)}")
@@ -149,16 +150,6 @@ def _target(server: str | None, zone: str | None) -> Target:
         of_sandbox = hosts.running_sandbox()
         zone, server = zone or of_sandbox[0], server or of_sandbox[1]
     return hosts.target(zone, server)
-
-
-def _hosts_lines(target: Target, names: Iterable[str]) -> str:
-    chosen = list(names) or [f"ns.{target.zone}"]
-    return hosts.hosts_block(target.zone, {name: sorted(_ask(target, name), key=str) for name in chosen})
-
-
-def _explain(what: str, method: Method, root: Path) -> None:
-    for command in hosts.RELOAD[method] if root == Path("/") else ():
-        click.echo(f"{what}: {' '.join(command)}")
 
 
 def _reload(methods: Iterable[Method], root: Path) -> None:
@@ -180,7 +171,7 @@ def _ask(target: Target, name: str) -> set[IPAddress]:
     return addresses(str(target.address), target.port, name.rstrip("."), where, target.zone)
 
 
-def _heard(name: str) -> set[IPAddress]:
+def _resolved_here(name: str) -> set[IPAddress]:
     """The addresses that programs on this host get for `name`."""
     found: set[IPAddress] = set()
 
@@ -191,7 +182,7 @@ def _heard(name: str) -> set[IPAddress]:
             return
         found.update(ip_address(address[0]) for *_, address in answers)
 
-    # The C library has no timeout to set; a hanging thread ends with the process.
+    # getaddrinfo of the C library has no timeout. A daemon thread that hangs ends with the process.
     thread = Thread(target=look_up, daemon=True)
     thread.start()
     thread.join(10)

@@ -1,4 +1,4 @@
-"""The state of load balancers: from the bus, and from the edge controller."""
+"""The state of load balancers, from the bus and from the edge controller."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Balancer:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Those that its status shows."""
+        """The addresses in its status."""
         return servicestatus.addresses(self.service)
 
     @property
@@ -65,7 +65,7 @@ class Balancer:
 
     @property
     def why(self) -> str:
-        """Why it, or some of its ports, does not serve."""
+        """Why it does not serve, or not on all ports."""
         refused = [refusal.note for refusal in self.demand.refusals]
         match self.state:
             case "serving":
@@ -159,7 +159,7 @@ async def load_balancers(bus: Bus, settings: LoadBalancerSettings, only: ObjectR
                 continue
             key, demand = subjects.key(ref), demand_in(ref.cluster, service, settings)
             state = states.get(key)
-            # The state of a former Service of the same name does not count.
+            # The bus may still hold the state of a former Service of the same name.
             mine = state if state and state.uid == fields.text(service.metadata.get("uid")) else None
             found = Balancer(ref, service, demand, mine, edge.of(key) if edge else None, None)
             if found.state in ("waiting", "leaving"):

@@ -1,4 +1,4 @@
-"""A process of a deployment: its connections, what it runs, and how it ends."""
+"""The process of a role: its connections, its tasks, its metrics, and its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from bus.leases import presence
 from bus.leases.leases import Leases
 from bus.transport.connection import Bus, connected
 from bus.workqueue.pool import PROCESS, Pool
-from bus.workqueue.queue import Queue
 from commands.roles import ccmconfig
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import WindowboxError
@@ -36,12 +35,12 @@ logger = logging.getLogger(__name__)
 Task = Callable[[], Coroutine[Any, Any, None]]
 
 _ASKED = {"work": streams.OBJECTS, "patch": streams.WORK, "edge": f"KV_{streams.ADDRESSES}"}
-"""The stream at which a role may look, to learn of which schema the bus is. Watchers look at all."""
+"""A stream that the role may read, for the version of the bus's schema. Watchers may read all."""
 
 
 @dataclass
 class Process:
-    """What all processes have: a connection to the bus, leases, tasks, metrics; and API servers on demand."""
+    """A process of any role: a connection to the bus, leases, tasks, metrics; and API servers on demand."""
 
     settings: Settings
     role: str
@@ -60,23 +59,26 @@ class Process:
     _clusters: Clusters | None = None
 
     async def clusters(self) -> Clusters:
-        """The API servers. They are reached when first asked for: not all roles have the rights to."""
+        """The API servers. Connects with the first call: not all roles have a kubeconfig."""
         if self._clusters is None:
             settings = self.settings
+            # A cloud-controller-manager's file may name one more cluster; no other files are read.
+            member = ccmconfig.applied(settings.loadbalancer).infrastructure
+            files = {member.id: Path(member.file)} if member and member.file else {}
             runtime = await self.closing.enter_async_context(
                 kube.from_file(settings.cluster.kubeconfig, settings.cluster.context)
             )
             self._clusters = await self.closing.enter_async_context(
-                clusters(runtime, self.registry, settings.egress, _files(settings))
+                clusters(runtime, self.registry, settings.egress, settings.cluster.files | files)
             )
         return self._clusters
 
     def add_leased(self, lease: str, task: Task) -> None:
-        """Run a task while this process holds the lease: one process at a time."""
+        """Run a task while this process holds the lease, so in one process at a time."""
         self.tasks[f"lease {lease}"] = lambda: self.leases.while_held(lease, task)
 
     def add_parts(self, parts: Parts) -> None:
-        """Run a pool with its routing, its sweep, and what runs beside it."""
+        """Run a pool with its routing, its sweep and its background tasks."""
         name, interval = parts.pool.queue.pool, self.settings.work.sweep_interval
         self.add_pool(parts.pool)
         self.add_background(name, parts)
@@ -84,6 +86,7 @@ class Process:
         self.add_leased(f"sweep.{name}", lambda: parts.router.sweep(interval))
 
     def add_background(self, name: str, background: Background) -> None:
+        """Run the tasks of a pool that do not belong to items, and show its details and gauges."""
         self.tasks |= {f"{task} of {name}": act for task, act in background.tasks.items()}
         for lease, act in background.leased.items():
             self.add_leased(lease, act)
@@ -91,10 +94,16 @@ class Process:
         self.gauges += background.gauges
 
     def add_pool(self, pool: Pool) -> None:
-        """Take items of a pool, and tell how many wait."""
+        """Take items of a pool, and measure its queue."""
+
+        async def measure() -> None:
+            depth = await pool.queue.depth()
+            metrics.waiting.labels(pool.queue.pool).set(depth.waiting)
+            metrics.oldest.labels(pool.queue.pool).set(depth.oldest_seconds)
+
         self.pools.append(pool)
         self.tasks[f"pool {pool.queue.pool}"] = pool.run
-        self.gauges.append(lambda: _measure(pool.queue))
+        self.gauges.append(measure)
 
     def describe(self) -> dict[str, Any]:
         """What `windowbox status` shows of this process."""
@@ -102,10 +111,10 @@ class Process:
         about[presence.RANKED] = True
         if self.pools:
             about["pools"] = [{"pool": pool.queue.pool, "in flight": pool.active} for pool in self.pools]
-        return about | {name: tell() for name, tell in self.details.items()}
+        return about | {name: detail() for name, detail in self.details.items()}
 
     def health(self) -> http.Health:
-        """Whether a restart would help, and whether there is a bus."""
+        """Unhealthy only if a restart helps: a lost connection is restored, a closed one is not."""
         if why := self.bus.dead:
             return http.Health(False, f"the connection to the bus is closed: {why}")
         if lost := self.bus.lost_for:
@@ -113,13 +122,13 @@ class Process:
         return http.Health()
 
     async def refresh(self) -> None:
-        """Set the gauges that are not kept up to date on the way."""
+        """Set the gauges that are only computed when they are read."""
         with contextlib.suppress(WindowboxError):
             for act in self.gauges:
                 await act()
 
     async def run(self) -> None:
-        """Run all tasks until the process is asked to end."""
+        """Run all tasks until the process is cancelled."""
         async with asyncio.TaskGroup() as group:
             for name, task in self.tasks.items():
                 group.create_task(task(), name=name)
@@ -127,21 +136,12 @@ class Process:
             logger.info("%s ready; metrics at http://%s/metrics", self.role, self.metrics)
 
 
-async def _measure(queue: Queue) -> None:
-    depth = await queue.depth()
-    metrics.waiting.labels(queue.pool).set(depth.waiting)
-    metrics.oldest.labels(queue.pool).set(depth.oldest_seconds)
-
-
-def _files(settings: Settings) -> dict[str, Path]:
-    """The kubeconfig files of clusters that take part, as far as our own settings name them."""
-    member = ccmconfig.applied(settings.loadbalancer).infrastructure
-    return settings.cluster.files | ({member.id: Path(member.file)} if member and member.file else {})
-
-
 @contextlib.asynccontextmanager
 async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
-    """A process with its connections, which stay open until its last task has ended."""
+    """A process with its connections, which stay open until its last task has ended.
+
+    Closes in reverse order: API servers and clients first, then presence, metrics and the bus.
+    """
     tracing.export(f"windowbox-{role}")
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(stalls.watched())
@@ -172,51 +172,41 @@ Assemble = Callable[[Process], Awaitable[None]]
 
 
 def main(settings: Settings, role: str, assemble: Assemble) -> None:
-    """Run a process until SIGTERM or SIGINT: then what is being done is finished, or given back."""
-    run(settings, role, lambda: _assembled(settings, role, assemble))
+    """Run a process until SIGTERM or SIGINT; then its runs finish, or their items return to the queue."""
+
+    async def serve() -> None:
+        async with process(settings, role) as made:
+            await assemble(made)
+            await made.run()
+
+    run(settings, role, serve)
 
 
-def run(settings: Settings, role: str, act: Task) -> None:
-    """Do `act` in an event loop until SIGTERM or SIGINT."""
+def run(settings: Settings, role: str, task: Task) -> None:
+    """Run `task` in an event loop until SIGTERM or SIGINT."""
     logs.configure(settings.log.format, settings.log.level)
     metrics.process_started.set(time.time())
-    runner = _runner()
+
+    async def until_signal() -> None:
+        current, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert current
+        for ending in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(ending, current.cancel)
+        try:
+            await task()
+        except BaseExceptionGroup as group:
+            # Of several errors, show an expected one, which is one sentence. All others are bugs.
+            error: BaseException = group.subgroup(WindowboxError) or group
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            raise error from group
+        finally:
+            logger.info("%s (pid %d) ends", role, os.getpid())
+
     with contextlib.suppress(asyncio.CancelledError):
-        runner(_until_signal(role, act))
+        if sys.platform == "win32":
+            asyncio.run(until_signal())
+        else:
+            import uvloop
 
-
-async def _assembled(settings: Settings, role: str, assemble: Assemble) -> None:
-    async with process(settings, role) as made:
-        await assemble(made)
-        await made.run()
-
-
-async def _until_signal(role: str, act: Task) -> None:
-    task = asyncio.current_task()
-    assert task
-    loop = asyncio.get_running_loop()
-    for ending in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(ending, task.cancel)
-    try:
-        await act()
-    except BaseExceptionGroup as group:
-        raise _first(group) from group
-    finally:
-        logger.info("%s (pid %d) ends", role, os.getpid())
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that ended the process: a WindowboxError is shown as one sentence, the rest is a bug."""
-    expected = group.subgroup(WindowboxError)
-    error: BaseException = (expected or group).exceptions[0]
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
-    if sys.platform == "win32":
-        return asyncio.run
-    import uvloop
-
-    return uvloop.run
+            uvloop.run(until_signal())

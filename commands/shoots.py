@@ -1,9 +1,12 @@
-"""`windowbox shoot create`, `list`, `status`, `kubeconfig`, `hibernate`, `wake` and `delete`."""
+"""`windowbox shoot` and `windowbox machine`: clusters whose nodes are machines of the sandbox."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -12,9 +15,14 @@ from commands.sandbox import name_option
 from windowbox.errors import Missing, Unreachable
 
 if TYPE_CHECKING:
+    from sandbox.shoots.chain import Link
     from sandbox.shoots.creation import Sandbox
 
 _MOST = 20
+_REFRESH = 0.5
+"""Seconds between two pictures of a Shoot's chain: some links have no watch."""
+
+_shoot_argument = click.argument("shoot_name", metavar="SHOOT")
 
 
 @click.group(
@@ -37,7 +45,7 @@ def shoot() -> None:
     "  windowbox shoot create one --workers 5\n"
     '  kubectl --kubeconfig "$(windowbox shoot kubeconfig one)" get nodes',
 )
-@click.argument("shoot_name", metavar="SHOOT")
+@_shoot_argument
 @click.option(
     "--workers", type=click.IntRange(1, _MOST), default=2, show_default=True, help="How many machines."
 )
@@ -54,7 +62,7 @@ def create(shoot_name: str, workers: int, name: str | None) -> None:
     try:
         creation.create(sandbox, shoot_name, workers, Progress(click.echo), say)
     except Unreachable:
-        click.echo(f"To begin anew: `windowbox shoot delete {shoot_name}{option}`", err=True)
+        click.echo(f"To start over: `windowbox shoot delete {shoot_name}{option}`", err=True)
         raise
     click.echo(f"""
 What next:
@@ -85,33 +93,53 @@ def list_(name: str | None) -> None:
     short_help="Show what a Shoot consists of, and what it waits for.",
     epilog="\b\nExamples:\n  windowbox shoot status one\n  windowbox shoot status one --wait 120",
 )
-@click.argument("shoot_name", metavar="SHOOT")
+@_shoot_argument
 @click.option(
-    "--wait",
-    type=click.FloatRange(0),
-    default=0.0,
-    help="Repeat for so many seconds, until every link is done.",
+    "--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait until every link is done."
 )
 @name_option
 def status(shoot_name: str, wait: float, name: str | None) -> None:
-    """Show all links of a Shoot's chain, and which waits for which.
+    """Show all links of a Shoot's chain, from its objects to its nodes, and which link waits for which.
 
-    After 60 s of waiting it names the object that blocks, and the next step. Exit code 1 if a link is not
-    done.
+    For a link that has waited for 60 s, it names the blocking object and the next step. Ends with 1 if a
+    link is not done.
     """
-    from commands.shoots import status as statuses
+    from sandbox.shoots import chain
+    from sandbox.shoots.chain import State
 
-    done, lines = statuses.picture(_sandbox(name), shoot_name, wait)
-    click.echo("\n".join(lines))
+    sandbox, limit = _sandbox(name), time.monotonic() + wait
+    while True:
+        links = _links(sandbox, shoot_name)
+        done = all(link.state in (State.DONE, State.NONE) for link in links)
+        if done or time.monotonic() >= limit:
+            break
+        time.sleep(_REFRESH)
+    click.echo("\n".join([f"shoot {shoot_name}", *chain.picture(links, datetime.now(UTC))]))
     if not done:
         raise SystemExit(1)
+
+
+def _links(sandbox: Sandbox, name: str) -> list[Link]:
+    """The links of the Shoot's chain as they are now."""
+    from commands import clusters
+    from sandbox import roles
+    from sandbox.shoots import chain, observing, records
+    from windowbox.settings import settings
+
+    shoot = records.read(sandbox.folder, name)
+    members = asyncio.run(clusters.listed(settings.load(roles.settings_file(sandbox.folder, "operator"))))
+    membership = next((one for one in members if one["id"] == shoot.technical_id), None)
+    try:
+        return chain.chain(observing.observe(sandbox, shoot, membership))
+    except Unreachable as error:
+        raise Unreachable(f"{error}; see `windowbox status` and `windowbox logs kube-apiserver`") from error
 
 
 @shoot.command(
     short_help="Print the path of a Shoot's kubeconfig.",
     epilog='\b\nExample:\n  kubectl --kubeconfig "$(windowbox shoot kubeconfig one)" get nodes',
 )
-@click.argument("shoot_name", metavar="SHOOT")
+@_shoot_argument
 @name_option
 def kubeconfig(shoot_name: str, name: str | None) -> None:
     """Print the path of an administrator's kubeconfig of a Shoot."""
@@ -127,7 +155,7 @@ def kubeconfig(shoot_name: str, name: str | None) -> None:
     short_help="End a Shoot's machines and control plane, until it is woken up.",
     epilog="\b\nExample:\n  windowbox shoot hibernate one",
 )
-@click.argument("shoot_name", metavar="SHOOT")
+@_shoot_argument
 @name_option
 def hibernate(shoot_name: str, name: str | None) -> None:
     """Hibernate a Shoot: its machines end, then its control plane. Safe to interrupt and to repeat.
@@ -148,7 +176,7 @@ def hibernate(shoot_name: str, name: str | None) -> None:
     short_help="Wake a hibernated Shoot up, and wait for its nodes.",
     epilog="\b\nExample:\n  windowbox shoot wake one",
 )
-@click.argument("shoot_name", metavar="SHOOT")
+@_shoot_argument
 @name_option
 def wake(shoot_name: str, name: str | None) -> None:
     """Start a hibernated Shoot's control plane and machines again. Safe to interrupt and to repeat."""
@@ -161,7 +189,7 @@ def wake(shoot_name: str, name: str | None) -> None:
 
 
 @shoot.command(short_help="Delete a Shoot and its data.", epilog="\b\nExample:\n  windowbox shoot delete one")
-@click.argument("shoot_name", metavar="SHOOT")
+@_shoot_argument
 @name_option
 def delete(shoot_name: str, name: str | None) -> None:
     """Delete a Shoot: its machines, then its control plane and data. Safe to repeat."""
@@ -174,21 +202,22 @@ def delete(shoot_name: str, name: str | None) -> None:
 
 
 def say(what: str, seconds: float) -> None:
+    """A line about a step that is done."""
     click.echo(f"  {click.style('✓', fg='green')} {seconds:5.1f} s  {what}")
 
 
 @contextlib.contextmanager
 def _repeatable(command: str) -> Iterator[None]:
-    """Say how to go on after a wait that was too long, or an interruption."""
+    """After a timeout or an interruption, print the command that continues."""
     try:
         yield
     except (Unreachable, KeyboardInterrupt):
-        click.echo(f"To go on from here: `{command}`", err=True)
+        click.echo(f"To continue: `{command}`", err=True)
         raise
 
 
 def _option(name: str | None) -> str:
-    """What a command takes to mean the same sandbox."""
+    """The option that selects the same sandbox in a suggested command."""
     return f" --name {name}" if name else ""
 
 
@@ -201,7 +230,37 @@ def _sandbox(name: str | None) -> Sandbox:
     state = detached.running(folder)
     if not state.options.nodes:
         raise Missing(
-            f"the sandbox {folder.name!r} has no real nodes, in which machines could live: "
+            f"the sandbox {folder.name!r} has no real nodes, in which machines could run: "
             f"`{states.command('down', folder)}`, then `windowbox up --nodes 2` (Linux, as root)"
         )
     return creation.detached(folder, state)
+
+
+@click.group(epilog="\b\nExample:\n  windowbox machine logs")
+def machine() -> None:
+    """Console logs of the machines of Shoots. For their objects: `kubectl get machines -A`."""
+
+
+@machine.command(
+    short_help="Print a machine's console log.",
+    epilog="\b\nExamples:\n"
+    "  windowbox machine logs                          list the machines\n"
+    "  windowbox machine logs shoot--local--one-small-local-7d9f4-x2x5k",
+)
+@click.argument("machine_name", metavar="MACHINE", required=False)
+@name_option
+def logs(machine_name: str | None, name: str | None) -> None:
+    """Print the console log of MACHINE (user data, units, node agent), or list the machines that have one.
+
+    Logs are kept for one day after the machine is deleted.
+    """
+    from sandbox import state as states
+    from sandbox.shoots import consoles
+
+    folder = states.folder(name).absolute() / "machines"
+    if machine_name is None:
+        for one in consoles.machines(folder):
+            click.echo(one.removeprefix("machine-"))
+        return
+    for line in consoles.lines(folder, machine_name):
+        click.echo(line)

@@ -15,7 +15,7 @@ from workers.replay import Difference, Effect, Replay
 _LONGEST = 160
 
 ABSENT: Any = object()
-"""Where there is nothing, not even null: in a merge patch that is not the same."""
+"""No value, as distinct from null: in a merge patch, null deletes a field."""
 
 
 class Line(NamedTuple):
@@ -118,16 +118,12 @@ def _effects(recorded: list[Effect], now: list[Effect]) -> Iterator[Line]:
         elif len(old) == len(new) and all(x.door == y.door for x, y in zip(old, new, strict=True)):
             for x, y in zip(old, new, strict=True):
                 yield Line(f"    {x.door}, differently:")
-                yield from _fields(x, y)
+                for place, was, is_ in changes(x.request, y.request):
+                    yield Line(f"  -   {place}: {_cut(_json(was))}", "red")
+                    yield Line(f"  +   {place}: {_cut(_json(is_))}", "green")
         else:
             yield from (Line(f"  - {_cut(_text(effect))}", "red") for effect in old)
             yield from (Line(f"  + {_cut(_text(effect))}", "green") for effect in new)
-
-
-def _fields(old: Effect, new: Effect) -> Iterator[Line]:
-    for place, was, is_ in changes(old.request, new.request):
-        yield Line(f"  -   {place}: {_cut(_json(was))}", "red")
-        yield Line(f"  +   {place}: {_cut(_json(is_))}", "green")
 
 
 def _text(effect: Effect) -> str:

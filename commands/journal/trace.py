@@ -1,9 +1,11 @@
-"""`windowbox trace`."""
+"""`windowbox trace`: the history of one object, from the bus."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,9 +20,9 @@ from commands.sandbox import output_option
 if TYPE_CHECKING:
     from bus.messages import ReviewRecord, RunRecord
     from bus.recordings import SeenObject
-    from bus.transport.connection import Bus, Stored
-    from commands.timeline import Moment, Pending
-    from windowbox.models.refs import ObjectRef, Resource
+    from bus.transport.connection import Bus
+    from commands.journal.timeline import Moment, Pending
+    from windowbox.models.refs import ObjectRef
     from windowbox.settings.settings import Settings
 
 _COLOURS = {"plain": "", "good": "green", "bad": "red", "late": "yellow"}
@@ -51,9 +53,9 @@ class Traces:
 def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, name: str | None) -> None:
     """Show the history of one object on one timeline, the newest last.
 
-    What was seen of it, which runs there were and why, how long they waited and took, what they read and
-    did, which status was written, by which process; then what is still waiting, and why; last the objects
-    that were made for it, each with the command that shows it.
+    Its versions; its runs, with their reason, waiting time, duration, reads, calls and process; each status
+    that was written; pending work, and why it waits; the objects created for it, each with the command that
+    shows it.
     """
     ref = _ref(kind, object, cluster)
     settings = busoptions.loaded(file, name)
@@ -62,48 +64,40 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
         from windowbox.errors import Missing
 
         raise Missing(
-            f"the bus holds nothing of {ref}: it does not exist, is not watched, or was deleted a day ago"
+            f"the bus holds nothing of {ref}: it does not exist, is not watched, or is gone for over a day"
         )
-    from commands import ownedobjects, timeline
+    from commands.journal import ownedobjects, timeline
 
-    moments, objects = (
-        timeline.moments(found.versions, found.runs, found.reviews),
-        ownedobjects.objects(found.runs),
-    )
+    moments = timeline.moments(found.versions, found.runs, found.reviews)
+    objects = ownedobjects.objects(found.runs)
     if output == "json":
-        waiting = [moment.as_json() for moment in found.waiting]
         parts = {
             "object": ref._asdict(),
             "story": [moment.as_json() for moment in moments],
-            "waiting": waiting,
+            "waiting": [moment.as_json() for moment in found.waiting],
+            "made": [one.as_json(cluster) for one in objects],
         }
-        click.echo(json.dumps(parts | {"made": [one.as_json(cluster) for one in objects]}, indent=2))
+        click.echo(json.dumps(parts, indent=2))
     else:
         _print(ref, moments, found.waiting)
         if objects:
-            click.echo(
-                "\n".join(["", click.style("Made for it", bold=True), *ownedobjects.lines(objects, cluster)])
-            )
+            click.echo("\n" + click.style("Made for it", bold=True))
+            click.echo("\n".join(ownedobjects.lines(objects, cluster)))
 
 
 def _ref(kind: str, object: str, cluster: str) -> ObjectRef:
+    from windowbox import kinds
     from windowbox.models.refs import ObjectRef
 
-    resource = _resource(kind)
+    resource = kinds.named(kind)
+    if resource is None:
+        known = ", ".join(sorted(resource.kind.lower() for resource in kinds.RESOURCES.values()))
+        raise click.UsageError(f"no kind {kind!r}; there are: {known}")
     namespace, _, name = object.rpartition("/")
     if not name or bool(namespace) != resource.namespaced:
         wanted = "NAMESPACE/NAME" if resource.namespaced else "NAME"
         raise click.UsageError(f"{object!r} names no {resource.kind}: write {wanted}")
     return ObjectRef(cluster, resource.id, namespace, name)
-
-
-def _resource(kind: str) -> Resource:
-    from windowbox import kinds
-
-    if found := kinds.named(kind):
-        return found
-    known = ", ".join(sorted(resource.kind.lower() for resource in kinds.RESOURCES.values()))
-    raise click.UsageError(f"no kind {kind!r}; there are: {known}")
 
 
 async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
@@ -112,7 +106,7 @@ async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
     from bus.messages import ReviewRecord, RunRecord
     from bus.recordings import SeenObject
     from bus.transport import consumers
-    from commands import timeline
+    from commands.journal import timeline
     from windowbox.kinds import POOLS
 
     key, pools = subjects.key(ref), (*POOLS, intents.PATCH)
@@ -137,43 +131,31 @@ async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
 async def _pending(bus: Bus, pool: str, key: str, processes: list[dict[str, Any]]) -> Pending:
     from bus import streams, subjects
     from bus.messages import Wish
+    from bus.transport.connection import ApiError, instant
     from bus.workqueue.queue import Scheduled
-    from commands.timeline import Pending
+    from commands.journal.timeline import Pending
 
     wish = await bus.last(streams.TRIGGERS, subjects.wish(pool, key))
     item = await bus.last(streams.WORK, subjects.item(pool, key))
     scheduled = [await bus.last(streams.LATER, of(pool, key)) for of in (subjects.due, subjects.later)]
-    workers = [p for p in processes if any(each["pool"] == pool for each in p.get("pools", ()))]
+    whereabouts: Literal["none", "waiting", "in hand"] = "waiting" if item else "none"
+    if item:
+        # Without a consumer, no worker has ever served the pool.
+        with contextlib.suppress(ApiError):
+            consumer = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
+            if item.sequence <= int(consumer["delivered"]["stream_seq"]):
+                whereabouts = "in hand"
     return Pending(
         pool,
         Wish.model_validate_json(wish.data) if wish else None,
-        _time(wish.time) if wish else None,
-        await _whereabouts(bus, pool, item) if item else "none",
-        len(workers),
+        datetime.fromtimestamp(instant(wish.time), UTC) if wish else None,
+        whereabouts,
+        sum(any(each["pool"] == pool for each in p.get("pools", ())) for p in processes),
         [Scheduled.of(stored) for stored in scheduled if stored],
     )
 
 
-async def _whereabouts(bus: Bus, pool: str, item: Stored) -> Literal["waiting", "in hand"]:
-    from bus import streams
-    from bus.transport.connection import ApiError
-
-    try:
-        consumer = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
-    except ApiError:
-        return "waiting"
-    return "in hand" if item.sequence <= int(consumer["delivered"]["stream_seq"]) else "waiting"
-
-
-def _time(text: str) -> datetime:
-    from bus.transport.connection import instant
-
-    return datetime.fromtimestamp(instant(text), UTC)
-
-
 def _print(ref: ObjectRef, moments: Sequence[Moment], waiting: Sequence[Moment]) -> None:
-    import sys
-
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""`windowbox top`."""
+"""`windowbox top`: the pools, live."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import statistics
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from bus.messages import Result
 from commands import busoptions
 from commands.sandbox import output_option
 
@@ -28,21 +27,21 @@ if TYPE_CHECKING:
     from windowbox.settings.settings import Settings
 
 _WINDOW = 60.0
-"""Seconds of the journal that figures are made from."""
+"""Seconds of the journal from which figures are computed."""
 
 
 class Ended(NamedTuple):
-    """A run, as far as figures need it."""
+    """The part of a run's record that figures need."""
 
     at: float
     pool: str
-    bad: bool
+    failed: bool
     waited: float
     seconds: float
 
 
 class Figures(NamedTuple):
-    """What the last minute's runs of a pool make."""
+    """Figures of a pool's runs in the last minute."""
 
     rate: float
     """Runs per second."""
@@ -59,18 +58,31 @@ class Recent:
     def __init__(self) -> None:
         self._ended: deque[Ended] = deque()
         self.complete = asyncio.Event()
-        """Set once what was there at the start has been read."""
+        """Set once the records that exist at the start have been read."""
 
     async def follow(self, bus: Bus) -> None:
         """Follow the journal; never returns."""
+        from bus import streams
+        from bus.messages import Result, RunRecord
+        from bus.transport import consumers
         from windowbox.errors import WindowboxError
 
         while True:
+            self._ended.clear()
+            since = datetime.now(UTC) - timedelta(seconds=_WINDOW)
+            following = consumers.follow(bus, streams.JOURNAL, ["run.>"], since=since)
             try:
-                async with contextlib.aclosing(self._journal(bus)) as ended:
-                    async for each in ended:
-                        self._ended.append(each)
+                async with contextlib.aclosing(following) as records:  # type: ignore[type-var]
+                    async for stored in records:
+                        if stored is None:
+                            self.complete.set()
+                            continue
+                        run = RunRecord.model_validate_json(stored.data)
+                        failed = run.outcome is Result.FAILED
+                        at = int(stored.time) / 1e9
+                        self._ended.append(Ended(at, run.pool, failed, run.waited, run.seconds))
             except WindowboxError:
+                # Show the pools even if the journal cannot be read.
                 self.complete.set()
                 await asyncio.sleep(1)
 
@@ -80,23 +92,7 @@ class Recent:
         runs = [each for each in self._ended if each.pool == pool]
         waited = statistics.median(each.waited for each in runs) if runs else None
         seconds = statistics.median(each.seconds for each in runs) if runs else None
-        return Figures(len(runs) / _WINDOW, sum(each.bad for each in runs), waited, seconds)
-
-    async def _journal(self, bus: Bus) -> AsyncGenerator[Ended, None]:
-        from bus import streams
-        from bus.messages import RunRecord
-        from bus.transport import consumers
-
-        self._ended.clear()
-        since = datetime.now(UTC) - timedelta(seconds=_WINDOW)
-        async for stored in consumers.follow(bus, streams.JOURNAL, ["run.>"], since=since):
-            if stored is None:
-                self.complete.set()
-                continue
-            run = RunRecord.model_validate_json(stored.data)
-            yield Ended(
-                int(stored.time) / 1e9, run.pool, run.outcome is Result.FAILED, run.waited, run.seconds
-            )
+        return Figures(len(runs) / _WINDOW, sum(each.failed for each in runs), waited, seconds)
 
 
 @click.command(
@@ -104,7 +100,7 @@ class Recent:
     "  windowbox top                      until interrupted\n"
     "  windowbox top --once -o json | jq '.pools[] | {pool, waiting, rate}'\n" + busoptions.FINDING
 )
-@click.option("--once", is_flag=True, help="Print once, and end.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option(
     "--interval", type=click.FloatRange(0.5), default=1.0, show_default=True, help="Seconds between updates."
 )
@@ -113,8 +109,8 @@ class Recent:
 def top(once: bool, interval: float, output: str, file: Path | None, name: str | None) -> None:
     """Show the pools: items waiting and for how long, in flight, rates, errors, workers.
 
-    Rates, errors and times are those of the last minute's runs. RE-GIVEN: items in flight that were
-    delivered before and not finished. UNROUTED: changes that have not been mapped to keys yet.
+    Rates, errors and times cover the last minute. RE-GIVEN: items in flight that were delivered before, to a
+    worker that did not finish them. UNROUTED: changes that have not been mapped to keys yet.
     """
     settings = busoptions.loaded(file, name)
     monitor = busoptions.monitor(file, name)
@@ -123,27 +119,31 @@ def top(once: bool, interval: float, output: str, file: Path | None, name: str |
 
 
 async def _show(settings: Settings, monitor: str | None, once: bool, interval: float, output: str) -> None:
-    looks = _looks(settings, monitor, interval)
-    async with contextlib.aclosing(looks):
-        if once or output == "json" or not sys.stdout.isatty():
-            async for found, recent in looks:
-                _print(found, recent, output)
-                if once:
-                    return
-        await _live(looks)
+    async with contextlib.aclosing(_states(settings, monitor, interval)) as states:
+        if not once and output == "text" and sys.stdout.isatty():
+            from rich.live import Live
+
+            with Live(auto_refresh=False, screen=False) as live:
+                async for found, recent in states:
+                    live.update(_picture(found, recent), refresh=True)
+        async for found, recent in states:
+            if output == "json":
+                now, figures = time.time(), found.as_json()
+                for pool in figures["pools"]:
+                    pool.update(recent.figures(pool["pool"], now)._asdict())
+                click.echo(json.dumps({"at": datetime.fromtimestamp(now, UTC).isoformat(), **figures}))
+            else:
+                from rich.console import Console
+
+                Console(width=None if sys.stdout.isatty() else 120).print(_picture(found, recent))
+            if once:
+                return
 
 
-async def _live(looks: AsyncGenerator[tuple[BusState, Recent], None]) -> None:
-    from rich.live import Live
-
-    with Live(auto_refresh=False, screen=False) as live:
-        async for found, recent in looks:
-            live.update(_picture(found, recent), refresh=True)
-
-
-async def _looks(
+async def _states(
     settings: Settings, monitor: str | None, interval: float
 ) -> AsyncGenerator[tuple[BusState, Recent], None]:
+    """The state of the bus, once per interval, for ever."""
     from commands import busstatus
 
     async with busoptions.connected(settings, "top") as bus:
@@ -159,30 +159,13 @@ async def _looks(
             await asyncio.wait([following])
 
 
-def _print(found: BusState, recent: Recent, output: str) -> None:
-    if output == "json":
-        click.echo(json.dumps(_as_json(found, recent)))
-        return
-    from rich.console import Console
-
-    Console(width=None if sys.stdout.isatty() else 120).print(_picture(found, recent))
-
-
-def _as_json(found: BusState, recent: Recent) -> dict[str, Any]:
-    now = time.time()
-    figures = found.as_json()
-    for pool in figures["pools"]:
-        pool.update(recent.figures(pool["pool"], now)._asdict())
-    return {"at": datetime.fromtimestamp(now, UTC).isoformat(), **figures}
-
-
 def _picture(found: BusState, recent: Recent) -> Group:
     from rich.console import Group
     from rich.table import Table
 
-    from commands import busstatus, units
-    from commands.edges import edge_lines
+    from commands import busstatus, formatting
 
+    now = time.time()
     pools = Table(box=None, header_style="bold", pad_edge=False)
     pools.add_column("POOL")
     for title in (
@@ -190,27 +173,13 @@ def _picture(found: BusState, recent: Recent) -> Group:
         "RE-GIVEN", "UNROUTED",
     ):  # fmt: skip
         pools.add_column(title, justify="right", no_wrap=True)
-    for row in _rows(found, recent):
-        pools.add_row(*row)
-    held = Table(box=None, header_style="bold", pad_edge=False)
-    for title, side in (("STREAM", "left"), ("MESSAGES", "right"), ("SIZE", "right")):
-        held.add_column(title, justify=side)  # type: ignore[arg-type]
-    for stream in found.streams:
-        held.add_row(stream.name, f"{stream.messages:,}", units.size(stream.bytes))
-    server = [busstatus.server_line(found.server).strip()] if found.server else []
-    return Group(pools, "", held, "", *server, *edge_lines(found.edge))
-
-
-def _rows(found: BusState, recent: Recent) -> Iterator[list[str]]:
-    now = time.time()
     for pool in found.pools:
         figures = recent.figures(pool.pool, now)
-        busy = pool.waiting or pool.in_flight
-        yield [
+        pools.add_row(
             pool.pool,
             str(pool.workers) if pool.workers else "[red]none[/]",
             str(pool.waiting),
-            f"{pool.oldest_seconds:.1f} s" if busy else "-",
+            f"{pool.oldest_seconds:.1f} s" if pool.waiting or pool.in_flight else "-",
             str(pool.in_flight),
             f"{figures.rate:.1f}",
             f"[red]{figures.errors}[/]" if figures.errors else "0",
@@ -218,7 +187,15 @@ def _rows(found: BusState, recent: Recent) -> Iterator[list[str]]:
             _milliseconds(figures.seconds),
             str(pool.redelivered),
             str(pool.unrouted),
-        ]
+        )
+    held = Table(box=None, header_style="bold", pad_edge=False)
+    held.add_column("STREAM")
+    held.add_column("MESSAGES", justify="right")
+    held.add_column("SIZE", justify="right")
+    for stream in found.streams:
+        held.add_row(stream.name, f"{stream.messages:,}", formatting.size(stream.bytes))
+    server = [busstatus.server_line(found.server).strip()] if found.server else []
+    return Group(pools, "", held, "", *server, *formatting.edge_lines(found.edge))
 
 
 def _milliseconds(seconds: float | None) -> str:

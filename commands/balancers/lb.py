@@ -1,4 +1,4 @@
-"""`windowbox lb`."""
+"""`windowbox lb`: load balancers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from commands.sandbox import output_option
 
 if TYPE_CHECKING:
     from bus.messages import RunRecord
-    from commands.balancers.query import Balancer, Snapshot
+    from commands.balancers.balancerquery import Snapshot
     from windowbox.models.refs import ObjectRef
     from windowbox.settings.settings import Settings
 
@@ -46,19 +46,19 @@ def lb() -> None:
 @output_option
 @busoptions.settings_options
 def list_(cluster: str | None, output: str, file: Path | None, name: str | None) -> None:
-    """All load balancers: address, ports, healthy backends, since when, and why one does not serve.
+    """All load balancers: address, ports, healthy backends, age of the state, and why one does not serve.
 
     BACKENDS: healthy endpoints and all endpoints, as Envoy counts them.
     """
-    from commands.balancers import texts
+    from commands.balancers import balancertexts
 
-    found = _query(busoptions.loaded(file, name), None)
+    found, _ = asyncio.run(_query(busoptions.loaded(file, name)))
     balancers = [one for one in found.balancers if cluster in (None, one.ref.cluster)]
     if output == "json":
         shown = {"loadBalancers": [one.as_json() for one in balancers], "edge": _edge(found)}
         click.echo(json.dumps(shown, indent=2))
     else:
-        texts.print_list(balancers, found)
+        balancertexts.print_list(balancers, found)
 
 
 @lb.command(
@@ -76,18 +76,19 @@ def show(service: str, cluster: str, output: str, file: Path | None, name: str |
 
     Envoy counts connections and bytes since its start.
     """
-    from commands.balancers import query, texts
+    from commands.balancers import balancerquery, balancertexts
 
     settings, ref = busoptions.loaded(file, name), _ref(service, cluster)
-    balancer, found, runs = asyncio.run(_shown(settings, ref))
+    found, runs = asyncio.run(_query(settings, ref))
+    balancer, events = found.balancers[0], balancerquery.events(runs)
     if output == "json":
         envoy = balancer.envoy
-        events = [{"at": one.at.isoformat(), **one.event.model_dump()} for one in query.events(runs)]
+        dumped = [{"at": one.at.isoformat(), **one.event.model_dump()} for one in events]
         places = [place.model_dump() for place in envoy.places] if envoy else None
-        shown = {**balancer.as_json(), "places": places, "events": events, "edge": _edge(found)}
+        shown = {**balancer.as_json(), "places": places, "events": dumped, "edge": _edge(found)}
         click.echo(json.dumps(shown, indent=2))
     else:
-        texts.print_one(balancer, found, query.events(runs))
+        balancertexts.print_one(balancer, found, events)
 
 
 @lb.command(
@@ -100,10 +101,10 @@ def show(service: str, cluster: str, output: str, file: Path | None, name: str |
 @_cluster
 @busoptions.settings_options
 def drain(service: str, undo: bool, cluster: str, file: Path | None, name: str | None) -> None:
-    """Refuse new connections; open ones may finish within ten minutes.
+    """Refuse new connections; open ones may finish within ten minutes. UDP flows end at once.
 
-    The address and the status stay. The command sets an annotation of the Service, as `kubectl annotate` can:
-    loadbalancer.windowbox/drain=true. UDP flows end at once.
+    The address and the status stay. The command sets the annotation loadbalancer.windowbox/drain=true of the
+    Service, and waits until the edge has applied it.
     """
     from commands.balancers import draining
 
@@ -120,22 +121,16 @@ def _ref(service: str, cluster: str) -> ObjectRef:
     return ObjectRef(cluster, SERVICES.id, namespace, name)
 
 
-def _query(settings: Settings, only: ObjectRef | None) -> Snapshot:
-    from commands.balancers import query
+async def _query(settings: Settings, only: ObjectRef | None = None) -> tuple[Snapshot, list[RunRecord]]:
+    """All load balancers; or one, which has to exist, and its runs."""
+    from commands.balancers import balancerquery
 
-    async def ask() -> Snapshot:
-        async with busoptions.connected(settings, "lb") as bus:
-            return await query.load_balancers(bus, settings.loadbalancer, only)
-
-    return asyncio.run(ask())
-
-
-async def _shown(settings: Settings, ref: ObjectRef) -> tuple[Balancer, Snapshot, list[RunRecord]]:
-    from commands.balancers import query
-
-    async with busoptions.connected(settings, "lb show") as bus:
-        found = await query.load_balancers(bus, settings.loadbalancer, ref)
-        return query.single(found, ref), found, await query.runs(bus, ref)
+    async with busoptions.connected(settings, "lb") as bus:
+        found = await balancerquery.load_balancers(bus, settings.loadbalancer, only)
+        if only is None:
+            return found, []
+        balancerquery.single(found, only)
+        return found, await balancerquery.runs(bus, only)
 
 
 def _edge(found: Snapshot) -> object:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.edges import edge_lines
-from commands.units import size
+from commands.formatting import edge_lines, size
 
 if TYPE_CHECKING:
-    from commands.balancers.query import Balancer, ReportedEvent, Snapshot
+    from commands.balancers.balancerquery import Balancer, ReportedEvent, Snapshot
     from workers.loadbalancer.edge.edgestatus import ListenerStatus
 
 _COLOURS = {
@@ -39,7 +38,7 @@ def print_list(balancers: Sequence[Balancer], found: Snapshot) -> None:
 
     if not balancers:
         click.echo(
-            "No Service of type LoadBalancer is known. Make one: `kubectl expose deployment web --port 80 "
+            "No Service of type LoadBalancer is known. Create one: `kubectl expose deployment web --port 80 "
             "--type LoadBalancer`"
         )
     else:
@@ -50,7 +49,7 @@ def print_list(balancers: Sequence[Balancer], found: Snapshot) -> None:
         for one in balancers:
             places = one.demand.places
             more = f" +{len(places) - _MOST_PORTS}" if len(places) > _MOST_PORTS else ""
-            # A bracket would begin a style of rich.
+            # rich reads an opening bracket as the beginning of a style.
             why = f": {one.why}".replace("[", r"\[") if one.why else ""
             table.add_row(
                 one.ref.cluster,

@@ -1,1 +1,0 @@
-"""`windowbox shoot`: clusters whose nodes are machines of the sandbox."""
