@@ -2,7 +2,7 @@
 
 nats-py hands each message to a task by a queue, and each flush to another task. An object passes here some
 twenty times, and most messages come alone, so that both tasks wake for each of them. A request takes a third
-less CPU than nats-py's own: `python -m tools.bench.transport`; decision 30 has the figures for a record.
+less CPU than nats-py's own: `python -m tools.bench.bus.transport`; decision 30 has the figures for a record.
 """
 
 from __future__ import annotations

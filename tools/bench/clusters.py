@@ -19,8 +19,8 @@ from bus.leases import presence
 from sandbox import processes
 from sandbox.options import Options
 from tests.support.apiservers import kubeconfig
+from tools.bench.bus.emptyruns import CHECKOUT
 from tools.bench.client import each
-from tools.bench.emptyruns import CHECKOUT
 from tools.bench.report import MachineFacts, Report, is_ours, say, table
 from tools.bench.usage import Meter, Usage, private, usage
 from tools.bench.world import World, world

@@ -94,7 +94,7 @@ def dnsrecords(count: int, idle: float, together: bool, first: bool, output: str
 @output_option
 def bus(items: int, workers: int, output: str) -> None:
     """Items through the queue and the worker runtime, with empty runs."""
-    from tools.bench import emptyruns
+    from tools.bench.bus import emptyruns
 
     _run(output, emptyruns.measure(items, workers))
 

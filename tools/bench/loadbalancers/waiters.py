@@ -9,8 +9,8 @@ from ipaddress import ip_network
 
 from bus import streams, subjects
 from bus.transport.connection import connected
+from tools.bench.bus.emptyruns import bus_server
 from tools.bench.client import background, each
-from tools.bench.emptyruns import bus_server
 from tools.bench.report import Report, Spread, say, table
 from windowbox.models.refs import SERVICES, ObjectRef
 from windowbox.settings.bussettings import Access

@@ -1,7 +1,7 @@
 """What a request to NATS costs: this project's client beside nats-py's own.
 
-`python -m tools.bench.transport` starts a server, and prints the CPU time and the time of a request: for one
-request at a time and for 64 at once, as medians of alternating rounds.
+`python -m tools.bench.bus.transport` starts a server, and prints the CPU time and the time of a request: for
+one request at a time and for 64 at once, as medians of alternating rounds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import nats
 
 from bus.transport.connection import connected
-from tools.bench.emptyruns import bus_server
+from tools.bench.bus.emptyruns import bus_server
 from windowbox.settings.bussettings import Access
 
 _REQUESTS = 6400
