@@ -15,7 +15,7 @@ class RequeueAfter:
     wish: Wish
     after: float
     why: str = ""
-    """What it waits for until then, for people. Empty: the note of the outcome says it."""
+    """The reason to wait until then, for people. Empty: the note of the outcome says it."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ _PATIENCE = 5.0
 
 
 class View(Generic[T]):
-    """What `extract` returns for each object of one kind in all clusters, except None."""
+    """The results of `extract` for each object of one kind in all clusters, except None."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ TOGETHER = {"runners": 1, "watchers": 0, "workers": 0, "patchers": 0}
 
 
 class Options(BaseModel, frozen=True, extra="forbid"):
-    """What a sandbox runs."""
+    """The processes and nodes that a sandbox runs."""
 
     runners: int = Field(default=0, ge=0)
     """How many processes watch, work and patch, in place of one for each."""

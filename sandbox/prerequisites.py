@@ -1,4 +1,4 @@
-"""What a sandbox needs on this machine: system packages and programs, installed concurrently."""
+"""The prerequisites of a sandbox on this machine: system packages and programs, installed concurrently."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def _surroundings(
     resources: HostResources | None,
     identity: Identities,
 ) -> Surroundings:
-    """What windowbox's processes need to know; writes their credentials."""
+    """The settings of windowbox's processes; writes their credentials."""
     # No other sandbox has the port, so no other has this part of the loopback addresses.
     port = ports["nats-server"]
     addresses: tuple[str, ...] = (f"127.{port >> 8}.{port & 255}.0/24",)

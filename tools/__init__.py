@@ -1,1 +1,1 @@
-"""What makes and measures windowbox, from a checkout: chart, release, benchmarks. In no wheel."""
+"""Tools of a checkout: chart, release, benchmarks and measures of the code. In no wheel."""

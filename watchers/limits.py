@@ -40,7 +40,7 @@ _KEEPING, _MOST = 2, 3
 
 
 class Known(NamedTuple):
-    """What the bus holds of an object."""
+    """The versions of an object that the bus holds."""
 
     uid: str
     version: str
@@ -104,7 +104,7 @@ class Shared:
             await asyncio.wait(self._readings)
 
     async def known(self, cluster: str, kind: str) -> KnownObjects:
-        """What the bus holds of a kind now. One consumer reads all kinds of a cluster wanted at once."""
+        """The objects of a kind on the bus. One consumer reads all kinds of a cluster that are wanted."""
         wanted = self._wanted.setdefault(cluster, {})
         if not wanted:
             task = asyncio.create_task(self._read(cluster), name=f"{cluster}: read what the bus knows")

@@ -1,4 +1,4 @@
-"""What a webhook is, what it is given, and how it denies."""
+"""The parts of a webhook: its function, its review, and its denial."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Context:
-    """What a webhook may know besides the review."""
+    """The facts that a webhook may read besides the review."""
 
     settings: WebhookSettings = field(default_factory=WebhookSettings)
     found: Mapping[str, Any] | None = None

@@ -12,7 +12,7 @@ class WindowboxError(Exception):
     headline: str = ""
     """The first words of its report; empty for the default of the object's kind."""
     status: Mapping[str, Any] = {}
-    """What else to report: a merge patch of the object's status."""
+    """Further fields to report: a merge patch of the object's status."""
 
     def __init__(self, message: str, *, codes: tuple[str, ...] = ()) -> None:
         super().__init__(message)

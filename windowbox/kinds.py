@@ -70,7 +70,7 @@ class Served:
     resource: Resource
     pool: str
     about: str
-    """What windowbox does for an object, for docs/kinds.md."""
+    """The effect of an object, for docs/kinds.md."""
     type: str = ""
     """Of an extension kind: the `spec.type` that is served. Empty for kinds that are no extensions."""
     package: str = ""
@@ -350,7 +350,7 @@ POOLS: dict[str, Served] = {row.pool: row for row in sorted(KINDS, key=lambda ro
 PROVIDER_KINDS = tuple(
     dict.fromkeys(one for row in KINDS if row.credentials for one in (*row.owns, *row.awaits))
 )
-"""What is watched in provider clusters."""
+"""The kinds that are watched in provider clusters."""
 
 RESOURCES: dict[str, Resource] = {
     one.id: one

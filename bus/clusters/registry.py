@@ -42,7 +42,7 @@ class Member(Message):
     machines: MachinePlace | None = None
     """None if its nodes are reachable without a route of windowbox."""
     origin: Literal["person", "namespace", "controlplane", "settings", "provider"] = "person"
-    """What registered it. Only a person removes a member that a person has registered."""
+    """The registrant: a program, or a person. Only a person removes a member that a person has registered."""
     asleep: bool = False
     """It is hibernated, without an API server. Its objects are not served, its addresses are kept."""
 

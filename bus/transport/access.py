@@ -88,7 +88,7 @@ class SecuredClient(DirectClient):
 
 
 def untrusted(error: Exception) -> str:
-    """What is wrong and how to repair it, if server and client do not trust each other; else empty."""
+    """The defect and its repair if server and client do not trust each other; else empty."""
     match error:
         case Insecure():
             return str(error)

@@ -305,7 +305,7 @@ def _listening(listeners: list[Callable[[], None]], act: Callable[[], None]) -> 
 
 
 class _Callbacks:
-    """What nats-py calls when the connection is lost, is back, or meets an error."""
+    """The callbacks of nats-py for a lost connection, a new one, and errors."""
 
     def __init__(self, bus: Bus, access: Access) -> None:
         self._bus = bus

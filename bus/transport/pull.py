@@ -160,7 +160,7 @@ class Credit:
         self.early = self.late = 0
 
     def wanted(self) -> tuple[int, int]:
-        """What to request now, early and late: nothing until much is used up, so that requests are few."""
+        """Numbers to request now, early and late: none until much is used up, so that requests are few."""
         room = self._limit - self._in_flight - self.asked
         if room <= 0:
             return 0, 0

@@ -99,7 +99,7 @@ def waits(pending: Iterable[Pending], runs: Sequence[RunRecord], now: datetime) 
 
 
 def _because(one: Scheduled, runs: Sequence[RunRecord]) -> Iterator[str]:
-    """What the object waits for, and whether it still does. `runs` are those of the pool."""
+    """The reason why the object waits, and whether it still does. `runs` are those of the pool."""
     by = next((run for run in runs if run.trace and run.trace == one.trace), None)
     since = [run for run in runs if run.started > (by.started if by else one.made)]
     # Older versions wrote no note.

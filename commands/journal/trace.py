@@ -30,7 +30,7 @@ _COLOURS = {"plain": "", "good": "green", "bad": "red", "late": "yellow"}
 
 @dataclass(frozen=True)
 class Traces:
-    """What the bus holds about one object."""
+    """The messages on the bus about one object."""
 
     versions: Sequence[SeenObject]
     runs: Sequence[RunRecord]

@@ -93,7 +93,7 @@ class Admitting:
                 self._address = ""  # not ready while the last requests are answered
 
     def describe(self) -> dict[str, Any]:
-        """What `windowbox status` shows of this process."""
+        """The details that `windowbox status` shows of this process."""
         renewal = self.keeping.renewal
         return {
             "role": self._role,

@@ -106,7 +106,7 @@ class Process:
         self.gauges.append(measure)
 
     def describe(self) -> dict[str, Any]:
-        """What `windowbox status` shows of this process."""
+        """The details that `windowbox status` shows of this process."""
         about = {"role": self.role, "process": PROCESS, "metrics": self.metrics, "ready": self.ready}
         about[presence.RANKED] = True
         if self.pools:

@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Finding:
-    """What was checked, the result, and the remedy."""
+    """One check: its subject, the result, and the remedy."""
 
     what: str
     verdict: Literal["ok", "note", "wrong"]

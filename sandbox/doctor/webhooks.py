@@ -65,7 +65,7 @@ async def findings(api: Kube) -> AsyncIterator[Finding]:
 
 
 async def _of_client(api: Kube, names: Names, client: Json) -> tuple[str, str]:
-    """What is wrong with how the API server reaches us, and the remedy; empty if nothing is."""
+    """The defect of the API server's way to us, and the remedy; empty if there is none."""
     try:
         bundle = base64.b64decode(client.get("caBundle") or "")
         trust = ssl.create_default_context(cadata=bundle.decode("ascii")) if bundle.strip() else None

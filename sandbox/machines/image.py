@@ -102,7 +102,7 @@ def of_version(name: str, version: str) -> str:
 
 
 def impossible() -> str:
-    """What this host lacks for the image; empty if nothing."""
+    """The parts that this host lacks for the image; empty if none."""
     try:
         _image()
     except Missing as error:

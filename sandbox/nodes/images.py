@@ -85,7 +85,7 @@ def write(image: Image, path: Path) -> Path:
 
 
 def config(image: Image, digest: str) -> dict[str, Any]:
-    """What containers of the image start, and its layer by the digest."""
+    """The image's configuration with its command, and its layer by the digest."""
     return {
         "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",

@@ -14,7 +14,7 @@ SSH = "windowbox.local/ssh:1"
 
 _SERVER = "usr/sbin/sshd"
 _HELPERS = ("usr/lib/openssh/sshd-session", "usr/lib/openssh/sshd-auth")
-"""What the server consists of since OpenSSH 9.8, and since 10.0."""
+"""The programs of the server since OpenSSH 9.8, and since 10.0."""
 _TOOLS = ("bash", "ssh-keygen")
 
 _PASSWD = (

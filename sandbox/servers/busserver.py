@@ -39,7 +39,7 @@ class Listening:
 
 
 def names(count: int) -> list[str]:
-    """What the servers are called as children of the sandbox."""
+    """The names of the servers as children of the sandbox."""
     return [_port_name("server", number) for number in range(1, count + 1)]
 
 

@@ -32,7 +32,7 @@ _CONTROLLERS = (
     "certificatesigningrequest-approving-controller", "certificatesigningrequest-cleaner-controller",
     "bootstrap-signer-controller", "token-cleaner-controller",
 )  # fmt: skip
-"""What acts on objects alone. Load balancers are windowbox's own."""
+"""The controllers that act on objects alone. windowbox itself serves load balancers."""
 _NODE_CONTROLLERS = (
     "node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller",
     "endpoints-controller", "endpointslice-mirroring-controller", "daemonset-controller",

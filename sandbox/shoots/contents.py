@@ -1,4 +1,4 @@
-"""What a Shoot's cluster holds from the beginning: rights to join, and the configuration of its nodes."""
+"""The initial objects of a Shoot's cluster: rights to join, and the configuration of its nodes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sandbox.nodes import joining, nodefiles
 from sandbox.servers.apiserver import ApiServer
 
 SECRET = "node-agent-simulator"
-"""What the node agent reads in kube-system."""
+"""The Secret that the node agent reads in kube-system."""
 FOLDER = "/var/lib/node-agent-simulator"
-"""What it reads on the machine."""
+"""The folder that it reads on the machine."""
 
 _KUBELET = "/var/lib/kubelet"
 _REAL = f"{_KUBELET}/kubeconfig-real"

@@ -17,7 +17,7 @@ from windowbox.errors import Missing
 from windowbox.models.extensions import OPERATION, spelled
 
 _NAMES = {"controlplanes": objects.CONTROL_PLANE, "workers": objects.WORKER}
-"""What depends on hibernation, in the order in which it is waited for."""
+"""The objects that depend on hibernation, in the order in which to wait for them."""
 
 
 def hibernate(sandbox: Sandbox, name: str, say: Say) -> None:

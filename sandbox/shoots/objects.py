@@ -133,7 +133,7 @@ def controlplane(shoot: Shoot) -> dict[str, Any]:
 
 
 def system_config(shoot: Shoot, server: str, authority: str) -> dict[str, Any]:
-    """What a new machine runs: the node agent, with what it needs to join. Machines fill placeholders."""
+    """The script of a new machine: the node agent, with its means to join. Machines fill placeholders."""
     texts = {
         "config": f"SERVER={server}\nSECRET={contents.SECRET}\n",
         "ca.crt": authority,

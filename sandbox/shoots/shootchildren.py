@@ -74,7 +74,7 @@ def stages(
 
 
 def shared(sandbox: Path) -> list[list[Child]]:
-    """What all Shoots have in common: ManagedResources of class `seed` stay in the cluster of the sandbox."""
+    """The resource manager of all Shoots: it serves ManagedResources of class `seed`."""
     operator = roles.kubeconfig(sandbox, "operator")
     folder = sandbox / "resource-manager"
     return [[resourcemanager.child(folder, operator, operator, resourcemanager.SEED)]]

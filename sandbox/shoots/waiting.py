@@ -34,7 +34,7 @@ def until_gone(api: ApiServer, path: str, name: str, what: str, *, patience: flo
 
 
 def described(found: Object) -> str:
-    """What the object says of itself."""
+    """The state that the object itself reports."""
     if not found:
         return "it does not exist"
     status = found.get("status") or {}

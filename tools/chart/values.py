@@ -34,14 +34,14 @@ class Image(Section):
 
 
 class Global(Section):
-    """What charts share that are installed together."""
+    """The values that charts share if they are installed together."""
 
     image_registry: str = ""
     image_pull_secrets: list[str] = []
 
 
 class Pod(Section):
-    """What can be said of the Pods of every role."""
+    """The values for the Pods of every role."""
 
     resources: Object = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
     priority_class_name: str = ""
@@ -193,7 +193,7 @@ class ServiceAccounts(Section):
 
 
 class NetworkPolicies(Section):
-    """What Pods of windowbox may connect to, and who may connect to them."""
+    """The NetworkPolicies of windowbox's Pods, in both directions."""
 
     enabled: bool = True
     api_servers: list[str] = Field(

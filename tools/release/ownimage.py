@@ -81,7 +81,7 @@ def _standard_library() -> dict[str, Path]:
 
 
 def _for_the_edge() -> dict[str, Path]:
-    """What sets addresses and routes. That of busybox does not do all of it."""
+    """The program that sets addresses and routes; busybox's cannot do all of it."""
     ip = shutil.which("ip")
     if ip is None:
         raise Missing("ip is not installed: install the package iproute2")

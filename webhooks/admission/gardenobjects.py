@@ -71,7 +71,7 @@ def validate(review: Review, context: Context) -> None:
 
 
 def shoot_errors(shoot: Json, old: Json | None) -> list[str]:
-    """What is wrong with a new or changed range of nodes."""
+    """The errors of a new or changed range of nodes."""
     nodes = part(shoot, "spec", "networking").get("nodes")
     if not clusters.workers(shoot):
         return []

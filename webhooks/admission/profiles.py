@@ -36,13 +36,13 @@ _HEAD = {"apiVersion": "local.provider.extensions.gardener.cloud/v1alpha1", "kin
 
 
 class _Spec(Part):
-    """What a NamespacedCloudProfile adds."""
+    """The additions of a NamespacedCloudProfile."""
 
     machine_images: list[MachineImage] | None = None
 
 
 def cloud_profile_errors(profile: Json) -> list[str]:
-    """What is wrong with the providerConfig of a CloudProfile."""
+    """The errors of the providerConfig of a CloudProfile."""
     spec = _parsed(CloudProfileSpec, part(profile, "spec"), "spec")
     if spec.provider_config is None:
         detail = "providerConfig must be set for cloud profiles of provider local"
@@ -60,7 +60,7 @@ def parent(profile: Object) -> Lookup | None:
 
 
 def namespaced_profile_errors(profile: Json, context: Context) -> list[str]:
-    """What is wrong with the images that a NamespacedCloudProfile adds to those of its parent."""
+    """The errors of the images that a NamespacedCloudProfile adds to those of its parent."""
     spec = part(profile, "spec")
     given = spec.get("providerConfig")
     config = _decoded(_HEAD if given is None else given, _CONFIG)

@@ -40,7 +40,7 @@ class Resource(NamedTuple):
 
     @property
     def names(self) -> frozenset[str]:
-        """What a person may call the kind, in lower case."""
+        """The names that a person may use for the kind, in lower case."""
         usual = () if self.watched_as else (self.plural, self.kind.lower(), *self.short_names)
         return frozenset((self.id, *usual))
 

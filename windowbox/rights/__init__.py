@@ -1,4 +1,4 @@
-"""What each role may do in clusters.
+"""The rights of each role in clusters.
 
 The table of kinds and settings come in; RBAC rules and webhook configurations go out.
 """

@@ -246,7 +246,7 @@ def _require_complete(config: Config, stored: Stored) -> None:
 
 
 def _require_fresh(config: Config, source: Stored, policy: Policy, now: int) -> None:
-    """What is due for renewal already would be taken for a new Secret again and again."""
+    """Without this check, data that is due for renewal would be taken for a new Secret again and again."""
     times = contents.lifetime(source.data)
     if times is None or not decisions.renewed_by_time(config, policy):
         return

@@ -1,1 +1,1 @@
-"""What all kinds share: the reconcile shell, reports, recorders, and what a process runs for a pool."""
+"""The parts that all kinds share: the reconcile shell, reports, recorders, and the parts of a pool."""

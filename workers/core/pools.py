@@ -1,4 +1,4 @@
-"""What a process runs for each pool of the table of kinds.
+"""The parts of each pool of the table of kinds.
 
 The module of a row, such as `workers.machines.set.setpool`, has one of two functions:
 
@@ -29,7 +29,7 @@ class PoolModule(Protocol):
 
 
 async def assembled(common: Common, pool: str) -> Parts | None:
-    """What a process runs for a pool; None where its settings leave the pool to other processes."""
+    """The parts of a pool; None if the settings leave the pool to other processes."""
     row = POOLS[pool]
     module = _module(row)
     if hasattr(module, "enabled") and not module.enabled(common):

@@ -86,7 +86,7 @@ class Request:
 
 
 class Reconciler(Protocol):
-    """What the objects of one pool need done."""
+    """Reconciles the objects of one pool."""
 
     async def reconcile(self, request: Request) -> Outcome:
         """Reconcile the object as it is now, whatever the wish was made for. Idempotent; may be cancelled."""

@@ -1,4 +1,4 @@
-"""What all pools share, and what a process runs for each."""
+"""The parts that all pools share, and those that a process runs for each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class WorkSettings(Protocol):
 
 @dataclass(frozen=True)
 class Common:
-    """What all pools of one process share."""
+    """The connections and settings that all pools of one process share."""
 
     bus: Bus
     clusters: Clusters
@@ -70,14 +70,14 @@ class Common:
 
 @dataclass(frozen=True, kw_only=True)
 class Background:
-    """What runs beside a pool."""
+    """The tasks that run beside a pool."""
 
     tasks: Tasks = field(default_factory=dict)
     """In every process."""
     leased: Tasks = field(default_factory=dict)
     """In one process at a time, by the name of the lease."""
     details: Details = field(default_factory=dict)
-    """What `windowbox status` shows of it."""
+    """The details that `windowbox status` shows of it."""
     gauges: Gauges = ()
     """Called before each scrape, to set gauges."""
 
@@ -103,7 +103,7 @@ class Serving(Background):
 
 @dataclass(frozen=True)
 class Parts(Background):
-    """What a process runs for one pool."""
+    """The parts that a process runs for one pool."""
 
     pool: Pool
     router: Router
@@ -114,7 +114,7 @@ def life_cycle(common: Common, serving: Serving) -> LifeCycle:
 
 
 def parts(common: Common, serving: Serving) -> Parts:
-    """What a process runs for a kind of extension object."""
+    """The parts that a process runs for a kind of extension object."""
     kind, work, row = serving.kind, common.work, POOLS[serving.kind.pool]
     reconciler, ready = life_cycle(common, serving), common.world.complete
     own = LifeCycleMapping(common.bus, kind, scope(common, kind), serving.waiters, serving.last_user)

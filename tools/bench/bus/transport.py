@@ -1,4 +1,4 @@
-"""What a request to NATS costs: this project's client beside nats-py's own.
+"""The cost of a request to NATS: this project's client beside nats-py's own.
 
 `python -m tools.bench.bus.transport` starts a server, and prints the CPU time and the time of a request: for
 one request at a time and for 64 at once, as medians of alternating rounds.

@@ -1,4 +1,4 @@
-"""What Envoy saves by Protobuf's binary form: one more listener beside many, from binary files and from JSON.
+"""The time that Envoy saves by Protobuf's binary form, for one more listener beside many.
 
 `python -m tools.bench.loadbalancers.formats [LISTENERS]` starts an Envoy for each form, without windowbox.
 """

@@ -31,7 +31,7 @@ _REMEDY = "restart this process if that is intended, else correct the file"
 
 
 class Client(Protocol):
-    """What we need of a client of an API server."""
+    """A client of an API server, as far as rotation needs it."""
 
     @property
     def host(self) -> str: ...

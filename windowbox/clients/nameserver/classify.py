@@ -54,7 +54,7 @@ def zone_wide(text: str) -> Failure:
 
 
 def update_failure(rcode: Rcode, server: str, zone: str) -> Failure:
-    """What it means that `server` answered an update of `zone` with `rcode`, which is not NOERROR."""
+    """The failure behind `rcode`, which is not NOERROR, in the answer of `server` to an update of `zone`."""
     match rcode:
         case Rcode.NOTAUTH:
             return zone_wide(
@@ -90,7 +90,7 @@ def update_failure(rcode: Rcode, server: str, zone: str) -> Failure:
 
 
 def zone_failure(reply: Message, server: str, zone: str) -> Failure | None:
-    """What is wrong with the zone as a whole, judged by an answer to a query for its SOA."""
+    """The failure of the whole zone, judged by an answer to a query for its SOA."""
     match reply.rcode():
         case Rcode.NOERROR if messages.authoritative(reply) and messages.answer(
             reply, messages.name(zone), RdataType.SOA

@@ -40,7 +40,7 @@ class CloudProviderConfig(Strict):
 
 
 def load(file: Path) -> CloudProviderConfig:
-    """What a file says. Malformed, with field, value and remedy, if it is none."""
+    """The configuration in a file. Malformed, with field, value and remedy, if it is none."""
     try:
         return parsed(file.read_bytes(), str(file))
     except OSError as error:
@@ -48,7 +48,7 @@ def load(file: Path) -> CloudProviderConfig:
 
 
 def parsed(text: bytes, what: str) -> CloudProviderConfig:
-    """What a text says; `what` is what it is called in errors."""
+    """The configuration in a text; `what` names it in errors."""
     try:
         content = yaml.load(text, _Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:

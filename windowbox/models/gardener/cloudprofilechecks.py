@@ -39,7 +39,7 @@ class Versions:
             self.of[image.name] = {one.version for one in image.versions or []}
 
     def remedy(self, name: str, version: str) -> str:
-        """What to add to an error about a version that is missing here."""
+        """The addition to an error about a version that is missing here."""
         if (name, version) not in self._overridden:
             return ""
         return f": machine image {name} is listed more than once, and only its last entry counts: merge them"
@@ -128,7 +128,7 @@ def _unmapped(
 def _offered(
     config: CloudProfileConfig, all_values: Mapping[str, Set[str]]
 ) -> dict[str, dict[str, set[_Key]]]:
-    """What flavors offer, by image and version."""
+    """The capabilities of flavors, by image and version."""
     return {
         image.name: {
             version.version: {
@@ -141,5 +141,5 @@ def _offered(
 
 
 def _key(flavor: Capabilities, all_values: Mapping[str, Set[str]]) -> _Key:
-    """What is equal for flavors that mean the same: not to mention a capability means all its values."""
+    """A key that is equal for flavors with the same meaning: a missing capability means all its values."""
     return frozenset((name, frozenset(flavor.get(name, every))) for name, every in all_values.items())

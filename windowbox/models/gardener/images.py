@@ -37,7 +37,7 @@ class ImageSource(BaseModel):
 
     @property
     def key(self) -> tuple[str, str, str, tuple[str, ...]]:
-        """What an overwrite has to share with an entry in order to change it."""
+        """The key by which an overwrite changes an entry."""
         return (self.name, self.runtime_version, self.target_version, self.architectures)
 
     def overwritten(self, by: Self) -> Self:

@@ -1,1 +1,1 @@
-"""What all kinds of `extensions.gardener.cloud` share: when to run, what to do, what to report."""
+"""The life cycle of all kinds of `extensions.gardener.cloud`: when to run, what to do, what to report."""

@@ -23,7 +23,7 @@ class Operation(StrEnum):
 
 
 class Flow(Enum):
-    """What a run does."""
+    """The flow of a run."""
 
     SKIP = auto()
     """Nothing: our finalizer is not on a deleted object, or the object was migrated."""
@@ -60,7 +60,7 @@ def operation(obj: Object) -> Operation:
 
 
 def flow(obj: Object, finalizer: str, *, migrates: bool = True) -> Flow:
-    """What to do with `obj`; `finalizer` is ours."""
+    """The flow for `obj`; `finalizer` is ours."""
     if obj.annotations.get(OPERATION) == "wait-for-state":
         return Flow.WAIT
     if not migrates:

@@ -149,7 +149,7 @@ def unhealthy(found: Object, *, settled: bool = False) -> str:
 
 
 def deletion_problem(found: Object) -> tuple[str, tuple[str, ...]]:
-    """What blocks the deletion, as the resource manager reports it, and Gardener's error codes for it."""
+    """The obstacle to the deletion, as the resource manager reports it, with Gardener's error codes."""
     condition = _condition(found, "ResourcesApplied")
     if condition.get("status") == "True" or condition.get("reason") not in _DELETION_FAILED:
         return "", ()

@@ -22,7 +22,7 @@ _LONGEST = 255
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _CLOSED = frozenset({errno.EACCES, errno.EPERM})
 _NOT_A_FOLDER = frozenset({errno.ELOOP, errno.ENOTDIR})
-"""What is answered when a link, or a file, stands where a folder is to be opened."""
+"""The error codes when a link or a file is in the place of a folder."""
 
 
 def checked(field: str, name: object) -> str:

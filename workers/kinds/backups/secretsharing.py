@@ -22,7 +22,7 @@ _NEXT = 5
 
 
 class Share(Enum):
-    """What an object that is being deleted or migrated does about the finalizer."""
+    """The action of a deleted or migrated object on the finalizer."""
 
     RELEASE = auto()
     LEAVE = auto()

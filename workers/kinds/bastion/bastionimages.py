@@ -204,7 +204,7 @@ _STANDINGS = {
 
 
 def standing(version: ImageVersion, now: datetime) -> Standing:
-    """What a version is now. One of which nothing is said is supported."""
+    """The classification of a version now: supported by default."""
     if version.lifecycle:
         return _STANDINGS.get(_stage(version.lifecycle, now), Standing.EXPIRED)
     expires = instant(version.expiration_date)

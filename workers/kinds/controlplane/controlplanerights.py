@@ -22,7 +22,7 @@ _CLUSTER_ROLES = Resource(_GROUP, "v1", "clusterroles", "ClusterRole", namespace
 _CLUSTER_BINDINGS = Resource(_GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
 _ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 _KEPT = {"resources.gardener.cloud/keep-object": "true"}
-"""Annotation: whoever works in the Shoot can do so until nothing is left to do."""
+"""Annotation: the resource manager keeps these objects, for the clean-up in the Shoot."""
 
 Rule = dict[str, Any]
 
@@ -33,7 +33,7 @@ def rule(group: str, resources: Sequence[str], verbs: Iterable[str], *names: str
 
 
 def windowbox() -> list[Manifest]:
-    """What lets windowbox serve the Services and machines of the Shoot."""
+    """The rights of windowbox on the Services and machines of the Shoot."""
     name = "system:windowbox"
     return _kept(
         cluster_role(name, rights.rules(rights.member())),
@@ -42,7 +42,7 @@ def windowbox() -> list[Manifest]:
 
 
 def cloud_controller_manager() -> list[Manifest]:
-    """What lets Gardener's cloud-controller-manager do so."""
+    """The rights of Gardener's cloud-controller-manager."""
     rules = (
         rule("coordination.k8s.io", ["leases"], ("create", "list", "watch")),
         rule("coordination.k8s.io", ["leases"], ("get", "update"), CCM),

@@ -48,7 +48,7 @@ _RULES = (
 
 
 def provisioner(image: str, helper_image: str) -> list[Manifest]:
-    """What makes directories of nodes into volumes."""
+    """The provisioner that makes directories of nodes into volumes."""
     account = controlplanerights.subject(_ACCOUNT)
     return [
         controlplanerights.service_account(_ACCOUNT, _NAMESPACE),

@@ -64,7 +64,7 @@ def folder(path: str) -> str:
 
 
 def segments(path: str) -> list[str]:
-    """What stands between the slashes of a path, without what means nothing."""
+    """The segments of a path, without empty ones and dots."""
     return [segment for segment in path.split("/") if segment not in ("", ".")]
 
 
@@ -99,7 +99,7 @@ def _raw(path: str, data: bytes) -> bytes:
 
 
 def _delimiter(data: bytes) -> tuple[bytes, bytes]:
-    """What the data is put between, so that the shell neither alters it nor takes a part of it for the end.
+    """The delimiter around the data, so that the shell neither alters it nor takes a part of it for the end.
 
     As it is spelled at the beginning, where quotes forbid the shell to look for variables, and at the end.
     """

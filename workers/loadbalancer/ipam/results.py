@@ -77,7 +77,7 @@ class Allocated:
 
     addresses: Mapping[Family, str]
     notice: str = ""
-    """What differs from the request, for people."""
+    """The difference from the request, for people."""
     wake: tuple[ObjectRef, ...] = ()
     """Services to requeue: they waited for addresses that it has released."""
 

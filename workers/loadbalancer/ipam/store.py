@@ -159,7 +159,7 @@ class AddressStore:
         return ref not in self.index.waiters and all(holder.until for _, holder in self.held(ref))
 
     def waiter(self, ref: ObjectRef) -> Waiter | None:
-        """What a Service waits for."""
+        """The reason why a Service waits."""
         return self.index.waiters.get(ref)
 
     def servable(self) -> list[ObjectRef]:

@@ -84,7 +84,7 @@ class Given:
     note: str = ""
     """Why there is no address, for people."""
     notice: str = ""
-    """What differs from the request, though there is an address."""
+    """The difference from the request, though there is an address."""
 
 
 class ServiceReconciler:

@@ -1,1 +1,1 @@
-"""What a Service asks for, as pure functions. In: a Service. Out: a `Demand`, its listeners, and refusals."""
+"""The demand of a Service, as pure functions. In: a Service. Out: a `Demand`, its listeners, and refusals."""

@@ -1,4 +1,4 @@
-"""What a Service asks for. Rules LB-7-* of docs/contract-coverage.md."""
+"""The demand of a Service. Rules LB-7-* of docs/contract-coverage.md."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ class Demand:
 
 
 def demand_in(cluster: str, service: Object, settings: LoadBalancerSettings) -> Demand:
-    """What a Service of `cluster` asks for."""
+    """The demand of a Service of `cluster`."""
     direct = matches(cluster, settings.direct)
     return demand(service, direct=direct, offered=families_for(cluster, settings.ranges))
 
 
 def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMILIES) -> Demand:
-    """What `service` asks for. With `direct`, its Pods can be reached without a node port.
+    """The demand of `service`. With `direct`, its Pods can be reached without a node port.
 
     PreferDualStack takes the families that are `offered`. An invalid value becomes a refusal: of its port, or
     of the whole Service if a guess would admit refused clients, or serve what was not asked for.

@@ -52,7 +52,7 @@ class Verdict:
     change: Change | None = None
     deadline: datetime | None = None
     then: str = ""
-    """What happens at the deadline, for people."""
+    """The event at the deadline, for people."""
     needs_permit: bool = False
     """Whether the change waits its turn: one Machine of a MachineDeployment is replaced at a time."""
 

@@ -108,7 +108,7 @@ class WorkerActuator(Actuator):
         """Nothing: gardenlet removes the machines of a Shoot that is deleted by force."""
 
     async def _read(self, run: Run) -> tuple[Plan, Observed]:
-        """What the Worker asks for, and what there is."""
+        """The plan for the Worker, and the objects found."""
         cluster = await self._targets.shoot_cluster(run)
         shoot = shoots.facts(cluster)
         if not shoot.technical_id:

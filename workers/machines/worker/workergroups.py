@@ -30,7 +30,7 @@ _PERCENT = re.compile(r"\d{1,3}%")
 
 @dataclass(frozen=True)
 class Site:
-    """What all groups of a Worker share."""
+    """The facts that all groups of a Worker share."""
 
     namespace: str
     worker: str
@@ -71,7 +71,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a Worker asks for."""
+    """The groups that a Worker asks for."""
 
     site: Site
     profile: CloudProfileSpec
