@@ -1,4 +1,4 @@
-"""The base of all sections of the settings."""
+"""The bases of all sections of the settings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """Immutable, without unknown names; errors do not quote values, which may be secrets."""
+    """Immutable, without unknown names."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PrivateSection(Section):
+    """Its errors do not quote values, which may be secrets."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)

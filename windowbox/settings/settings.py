@@ -29,7 +29,7 @@ from windowbox.settings.kindsettings import (
     MachineSettings,
 )
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from windowbox.settings.section import Section
+from windowbox.settings.section import PrivateSection
 from windowbox.settings.webhooksettings import WebhookSettings
 from windowbox.telemetry.logs import LogFormat
 
@@ -42,7 +42,7 @@ def _number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
-class NatsSettings(Section):
+class NatsSettings(PrivateSection):
     url: str = Field(
         "nats://127.0.0.1:4222",
         description="URLs of the NATS servers, separated by commas. "
@@ -74,7 +74,7 @@ class NatsSettings(Section):
         )
 
 
-class ClusterSettings(Section):
+class ClusterSettings(PrivateSection):
     kubeconfig: Path | None = Field(
         None,
         description="Kubeconfig file of the runtime cluster. Unset: the cluster in which this process runs.",
@@ -87,7 +87,7 @@ class ClusterSettings(Section):
     )
 
 
-class WatchSettings(Section):
+class WatchSettings(PrivateSection):
     kinds: tuple[Kind, ...] = Field(
         WATCHED, description="Kinds to watch and mirror to the bus, as plural.group."
     )
@@ -102,7 +102,7 @@ class WatchSettings(Section):
         return kinds
 
 
-class ObjectsSettings(Section):
+class ObjectsSettings(PrivateSection):
     """The stream OBJECTS, the mirror of all clusters on the bus."""
 
     size: int = Field(4096, ge=64, description="Maximum size of OBJECTS, the mirror of all clusters, in MiB.")
@@ -125,7 +125,7 @@ class ObjectsSettings(Section):
         return Retention(self.size << 20, self.versions)
 
 
-class WorkSettings(Section):
+class WorkSettings(PrivateSection):
     concurrency: int = Field(64, ge=1, description="Objects that each process reconciles concurrently.")
     ack_wait: float = Field(
         10.0, ge=2, description="Seconds without a sign of life after which an item goes to another worker."
@@ -137,17 +137,17 @@ class WorkSettings(Section):
     )
 
 
-class PatchSettings(Section):
+class PatchSettings(PrivateSection):
     concurrency: int = Field(64, ge=1, description="Objects that each process patches concurrently.")
     rate: float = Field(0.0, ge=0, description="Patches per second and process. 0: no limit.")
 
 
-class LogSettings(Section):
+class LogSettings(PrivateSection):
     format: LogFormat = Field("auto", description="`auto`: `human` on a terminal, `json` otherwise.")
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to log.")
 
 
-class Settings(Section):
+class Settings(PrivateSection):
     nats: NatsSettings = NatsSettings()
     cluster: ClusterSettings = ClusterSettings()
     watch: WatchSettings = WatchSettings()

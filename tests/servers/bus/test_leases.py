@@ -216,8 +216,10 @@ async def test_a_frozen_owner_notices_its_lost_lease(bus: Bus, nats_url: str) ->
         await soon(heir.began.wait())
         process.send_signal(signal.SIGCONT)
         assert process.stdout
-        said = [await soon(process.stdout.readline()) for _ in range(2)]
-        assert said == [b"refrains\n", b"lost\n"]
+        said = await soon(process.stdout.readline())
+        if said == b"refrains\n":  # it may also be cancelled before it checks
+            said = await soon(process.stdout.readline())
+        assert said == b"lost\n"
         assert not heir.ended.is_set()
     process.kill()
     await process.wait()
