@@ -128,6 +128,7 @@ _FLAGS: Mapping[str, frozenset[Reason]] = {
     "reported": frozenset({Reason.RETRY}),
 }
 """The reasons that decide what a run does, as flags: this is how wishes are written to the bus."""
+_DECIDING = frozenset[Reason]().union(*_FLAGS.values())
 
 _LONGEST_NOTE = 500
 
@@ -184,7 +185,7 @@ class Wish(Message):
 
     def __or__(self, newer: Wish) -> Wish:
         """Both wishes merged, with the newer one's reason."""
-        older = {self.reason, *self.also} & frozenset().union(*_FLAGS.values())
+        older = {self.reason, *self.also} & _DECIDING
         attempt = max(self.attempt, newer.attempt)
         if newer.changed:  # what failed before may succeed now
             older, attempt = older - {Reason.RETRY}, newer.attempt
