@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import pytest_asyncio
 
 from tests.support import leftovers, servers
+from tests.support.kindworld import KindWorld, kind_world
+from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane
 
 
@@ -33,4 +36,14 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 def other(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """Another cluster, for machines."""
     with servers.control_plane(tmp_path_factory.mktemp("other"), controllers=True, audit=True) as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def world(
+    request: pytest.FixtureRequest, plane: ControlPlane, nats: NatsServer
+) -> AsyncIterator[KindWorld]:
+    """A process of each role: workers serve the pools, with the settings, of `@pytest.mark.serves(…)`."""
+    served = request.node.get_closest_marker("serves")
+    async with kind_world(plane, nats, *served.args, **served.kwargs) as made:
         yield made

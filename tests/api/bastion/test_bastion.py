@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest_asyncio
+import pytest
 
 from tests.api.bastion import bastions
 from tests.api.bastion.bastions import ADDRESS, IMAGE, SCRIPT, Yard, written, yard
 from tests.api.infrastructure.infrastructures import examples, says
-from tests.support.kindworld import CLOUDPROVIDER, KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import CLOUDPROVIDER, KindWorld
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from windowbox.errors import WindowboxError
 from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.refs import (
@@ -26,13 +23,9 @@ from windowbox.models.refs import (
     SERVICES,
 )
 
+pytestmark = pytest.mark.serves("bastion")
+
 NAME = "bastion-cli"
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "bastion") as made:
-        yield made
 
 
 @rule("BA-2", "BA-3", "BA-4", "BA-6", "B.5", "K-3")

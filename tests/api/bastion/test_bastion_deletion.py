@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.api.bastion import bastions
 from tests.api.bastion.bastions import Yard, yard
 from tests.api.infrastructure.infrastructures import says
-from tests.support.kindworld import CLOUDPROVIDER, KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import CLOUDPROVIDER, KindWorld
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from windowbox.models.extensions import FORCE_DELETION
 from windowbox.models.objects import Object
 from windowbox.models.refs import BASTIONS, NETWORK_POLICIES, PODS, SECRETS, SERVICES
 
+pytestmark = pytest.mark.serves("bastion")
+
 NAME = "bastion-cli"
 HELD = {"metadata": {"finalizers": ["example.com/held"]}}
 FREE = {"metadata": {"finalizers": None}}
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "bastion") as made:
-        yield made
 
 
 async def standing(world: KindWorld, **metadata: Any) -> Yard:

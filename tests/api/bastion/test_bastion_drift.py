@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 import pytest_asyncio
 
 from tests.api.bastion import bastions
 from tests.api.bastion.bastions import IMAGE, Yard, written, yard
-from tests.support.kindworld import KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import KindWorld
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import BASTIONS, NETWORK_POLICIES, PODS, SERVICES, Resource
 
+pytestmark = pytest.mark.serves("bastion")
+
 NAME = "bastion-cli"
 NEWER = "registry.local/node:v2.0.0"
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "bastion") as made:
-        yield made
 
 
 @pytest_asyncio.fixture

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from tests.api.bastion import bastions
 from tests.api.bastion.bastions import yard
-from tests.support.kindworld import CLOUDPROVIDER, KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import CLOUDPROVIDER, KindWorld
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from windowbox.models.refs import BASTIONS, PODS, SECRETS, Resource
+
+pytestmark = pytest.mark.serves("bastion")
 
 NAME = "bastion-cli"
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "bastion") as made:
-        yield made
 
 
 def _with_except(cidr: str, *left_out: str) -> dict[str, Any]:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
-import pytest_asyncio
+import pytest
 
 from tests.api.bastion import bastions
 from tests.api.bastion.bastions import yard
-from tests.support.kindworld import KindWorld, kind_world
-from tests.support.natsserver import NatsServer
-from tests.support.servers import ControlPlane
+from tests.support.kindworld import KindWorld
 from windowbox.models.refs import BASTIONS
 from workers import replay
 
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "bastion") as made:
-        yield made
+pytestmark = pytest.mark.serves("bastion")
 
 
 async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:

@@ -6,6 +6,7 @@ import base64
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 import yaml
 
@@ -36,6 +37,8 @@ from windowbox.models.gardener.images import BUILT_IN, ImageSource
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES, SECRETS
 from windowbox.settings.kindsettings import ControlPlaneSettings, KindSettings
 
+pytestmark = pytest.mark.serves("controlplane")
+
 FORCED = {"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}}
 GENERIC = {
     "apiVersion": "v1",
@@ -50,12 +53,6 @@ GENERIC = {
     "contexts": [{"name": "shoot", "context": {"cluster": "shoot", "user": "shoot"}}],
     "users": [{"name": "shoot", "user": {"tokenFile": "/var/run/secrets/token"}}],
 }
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "controlplane") as made:
-        yield made
 
 
 @pytest_asyncio.fixture

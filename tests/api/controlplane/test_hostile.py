@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest_asyncio
+import pytest
 
 from tests.api.controlplane.controlplanes import (
     KUBERNETES,
@@ -17,20 +16,14 @@ from tests.api.controlplane.controlplanes import (
     shoot_of,
     until_ready,
 )
-from tests.support.kindworld import Client, KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import Client, KindWorld
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES
+
+pytestmark = pytest.mark.serves("controlplane")
 
 _ROTATED_BY_NOBODY = {"lastInitiationTime": 7, "phase": [1]}
 _KUBECONFIG = "generic-token-kubeconfig.secret.gardener.cloud/name"
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "controlplane") as made:
-        yield made
 
 
 @rule("B.9", "E-2")

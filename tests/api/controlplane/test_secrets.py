@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from cryptography import x509
 
 from bus import streams, subjects
@@ -25,27 +23,21 @@ from tests.api.controlplane.controlplanes import (
     until_ready,
 )
 from tests.support import livefiles
-from tests.support.kindworld import Client, KindWorld, kind_world
+from tests.support.kindworld import Client, KindWorld
 from tests.support.markers import Markers
-from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, RUNTIME, SECRETS, ObjectRef
 from windowbox.settings.bussettings import Access
 from windowbox.settings.kindsettings import ControlPlaneSettings, KindSettings
 from workers import replay
 
+KINDS = KindSettings(controlplane=ControlPlaneSettings(ccm="deployment"))
+pytestmark = pytest.mark.serves("controlplane", kinds=KINDS)
+
 AUTHORITY = "ca-provider-local-controlplane"
 SERVER, CLIENT, AUTH = (f"provider-local-dummy-{one}" for one in ("server", "client", "auth"))
 CCM = "cloud-controller-manager-server"
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    kinds = KindSettings(controlplane=ControlPlaneSettings(ccm="deployment"))
-    async with kind_world(plane, nats, "controlplane", kinds=kinds) as made:
-        yield made
 
 
 @rule("Z-1", "Z-2", "Z-7", "Z-8")

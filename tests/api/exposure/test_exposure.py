@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 import yaml
 
-from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from tools.bench.audit import WRITES
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, NAMESPACES, SECRETS, SERVICES
 from workers import replay
 
+pytestmark = pytest.mark.serves("exposure")
+
 CONTRACT = Path(__file__).parents[4] / "shared" / "contract" / "extensions.md"
 NODE = ("InternalIP", "10.0.130.5")
 VIP: list[dict[str, Any]] = [{"ip": "172.18.255.226", "ipMode": "Proxy"}]
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "exposure") as made:
-        yield made
 
 
 async def made(world: KindWorld, **shoot: Any) -> tuple[Client, Client]:

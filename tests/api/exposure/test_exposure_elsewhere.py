@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
-from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, inline, kind_world
+from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, inline
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -14,13 +15,9 @@ from tools.bench.audit import WRITES, AuditLog
 from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, NAMESPACES, SERVICES
 
+pytestmark = pytest.mark.serves("exposure")
+
 VIP = [{"ip": "172.18.255.226", "ipMode": "Proxy"}]
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "exposure") as made:
-        yield made
 
 
 @pytest_asyncio.fixture

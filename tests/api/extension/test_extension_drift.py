@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
-import pytest_asyncio
+import pytest
 
 from bus import streams, subjects
 from bus.transport.connection import Bus, connected
@@ -40,11 +39,7 @@ from windowbox.models.refs import (
 from windowbox.settings.bussettings import Access
 from workers import replay
 
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, *TYPES, classes=ALL_CLASSES) as made:
-        yield made
+pytestmark = pytest.mark.serves(*TYPES, classes=ALL_CLASSES)
 
 
 @rule("XT-1")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from tests.api.extension.extending import (
     AFTER_WORKER,
@@ -23,21 +20,15 @@ from tests.api.extension.extending import (
     policies,
     until_waiting,
 )
-from tests.support.kindworld import KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import KindWorld
 from tests.support.resourcemanager import DEPLOYMENTS, SERVICE_ACCOUNTS
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from windowbox.models.refs import (
     EXTENSIONS,
     MANAGED_RESOURCES,
 )
 
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, *TYPES, classes=ALL_CLASSES) as made:
-        yield made
+pytestmark = pytest.mark.serves(*TYPES, classes=ALL_CLASSES)
 
 
 @pytest.mark.parametrize(

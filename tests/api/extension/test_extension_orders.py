@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest_asyncio
+import pytest
 
 from tests.api.extension.extending import known
-from tests.support.kindworld import Client, KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import Client, KindWorld
 from tests.support.resourcemanager import ResourceManager
 from tests.support.rules import rule
 from tests.support.running import eventually
-from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import EXTENSIONS, MANAGED_RESOURCES, SECRETS
 
 SHOOT = "local-ext-shoot"
 OLD = f"managedresource-{SHOOT}-00000000"
+
+pytestmark = pytest.mark.serves(SHOOT)
 _WRITES = ("create", "patch", "delete")
 
 
@@ -57,12 +56,6 @@ async def collectable(shoot: Client) -> list[str]:
     )
     names = [Object(raw).name for raw in (await shoot.kube.page(marked)).items]
     return [name for name in names if name not in used]
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, SHOOT) as made:
-        yield made
 
 
 @rule("M-3", "M-4", "M-5")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from typing import Any
 
 import brotli
 import pytest
-import pytest_asyncio
 
 from tests.api.extension.extending import (
     AFTER_WORKER,
@@ -25,12 +23,10 @@ from tests.api.extension.extending import (
     unpacked,
     until_waiting,
 )
-from tests.support.kindworld import KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import KindWorld
 from tests.support.resourcemanager import SERVICE_ACCOUNTS
 from tests.support.rules import rule
 from tests.support.running import eventually
-from tests.support.servers import ControlPlane
 from tools.bench.audit import without_events, writes
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
@@ -40,11 +36,7 @@ from windowbox.models.refs import (
     SECRETS,
 )
 
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, *TYPES, classes=ALL_CLASSES) as made:
-        yield made
+pytestmark = pytest.mark.serves(*TYPES, classes=ALL_CLASSES)
 
 
 @pytest.mark.parametrize(

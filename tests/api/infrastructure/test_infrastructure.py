@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest_asyncio
+import pytest
 
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import behind, examples, infrastructure, pool, says
@@ -27,13 +26,9 @@ from windowbox.models.refs import (
     Resource,
 )
 
+pytestmark = pytest.mark.serves("infrastructure")
+
 KINDS: dict[str, Resource] = {one.kind: one for one in (NAMESPACES, IP_POOLS, NETWORK_POLICIES)}
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "infrastructure") as made:
-        yield made
 
 
 @rule("A.1", "A.3", "I-1", "U-4", "S-3", "K-1", "K-3", "LB-10-routes")

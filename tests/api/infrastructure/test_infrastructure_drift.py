@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from bus import streams, subjects
 from bus.messages import RunRecord
@@ -24,11 +23,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, Resource
 from windowbox.settings.bussettings import Access
 
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "infrastructure") as made:
-        yield made
+pytestmark = pytest.mark.serves("infrastructure")
 
 
 def written(requests: dict[str, int]) -> dict[str, int]:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from bus import subjects
 from bus.clusters.clusters import clusters
@@ -46,12 +45,7 @@ from workers.core.owned.targets import TargetClusters
 from workers.core.recorder_live import LiveRecorder
 from workers.kinds.infrastructure.infrastructureactuator import InfrastructureActuator
 
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "infrastructure") as made:
-        yield made
-
+pytestmark = pytest.mark.serves("infrastructure")
 
 NETWORKING = {
     "ipFamilies": ["IPv4"],

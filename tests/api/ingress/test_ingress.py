@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest_asyncio
+import pytest
 
 from bus import streams, subjects
 from bus.messages import Reason, Wish
@@ -25,13 +24,9 @@ from windowbox.models.refs import DNSRECORDS, INGRESSES, NAMESPACES, RUNTIME, Ob
 from windowbox.settings.bussettings import Access
 from workers import replay
 
+pytestmark = pytest.mark.serves("ingress")
+
 _EVENTS = Resource("", "v1", "events", "Event")
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "ingress") as made:
-        yield made
 
 
 def spec(*hosts: str) -> dict[str, Any]:

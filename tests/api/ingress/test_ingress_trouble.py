@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest_asyncio
+import pytest
 
 from bus import streams, subjects
 from bus.messages import RunRecord
@@ -35,6 +35,8 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, INGRESSES, RUNTIME, Resource
 from windowbox.settings.bussettings import Access
 
+pytestmark = pytest.mark.serves("ingress")
+
 _SPEC = {"name": "a.test", "recordType": "A", "values": ["10.0.0.9"], "secretRef": {"name": "x"}}
 _EVENTS = Resource("", "v1", "events", "Event")
 _ADMISSION = "admissionregistration.k8s.io"
@@ -43,12 +45,6 @@ _BINDINGS = Resource(
     _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False
 )
 _WEBHOOKS = Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False)
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "ingress") as made:
-        yield made
 
 
 async def test_two_that_want_different_records_do_not_keep_each_other_busy(world: KindWorld) -> None:

@@ -7,15 +7,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from tests.api.machine.machines import Machines, machines
-from tests.support.kindworld import KindWorld, kind_world
-from tests.support.natsserver import NatsServer
-from tests.support.servers import ControlPlane
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "machine") as made:
-        yield made
+from tests.support.kindworld import KindWorld
 
 
 @pytest_asyncio.fixture

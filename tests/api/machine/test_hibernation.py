@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from bus.clusters.clusters import Clusters
@@ -22,6 +23,8 @@ from tests.support.servers import ControlPlane
 from windowbox.models.refs import MACHINES, NAMESPACES, NODES
 from windowbox.settings.clustersettings import JoinSettings
 from workers.kinds.membership.clusterjoining import Joining
+
+pytestmark = pytest.mark.serves("machine")
 
 
 @dataclass

@@ -7,6 +7,8 @@ import base64
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
+
 from tests.api.machine.machines import Machines, machines, phase_of
 from tests.support.kindworld import KindWorld
 from tests.support.rules import rule
@@ -15,6 +17,8 @@ from windowbox.models.machinekeys import LAST_PRESERVE
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, SERVICES
 from workers.machines import names
+
+pytestmark = pytest.mark.serves("machine")
 
 
 @rule("B4-R1", "B4-R2", "B4-R3")

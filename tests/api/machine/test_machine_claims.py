@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from bus import subjects
 from bus.messages import OPERATION, PREDECESSOR, UID, VERSION
 from bus.transport.connection import connected
@@ -13,6 +15,8 @@ from windowbox.models import machinekeys
 from windowbox.models.refs import MACHINES, NAMESPACES, NODES, PODS, ObjectRef
 from windowbox.settings.bussettings import Access
 from workers.machines.machine.machineviews import TARGET
+
+pytestmark = pytest.mark.serves("machine")
 
 
 async def test_a_pod_of_another_control_plane_is_neither_taken_nor_deleted(made: Machines) -> None:

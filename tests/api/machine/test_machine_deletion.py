@@ -29,6 +29,8 @@ from windowbox.models.refs import (
 from windowbox.settings.kindsettings import KindSettings, MachineSettings
 from workers import replay
 
+pytestmark = pytest.mark.serves("machine")
+
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 ALL_PODS = PODS._replace(selector="")
 FINALIZER = "machine.sapcloud.io/machine-controller-manager"

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.api.machine.machines import Machines
 from tests.support import traces
+
+pytestmark = pytest.mark.serves("machine")
 
 
 async def test_an_unknown_machine_waits_for_its_health_timeout(made: Machines, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from tests.api.machine.machines import EVENTS, description, join, machines, phase_of
 from tests.support.kindworld import KindWorld
 from tests.support.rules import rule
@@ -12,6 +14,8 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NAMESPACES, PODS
 from workers import replay
 from workers.machines.machine.machineviews import TARGET
+
+pytestmark = pytest.mark.serves("machine")
 
 
 @rule("B6-R4", "B5", "L13", "L41")

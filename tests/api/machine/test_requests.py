@@ -6,6 +6,7 @@ import secrets
 import subprocess
 from typing import Any
 
+import pytest
 import yaml
 
 from sandbox.programs import binaries
@@ -15,6 +16,8 @@ from tests.support.kubeletrequests import SERVING, request
 from tests.support.rules import rule
 from windowbox.models.refs import CERTIFICATE_REQUESTS, Resource
 from workers.machines import names
+
+pytestmark = pytest.mark.serves("machine")
 
 GROUP = "test:bootstrappers"
 _BINDINGS = Resource(

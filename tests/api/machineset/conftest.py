@@ -6,16 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.support.kindworld import KindWorld, kind_world
+from tests.support.kindworld import KindWorld
 from tests.support.machines import MachineClient, machine_client
-from tests.support.natsserver import NatsServer
-from tests.support.servers import ControlPlane
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "machinedeployment", "machineset") as made:
-        yield made
 
 
 @pytest_asyncio.fixture

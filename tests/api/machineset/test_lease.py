@@ -5,12 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from tests.support.kindworld import KindWorld
 from tests.support.machines import MachineClient, deployment, machine_client
 from tests.support.rules import rule
 from tests.support.running import eventually
 from windowbox.models import machinekeys as keys
 from windowbox.models.refs import LEASES, MACHINE_SETS, NAMESPACES
+
+pytestmark = pytest.mark.serves("machinedeployment", "machineset")
 
 _NAME = "machine-controller-manager"
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support import traces
 from tests.support.machines import MachineClient, deployment
+
+pytestmark = pytest.mark.serves("machinedeployment", "machineset")
 
 
 async def test_a_complete_deployment_waits_to_renew_the_lease(client: MachineClient, tmp_path: Path) -> None:

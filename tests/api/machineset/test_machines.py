@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.support.machines import MachineClient, complete, conditions, deployment
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINES, WORKERS
+
+pytestmark = pytest.mark.serves("machinedeployment", "machineset")
 
 
 @rule("C2", "C3-R1", "C3-R2", "C3-R5", "C3-R6")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from bus.clusters.registry import Member, Registry
 from bus.transport.connection import connected
 from tests.support.kindworld import KindWorld
@@ -14,6 +16,8 @@ from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES, SecretKey
 from windowbox.settings.bussettings import Access
+
+pytestmark = pytest.mark.serves("machinedeployment", "machineset")
 
 
 async def join(client: MachineClient) -> None:

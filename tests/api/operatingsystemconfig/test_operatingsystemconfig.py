@@ -6,13 +6,11 @@ import asyncio
 import base64
 import hashlib
 import re
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 import yaml
 
 from tests.support.kindworld import Client, KindWorld, failed, kind_world
@@ -27,15 +25,11 @@ from windowbox.models.refs import OPERATING_SYSTEM_CONFIGS as OSCS
 from windowbox.models.refs import SECRETS
 from workers import replay
 
+pytestmark = pytest.mark.serves("operatingsystemconfig")
+
 CONTRACT = Path(__file__).resolve().parents[3].parent / "shared" / "contract" / "extensions.md"
 FINALIZER = "extensions.gardener.cloud/operatingsystemconfigs"
 INLINE = {"path": "/etc/motd", "content": {"inline": {"encoding": "", "data": "hello"}}}
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "operatingsystemconfig") as made:
-        yield made
 
 
 def example(section: str) -> list[dict[str, Any]]:

@@ -21,6 +21,8 @@ from tests.support.rules import rule
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, SECRETS
 
+pytestmark = pytest.mark.serves("infrastructure")
+
 
 async def infrastructure(shoot: Client, name: str = "local", secret: str = CLOUDPROVIDER) -> None:
     reference = {"name": secret, "namespace": shoot.namespace}

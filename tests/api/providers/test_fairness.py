@@ -11,6 +11,8 @@ from tests.support.kindworld import KindWorld
 from tests.support.proxy import proxy
 from windowbox.models.refs import INFRASTRUCTURES
 
+pytestmark = pytest.mark.serves("infrastructure")
+
 SLOW, NEIGHBOURS = 50, 8
 
 

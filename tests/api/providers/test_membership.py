@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import yaml
 
 from bus.clusters.registry import Member, Registry
@@ -23,6 +24,8 @@ from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, NETWORK_POLICIES, SECRETS, SecretKey
 from windowbox.settings.bussettings import Access
+
+pytestmark = pytest.mark.serves("infrastructure")
 
 RULE = "provider-local-deny-all"
 

@@ -33,6 +33,8 @@ from windowbox.settings.bussettings import Access
 from windowbox.settings.kindsettings import KindSettings
 from windowbox.settings.settings import WorkSettings
 
+pytestmark = pytest.mark.serves("infrastructure")
+
 
 @dataclass
 class Room:

@@ -12,6 +12,8 @@ from tests.support.kindworld import KindWorld
 from windowbox.models.refs import INFRASTRUCTURES
 from windowbox.rights import rbac
 
+pytestmark = pytest.mark.serves("infrastructure")
+
 ROOT = Path(__file__).parents[3]
 
 

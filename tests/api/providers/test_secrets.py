@@ -20,6 +20,8 @@ from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import INFRASTRUCTURES
 
+pytestmark = pytest.mark.serves("infrastructure")
+
 
 @rule("K-1")
 async def test_nothing_of_provider_secrets_is_kept_or_told(

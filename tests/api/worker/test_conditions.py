@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest_asyncio
+import pytest
 
 from tests.api.worker.simulatedmcm import simulated
 from tests.api.worker.workerobjects import NAME, create, shoot_with
-from tests.support.kindworld import Client, KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import Client, KindWorld
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from tests.support.workerexample import pool
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import DEPLOYMENTS, MACHINE_DEPLOYMENTS, MANAGED_RESOURCES, WORKERS
 from windowbox.settings.kindsettings import HealthSettings, KindSettings, MachineSettings
 
+SETTINGS = KindSettings(health=HealthSettings(conditions="long"), machines=MachineSettings(mode="driver"))
+pytestmark = pytest.mark.serves("worker", kinds=SETTINGS)
+
 BUNDLE = "extension-worker-mcm-shoot"
 MANAGER = "machine-controller-manager"
 TYPES = ("EveryNodeReady", "SystemComponentsHealthy", "ControlPlaneHealthy")
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    settings = KindSettings(health=HealthSettings(conditions="long"), machines=MachineSettings(mode="driver"))
-    async with kind_world(plane, nats, "worker", kinds=settings) as made:
-        yield made
 
 
 def said(found: Object | None, type_: str) -> str:

@@ -6,31 +6,24 @@ import base64
 import contextlib
 import gzip
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest_asyncio
+import pytest
 
 from tests.api.infrastructure.infrastructures import says
 from tests.api.worker.simulatedmcm import simulated
 from tests.api.worker.workerobjects import NAME, create, listed, names, shoot_with
-from tests.support.kindworld import Client, KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import Client, KindWorld
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from tests.support.workerexample import pool
 from windowbox.errors import WindowboxError
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, WORKERS
 
+pytestmark = pytest.mark.serves("worker")
+
 KEPT = ("name", "namespace", "labels", "annotations")
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "worker") as made:
-        yield made
 
 
 def saved(found: Object) -> dict[str, Any]:

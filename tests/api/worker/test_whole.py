@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest_asyncio
+import pytest
 
 from tests.api.worker.test_restoration import forget_machines, state
 from tests.api.worker.workerobjects import NAME, create, listed, names, shoot_with, spec
-from tests.support.kindworld import KindWorld, kind_world
+from tests.support.kindworld import KindWorld
 from tests.support.machinedriver import SimulatedDriver
-from tests.support.natsserver import NatsServer
 from tests.support.running import running
-from tests.support.servers import ControlPlane
 from tests.support.workerexample import pool
 from windowbox.models.refs import (
     CLUSTERS,
@@ -23,11 +19,7 @@ from windowbox.models.refs import (
     WORKERS,
 )
 
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "worker", "machinedeployment", "machineset") as made:
-        yield made
+pytestmark = pytest.mark.serves("worker", "machinedeployment", "machineset")
 
 
 async def test_machines_are_created_replaced_hibernated_and_deleted(world: KindWorld) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest_asyncio
+import pytest
 
 from tests.api.bastion.bastions import cloud_profile
 from tests.api.infrastructure.infrastructures import says
@@ -31,13 +30,9 @@ from windowbox.models.refs import (
 )
 from windowbox.settings.kindsettings import KindSettings, MachineSettings
 
+pytestmark = pytest.mark.serves("worker")
+
 CLASS_SECRETS = {"gardener.cloud/purpose": "machineclass"}
-
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "worker") as made:
-        yield made
 
 
 def condition(found: Object | None) -> dict[str, Any]:

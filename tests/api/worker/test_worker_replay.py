@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
-import pytest_asyncio
+import pytest
 
 from tests.api.worker.workerobjects import NAME, SCRIPT, create, shoot_with, spec
-from tests.support.kindworld import KindWorld, kind_world
+from tests.support.kindworld import KindWorld
 from tests.support.machinedriver import SimulatedDriver
-from tests.support.natsserver import NatsServer
 from tests.support.running import running
-from tests.support.servers import ControlPlane
 from tests.support.workerexample import pool
 from windowbox.models.refs import WORKERS
 from workers import replay
 
-
-@pytest_asyncio.fixture
-async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    async with kind_world(plane, nats, "worker", "machinedeployment", "machineset") as made:
-        yield made
+pytestmark = pytest.mark.serves("worker", "machinedeployment", "machineset")
 
 
 async def test_recorded_runs_are_replayed_without_differences(world: KindWorld) -> None:
