@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -41,11 +42,15 @@ async def soon(happens: Awaitable[T]) -> T:
         return await happens
 
 
-async def eventually(look: Callable[[], Awaitable[T]], patience: float = PATIENCE) -> T:
+@overload
+async def eventually(look: Callable[[], Awaitable[T]], patience: float = ...) -> T: ...
+@overload
+async def eventually(look: Callable[[], bool], patience: float = ...) -> bool: ...
+async def eventually(look: Callable[[], Any], patience: float = PATIENCE) -> Any:
     """Poll until the condition holds: for states of other processes, which send no events."""
     pause = _POLL
     async with asyncio.timeout(patience):
-        while not (seen := await look()):
+        while not (seen := await found if inspect.isawaitable(found := look()) else found):
             await asyncio.sleep(pause)  # see above: no event
             pause = min(1.2 * pause, _SLOWEST_POLL)
         return seen

@@ -127,10 +127,7 @@ async def test_words_of_no_kubernetes_api_disturb_no_other_cluster(
     ):
         await one.registry.join(Member(id="strange", kinds=(DNSRECORDS.id,), file=str(server.kubeconfig)))
 
-        async def asked_again() -> bool:
-            return len(server.watched) > 1
-
-        await eventually(asked_again)
+        await eventually(lambda: len(server.watched) > 1)
         await _all_is_well(one, bus, records)
 
 

@@ -51,10 +51,8 @@ class Watcher:
         return self.watching.states.get(which, "")
 
     async def reaches(self, state: str, which: str = RECORDS) -> None:
-        async def look() -> bool:
-            return self.state(which).startswith(state)
 
-        await eventually(look)
+        await eventually(lambda: self.state(which).startswith(state))
 
 
 @contextlib.asynccontextmanager
@@ -201,16 +199,10 @@ async def test_who_reads_along_forgets_a_cluster_that_has_left(
         await records.create("web")
         await one.registry.join(member("shoot", records))
 
-        async def seen() -> bool:
-            return "shoot" in view.listed and view.get(records.ref("web", "shoot")) == "web"
-
-        await eventually(seen)
+        await eventually(lambda: "shoot" in view.listed and view.get(records.ref("web", "shoot")) == "web")
         await one.registry.leave("shoot")
 
-        async def forgotten() -> bool:
-            return "shoot" not in view.listed and view.get(records.ref("web", "shoot")) is None
-
-        await eventually(forgotten)
+        await eventually(lambda: "shoot" not in view.listed and view.get(records.ref("web", "shoot")) is None)
         assert view.get(records.ref("web")) == "web"
 
 

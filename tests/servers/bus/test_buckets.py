@@ -130,7 +130,7 @@ async def test_a_lost_connection_alone_is_no_regress(nats: NatsServer) -> None:
             await bucket.put(KEY, b"one", 0)
             await soon(bucket.catch_up())
             nats.stop()
-            await eventually(lambda: lost(bucket))
+            await eventually(lambda: not bucket.complete.is_set())
             nats.start()
             await soon(bucket.complete.wait())
             await soon(bucket.catch_up())
@@ -145,7 +145,7 @@ async def test_a_store_that_was_wiped_is_noticed(nats: NatsServer) -> None:
             await bucket.put(KEY, b"one", 0)
             await soon(bucket.catch_up())
             nats.wipe()
-            await eventually(lambda: lost(bucket))
+            await eventually(lambda: not bucket.complete.is_set())
             nats.start()
             await eventually(lambda: made_anew(bus))
             await soon(bucket.complete.wait())
@@ -191,14 +191,14 @@ async def regresses(
             await bucket.put(KEY, b"one", 0)
             await soon(bucket.catch_up())
             one_server.stop()
-            await eventually(lambda: lost(bucket))
+            await eventually(lambda: not bucket.complete.is_set())
             shutil.copytree(tmp_path / "nats", tmp_path / "copy")
             one_server.start()
             await soon(bucket.complete.wait())
             await change(Bucket(bus, streams.ADDRESSES))
             await soon(bucket.catch_up())
             one_server.wipe()
-            await eventually(lambda: lost(bucket))
+            await eventually(lambda: not bucket.complete.is_set())
             shutil.copytree(tmp_path / "copy", tmp_path / "nats")
             if overtaken:
                 await _write_behind_its_back(one_server)
@@ -222,10 +222,6 @@ async def _write_behind_its_back(one_server: NatsServer) -> None:
     finally:
         one_server.stop()
         one_server.port, one_server.url = port, f"nats://127.0.0.1:{port}"
-
-
-async def lost(bucket: Bucket) -> bool:
-    return not bucket.complete.is_set()
 
 
 async def test_many_wait_for_the_same_change(bus: Bus) -> None:

@@ -29,7 +29,7 @@ async def test_questions_fail_at_once_when_the_connection_is_closed(nats_url: st
     async with connected(Access(nats_url)) as bus:
         await ensured(bus)
         await bus.client.publish("x" * 5000, b"")
-        await eventually(lambda: is_dead(bus))
+        await eventually(lambda: bool(bus.dead))
         with pytest.raises(Unreachable):
             await bus.last(streams.OBJECTS, "object.a.b.c.d")
 
@@ -37,17 +37,17 @@ async def test_questions_fail_at_once_when_the_connection_is_closed(nats_url: st
 async def test_a_server_that_is_away_is_waited_for(nats: NatsServer) -> None:
     async with connected(Access(nats.url)) as bus, running(bus.watch()):
         nats.stop()
-        await eventually(lambda: is_lost(bus))
+        await eventually(lambda: bus.lost_for > 0)
         assert not bus.dead
         nats.start()
-        await eventually(lambda: is_connected(bus))
+        await eventually(lambda: bus.connected)
         assert bus.lost_for == 0.0
 
 
 async def test_connecting_again_that_was_given_up_is_noticed(nats: NatsServer) -> None:
     async with connected(Access(nats.url)) as bus:
         nats.stop()
-        await eventually(lambda: is_lost(bus))
+        await eventually(lambda: bus.lost_for > 0)
         task = bus.client._reconnection_task
         assert task
         task.cancel()
@@ -76,7 +76,7 @@ async def test_more_than_the_socket_takes_at_once_arrives_in_order(
         for data in sent:
             await bus.client.publish(inbox, data)
             await asyncio.sleep(0)  # so that each is written by itself, whatever the socket has not taken yet
-        await eventually(lambda: _all(heard, len(sent)))
+        await eventually(lambda: len(heard) == len(sent))
         assert heard == sent
 
 
@@ -85,9 +85,9 @@ async def test_what_is_said_is_heard_until_nobody_listens(one_server: NatsServer
         inbox, heard = bus.client.new_inbox(), list[bytes]()
         subscription = await bus.client.listen(inbox, lambda message: heard.append(message.data))
         one_server.stop()
-        await eventually(lambda: is_lost(bus))
+        await eventually(lambda: bus.lost_for > 0)
         one_server.start()
-        await eventually(lambda: is_connected(bus))
+        await eventually(lambda: bus.connected)
         await bus.client.publish(inbox, b"after the server was back")
         await bus.client.flush()
         await subscription.unsubscribe()
@@ -111,19 +111,3 @@ async def test_an_object_with_the_longest_names_is_stored_and_found(bus: Bus) ->
     assert stored
     assert (stored.sequence, stored.subject) == (sequence, subject)
     assert await bus.publish(subjects.wish("local-ext-shoot-after-worker", subjects.key(ref)), b"{}")
-
-
-async def is_dead(bus: Bus) -> bool:
-    return bool(bus.dead)
-
-
-async def is_lost(bus: Bus) -> bool:
-    return bus.lost_for > 0
-
-
-async def is_connected(bus: Bus) -> bool:
-    return bus.connected
-
-
-async def _all(heard: list[bytes], count: int) -> bool:
-    return len(heard) == count

@@ -220,10 +220,7 @@ async def test_a_worker_whose_way_is_cut_lets_others_come_first(one_bus: Bus) ->
                 for number in range(30):
                     await queue.wish(key(f"web-{number}"), Wish(reason=Reason.EVENT))
 
-                async def done() -> bool:
-                    return other.results[Result.SUCCEEDED] == 30
-
-                await eventually(done)
+                await eventually(lambda: other.results[Result.SUCCEEDED] == 30)
     # What it had asked for before it stepped aside is given to it.
     assert 16 <= cut_off.results[Result.FAILED] <= 16 + 64 + 30
 

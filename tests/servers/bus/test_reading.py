@@ -83,12 +83,12 @@ async def test_a_view_knows_what_was_and_what_comes(bus: Bus) -> None:
         assert dict(view.items()) == {space("one"): "red", space("two"): "blue"}
 
         await announce(bus, "one", "blue")
-        await eventually(lambda: became(view, "one", "blue"))
+        await eventually(lambda: view.get(space("one")) == "blue")
         assert sorted(view.refs("blue")) == [space("one"), space("two")]
         assert view.refs("red") == []
 
         await announce(bus, "two", "blue", "DELETED")
-        await eventually(lambda: became(view, "two", None))
+        await eventually(lambda: view.get(space("two")) is None)
         assert view.refs("blue") == [space("one")]
 
 
@@ -123,13 +123,9 @@ async def test_a_view_starts_afresh_after_a_gap(nats: NatsServer) -> None:
             nats.start()
             await eventually(lambda: made_anew(bus))
             await announce(bus, "new", "blue")
-            await eventually(lambda: became(view, "new", "blue"))
+            await eventually(lambda: view.get(space("new")) == "blue")
             assert dict(view.items()) == {space("new"): "blue"}
             assert view.refs("red") == []
-
-
-async def became(view: View[str], name: str, color: str | None) -> bool:
-    return view.get(space(name)) == color
 
 
 @rule("V-8")
@@ -195,5 +191,5 @@ async def test_a_view_tells_only_of_what_it_looks_at(bus: Bus) -> None:
         before = len(changes)
         await announce(bus, "one", "red")
         await announce(bus, "one", "blue")
-        await eventually(lambda: became(view, "one", "blue"))
+        await eventually(lambda: view.get(space("one")) == "blue")
     assert len(changes) == before + 1

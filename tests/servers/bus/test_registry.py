@@ -103,7 +103,7 @@ async def test_who_has_left_is_known_until_it_is_back(bus: Bus) -> None:
     async with running(registry.run()):
         await registry.join(SHOOT)
         await registry.leave(SHOOT.id)
-        await eventually(lambda: has_left(registry, SHOOT.id))
+        await eventually(lambda: registry.left == {SHOOT.id})
         await registry.join(SHOOT)
         await eventually(lambda: knows(registry, SHOOT))
         assert registry.left == set()
@@ -147,7 +147,7 @@ async def test_what_has_been_said_since_is_not_overwritten_by_memories(nats: Nat
             await registry.join(other)
             await eventually(lambda: knows(registry, SHOOT, other))
             nats.stop()
-            await eventually(lambda: is_cut_off(bus))
+            await eventually(lambda: not bus.connected)
             nats.wipe()
             nats.start()
             async with connected(Access(nats.url)) as another:
@@ -157,14 +157,6 @@ async def test_what_has_been_said_since_is_not_overwritten_by_memories(nats: Nat
                 found = await another.last("KV_clusters", "$KV.clusters.shoot--local--a_b")
                 assert found
                 assert found.data == moved.encoded()
-
-
-async def has_left(registry: Registry, cluster: str) -> bool:
-    return registry.left == {cluster}
-
-
-async def is_cut_off(bus: Bus) -> bool:
-    return not bus.connected
 
 
 async def test_every_process_answers_for_itself(bus: Bus, nats_url: str) -> None:

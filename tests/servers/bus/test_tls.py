@@ -17,7 +17,7 @@ import pytest
 import uvloop
 
 from bus.transport.access import SecuredClient
-from bus.transport.connection import Bus, connected
+from bus.transport.connection import connected
 from sandbox import processes
 from sandbox.programs import binaries
 from tests.support import servers
@@ -141,10 +141,10 @@ async def test_one_bad_server_of_several_keeps_nobody_out(
 async def test_connections_outlive_a_change_of_all_certificates(verifying: NatsServer, tls: Tls) -> None:
     async with connected(known(verifying.url, tls)) as bus, running(bus.watch()):
         verifying.stop()
-        await eventually(lambda: is_lost(bus))
+        await eventually(lambda: bus.lost_for > 0)
         tls.renew()
         verifying.start()
-        await eventually(lambda: is_connected(bus))
+        await eventually(lambda: bus.connected)
         await bus.api("STREAM.NAMES")
 
 
@@ -154,18 +154,18 @@ async def test_a_server_with_a_bad_certificate_is_told_of_once_and_waited_for(
     kept = tmp_path / "kept"
     async with connected(trusting(server.url, tls)) as bus, running(bus.watch()):
         server.stop()
-        await eventually(lambda: is_lost(bus))
+        await eventually(lambda: bus.lost_for > 0)
         shutil.copytree(tls.folder, kept)
         tls.expire()
         with caplog.at_level(logging.ERROR, "bus.transport.connection"):
             server.start()
-            await eventually(lambda: said(caplog, "expired"))
+            await eventually(lambda: "expired" in caplog.text)
             await asyncio.sleep(1)  # several attempts
         assert len([record for record in caplog.records if "expired" in record.message]) == 1
         server.stop()
         shutil.copytree(kept, tls.folder, dirs_exist_ok=True)
         server.start()
-        await eventually(lambda: is_connected(bus))
+        await eventually(lambda: bus.connected)
 
 
 async def test_a_connection_that_we_end_while_the_server_speaks_is_not_mistrusted(
@@ -179,7 +179,7 @@ async def test_a_connection_that_we_end_while_the_server_speaks_is_not_mistruste
             await speaker.client.publish("speech", b"x" * 100_000)
         await heard.next_msg(timeout=60)
         await listener.client._process_op_err(nats.errors.StaleConnectionError())
-        await eventually(lambda: is_connected(listener))
+        await eventually(lambda: listener.connected)
     assert "refuses TLS" not in caplog.text
 
 
@@ -193,9 +193,9 @@ def test_the_end_of_a_connection_by_tls_is_no_warning(
     async def lose() -> None:
         async with connected(trusting(server.url, tls)) as bus, running(bus.watch()):
             server.stop()
-            await eventually(lambda: is_lost(bus))
+            await eventually(lambda: bus.lost_for > 0)
             server.start()
-            await eventually(lambda: is_connected(bus))
+            await eventually(lambda: bus.connected)
 
     with asyncio.Runner(loop_factory=policy().new_event_loop) as runner:
         runner.run(lose())
@@ -297,15 +297,3 @@ def accounts(identities: Identities, folder: Path) -> Iterator[str]:
         yield f"nats://127.0.0.1:{port}"
     finally:
         servers.end(process)
-
-
-async def is_lost(bus: Bus) -> bool:
-    return bus.lost_for > 0
-
-
-async def is_connected(bus: Bus) -> bool:
-    return bus.connected
-
-
-async def said(caplog: pytest.LogCaptureFixture, text: str) -> bool:
-    return text in caplog.text

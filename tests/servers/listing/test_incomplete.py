@@ -148,17 +148,13 @@ async def test_a_name_that_a_late_cluster_needs_is_written_again(made: Bus, name
     try:
         async with running(claims.run(), drift.run()):
             await made.publish(subjects.listed("early", DNSRECORDS.id), b"")
-            await eventually(lambda: _is_true("early" in claims.listed and not claims.newly_listed.is_set()))
+            await eventually(lambda: "early" in claims.listed and not claims.newly_listed.is_set())
             status = {"observedGeneration": 0, "lastOperation": {"type": "Create", "state": "Succeeded"}}
             await announce(made, late, spec, status=status)
             await made.publish(subjects.listed("late", DNSRECORDS.id), b"")
             await eventually(is_enqueued)
     finally:
         await nameserver.aclose()
-
-
-async def _is_true(said: bool) -> bool:
-    return said
 
 
 @pytest.mark.timeout(300)

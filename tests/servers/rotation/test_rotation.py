@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -82,13 +82,6 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-async def has(condition: Callable[[], bool]) -> None:
-    async def look() -> bool:
-        return condition()
-
-    await eventually(look)
-
-
 async def test_a_context_that_nobody_uses_may_name_missing_files(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     async with served("a") as (one,):
@@ -124,7 +117,7 @@ async def test_a_kubeconfig_of_another_cluster_is_not_used(
         write(file, {"one": one.host}, "one")
         async with kube.from_file(file) as api:
             write(file, {"one": other.host}, "one", token="second")
-            await has(lambda: "for that is another cluster; restart this process" in caplog.text)
+            await eventually(lambda: "for that is another cluster; restart this process" in caplog.text)
             assert (await read(api), api.host) == ("a", one.host)
             write(file, {"one": one.host}, "one", token="third")
 
@@ -142,7 +135,7 @@ async def test_a_kubeconfig_of_a_server_that_cannot_be_compared_is_not_used(
         write(file, {"one": one.host}, "one")
         async with kube.from_file(file) as api:
             write(file, {"one": "http://127.0.0.1:1"}, "one")
-            await has(lambda: "it is unknown whether that is the same cluster" in caplog.text)
+            await eventually(lambda: "it is unknown whether that is the same cluster" in caplog.text)
             assert await read(api) == "a"
 
 
@@ -159,10 +152,10 @@ async def test_a_member_that_is_opened_again_is_the_same_cluster_until_it_leaves
             clusters(runtime, registry, loopback.SETTINGS, {"lab": file}) as opened,
         ):
             await registry.join(member)
-            await has(lambda: "lab" in registry.members)
+            await eventually(lambda: "lab" in registry.members)
             api = await opened.get("lab")
             write(file, {"one": other.host}, "one")
-            await has(lambda: caplog.text.count("for that is another cluster") == 2)
+            await eventually(lambda: caplog.text.count("for that is another cluster") == 2)
             one.knows_nobody = True
             with pytest.raises(PermanentError, match="Unauthorized"):
                 await read(api)
@@ -170,9 +163,9 @@ async def test_a_member_that_is_opened_again_is_the_same_cluster_until_it_leaves
                 with pytest.raises(Malformed, match=f"leads to {other.host} instead of {one.host}"):
                     await opened.get("lab")
             await registry.leave("lab")
-            await has(lambda: opened._hosts == {})
+            await eventually(lambda: opened._hosts == {})
             await registry.join(member)
-            await has(lambda: "lab" in registry.members)
+            await eventually(lambda: "lab" in registry.members)
             assert await read(await opened.get("lab")) == "b"
 
 
@@ -182,7 +175,7 @@ async def test_the_same_cluster_may_move_to_another_address(tmp_path: Path) -> N
         write(file, {"one": one.host}, "one")
         async with kube.from_file(file) as api:
             write(file, {"one": other.host}, "one", token="second")
-            await has(lambda: api.host == other.host)
+            await eventually(lambda: api.host == other.host)
             await read(api)
         assert set(other.tokens) == {"second"}
 
@@ -199,16 +192,16 @@ async def test_a_cluster_may_move_though_its_former_server_is_gone(
         one.knows_nobody = refused_first
         write(file, {"one": one.host}, "one")
         async with kube.from_file(file) as api:
-            await has(lambda: bool(one.tokens))  # it has been asked which cluster it is
+            await eventually(lambda: bool(one.tokens))  # it has been asked which cluster it is
             one.knows_nobody = False
             told = len(one.tokens)
             if refused_first:
-                await has(lambda: len(one.tokens) > told)
+                await eventually(lambda: len(one.tokens) > told)
             await former.aclose()
             write(file, {"one": foreign.host}, "one")
-            await has(lambda: bool(foreign.tokens))
+            await eventually(lambda: bool(foreign.tokens))
             write(file, {"one": moved.host}, "one")
-            await has(lambda: api.host == moved.host)
+            await eventually(lambda: api.host == moved.host)
             assert await read(api) == "a"
 
 
@@ -230,7 +223,7 @@ async def test_a_renamed_context_is_followed_unless_it_was_configured(
             if follows:
                 await eventually(rotated)
             else:
-                await has(lambda: "changed credentials are not used" in caplog.text)
+                await eventually(lambda: "changed credentials are not used" in caplog.text)
                 assert not await rotated()
 
 
@@ -265,9 +258,9 @@ async def test_former_connections_are_closed_later(
         async with kube.from_file(file) as api:
             former = api._session
             write(file, {"one": other.host}, "one")
-            await has(lambda: api._session is not former)
+            await eventually(lambda: api._session is not former)
             if grace < 1:
-                await has(lambda: former.closed)
+                await eventually(lambda: former.closed)
             else:
                 assert not former.closed
             assert await read(api) == "a"
@@ -303,7 +296,7 @@ async def test_after_an_unusable_kubeconfig_later_credentials_are_used(
         write(file, {"one": one.host}, "one")
         async with kube.from_file(file) as api:
             file.write_bytes(content)
-            await has(lambda: "changed credentials are not used" in caplog.text)
+            await eventually(lambda: "changed credentials are not used" in caplog.text)
             assert await read(api) == "a"
             write(file, {"one": one.host}, "one", token="second")
 
@@ -330,7 +323,7 @@ async def test_a_bug_in_reading_does_not_end_the_rotation(
     async with served("a") as (one,):
         write(file, {"one": one.host}, "one")
         async with kube.from_file(file) as api:
-            await has(lambda: "a bug" in caplog.text)
+            await eventually(lambda: "a bug" in caplog.text)
             write(file, {"one": one.host}, "one", token="second")
 
             async def rotated() -> bool:

@@ -31,12 +31,9 @@ async def test_a_watch_ends_when_its_session_is_closed(apis: ApiServers, tmp_pat
         async for _ in client.watch(SERVICES, "1"):
             pass
 
-    async def begun() -> bool:
-        return apis.watches["one"] == 1
-
     async with kube.from_file(tmp_path / "kubeconfig") as client:
         reading = asyncio.create_task(watch())
-        await eventually(begun)
+        await eventually(lambda: apis.watches["one"] == 1)
     with pytest.raises(Unreachable):
         await soon(reading)
     assert client.stale
@@ -138,20 +135,14 @@ async def test_a_cluster_that_came_back_before_its_watches_ended_is_watched(
 
         await eventually(closed)
         await registry.join(Member(id=second, file=str(tmp_path / f"{second}.kubeconfig")))
-        await eventually(lambda: _takes_part(there, second))
+        await eventually(lambda: second in there.watching.registry.members)
         goes_on.set()
         await _tells_of_more(there, second)
 
 
-async def _takes_part(there: Watched, cluster: str) -> bool:
-    return cluster in there.watching.registry.members
-
-
 async def _has_watches(there: Watched, cluster: str, number: int) -> None:
-    async def look() -> bool:
-        return there.apis.watches[cluster] == number
 
-    await eventually(look, PATIENCE)
+    await eventually(lambda: there.apis.watches[cluster] == number, PATIENCE)
 
 
 async def _tells_of_more(there: Watched, cluster: str) -> None:

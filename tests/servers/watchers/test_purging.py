@@ -107,11 +107,11 @@ async def test_whoever_stands_by_waits_with_one_task_for_each_lease(
         leases, first = Leases(bus, "two", "watch"), there.watching
         second = Watching(bus, leases, first.clusters, first.registry, tuple(kind.id for kind in KINDS))
         async with running(leases.run(), second.run()):
-            await eventually(lambda: stands_by(second, 12), PATIENCE)
+            await eventually(lambda: list(second.states.values()) == 12 * ["standing by"], PATIENCE)
             await everywhere_left(there)
             for name in there.members:
                 await eventually(lambda name=name: is_cleared(bus, name), PATIENCE)  # type: ignore[misc]
-            await eventually(lambda: stands_by(second, 3), PATIENCE)
+            await eventually(lambda: list(second.states.values()) == 3 * ["standing by"], PATIENCE)
             waiting = [task for task in asyncio.all_tasks() if task.get_name().startswith("watch: clear")]
             assert len(waiting) <= 2 * len(there.members)  # of two processes, not one for each kind
 
@@ -119,10 +119,6 @@ async def test_whoever_stands_by_waits_with_one_task_for_each_lease(
 async def everywhere_left(there: Watched) -> None:
     for name in there.members:
         await there.watching.registry.leave(name)
-
-
-async def stands_by(watching: Watching, kinds: int) -> bool:
-    return list(watching.states.values()) == kinds * ["standing by"]
 
 
 async def is_cleared(bus: Bus, cluster: str) -> bool:

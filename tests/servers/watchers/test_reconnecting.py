@@ -126,10 +126,7 @@ async def test_a_lease_that_another_process_holds_ends_the_watches(
                 for one in entries:
                     await second.publish(one, theirs.data, {HOLDER: theirs.headers[HOLDER], **_KEPT})
 
-                async def ended() -> bool:
-                    return apis.watches.total() == 0
-
-                await eventually(ended, PATIENCE)
+                await eventually(lambda: apis.watches.total() == 0, PATIENCE)
 
 
 async def test_a_lease_that_another_has_lost_again_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,10 +38,7 @@ async def test_a_cluster_is_opened_while_another_is_slow_to(
         for name in CLUSTERS:
             await registry.join(Member(id=name, secret=SecretKey(namespace="default", name=name)))
 
-        async def joined() -> bool:
-            return registry.members.keys() >= CLUSTERS
-
-        await eventually(joined, PATIENCE)
+        await eventually(lambda: registry.members.keys() >= CLUSTERS, PATIENCE)
         slow = asyncio.create_task(opened.get("slow"))
         while not apis.hung:  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # the simulator sends no events
