@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from windowbox.errors import Conflict
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, merge
 from windowbox.models.refs import (
     MACHINE_DEPLOYMENTS,
     MACHINE_LEASES,
@@ -17,7 +17,6 @@ from windowbox.models.refs import (
     ObjectRef,
     Resource,
 )
-from workers.core.lifecycle.statuses import merge
 from workers.core.reports import Reports
 from workers.machines.deployment.deploymentrun import DeploymentRun
 from workers.machines.deployment.deploymentstate import State

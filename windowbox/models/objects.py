@@ -88,3 +88,16 @@ def from_base64(text: str) -> bytes:
 def mappings(value: object) -> list[Json]:
     """The mappings of a list; of anything else, none."""
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def merge(target: object, patch: object) -> Any:
+    """`target` after the JSON merge patch `patch` (RFC 7396). Neither of them is changed."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge(merged.get(key), value)
+    return merged

@@ -25,7 +25,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.core.recorder import Recorder
 from workers.core.recorder_live import LiveRecorder
-from workers.core.reports import Reports
+from workers.core.reports import Reports, with_report
 
 
 @dataclass(frozen=True)
@@ -145,12 +145,13 @@ class ReconcileHandler:
         last = await request.reports.last()
         if last is None or last.uid != found.uid:
             last = StatusIntent(uid=found.uid, patch={})
-        seen = Object({**found.raw, "status": {**found.status, **last.patch}})
+        seen = with_report(found, last)
         patch = await self._reconciler.quarantine_patch(request, seen, event)
         if patch is None:
             return
-        # What was reported before and is not written yet stays.
-        report = {"patch": {**last.patch, **patch}, "events": (event,), "version": found.resource_version}
+        # What was reported before and is not written yet stays, unless a newer status has overtaken it.
+        unwritten = last.patch if seen is not found else {}
+        report = {"patch": {**unwritten, **patch}, "events": (event,), "version": found.resource_version}
         await request.reports.send(last.model_copy(update={**report, "shown": False}))
 
     def _request(self, item: Item) -> Request:

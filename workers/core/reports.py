@@ -7,6 +7,8 @@ from typing import Any
 from bus import intents, subjects
 from bus.messages import EventIntent, StatusIntent
 from bus.transport.connection import Bus
+from windowbox.models.extensions import overtaken
+from windowbox.models.objects import Object, merge
 from windowbox.models.refs import ObjectRef
 from workers.core.recorder import Recorder
 
@@ -55,3 +57,10 @@ class Reports:
     async def forget(self, uid: str) -> None:
         """Remove the last report, if it is about the object with this uid."""
         await self._recorder.call("forget", uid, intents.forget, self._bus, self._key, uid)
+
+
+def with_report(found: Object, reported: StatusIntent | None) -> Object:
+    """The object with the status of its last report, which may not be written yet."""
+    if reported is None or reported.uid != found.uid or overtaken(reported.patch, found.status):
+        return found
+    return Object({**found.raw, "status": merge(found.status, reported.patch_of(found.status))})

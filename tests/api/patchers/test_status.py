@@ -20,8 +20,9 @@ from windowbox.errors import Missing, Superseded
 from windowbox.models.extensions import spelled
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
-from workers.core.lifecycle.reporting import Reporter, with_report
+from workers.core.lifecycle.reporting import Reporter
 from workers.core.lifecycle.world import World
+from workers.core.reports import with_report
 
 
 def last(state: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from bus import streams, subjects
 from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, Announcement
 from bus.transport.connection import Bus
 from bus.workqueue.routing import PreviousVersion
+from windowbox.models.objects import merge
 from windowbox.models.refs import (
     INFRASTRUCTURES,
     NAMESPACES,
@@ -25,7 +26,6 @@ from windowbox.models.refs import (
 )
 from workers.core.lifecycle.lifecyclemapping import LifeCycleMapping
 from workers.core.lifecycle.runpredicates import Scope
-from workers.core.lifecycle.statuses import merge
 from workers.core.owned import ownermapping
 from workers.core.owned.ownermapping import OwnerMapping
 from workers.kinds.infrastructure.infrastructureactuator import KIND

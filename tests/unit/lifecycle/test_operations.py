@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from tests.support.lifecycleobjects import FINALIZER, record
 from tests.support.rules import rule
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, merge
 from workers.core.lifecycle.operations import Flow, Operation, begin_patch, finish_patch, flow, operation
-from workers.core.lifecycle.statuses import merge
 
 C, R, D, M, S = Operation
 DONE = "Create/Succeeded"

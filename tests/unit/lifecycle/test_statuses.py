@@ -12,6 +12,7 @@ from tests.support.rules import rule
 from windowbox import errors
 from windowbox.errors import Conflict, Malformed, Refused, Unreachable
 from windowbox.models.gardener.dnsrecord import DNSRecordStatus
+from windowbox.models.objects import merge
 from workers.core.lifecycle import statuses
 from workers.core.lifecycle.operations import Flow, Operation
 from workers.core.lifecycle.statuses import Condition, OperationTexts
@@ -111,8 +112,8 @@ def test_codes_of_an_error(error: Exception, codes: list[str]) -> None:
 def test_codes_of_the_error_before_are_gone() -> None:
     first = statuses.failed(Operation.CREATE, RECONCILING, Refused("no", codes=("A",)), 1, NOW)
     second = statuses.failed(Operation.CREATE, RECONCILING, Conflict("no"), 1, LATER)
-    assert statuses.merge({}, first)["lastError"]["codes"] == ["A"]
-    assert "codes" not in statuses.merge(statuses.merge({}, first), second)["lastError"]
+    assert merge({}, first)["lastError"]["codes"] == ["A"]
+    assert "codes" not in merge(merge({}, first), second)["lastError"]
 
 
 @rule("F-4")
@@ -291,7 +292,7 @@ def test_only_a_record_known_never_to_have_existed_needs_no_deletion() -> None:
     ],
 )
 def test_merge_patches_as_in_the_examples_of_rfc_7396(target: Any, patch: Any, merged: Any) -> None:
-    assert statuses.merge(target, patch) == merged
+    assert merge(target, patch) == merged
 
 
 _json = st.recursive(
@@ -304,8 +305,8 @@ _json = st.recursive(
 
 @given(_json, _json)
 def test_merging_twice_is_merging_once(target: Any, patch: Any) -> None:
-    once = statuses.merge(target, patch)
-    assert statuses.merge(once, patch) == once
+    once = merge(target, patch)
+    assert merge(once, patch) == once
 
 
 @rule("S-1", "U-3")
@@ -313,7 +314,7 @@ def test_merging_twice_is_merging_once(target: Any, patch: Any) -> None:
 def test_every_report_is_a_status_that_the_api_accepts(type_: Operation, words: str, generation: int) -> None:
     conditions = statuses.created_condition([], Flow.RECONCILE, False, NOW)
     failure = statuses.failed(type_, RECONCILING, Refused(words), generation, NOW)
-    found = statuses.merge({"conditions": conditions}, failure)
+    found = merge({"conditions": conditions}, failure)
     status = DNSRecordStatus.model_validate(found)
     assert status.last_error is not None
     assert status.last_operation is not None

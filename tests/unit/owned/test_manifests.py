@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, merge
 from windowbox.models.refs import IP_POOLS, NETWORK_POLICIES, SERVICES, Resource
-from workers.core.lifecycle.statuses import merge
 from workers.core.owned.manifests import Manifest, differs, excess, manifest
 
 Json = dict[str, Any]

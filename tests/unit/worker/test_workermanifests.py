@@ -9,8 +9,7 @@ import pytest
 from tests.support import workerexample as example
 from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
-from windowbox.models.objects import Object
-from workers.core.lifecycle import statuses
+from windowbox.models.objects import Object, merge
 from workers.machines.worker import workermanifests
 
 SCALED = worker(pool(minimum=2, maximum=5))
@@ -20,7 +19,7 @@ AT = example.site(SCALED)
 def found(replicas: int = 2, **spec: Any) -> Object:
     [group] = example.groups(SCALED)
     made = workermanifests.deployment(group, AT, replicas)
-    return Object(statuses.merge(made, {"spec": spec}))
+    return Object(merge(made, {"spec": spec}))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +60,7 @@ def test_a_pool_of_fixed_size_beside_one_that_is_scaled_keeps_its_size() -> None
 def test_fields_of_other_clients_stay() -> None:
     before = found(paused=True, progressDeadlineSeconds=5, rollbackTo={"revision": 1})
     before = Object(
-        statuses.merge(
+        merge(
             before.raw,
             {
                 "metadata": {
@@ -133,4 +132,4 @@ def test_a_change_to_in_place_updates_changes_label_and_strategy() -> None:
 )
 def test_differences(before: dict[str, Any], after: dict[str, Any], patch: dict[str, Any]) -> None:
     assert workermanifests.difference(before, after) == patch
-    assert statuses.merge(before, patch) == after
+    assert merge(before, patch) == after

@@ -27,18 +27,19 @@ from windowbox.errors import (
     WindowboxError,
 )
 from windowbox.models.extensions import instant, spelled
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, merge
 from workers.core import clock
 from workers.core.conflictbackoff import ConflictBackoff
 from workers.core.lifecycle import operations, runpredicates, statuses
 from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run, Status
 from workers.core.lifecycle.operations import Flow, Operation, Patch
 from workers.core.lifecycle.orphancleanup import OrphanCleanup
-from workers.core.lifecycle.reporting import Reporter, adds_status, same_failure, with_report
+from workers.core.lifecycle.reporting import Reporter, adds_status, same_failure
 from workers.core.lifecycle.shoots import Blocked, ShootFacts
 from workers.core.lifecycle.world import World
 from workers.core.reconcile import Request
 from workers.core.recorder import ChangeTracker
+from workers.core.reports import with_report
 
 logger = logging.getLogger(__name__)
 
@@ -240,7 +241,7 @@ class LifeCycle:
         except (TransientError, PermanentError) as error:
             logger.info("%s: drift could not be repaired: %s", step.run.ref, error)
             return Failed(str(error), step.request.retry_same(error))
-        if statuses.merge(object.status, extra) != object.status or reporter.memo_changed:
+        if merge(object.status, extra) != object.status or reporter.memo_changed:
             # No client has asked, so the last operation stays; so does what is reported and not written yet.
             reported = reporter.last.patch if reporter.last else {}
             kept = {name: object.status.get(name) for name in ("lastOperation", "lastError", *reported)}

@@ -9,10 +9,9 @@ from typing import Any
 
 from bus.messages import EventIntent, StatusIntent
 from windowbox.errors import WindowboxError
-from windowbox.models.extensions import overtaken, reported_at, spelled
-from windowbox.models.objects import Object, mappings
+from windowbox.models.extensions import reported_at, spelled
+from windowbox.models.objects import Object, mappings, merge
 from windowbox.models.refs import ObjectRef
-from workers.core.lifecycle import statuses
 from workers.core.lifecycle.operations import Patch
 from workers.core.lifecycle.world import World
 from workers.core.recorder import Recorder
@@ -127,16 +126,6 @@ def _changed_conditions(object: Object, patch: Patch) -> frozenset[str]:
     return frozenset(str(one.get("type")) for one in patch.get("conditions") or [] if one not in known)
 
 
-def with_report(found: Object, reported: StatusIntent | None) -> Object:
-    """The object with the status of its last report, which may not be written yet."""
-    if reported is None or reported.uid != found.uid:
-        return found
-    if overtaken(reported.patch, found.status):
-        return found
-    status = statuses.merge(found.status, reported.patch_of(found.status))
-    return Object({**found.raw, "status": status})
-
-
 def same_failure(object: Object, patch: Patch) -> bool:
     """Whether the status already shows this failure, so that no report is needed."""
     last_error, new_error = object.status.get("lastError") or {}, patch["lastError"]
@@ -151,4 +140,4 @@ def same_failure(object: Object, patch: Patch) -> bool:
 
 def adds_status(error: WindowboxError, object: Object) -> bool:
     """Whether the error carries status fields that the object does not have."""
-    return bool(statuses.merge(object.status, error.status) != object.status)
+    return bool(merge(object.status, error.status) != object.status)

@@ -130,19 +130,6 @@ def _cut(description: str) -> str:
     return f"{description[: _LONGEST - _END]} … {description[-_END:]}"
 
 
-def merge(target: object, patch: object) -> Any:
-    """`target` after the JSON merge patch `patch` (RFC 7396). Neither of them is changed."""
-    if not isinstance(patch, Mapping):
-        return patch
-    merged = dict(target) if isinstance(target, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge(merged.get(key), value)
-    return merged
-
-
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A condition without its times, which depend on the previous one."""

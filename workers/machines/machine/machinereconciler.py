@@ -26,9 +26,9 @@ from windowbox.models.objects import Object, mappings
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS
 from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock
-from workers.core.lifecycle.reporting import with_report
 from workers.core.owned.targets import TargetCluster, TargetClusters
 from workers.core.reconcile import Request
+from workers.core.reports import with_report
 from workers.machines import names
 from workers.machines.machine import machinespecs, machinestatus, nodedrain, reasons
 from workers.machines.machine.machinecreation import MachineCreation

@@ -15,9 +15,9 @@ from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.objects import Object, mapping, mappings
 from windowbox.models.refs import ObjectRef
 from workers.core.lifecycle.kinds import Run
-from workers.core.lifecycle.reporting import with_report
 from workers.core.reconcile import Request
 from workers.core.recorder import Recorder
+from workers.core.reports import with_report
 from workers.machines.machine import reasons
 from workers.machines.machine.machinenodes import Condition
 from workers.machines.machine.phases import Change, MachineState
