@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from bus import intents, subjects
@@ -20,8 +22,11 @@ class Reports:
         self._bus = bus
         self._key = subjects.key(ref)
         self._recorder = recorder
-        self.sequence = 0
+        self._sending = asyncio.Lock()
+        self._sequence = 0
         """The sequence that the next report has to expect."""
+        self.latest: StatusIntent | None = None
+        """The last report, this run's or a former one's; perhaps about a former object of the name."""
 
     async def last(self) -> StatusIntent | None:
         """The last report. The next one expects that no other run reports in between."""
@@ -32,23 +37,52 @@ class Reports:
             return {"intent": intent, "sequence": found.sequence}
 
         answer = await self._recorder.call("reported", None, read)
-        self.sequence = int(answer["sequence"])
-        return StatusIntent.model_validate(answer["intent"]) if answer["intent"] else None
+        self._sequence = int(answer["sequence"])
+        self.latest = StatusIntent.model_validate(answer["intent"]) if answer["intent"] else None
+        return self.latest
 
-    async def send(self, intent: StatusIntent) -> None:
-        """Have the patchers write this status and these Events."""
+    async def send(
+        self, intent: StatusIntent, *, memo: Mapping[str, Any] | None = None, effect: bool = True
+    ) -> None:
+        """Have the patchers write this status and these Events. `memo`, unrecorded, replaces the intent's."""
 
         async def publish() -> None:
-            self.sequence = await intents.report(self._bus, self._key, intent, self.sequence)
+            async with self._sending:
+                sent = intent if memo is None else intent.model_copy(update={"memo": dict(memo)})
+                self._sequence = await intents.report(self._bus, self._key, sent, self._sequence)
+                self.latest = sent
 
         # A replay compares the report without what depends on the state of the cluster.
         unstable = {"version", "shown", "conditions"}
         request = intent.model_dump(mode="json", exclude=unstable, exclude_defaults=True)
-        await self._recorder.call("report", request, publish, effect=True)
+        await self._recorder.call("report", request, publish, effect=effect)
 
     async def send_event(self, uid: str, event: EventIntent) -> None:
         """Have the patchers write an Event, and leave the status."""
         await self.send(StatusIntent(uid=uid, patch={}, events=(event,)))
+
+    async def remember(self, uid: str, memo: Mapping[str, Any]) -> None:
+        """Store the memo now, with the last report about the object unchanged. Without one, nothing."""
+
+        async def keep() -> None:
+            async with self._sending:
+                if self.latest and self.latest.uid == uid:
+                    kept = self.latest.model_copy(update={"memo": dict(memo)})
+                    self._sequence = await intents.keep(self._bus, self._key, kept, self._sequence)
+                    self.latest = kept
+
+        async def act() -> None:
+            # Never cancelled: after a report that was cut off, the next expected sequence is unknown.
+            keeping = asyncio.create_task(keep(), name=f"memo {self._key}")
+            try:
+                await asyncio.shield(keeping)
+            except asyncio.CancelledError:
+                await asyncio.wait([keeping])
+                if not keeping.cancelled():
+                    keeping.exception()
+                raise
+
+        await self._recorder.call("remember", memo, act)
 
     async def remind(self) -> None:
         """Have the last report written, should that have been forgotten, or undone."""
@@ -57,6 +91,18 @@ class Reports:
     async def forget(self, uid: str) -> None:
         """Remove the last report, if it is about the object with this uid."""
         await self._recorder.call("forget", uid, intents.forget, self._bus, self._key, uid)
+
+    async def keep_orphan(self, orphan: Object) -> None:
+        """Keep the object until a run has removed its owned objects. The next report is then refused."""
+        await intents.keep_orphan(self._bus, self._key, orphan)
+
+    async def forget_orphans(self) -> None:
+        """Drop the orphans of the last report: their owned objects are removed."""
+        if self.latest:
+            act = intents.forget_orphans
+            asked = (self._bus, self._key, self.latest, self._sequence)
+            self._sequence = int(await self._recorder.call("forget orphans", None, act, *asked))
+            self.latest = self.latest.model_copy(update={"orphans": ()})
 
 
 def with_report(found: Object, reported: StatusIntent | None) -> Object:

@@ -12,6 +12,7 @@ import pytest
 
 from bus import intents, subjects
 from bus.messages import Reason, StatusIntent, Wish
+from bus.transport.connection import Bus
 from bus.workqueue.pool import DeliveryHold, Item
 from sandbox import processes
 from tests.api.lifecycle.stage import LONG_AGO, Stage, said
@@ -21,7 +22,6 @@ from windowbox.errors import Forbidden, Refused, Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from workers.core.lifecycle import lifecycle
-from workers.core.lifecycle.world import World
 from workers.core.recorder_live import LiveRecorder
 from workers.dns.record.actuator import KIND
 
@@ -137,10 +137,10 @@ async def test_an_api_outage_does_not_count_towards_backoff(stage: Stage) -> Non
 @rule("U-4")
 async def test_a_slow_run_reports_its_end_last(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     announced = asyncio.Event()
-    report = World.report
+    report = intents.report
 
-    async def hesitant(world: World, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
-        sequence = await report(world, ref, intent, expected)
+    async def hesitant(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int:
+        sequence = await report(bus, key, intent, expected)
         if not announced.is_set():
             announced.set()
             # The server has it, but we have not heard so yet: nothing tells when the run has come to its end.
@@ -148,7 +148,7 @@ async def test_a_slow_run_reports_its_end_last(stage: Stage, monkeypatch: pytest
         return sequence
 
     monkeypatch.setattr(lifecycle, "SLOW_SECONDS", 0)
-    monkeypatch.setattr(World, "report", hesitant)
+    monkeypatch.setattr(intents, "report", hesitant)
     ref = await stage.record()
     stage.crew.task = announced.wait  # type: ignore[assignment]
     assert await stage.run(ref) == "succeeded"
@@ -164,16 +164,16 @@ async def test_a_failed_run_whose_progress_could_not_be_told_leaves_no_exception
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: left_behind.append(context["message"]))
     refused = asyncio.Event()
-    report = World.report
+    report = intents.report
 
-    async def lost(world: World, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
+    async def lost(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int:
         if not refused.is_set():
             refused.set()
             raise Unreachable("the bus is away")
-        return await report(world, ref, intent, expected)
+        return await report(bus, key, intent, expected)
 
     monkeypatch.setattr(lifecycle, "SLOW_SECONDS", 0)
-    monkeypatch.setattr(World, "report", lost)
+    monkeypatch.setattr(intents, "report", lost)
     ref = await stage.record()
     stage.crew.task = refused.wait  # type: ignore[assignment]
     stage.crew.error = Refused("not like this")

@@ -21,8 +21,7 @@ from windowbox.models.extensions import spelled
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from workers.core.lifecycle.reporting import Reporter
-from workers.core.lifecycle.world import World
-from workers.core.reports import with_report
+from workers.core.reports import Reports, with_report
 
 
 def last(state: str) -> dict[str, Any]:
@@ -166,19 +165,18 @@ class Passing:
 @rule("V-8")
 async def test_reports_go_by_their_order_whatever_the_workers_clocks_say(desk: Desk) -> None:
     record = await desk.record()
-    ref, world = ObjectRef(RUNTIME, DNSRECORDS.id, "default", record.name), World(desk.bus, desk.clusters)
+    ref = ObjectRef(RUNTIME, DNSRECORDS.id, "default", record.name)
     now, shown = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC), []
     async with desk.open():
         for ahead, state in ((90, "Processing"), (-90, "Succeeded"), (0, "Error")):
             found = await desk.api.get(DNSRECORDS, "default", record.name)
-            reported = await intents.last(desk.bus, desk.key(record))
-            object = with_report(found, reported.intent)
+            reports = Reports(desk.bus, ref, Passing())
+            object = with_report(found, await reports.last())
             # Somebody changes the object, so that the version no longer tells which report is the newer one.
             note = {"metadata": {"annotations": {"example.com/note": state}}}
             await desk.api.merge(DNSRECORDS, "default", record.name, note)
             at = spelled(now + timedelta(seconds=ahead))
-            reporter = Reporter(world, ref, Passing(), object, reported.sequence)
-            await reporter.report({"lastOperation": last(state) | {"lastUpdateTime": at}})
+            await Reporter(reports, object).report({"lastOperation": last(state) | {"lastUpdateTime": at}})
             written = (await desk.versions(found, reached(state)))[-1]
             shown.append(written.last_operation["lastUpdateTime"])
     assert shown == ["2026-09-01T10:17:01Z"] * 3

@@ -81,14 +81,13 @@ class LifeCycle:
         """Decide and act on the version on the bus; after a conflict, on the API server's."""
         ref, recorder = request.ref, request.recorder
         reported = await request.reports.last()
-        sequence = request.reports.sequence
         if reported and reported.orphans:
-            sequence = await self._orphans.run(ref, request.wish, recorder, reported, sequence)
+            await self._orphans.run(request, reported)
         found = await recorder.read(ref)
         if found is None:
             return Ignored("gone")
         object = with_report(found, reported)
-        reporter = Reporter(self._world, ref, recorder, object, sequence, reported)
+        reporter = Reporter(request.reports, object)
         run = Run(ref, object, None, recorder, memo=reporter.memo, remember=reporter.remember)
         for attempt in range(_CONFLICTS):
             try:
@@ -100,7 +99,7 @@ class LifeCycle:
                 else:
                     outcome = await self._act(decided)
                     if decided.adds_finalizer:
-                        outcome = await self._keep_if_deleted(decided.run) or outcome
+                        outcome = await self._keep_if_deleted(decided) or outcome
                 break
             except Conflict:
                 newest = await self._world.live(ref, recorder)
@@ -241,19 +240,22 @@ class LifeCycle:
         except (TransientError, PermanentError) as error:
             logger.info("%s: drift could not be repaired: %s", step.run.ref, error)
             return Failed(str(error), step.request.retry_same(error))
-        if merge(object.status, extra) != object.status or reporter.memo_changed:
+        # A changed memo is stored with a report; without an earlier one, the next report is early enough.
+        last = reporter.last
+        if merge(object.status, extra) != object.status or (last and last.memo not in ({}, reporter.memo)):
             # No client has asked, so the last operation stays; so does what is reported and not written yet.
-            reported = reporter.last.patch if reporter.last else {}
-            kept = {name: object.status.get(name) for name in ("lastOperation", "lastError", *reported)}
+            fields = ("lastOperation", "lastError", *(last.patch if last else {}))
+            kept = {name: object.status.get(name) for name in fields}
             await reporter.report({**kept, "observedGeneration": object.generation, **extra})
         return Done("checked for drift", self._resync(step.run, Flow.RECONCILE))
 
-    async def _keep_if_deleted(self, run: Run) -> Outcome | None:
+    async def _keep_if_deleted(self, step: _Step) -> Outcome | None:
         """Have the owned objects removed if the object was deleted although this run added the finalizer."""
+        run = step.run
         found = await run.recorder.read(run.ref)
         if found and found.uid == run.object.uid:
             return None  # if the bus announces the deletion only later, the mapping finds our report
-        await self._world.keep_orphan(run.ref, run.object)
+        await step.request.reports.keep_orphan(run.object)
         again = RequeueAfter(Wish(reason=Reason.RETRY).insisting(), 0)
         return Unfinished("deleted during the run: its owned objects are removed next", again)
 

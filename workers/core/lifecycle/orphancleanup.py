@@ -11,17 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from bus.messages import StatusIntent, Wish
+from bus.messages import StatusIntent
 from windowbox.errors import PermanentError, TransientError, Waiting
 from windowbox.models.objects import Object
-from windowbox.models.refs import ObjectRef
 from windowbox.telemetry import metrics
 from workers.core.lifecycle import runpredicates
 from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run
 from workers.core.lifecycle.operations import Operation
 from workers.core.lifecycle.runpredicates import Scope
 from workers.core.lifecycle.world import World
-from workers.core.recorder import Recorder
+from workers.core.reconcile import Request
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +54,9 @@ class OrphanCleanup:
         self._scope = scope
         self._world = world
 
-    async def run(
-        self, ref: ObjectRef, wish: Wish, recorder: Recorder, reported: StatusIntent, sequence: int
-    ) -> int:
-        """Clean up after `reported.orphans`. Returns the sequence that the next report has to expect."""
+    async def run(self, request: Request, reported: StatusIntent) -> None:
+        """Clean up after `reported.orphans`."""
+        ref, recorder = request.ref, request.recorder
         live = await self._world.live(ref, recorder)
         successor = (
             live
@@ -80,10 +78,10 @@ class OrphanCleanup:
             except (TransientError, PermanentError) as error:
                 # A new object of the name must not wait until a person corrects the old one.
                 final = isinstance(error, PermanentError) and successor
-                if not final and wish.attempt < _MAX_ATTEMPTS:
+                if not final and request.wish.attempt < _MAX_ATTEMPTS:
                     raise TransientError(f"cleaning up after the former {ref}: {error}") from error
                 logger.error("%s: cleanup after a deleted object failed for good: %s", ref, error)
-        return await self._world.forget_orphans(ref, reported, sequence, recorder)
+        await request.reports.forget_orphans()
 
     async def _clean_up(self, run: Run, successor: Object | None) -> None:
         logger.info("%s (uid %s) is gone without a Delete run; cleaning up", run.ref, run.object.uid)

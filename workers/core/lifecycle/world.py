@@ -6,9 +6,7 @@ import asyncio
 import dataclasses
 from typing import Any
 
-from bus import intents, subjects
 from bus.clusters.clusters import Clusters
-from bus.messages import StatusIntent
 from bus.transport.connection import Bus
 from bus.views import View
 from windowbox.errors import PermanentError
@@ -40,23 +38,6 @@ class World:
         await self.namespaces.complete.wait()
         await self.shoots.complete.wait()
 
-    async def report(self, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
-        return await intents.report(self._bus, subjects.key(ref), intent, expected)
-
-    async def keep(self, ref: ObjectRef, intent: StatusIntent, expected: int) -> int:
-        return await intents.keep(self._bus, subjects.key(ref), intent, expected)
-
-    async def keep_orphan(self, ref: ObjectRef, orphan: Object) -> None:
-        await intents.keep_orphan(self._bus, subjects.key(ref), orphan)
-
-    async def forget_orphans(
-        self, ref: ObjectRef, reported: StatusIntent, sequence: int, recorder: Recorder
-    ) -> int:
-        async def act() -> int:
-            return await intents.forget_orphans(self._bus, subjects.key(ref), reported, sequence)
-
-        return int(await recorder.call("forget orphans", None, act))
-
     async def live(self, ref: ObjectRef, recorder: Recorder) -> Object | None:
         """The object from the API."""
 
@@ -87,29 +68,20 @@ class World:
             return None, None
 
         async def act() -> dict[str, Any]:
-            labels, found = await self._namespace_and_shoot(ref, required)
+            # Views may lag: what they do not have, or what would block a run, is read from the API.
+            namespace = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
+            cluster = ObjectRef(ref.cluster, CLUSTERS.id, "", ref.namespace)
+            labels, found = self.namespaces.get(namespace), self.shoots.get(cluster)
+            if labels is None and (live := await self._get_live(namespace)):
+                labels = _role(live)
+            if blocked(ref.namespace, labels, found, required):
+                live = await self._get_live(cluster)
+                found = facts(live) if live else None
             return {"labels": labels, "facts": dataclasses.asdict(found) if found else None}
 
         answer = await recorder.call("shoot", None, act)
         found = ShootFacts.from_record(answer["facts"]) if answer["facts"] else None
         return found, blocked(ref.namespace, answer["labels"], found, required)
-
-    async def _namespace_and_shoot(
-        self, ref: ObjectRef, required: bool
-    ) -> tuple[dict[str, Any] | None, ShootFacts | None]:
-        """The labels of the object's namespace, and the facts about its Shoot.
-
-        Views may lag: what they do not have, or what would block a run, is read from the API.
-        """
-        namespace = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
-        cluster = ObjectRef(ref.cluster, CLUSTERS.id, "", ref.namespace)
-        labels, found = self.namespaces.get(namespace), self.shoots.get(cluster)
-        if labels is None and (live := await self._get_live(namespace)):
-            labels = _role(live)
-        if blocked(ref.namespace, labels, found, required):
-            live = await self._get_live(cluster)
-            found = facts(live) if live else None
-        return labels, found
 
     async def _get_live(self, ref: ObjectRef) -> Object | None:
         kube = await self._clusters.get(ref.cluster)
