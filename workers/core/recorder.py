@@ -15,7 +15,8 @@ from windowbox.models.refs import ObjectRef
 
 T = TypeVar("T")
 
-_GROUP: ContextVar[int] = ContextVar("calls at once", default=0)
+BLOCK: ContextVar[int] = ContextVar("calls at once", default=0)
+"""The concurrent block of the current task; 0 outside of any."""
 _NUMBERS = itertools.count(1)
 
 Json = Any
@@ -42,25 +43,14 @@ class Recorder(Protocol):
 @contextlib.contextmanager
 def at_once() -> Iterator[None]:
     """Record the calls of tasks started in the block as concurrent: their order is random."""
-    if _GROUP.get():
+    if BLOCK.get():
         yield  # already in a concurrent block
         return
-    token = _GROUP.set(next(_NUMBERS))
+    token = BLOCK.set(next(_NUMBERS))
     try:
         yield
     finally:
-        _GROUP.reset(token)
-
-
-class Groups:
-    """Numbers for the concurrent blocks of one run, the same in each run."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[int, int] = {0: 0}
-
-    def current(self) -> int:
-        """The number of the current block; 0 outside of any."""
-        return self._numbers.setdefault(_GROUP.get(), len(self._numbers))
+        BLOCK.reset(token)
 
 
 def error_record(error: BaseException) -> dict[str, Any]:

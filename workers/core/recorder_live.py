@@ -16,7 +16,7 @@ from windowbox.errors import Malformed, Missing
 from windowbox.kinds import RESOURCES
 from windowbox.models.objects import Object
 from windowbox.models.refs import SECRETS, ObjectRef
-from workers.core.recorder import Groups, error_record
+from workers.core.recorder import BLOCK, error_record
 
 T = TypeVar("T")
 
@@ -28,7 +28,8 @@ class LiveRecorder:
         self._bus = bus
         self._clusters = clusters
         self._item = item
-        self._groups = Groups()
+        self._blocks = {0: 0}
+        """Numbers of the concurrent blocks of this run, the same in each run; 0 outside of any."""
 
     async def read(self, ref: ObjectRef) -> Object | None:
         subject = subjects.seen(ref)
@@ -40,59 +41,48 @@ class LiveRecorder:
         seen = Announcement(stored)
         if seen.gone:
             return None
-        return await self._large(ref) if seen.omitted else seen.object()
+        if not seen.omitted:
+            return seen.object()
+        kube = await self._clusters.get(ref.cluster)  # it is too large for the bus
+        return await kube.find(RESOURCES[ref.kind], ref.namespace, ref.name)
 
     async def call(
         self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
     ) -> Any:
         if effect:
             self._item.check()
+        answer = failed = None
         try:
             answer = await act(*args)
         except BaseException as error:
             # Also cancellations and bugs: a replay has to end in the same way.
-            self._note(door, request, effect, error=error_record(error))
+            failed = error_record(error)
             raise
-        self._note(door, request, effect, answer=answer)
+        finally:
+            at_once = self._blocks.setdefault(BLOCK.get(), len(self._blocks))
+            self._item.calls.append(
+                Call(door=door, request=request, answer=answer, error=failed, effect=effect, at_once=at_once)
+            )
         return answer
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
-        parsed: list[T] = []
+        what, parsed = f"Secret {ref.namespace}/{ref.name}", list[T]()
 
         async def act() -> str:
-            parsed.append(parse(await self._data(ref)))
+            kube = await self._clusters.get(ref.cluster)
+            try:
+                found = await kube.get(SECRETS, ref.namespace, ref.name)
+            except Missing as error:
+                raise Malformed(
+                    f"{what} does not exist: create it, or correct the reference to it"
+                ) from error
+            data = found.raw.get("data") or {}
+            try:
+                plain = {key: base64.b64decode(value, validate=True) for key, value in data.items()}
+            except (TypeError, binascii.Error) as error:
+                raise Malformed(f"{what} holds data that is not base64") from error
+            parsed.append(parse(plain))
             return f"«secret {ref.namespace}/{ref.name}»"
 
         await self.call("secret", {"namespace": ref.namespace, "name": ref.name}, act)
         return parsed[0]
-
-    async def _data(self, ref: ObjectRef) -> Mapping[str, bytes]:
-        what = f"Secret {ref.namespace}/{ref.name}"
-        kube = await self._clusters.get(ref.cluster)
-        try:
-            found = await kube.get(SECRETS, ref.namespace, ref.name)
-        except Missing as error:
-            raise Malformed(f"{what} does not exist: create it, or correct the reference to it") from error
-        try:
-            return {k: base64.b64decode(v, validate=True) for k, v in (found.raw.get("data") or {}).items()}
-        except (TypeError, binascii.Error) as error:
-            raise Malformed(f"{what} holds data that is not base64") from error
-
-    async def _large(self, ref: ObjectRef) -> Object | None:
-        """An object that was too large for the bus."""
-        kube = await self._clusters.get(ref.cluster)
-        return await kube.find(RESOURCES[ref.kind], ref.namespace, ref.name)
-
-    def _note(
-        self,
-        door: str,
-        request: Any,
-        effect: bool,
-        *,
-        answer: Any = None,
-        error: dict[str, Any] | None = None,
-    ) -> None:
-        at_once = self._groups.current()
-        self._item.calls.append(
-            Call(door=door, request=request, answer=answer, error=error, effect=effect, at_once=at_once)
-        )

@@ -47,8 +47,26 @@ class LifeCycleMapping:
         key = subjects.without("object", change.stored.subject)
         ref = subjects.ref(key)
         if ref.kind != self._kind:
-            return [] if change.gone else await self._in_namespace(ref.cluster, ref.name)
-        return [*await self._own(key, change, before), *await self._waiting(ref, change, before)]
+            if change.gone:
+                return []
+            subject = subjects.seen_namespace(ref.cluster, self._kind, ref.name)
+            found = consumers.snapshot(self._bus, streams.OBJECTS, [subject], headers_only=True)
+            return [subjects.without("object", s.subject) async for s in found if not Announcement(s).gone]
+        if change.omitted and not change.gone:
+            return [key]
+        if change.gone:
+            released = await before.object()
+            keys = await self._ended(key, change, released)
+        else:
+            object = change.object()
+            new, seen = self.kind.without_unknown_operation(object), EventType[change.operation]
+            old = await before.object() if runpredicates.needs_old(seen, new, self._scope) else None
+            keys = [key] if runpredicates.triggers(seen, old, new, self._scope) else []
+            released = None if self.kind.finalizer in object.finalizers else object
+        if self._waiters and released and not change.omitted:
+            # They may continue, now that this object has released what they share.
+            keys += [subjects.key(waiter) for waiter in self._waiters(ref, released)]
+        return keys
 
     def ignores(self, change: Announcement) -> bool:
         """Whether the change requeues nothing: most often it is our own write."""
@@ -62,27 +80,8 @@ class LifeCycleMapping:
             or runpredicates.triggers(seen, None, new, self._scope)
         )
 
-    async def _own(self, key: str, change: Announcement, before: PreviousVersion) -> list[str]:
-        if change.gone:
-            return await self._ended(key, change, before)
-        if change.omitted:
-            return [key]
-        new, seen = self.kind.without_unknown_operation(change.object()), EventType[change.operation]
-        old = await before.object() if runpredicates.needs_old(seen, new, self._scope) else None
-        return [key] if runpredicates.triggers(seen, old, new, self._scope) else []
-
-    async def _waiting(self, ref: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
-        """The objects that may continue, now that this one has released what they share."""
-        if self._waiters is None or change.omitted:
-            return []
-        last = await before.object() if change.gone else change.object()
-        if last is None or (not change.gone and self.kind.finalizer in last.finalizers):
-            return []
-        return [subjects.key(waiter) for waiter in self._waiters(ref, last)]
-
-    async def _ended(self, key: str, change: Announcement, before: PreviousVersion) -> list[str]:
+    async def _ended(self, key: str, change: Announcement, last: Object | None) -> list[str]:
         """Requeue a vanished object that needs a cleanup. Otherwise forget its report."""
-        last = await before.object()
         if (
             last
             and last.uid == change.uid
@@ -101,8 +100,3 @@ class LifeCycleMapping:
         return runpredicates.responsible(object, self._scope) and (
             runpredicates.wants_run(object) or runpredicates.overdue(object)
         )
-
-    async def _in_namespace(self, cluster: str, namespace: str) -> list[str]:
-        subject = subjects.seen_namespace(cluster, self._kind, namespace)
-        found = consumers.snapshot(self._bus, streams.OBJECTS, [subject], headers_only=True)
-        return [subjects.without("object", s.subject) async for s in found if not Announcement(s).gone]

@@ -100,24 +100,15 @@ def finish_patch(
 
     With `strips_all_finalizers`, a migration removes the finalizers of others, too.
     """
-    match flow:
-        case Flow.DELETE if finalizer in obj.finalizers:
-            return _locked(obj, {"finalizers": [f for f in obj.finalizers if f != finalizer]})
-        case Flow.MIGRATE | Flow.RESTORE:
-            return _migrate_or_restore_patch(obj, finalizer, flow, strips_all_finalizers)
-        case _:
-            return None
-
-
-def _migrate_or_restore_patch(
-    obj: Object, finalizer: str, flow: Flow, strips_all_finalizers: bool
-) -> Patch | None:
     change: Patch = {}
-    left = [] if strips_all_finalizers else [other for other in obj.finalizers if other != finalizer]
-    if flow is Flow.MIGRATE and list(obj.finalizers) != left:
-        change["finalizers"] = left or None
+    if flow is Flow.DELETE and finalizer in obj.finalizers:
+        change["finalizers"] = [other for other in obj.finalizers if other != finalizer]
+    if flow is Flow.MIGRATE:
+        left = [] if strips_all_finalizers else [other for other in obj.finalizers if other != finalizer]
+        if list(obj.finalizers) != left:
+            change["finalizers"] = left or None
     # Any other value is a new request, and stays.
-    if obj.annotations.get(OPERATION) == _ANNOTATIONS[flow]:
+    if flow in _ANNOTATIONS and obj.annotations.get(OPERATION) == _ANNOTATIONS[flow]:
         change["annotations"] = {OPERATION: None}
     # Optimistic concurrency: an operation that a client has requested since must stay.
     return _locked(obj, change) if change else None

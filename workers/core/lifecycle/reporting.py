@@ -19,6 +19,7 @@ class Reporter:
 
     reports: Reports
     object: Object
+    """The version to report on."""
     has_reported: bool = False
     asked: bool = False
     """Whether a client has asked for this run: it gets a report, even an unchanged one."""
@@ -38,12 +39,6 @@ class Reporter:
         """The last report; None if it is about a former object of the name."""
         last = self.reports.latest
         return last if last and last.uid == self.object.uid else None
-
-    def take(self, object: Object) -> None:
-        """Use this version for further reports; it may be a new object of the same name."""
-        if object.uid != self.object.uid:
-            self.memo.clear()
-        self.object = object
 
     async def remember(self) -> None:
         """Store the memo now, with the last report unchanged."""

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from windowbox.errors import Malformed, TransientError
 from windowbox.models.extensions import FORCE_DELETION, ROLE
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping, mappings
 
 _TECHNICAL_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,55}[a-z0-9])?")
 """With the prefix `infra-` it is still the name of a namespace."""
@@ -46,23 +46,32 @@ class ShootFacts:
 
 def facts(cluster: Object) -> ShootFacts:
     """The facts about the Shoot of `cluster`. Missing fields count as unset."""
-    shoot = Object(_as_mapping(cluster.spec.get("shoot")))
-    hibernation = _as_mapping(shoot.spec.get("hibernation"))
-    enabled = hibernation.get("enabled") is True
-    networking = _as_mapping(shoot.spec.get("networking"))
-    assigned = _as_mapping(shoot.status.get("networking"))
+    shoot = Object(mapping(cluster.spec.get("shoot")))
+    hibernation_enabled = mapping(shoot.spec.get("hibernation")).get("enabled") is True
+    networking, assigned = mapping(shoot.spec.get("networking")), mapping(shoot.status.get("networking"))
+
+    def cidrs(name: str) -> tuple[str, ...]:
+        """The requested CIDRs, and those assigned in addition, each once."""
+        return tuple(dict.fromkeys((*_as_texts(networking.get(name)), *_as_texts(assigned.get(name)))))
+
     return ShootFacts(
         failed=shoot.last_operation.get("state") == "Failed",
         force_deletion=shoot.annotations.get(FORCE_DELETION) in _TRUE,
-        hibernation_enabled=enabled,
-        hibernated=enabled and shoot.status.get("isHibernated") is True,
-        self_hosted=_self_hosted(shoot),
-        managed_infrastructure=_managed(shoot),
+        hibernation_enabled=hibernation_enabled,
+        hibernated=hibernation_enabled and shoot.status.get("isHibernated") is True,
+        self_hosted=any(
+            worker.get("controlPlane") is not None
+            for worker in mappings(mapping(shoot.spec.get("provider")).get("workers"))
+        ),
+        # Even an empty name counts, as for Gardener.
+        managed_infrastructure=any(
+            shoot.spec.get(name) is not None for name in ("credentialsBindingName", "secretBindingName")
+        ),
         technical_id=str(shoot.status.get("technicalID") or ""),
         ip_families=_as_texts(networking.get("ipFamilies")) or ("IPv4",),
-        nodes=_cidrs("nodes", networking, assigned),
-        pods=_cidrs("pods", networking, assigned),
-        services=_cidrs("services", networking, assigned),
+        nodes=cidrs("nodes"),
+        pods=cidrs("pods"),
+        services=cidrs("services"),
         test_force_delete=shoot.annotations.get("test-force-delete") == "true",
     )
 
@@ -106,28 +115,7 @@ def blocked(
     return Blocked.FAILED if shoot.failed else None
 
 
-def _self_hosted(shoot: Object) -> bool:
-    workers = _as_mapping(shoot.spec.get("provider")).get("workers")
-    if not isinstance(workers, list):
-        return False
-    return any(_as_mapping(worker).get("controlPlane") is not None for worker in workers)
-
-
-def _managed(shoot: Object) -> bool:
-    # Even an empty name counts, as for Gardener.
-    return any(shoot.spec.get(name) is not None for name in ("credentialsBindingName", "secretBindingName"))
-
-
-def _cidrs(name: str, networking: Mapping[str, Any], assigned: Mapping[str, Any]) -> tuple[str, ...]:
-    """The requested CIDRs, and those assigned in addition, each once."""
-    return tuple(dict.fromkeys((*_as_texts(networking.get(name)), *_as_texts(assigned.get(name)))))
-
-
 def _as_texts(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,) if value else ()
     return tuple(str(one) for one in value) if isinstance(value, list) else ()
-
-
-def _as_mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -93,7 +93,9 @@ def failed(
     operation: Operation, phrases: OperationTexts, error: BaseException, generation: int, now: datetime
 ) -> Patch:
     headline = getattr(error, "headline", "") or phrases.error
-    description = _cut(_capitalized(f"{headline}: {text(error)}"))
+    said = f"{headline}: {text(error)}"
+    # ASCII only: "ß" would become two letters.
+    description = _cut(said[:1].upper() + said[1:] if said[:1].isascii() else said)
     # None removes the codes of the previous error, which a merge patch would keep.
     last_error = {
         "description": description,
@@ -161,24 +163,19 @@ def created_condition(
     conditions: Iterable[Mapping[str, Any]], flow: Flow, succeeded: bool, now: datetime
 ) -> Conditions:
     """`conditions` after a run. `Created`, whether the record ever existed, stays True."""
-    found = list(conditions)
+    found = [dict(condition) for condition in conditions]
     if flow not in (Flow.RECONCILE, Flow.RESTORE):
-        return [dict(condition) for condition in found]
+        return found
     if succeeded:
         return with_condition(found, _CREATED, now)
-    if _find(found, "Created") is None:
-        return with_condition(found, _NOT_CREATED, now)
-    return [dict(condition) for condition in found]
+    known = any(condition.get("type") == "Created" for condition in found)
+    return found if known else with_condition(found, _NOT_CREATED, now)
 
 
 def never_created(conditions: Iterable[Mapping[str, Any]]) -> bool:
     """Whether the record was never created, so that there is nothing to delete."""
-    created = _find(conditions, "Created")
-    return created is not None and created.get("status") == "False"
-
-
-def _find(conditions: Iterable[Mapping[str, Any]], type_: str) -> Mapping[str, Any] | None:
-    return next((condition for condition in conditions if condition.get("type") == type_), None)
+    created = next((one for one in conditions if one.get("type") == "Created"), {})
+    return created.get("status") == "False"
 
 
 def _renewed(old: Mapping[str, Any], condition: Condition, now: str) -> dict[str, Any]:
@@ -207,8 +204,3 @@ def _last_operation(
         "description": description,
         "lastUpdateTime": spelled(now),
     }
-
-
-def _capitalized(sentence: str) -> str:
-    # ASCII only: "ß" would become two letters.
-    return sentence[:1].upper() + sentence[1:] if sentence[:1].isascii() else sentence

@@ -48,7 +48,7 @@ class TargetClusters:
 
     def own_cluster(self, run: Run) -> TargetCluster:
         """The cluster of the run's object."""
-        return self.member(run.ref.cluster, run.recorder)
+        return TargetCluster(run.ref.cluster, run.recorder, _LazyApi(self._clusters, run.ref.cluster))
 
     def member(self, cluster: str, recorder: Recorder) -> TargetCluster:
         """A cluster that has joined, such as that of a Shoot."""
