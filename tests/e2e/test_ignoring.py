@@ -15,7 +15,7 @@ from tests.e2e.test_shoots import FAILED, FORCED
 from tests.e2e.witness import Witness
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane, NameServer
-from workers.core.lifecycle.shoots import Blocked
+from workers.core.lifecycle.shootfacts import Blocked
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from tests.e2e.client import FINALIZER, OPERATION, TIMESTAMP, Record, Space, fai
 from tests.e2e.smallworld import SmallWorld
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.core.lifecycle.shoots import Blocked
+from workers.core.lifecycle.shootfacts import Blocked
 
 SELF_HOSTED = {"spec": {"provider": {"workers": [{"name": "control-plane", "controlPlane": {}}]}}}
 FAILED = {"status": {"lastOperation": {"state": "Failed"}}}

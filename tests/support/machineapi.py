@@ -21,8 +21,8 @@ from workers.core.reports import Reports
 from workers.machines.deployment.deploymentrun import DeploymentRun
 from workers.machines.deployment.deploymentstate import State
 from workers.machines.fence import Fence
+from workers.machines.machineobjects import MachineObjects
 from workers.machines.nodes import Nodes
-from workers.machines.objects import MachineObjects
 from workers.machines.reporting import StatusReport
 
 _HOME = ObjectRef(RUNTIME, MACHINE_DEPLOYMENTS.id, "shoot--l--d", "pool")

@@ -12,7 +12,7 @@ import yaml
 from windowbox.models.gardener import cloudprofile
 from windowbox.models.gardener.cloudprofile import CloudProfileSpec
 from windowbox.models.objects import Object
-from workers.core.lifecycle.shoots import ShootFacts
+from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.machines.worker import workergroups
 from workers.machines.worker.workergroups import Group, Site
 

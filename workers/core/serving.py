@@ -19,7 +19,7 @@ from windowbox.kinds import POOLS
 from windowbox.settings.dnssettings import DnsSettings
 from windowbox.settings.kindsettings import KindSettings
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.core.lifecycle.kinds import Actuator, Kind
+from workers.core.lifecycle.actuators import Actuator, Kind
 from workers.core.lifecycle.lifecycle import LifeCycle
 from workers.core.lifecycle.lifecyclemapping import LastUser, LifeCycleMapping, Waiters
 from workers.core.lifecycle.runpredicates import Scope, classes_for

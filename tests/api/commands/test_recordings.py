@@ -14,7 +14,7 @@ from commands.cli import cli
 from tests.api.commands.operated import Operated
 from tests.e2e.client import failed
 from tests.support.samples import DEMO
-from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.actuators import Run
 from workers.dns.record.actuator import DNSRecordActuator
 
 

@@ -38,8 +38,8 @@ from windowbox.models.refs import (
 )
 from windowbox.settings.bussettings import Access
 from windowbox.settings.kindsettings import InfrastructureSettings
-from workers.core.lifecycle.kinds import Run
-from workers.core.lifecycle.shoots import ShootFacts
+from workers.core.lifecycle.actuators import Run
+from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.core.owned import marks
 from workers.core.owned.targets import TargetClusters
 from workers.core.recorder_live import LiveRecorder

@@ -28,7 +28,7 @@ from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from windowbox.settings.bussettings import Access
-from workers.core.lifecycle.kinds import Actuator, Run, Status
+from workers.core.lifecycle.actuators import Actuator, Run, Status
 from workers.core.lifecycle.lifecycle import LifeCycle
 from workers.core.lifecycle.operations import Flow
 from workers.core.lifecycle.runpredicates import Scope

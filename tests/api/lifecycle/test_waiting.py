@@ -18,8 +18,8 @@ from windowbox.errors import Malformed, Refused, Unreachable, Waiting, Windowbox
 from windowbox.models.extensions import OPERATION, TIMESTAMP, spelled
 from windowbox.models.refs import CLUSTERS, ObjectRef
 from workers.core.lifecycle import lifecycle
-from workers.core.lifecycle.kinds import Need
-from workers.core.lifecycle.shoots import Blocked
+from workers.core.lifecycle.actuators import Need
+from workers.core.lifecycle.shootfacts import Blocked
 from workers.dns.record.actuator import KIND
 
 

@@ -25,7 +25,7 @@ from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import BACKUP_BUCKETS, DNSRECORDS, ObjectRef
 from windowbox.settings.dnssettings import DnsSettings
-from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.actuators import Run
 from workers.core.lifecycle.runpredicates import Scope
 from workers.dns.record.actuator import DNSRecordActuator
 from workers.dns.record.claims import Claims

@@ -24,7 +24,7 @@ from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from windowbox.settings.dnssettings import DnsSettings
-from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.actuators import Run
 from workers.core.lifecycle.runpredicates import Scope
 from workers.dns.record.actuator import DNSRecordActuator
 from workers.dns.record.claims import Claims

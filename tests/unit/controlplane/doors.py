@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, MANAGED_RESOURCES, RUNTIME, ObjectRef
 from windowbox.settings.kindsettings import KindSettings
-from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.actuators import Run
 from workers.core.owned.targets import TargetClusters
 from workers.kinds.controlplane.controlplaneactuator import ControlPlaneActuator
 

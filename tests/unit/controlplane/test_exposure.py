@@ -8,7 +8,7 @@ from tests.support.rules import rule
 from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, RUNTIME, ObjectRef
 from windowbox.settings.kindsettings import KindSettings
-from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.actuators import Run
 from workers.kinds.controlplane.controlplaneactuator import ControlPlaneActuator
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rules import rule
-from workers.core.lifecycle.kinds import Need
+from workers.core.lifecycle.actuators import Need
 from workers.core.lifecycle.statuses import OperationTexts
 from workers.kinds.extension.extensionactuator import DESCRIPTIONS, KINDS
 

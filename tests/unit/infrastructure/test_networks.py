@@ -9,7 +9,7 @@ import pytest
 from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.core.lifecycle.shoots import ShootFacts
+from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.kinds.infrastructure import infrastructureobjects
 from workers.kinds.infrastructure.infrastructureobjects import networks
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.core.lifecycle.shoots import Blocked, ShootFacts, blocked, facts, is_shoot_namespace
+from workers.core.lifecycle.shootfacts import Blocked, ShootFacts, blocked, facts, is_shoot_namespace
 
 
 def cluster(**shoot: Any) -> Object:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.core.lifecycle.shoots import ShootFacts
+from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.kinds.membership import shootmembership
 from workers.kinds.membership.shootmembership import ControlPlanes, Replicas
 

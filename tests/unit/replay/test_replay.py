@@ -23,7 +23,7 @@ from windowbox.models.refs import HEARTBEATS, ObjectRef
 from windowbox.settings.bussettings import Deciding
 from workers import replay
 from workers.core import pools, serving
-from workers.core.lifecycle.kinds import Run, Status
+from workers.core.lifecycle.actuators import Run, Status
 from workers.core.lifecycle.lifecycle import LifeCycle
 from workers.core.owned.targets import concurrently
 from workers.core.reconcile import Request

@@ -31,11 +31,11 @@ from windowbox.models.objects import Object, merge
 from workers.core import clock
 from workers.core.conflictbackoff import ConflictBackoff
 from workers.core.lifecycle import operations, runpredicates, statuses
-from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run, Status
+from workers.core.lifecycle.actuators import Actuator, Kind, Need, Run, Status
 from workers.core.lifecycle.operations import Flow, Operation, Patch
 from workers.core.lifecycle.orphancleanup import OrphanCleanup
 from workers.core.lifecycle.reporting import Reporter, adds_status, same_failure
-from workers.core.lifecycle.shoots import Blocked, ShootFacts
+from workers.core.lifecycle.shootfacts import Blocked, ShootFacts
 from workers.core.lifecycle.world import World
 from workers.core.reconcile import Request
 from workers.core.recorder import ChangeTracker

@@ -12,7 +12,7 @@ from bus.workqueue.routing import PreviousVersion
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, ObjectRef
 from workers.core.lifecycle import runpredicates
-from workers.core.lifecycle.kinds import Kind
+from workers.core.lifecycle.actuators import Kind
 from workers.core.lifecycle.orphancleanup import is_orphan
 from workers.core.lifecycle.runpredicates import EventType, Scope
 

@@ -16,7 +16,7 @@ from windowbox.errors import PermanentError, TransientError, Waiting
 from windowbox.models.objects import Object
 from windowbox.telemetry import metrics
 from workers.core.lifecycle import runpredicates
-from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run
+from workers.core.lifecycle.actuators import Actuator, Kind, Need, Run
 from workers.core.lifecycle.operations import Operation
 from workers.core.lifecycle.runpredicates import Scope
 from workers.core.lifecycle.world import World

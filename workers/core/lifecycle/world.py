@@ -14,7 +14,7 @@ from windowbox.kinds import RESOURCES
 from windowbox.models.extensions import ROLE
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, NAMESPACES, ObjectRef
-from workers.core.lifecycle.shoots import Blocked, ShootFacts, blocked, facts
+from workers.core.lifecycle.shootfacts import Blocked, ShootFacts, blocked, facts
 from workers.core.recorder import Recorder
 
 

@@ -21,7 +21,7 @@ from windowbox.models.refs import (
     ObjectRef,
     SecretKey,
 )
-from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.actuators import Run
 from workers.core.owned.manifests import Manifest
 
 ANNOTATION = "windowbox/made-for"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bus.transport.connection import Bus
 from bus.views import View
 from windowbox.models.refs import ObjectRef, Resource
-from workers.core.lifecycle.kinds import Run, shoot_of
+from workers.core.lifecycle.actuators import Run, shoot_of
 from workers.core.lifecycle.world import World
 
 INFRASTRUCTURE = "infra-"

@@ -17,7 +17,7 @@ from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Missing, TransientError, Waiting
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, RUNTIME, SECRETS, ObjectRef, Resource, SecretKey
-from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.actuators import Run
 from workers.core.owned import manifests, marks
 from workers.core.owned.manifests import Manifest
 from workers.core.recorder import Recorder, at_once

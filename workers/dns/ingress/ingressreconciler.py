@@ -15,7 +15,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, ObjectRef
 from workers.core import clock
 from workers.core.conflictbackoff import ConflictBackoff
-from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.actuators import Run
 from workers.core.lifecycle.world import World
 from workers.core.owned.manifests import Manifest
 from workers.core.owned.targets import TargetCluster, TargetClusters

@@ -19,8 +19,8 @@ from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import DNSRECORDS, SECRETS, ObjectRef
 from windowbox.settings.dnssettings import DnsSettings, ZoneSettings
-from workers.core.lifecycle import kinds, statuses
-from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run, Status
+from workers.core.lifecycle import actuators, statuses
+from workers.core.lifecycle.actuators import Actuator, Kind, Need, Run, Status
 from workers.core.lifecycle.operations import Flow
 from workers.dns.record import orphans, records
 from workers.dns.record.twins import PATIENCE, Twins
@@ -71,7 +71,7 @@ class DNSRecordActuator(Actuator):
         self._queue = queue
 
     async def reconcile(self, run: Run) -> Status:
-        spec = kinds.parsed_spec(DNSRecordSpec, run.object)
+        spec = actuators.parsed_spec(DNSRecordSpec, run.object)
         zone = self._zone(spec, run.object)
         wanted = records.wanted(spec, zone.name)
         here = Place(zone.name, wanted.key)
@@ -160,7 +160,7 @@ class DNSRecordActuator(Actuator):
         known = self._known(object, memo)
         if not memo:
             with contextlib.suppress(Malformed):  # what we refused to write is not there
-                spec = kinds.parsed_spec(DNSRecordSpec, object)
+                spec = actuators.parsed_spec(DNSRecordSpec, object)
                 zone = self._zone(spec, object)
                 known.append(Place(zone.name, records.key(spec, zone.name)))
         return list(dict.fromkeys(known))
@@ -171,7 +171,7 @@ class DNSRecordActuator(Actuator):
         if memo or zone not in self._zones:
             return _noted(memo)
         try:
-            return [Place(zone, records.key(kinds.parsed_spec(DNSRecordSpec, object), zone))]
+            return [Place(zone, records.key(actuators.parsed_spec(DNSRecordSpec, object), zone))]
         except Malformed:
             return []  # such a name was never written there
 

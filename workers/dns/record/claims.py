@@ -16,7 +16,7 @@ from windowbox.models.gardener.dnsrecord import DNSRecordSpec
 from windowbox.models.objects import Object
 from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 from windowbox.models.refs import DNSRECORDS, ObjectRef
-from workers.core.lifecycle import kinds, runpredicates
+from workers.core.lifecycle import actuators, runpredicates
 from workers.core.lifecycle.runpredicates import Scope
 from workers.dns.record import records
 
@@ -42,7 +42,7 @@ def claim(object: Object, scope: Scope, zones: Iterable[str]) -> Claim | None:
     if not runpredicates.responsible(object, scope) or object.deleting or migrated:
         return None
     try:
-        spec = kinds.parsed_spec(DNSRecordSpec, object)
+        spec = actuators.parsed_spec(DNSRecordSpec, object)
         zone = records.zone_for(spec.name, spec.zone, object.status.get("zone"), zones)
         idle = (
             not runpredicates.wants_run(object)

@@ -19,7 +19,7 @@ from windowbox.errors import Refused, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from windowbox.settings.dnssettings import ZoneSettings
-from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.actuators import Run
 from workers.dns.record.claims import Claims
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import logging
 from windowbox.errors import Malformed, Missing
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_BUCKETS, SECRETS
-from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run, Status
+from workers.core.lifecycle.actuators import Actuator, Kind, Need, Run, Status
 from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned.manifests import manifest
 from workers.core.owned.targets import TargetClusters

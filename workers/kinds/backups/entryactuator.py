@@ -9,7 +9,7 @@ from windowbox.errors import Malformed, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_ENTRIES, NAMESPACES
 from workers.core.lifecycle import statuses
-from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run, Status
+from workers.core.lifecycle.actuators import Actuator, Kind, Need, Run, Status
 from workers.core.owned.targets import TargetCluster, TargetClusters
 from workers.kinds.backups import backupsecrets, secretsharing
 from workers.kinds.backups.backupfolders import BackupFolders, checked

@@ -13,7 +13,7 @@ from windowbox.errors import Malformed, Waiting
 from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef, Resource
-from workers.core.lifecycle.kinds import Kind, Run
+from workers.core.lifecycle.actuators import Kind, Run
 from workers.core.owned.targets import TargetCluster
 from workers.kinds.backups import backupsecrets
 from workers.kinds.backups.backupsecrets import SecretName

@@ -28,7 +28,7 @@ from windowbox.models.refs import (
     Resource,
 )
 from workers.core import clock
-from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status, parsed_spec
+from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, parsed_spec
 from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned import manifests, ownerindex, ownermapping
 from workers.core.owned.manifests import Manifest

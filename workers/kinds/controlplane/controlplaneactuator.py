@@ -12,7 +12,7 @@ from windowbox.rights import webhookconfigurations
 from windowbox.settings.kindsettings import KindSettings
 from workers.core import clock, healthchecks
 from workers.core.lifecycle import statuses
-from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status
+from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status
 from workers.core.owned import managedresources
 from workers.core.owned.targets import TargetCluster, TargetClusters, concurrently
 from workers.kinds.controlplane import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from windowbox.models.gardener import cloudprofile
 from windowbox.models.objects import Object, mapping
-from workers.core.lifecycle import shoots
-from workers.core.lifecycle.shoots import ShootFacts
+from workers.core.lifecycle import shootfacts
+from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.core.owned import managedresources
 from workers.core.owned.managedresources import Bundle
 from workers.core.owned.manifests import Manifest
@@ -52,8 +52,8 @@ class Site:
 def site(cluster: Object) -> Site:
     """The control plane of a Cluster's Shoot."""
     shoot = Object(mapping(cluster.spec.get("shoot")))
-    facts = shoots.facts(cluster)
-    shoots.check_technical_id(facts, cluster.name)
+    facts = shootfacts.facts(cluster)
+    shootfacts.check_technical_id(facts, cluster.name)
     seed = Object(mapping(cluster.spec.get("seed")))
     return Site(
         namespace=cluster.name,

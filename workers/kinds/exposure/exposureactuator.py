@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from windowbox.errors import Missing, Superseded, TransientError, Waiting, WindowboxError
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, SERVICES
-from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
+from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, shoot_of
 from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned import manifests, ownerindex
 from workers.core.owned.targets import TargetCluster, TargetClusters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from windowbox.models.refs import EXTENSIONS, NETWORK_POLICIES
-from workers.core.lifecycle.kinds import Actuator, Kind, Need, Run, Status
+from workers.core.lifecycle.actuators import Actuator, Kind, Need, Run, Status
 from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned import managedresources
 from workers.core.owned.managedresources import Bundle

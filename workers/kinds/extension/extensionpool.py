@@ -9,7 +9,7 @@ from bus.views import View
 from windowbox.kinds import Served
 from windowbox.models.objects import Object
 from windowbox.models.refs import EXTENSIONS, ObjectRef
-from workers.core.lifecycle.kinds import Actuator
+from workers.core.lifecycle.actuators import Actuator
 from workers.core.owned.targets import TargetClusters
 from workers.core.serving import Common, Serving
 from workers.kinds.extension import extensionactuator

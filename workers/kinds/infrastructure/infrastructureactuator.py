@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from windowbox.errors import Conflict, Superseded, TransientError, Waiting, WindowboxError
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES
 from windowbox.settings.kindsettings import InfrastructureSettings
-from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status, shoot_of
+from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, shoot_of
 from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned import marks, ownerindex
 from workers.core.owned.targets import TargetCluster, TargetClusters, concurrently

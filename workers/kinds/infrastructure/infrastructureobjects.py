@@ -15,8 +15,8 @@ from windowbox.models.addresses import Network
 from windowbox.models.objects import Object
 from windowbox.models.refs import IP_POOLS, NAMESPACES, NETWORK_POLICIES, SECRETS
 from windowbox.settings.kindsettings import InfrastructureSettings
-from workers.core.lifecycle.kinds import Status
-from workers.core.lifecycle.shoots import ShootFacts
+from workers.core.lifecycle.actuators import Status
+from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.core.owned import ownerindex
 from workers.core.owned.manifests import Manifest, manifest
 

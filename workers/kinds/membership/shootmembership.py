@@ -20,8 +20,8 @@ from windowbox.models.refs import (
     SecretKey,
 )
 from windowbox.settings.clustersettings import ACCESS_SECRET
-from workers.core.lifecycle import shoots
-from workers.core.lifecycle.shoots import ShootFacts
+from workers.core.lifecycle import shootfacts
+from workers.core.lifecycle.shootfacts import ShootFacts
 
 FINALIZER = "extensions.gardener.cloud/controlplane"
 
@@ -69,7 +69,7 @@ class ControlPlanes:
     def __init__(self, bus: Bus, changed: Callable[[], None]) -> None:
         self._controlplanes: View[bool] = View(bus, CONTROL_PLANES.id, _taking_part, changed=changed)
         self._shoots: View[ShootFacts] = View(
-            bus, CLUSTERS.id, lambda _, cluster: shoots.facts(cluster), changed=changed
+            bus, CLUSTERS.id, lambda _, cluster: shootfacts.facts(cluster), changed=changed
         )
         self._servers: View[Replicas] = View(bus, PLANE_DEPLOYMENTS.id, _replicas, changed=changed)
 

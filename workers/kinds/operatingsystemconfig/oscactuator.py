@@ -9,7 +9,7 @@ from windowbox.errors import Malformed, WindowboxError
 from windowbox.models.gardener.operatingsystemconfig import OperatingSystemConfigSpec
 from windowbox.models.refs import OPERATING_SYSTEM_CONFIGS, SECRETS, ObjectRef
 from workers.core.lifecycle import statuses
-from workers.core.lifecycle.kinds import Actuator, Kind, Run, Status
+from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status
 from workers.core.owned.targets import TargetClusters
 from workers.kinds.operatingsystemconfig import oscobjects, oscvalidation
 

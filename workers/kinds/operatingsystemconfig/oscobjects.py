@@ -10,7 +10,7 @@ from windowbox.errors import Malformed
 from windowbox.models.gardener import operatingsystemconfig as osc
 from windowbox.models.objects import Object
 from windowbox.models.refs import OPERATING_SYSTEM_CONFIGS, SECRETS
-from workers.core.lifecycle.kinds import Status
+from workers.core.lifecycle.actuators import Status
 from workers.core.owned.manifests import Manifest, manifest
 from workers.kinds.operatingsystemconfig import oscscripts, oscvalidation
 

@@ -17,7 +17,7 @@ from windowbox.models.gardener.operatingsystemconfig import (
     Unit,
 )
 from windowbox.models.objects import Object, from_base64
-from workers.core.lifecycle import kinds
+from workers.core.lifecycle import actuators
 from workers.kinds.operatingsystemconfig.oscscripts import segments
 
 _MAX_PROBLEMS = 5
@@ -26,7 +26,7 @@ _MAX_PROBLEMS = 5
 
 def parsed(object: Object) -> OperatingSystemConfigSpec:
     """The valid spec, or Malformed with the first problems."""
-    spec = kinds.parsed_spec(OperatingSystemConfigSpec, object)
+    spec = actuators.parsed_spec(OperatingSystemConfigSpec, object)
     if found := list(islice(problems(spec), _MAX_PROBLEMS)):
         raise Malformed("; ".join(found))
     return spec

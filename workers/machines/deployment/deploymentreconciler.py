@@ -22,8 +22,8 @@ from workers.machines.deployment.deploymentrun import DeploymentRun
 from workers.machines.deployment.deploymentstate import State
 from workers.machines.facts import MachineFacts
 from workers.machines.fence import RENEWAL, Held
+from workers.machines.machineobjects import MachineObjects, with_finalizer, without_finalizer
 from workers.machines.nodes import Nodes
-from workers.machines.objects import MachineObjects, with_finalizer, without_finalizer
 from workers.machines.reporting import StatusReport
 from workers.machines.sets import MachineSet, oldest_first
 from workers.machines.views import MachineViews

@@ -16,8 +16,8 @@ from workers.machines.deployment import deploymentstatus
 from workers.machines.deployment.deploymentstate import State
 from workers.machines.deployment.deploymentstatus import Condition
 from workers.machines.deployment.setsizes import Sizes
+from workers.machines.machineobjects import MachineObjects
 from workers.machines.nodes import Nodes, Taint
-from workers.machines.objects import MachineObjects
 from workers.machines.reporting import StatusReport
 from workers.machines.sets import MachineSet, oldest_first
 

@@ -32,7 +32,7 @@ from windowbox.models.refs import (
 )
 from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock
-from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.actuators import Run
 from workers.core.owned.targets import TargetCluster, TargetClusters
 from workers.core.reconcile import Request
 from workers.core.recorder import Recorder

@@ -40,7 +40,7 @@ from workers.machines.machine.machineviews import MachineViews, ProviderClusters
 from workers.machines.machine.nodedrain import NodeDrain
 from workers.machines.machine.phases import Change
 from workers.machines.machine.preserving import Preserving
-from workers.machines.objects import without_finalizer
+from workers.machines.machineobjects import without_finalizer
 
 _UNSEEN = 10.0
 """Seconds until a Pod that the bus does not show is created once more."""

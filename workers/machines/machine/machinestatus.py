@@ -14,7 +14,7 @@ from windowbox.models.extensions import instant, spelled
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.objects import Object, mapping, mappings
 from windowbox.models.refs import ObjectRef
-from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.actuators import Run
 from workers.core.reconcile import Request
 from workers.core.recorder import Recorder
 from workers.core.reports import with_report

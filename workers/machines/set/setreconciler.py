@@ -23,8 +23,8 @@ from workers.core.recorder import Recorder, at_once
 from workers.machines import deployments, facts, fence, preservation, templates
 from workers.machines.facts import MachineFacts
 from workers.machines.fence import Held
+from workers.machines.machineobjects import MachineObjects, with_finalizer, without_finalizer
 from workers.machines.nodes import Nodes
-from workers.machines.objects import MachineObjects, with_finalizer, without_finalizer
 from workers.machines.reporting import StatusReport
 from workers.machines.set import setplan, setstatus
 from workers.machines.set.setplan import Claims, Plan

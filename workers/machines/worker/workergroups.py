@@ -12,8 +12,8 @@ from windowbox.models.gardener import cloudprofile
 from windowbox.models.gardener.cloudprofile import CloudProfileSpec
 from windowbox.models.gardener.worker import UsedImage, WorkerPool, WorkerSpec
 from windowbox.models.objects import Object
-from workers.core.lifecycle import kinds
-from workers.core.lifecycle.shoots import ShootFacts
+from workers.core.lifecycle import actuators
+from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.machines.worker import poolhashes, poolimages
 
 MOST_POOLS = 100
@@ -103,7 +103,7 @@ def plan(worker: Object, shoot: ShootFacts, cluster: Mapping[str, Any], *, with_
 
 def checked(worker: Object, profile: CloudProfileSpec) -> WorkerSpec:
     """The spec; Malformed if a limit is exceeded, a name is repeated, or a pool is not valid."""
-    spec = kinds.parsed_spec(WorkerSpec, worker)
+    spec = actuators.parsed_spec(WorkerSpec, worker)
     if len(spec.pools) > MOST_POOLS:
         raise Malformed(f"spec.pools has {len(spec.pools)} entries: there may be {MOST_POOLS}, remove some")
     if not spec.secret_ref.name:

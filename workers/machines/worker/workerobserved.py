@@ -20,7 +20,7 @@ from windowbox.models.refs import (
     ObjectRef,
     Resource,
 )
-from workers.core.lifecycle.kinds import Run
+from workers.core.lifecycle.actuators import Run
 from workers.machines.facts import number
 
 CANDIDATE = "CandidateForUpdate"

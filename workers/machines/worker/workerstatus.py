@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from windowbox.models.extensions import TIMESTAMP, instant, spelled
 from windowbox.models.objects import Object, mapping
-from workers.core.lifecycle.kinds import Status
+from workers.core.lifecycle.actuators import Status
 from workers.machines.facts import number
 from workers.machines.worker.workergroups import Group
 

@@ -15,9 +15,9 @@ from windowbox.errors import Malformed
 from windowbox.models.extensions import OPERATION, ExtensionSpec
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef, Resource
-from workers.core.lifecycle import shoots
+from workers.core.lifecycle import shootfacts
 from workers.core.lifecycle.operations import Flow
-from workers.core.lifecycle.shoots import ShootFacts
+from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.core.lifecycle.statuses import Descriptions
 from workers.core.recorder import Recorder
 
@@ -95,7 +95,7 @@ def shoot_of(run: Run) -> ShootFacts:
     """The Shoot of the run; TransientError if it is not known yet."""
     shoot = run.shoot or ShootFacts()
     if not (run.object.deleting and shoot.technical_id):  # nothing was ever created under an invalid id
-        shoots.check_technical_id(shoot, run.ref.namespace)
+        shootfacts.check_technical_id(shoot, run.ref.namespace)
     return shoot
 
 
