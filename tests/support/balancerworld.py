@@ -163,10 +163,7 @@ class BalancerWorld:
     @contextlib.asynccontextmanager
     async def worker(self) -> AsyncIterator[BalancerParts]:
         """One more worker, with a connection of its own."""
-        async with (
-            connected(self.access("worker")) as bus,
-            contextlib.AsyncExitStack() as stack,
-        ):
+        async with connected(self.access("worker")) as bus, contextlib.AsyncExitStack() as stack:
             parts, tasks = await self._worker(bus, stack)
             self.parts.append(parts)
             async with running(*(task() for task in tasks)):

@@ -10,13 +10,7 @@ from windowbox.models.objects import Object
 
 UID = "d9607e19-f88f-11e6-a518-42010a800195"
 
-HTTP: dict[str, Any] = {
-    "name": "http",
-    "port": 80,
-    "protocol": "TCP",
-    "nodePort": 30080,
-    "targetPort": 8080,
-}
+HTTP: dict[str, Any] = {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30080, "targetPort": 8080}
 DNS: dict[str, Any] = {"name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30053, "targetPort": "dns"}
 
 

@@ -227,9 +227,7 @@ async def test_a_foreign_record_is_left_alone(world: KindWorld) -> None:
     await shoot.until(DNSRECORDS, NAME, lambda found: bool(found and found.spec["name"] == HOST))
 
 
-async def test_unknown_records_are_read_before_any_write(
-    world: KindWorld,
-) -> None:
+async def test_unknown_records_are_read_before_any_write(world: KindWorld) -> None:
     shoot = await world.shoot()
     made = await ingress(shoot, "web", HOST, "other.test", at=())
     other = f"web-{digest('other.test')}"

@@ -9,14 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.balancerworld import (
-    BalancerWorld,
-    address,
-    always,
-    balancer_world,
-    greeting,
-    played_node,
-)
+from tests.support.balancerworld import BalancerWorld, address, always, balancer_world, greeting, played_node
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane

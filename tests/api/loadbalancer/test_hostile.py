@@ -12,6 +12,7 @@ import pytest_asyncio
 from pydantic import ValidationError
 
 from tests.support.balancerworld import BalancerWorld, address, balancer_world, greeting, played_node
+from tests.support.cases import cases
 from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane
 from windowbox.settings.lbsettings import LoadBalancerSettings
@@ -79,15 +80,13 @@ async def test_each_is_told_what_is_wrong_and_none_harms_another(world: Balancer
         assert await world.served("n" * 63)
 
 
-@pytest.mark.parametrize(
+@cases(
     "prefixes",
-    [
-        pytest.param(["10.0.0.0/24", "10.0.0.128/25"], id="overlapping"),
-        pytest.param(["10.0.0.0/33"], id="no-such-length"),
-        pytest.param(["10.0.0.1/24"], id="host-bits-set"),
-        pytest.param(["range"], id="nonsense"),
-        pytest.param([], id="empty"),
-    ],
+    ("overlapping", ["10.0.0.0/24", "10.0.0.128/25"]),
+    ("no-such-length", ["10.0.0.0/33"]),
+    ("host-bits-set", ["10.0.0.1/24"]),
+    ("nonsense", ["range"]),
+    ("empty", []),
 )
 def test_ranges_that_cannot_be_are_refused_by_name(prefixes: list[str]) -> None:
     with pytest.raises(ValidationError) as refused:

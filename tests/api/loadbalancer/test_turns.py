@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.balancerworld import BalancerWorld, address, balancer_world, greeting, played_node
+from tests.support.cases import cases
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
@@ -121,27 +122,18 @@ async def settled(parts: BalancerParts) -> bool:
     return parts.store.is_complete()
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        pytest.param(
-            {"metadata": {"annotations": {"loadbalancer.windowbox/idle-timeout": "soon"}}},
-            "InvalidIdleTimeout",
-            id="an-annotation",
-        ),
-        pytest.param(
-            {
-                "spec": {
-                    "ports": [
-                        {"name": "main", "port": 80},
-                        {"name": "more", "port": 81, "protocol": "SCTP"},
-                    ]
-                }
-            },
-            "SCTPNotSupported",
-            id="a-port",
-        ),
-    ],
+@cases(
+    "change reason",
+    (
+        "an-annotation",
+        {"metadata": {"annotations": {"loadbalancer.windowbox/idle-timeout": "soon"}}},
+        "InvalidIdleTimeout",
+    ),
+    (
+        "a-port",
+        {"spec": {"ports": [{"name": "main", "port": 80}, {"name": "more", "port": 81, "protocol": "SCTP"}]}},
+        "SCTPNotSupported",
+    ),
 )
 async def test_what_is_refused_of_a_service_that_serves_is_told(
     world: BalancerWorld, change: dict[str, Any], reason: str
@@ -160,9 +152,7 @@ def degraded(service: Object) -> bool:
     return any(one["type"] == "LoadBalancerDegraded" for one in service.status.get("conditions", ()))
 
 
-async def test_a_shared_address_refuses_a_port_in_use(
-    world: BalancerWorld,
-) -> None:
+async def test_a_shared_address_refuses_a_port_in_use(world: BalancerWorld) -> None:
     shared = {"annotations": {"loadbalancer.windowbox/share": "word"}}
     async with played_node(f"{PLACE}.1", 31079, "hello"), world.worker():
         await world.node("one", f"{PLACE}.1")

@@ -106,16 +106,7 @@ class Named:
             f'key "rndc" {{ algorithm hmac-sha256; secret "{KEY}"; }}; options {{ default-key "rndc"; }};\n'
         )
         subprocess.run(
-            [
-                "rndc",
-                "-c",
-                str(config),
-                "-s",
-                "127.0.0.1",
-                "-p",
-                str(self.control),
-                *command,
-            ],
+            ["rndc", "-c", str(config), "-s", "127.0.0.1", "-p", str(self.control), *command],
             check=True,
             capture_output=True,
             timeout=60,

@@ -10,15 +10,7 @@ from dns.message import Message
 from dns.rdatatype import RdataType
 from dns.update import UpdateMessage
 
-from tests.servers.nameserver.conftest import (
-    ZONE,
-    Named,
-    NamedFactory,
-    Opener,
-    free_port,
-    rrset,
-    settings,
-)
+from tests.servers.nameserver.conftest import ZONE, Named, NamedFactory, Opener, free_port, rrset, settings
 from tests.support.rules import rule
 from windowbox.clients.nameserver import Nameserver, messages
 from windowbox.clients.nameserver.connection import TimedOut, connected

@@ -16,6 +16,7 @@ from dns.rdatatype import RdataType
 from pydantic import ValidationError
 
 from tests.servers.nameserver.conftest import KEY, ZONE, NamedFactory, Opener, rrset, settings
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.clients.nameserver import TsigKey, messages
 from windowbox.clients.nameserver.classify import ZoneFailed, update_failure
@@ -26,13 +27,7 @@ from windowbox.settings.dnssettings import Algorithm
 X = rrset("x", "A", "1.1.1.1")
 
 
-@pytest.mark.parametrize(
-    ("name", "algorithm"),
-    [
-        pytest.param("good", "hmac-sha256", id="DN-76-sha256"),
-        pytest.param("good512", "hmac-sha512", id="DN-76-sha512"),
-    ],
-)
+@cases("name algorithm", ("DN-76-sha256", "good", "hmac-sha256"), ("DN-76-sha512", "good512", "hmac-sha512"))
 async def test_a_key_opens_its_zone(
     start_named: NamedFactory, opened: Opener, name: str, algorithm: str
 ) -> None:
@@ -74,22 +69,18 @@ async def test_a_closed_zone_is_read_with_its_key(start_named: NamedFactory, ope
     assert await nameserver.drifted(ZONE, [X]) == []
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        pytest.param({}, "no TSIGKeyName", id="DN-82-empty"),
-        pytest.param({"TSIGKeyName": b"k"}, "no TSIGSecret", id="DN-82-no-secret"),
-        pytest.param({"TSIGKeyName": b"k..x", "TSIGSecret": b"aGVsbG8="}, "not a DNS name", id="DN-77-name"),
-        pytest.param(
-            {"TSIGKeyName": b"hunter2 = x", "TSIGSecret": b"aGk="}, "not a DNS name", id="DN-77-text"
-        ),
-        pytest.param({"TSIGKeyName": b"k", "TSIGSecret": b"hunter2!"}, "not base64", id="DN-77-base64"),
-        pytest.param(
-            {"TSIGKeyName": b"k", "TSIGSecret": b"aGVsbG8=", "TSIGSecretAlgorithm": b"hunter2"},
-            "TSIGSecretAlgorithm in the Secret is unknown: use hmac-sha1",
-            id="DN-76-algorithm",
-        ),
-    ],
+@cases(
+    "data text",
+    ("DN-82-empty", {}, "no TSIGKeyName"),
+    ("DN-82-no-secret", {"TSIGKeyName": b"k"}, "no TSIGSecret"),
+    ("DN-77-name", {"TSIGKeyName": b"k..x", "TSIGSecret": b"aGVsbG8="}, "not a DNS name"),
+    ("DN-77-text", {"TSIGKeyName": b"hunter2 = x", "TSIGSecret": b"aGk="}, "not a DNS name"),
+    ("DN-77-base64", {"TSIGKeyName": b"k", "TSIGSecret": b"hunter2!"}, "not base64"),
+    (
+        "DN-76-algorithm",
+        {"TSIGKeyName": b"k", "TSIGSecret": b"aGVsbG8=", "TSIGSecretAlgorithm": b"hunter2"},
+        "TSIGSecretAlgorithm in the Secret is unknown: use hmac-sha1",
+    ),
 )
 def test_what_is_wrong_with_a_secret_is_told_without_it(data: dict[str, bytes], text: str) -> None:
     with pytest.raises(Malformed, match=text) as raised:
@@ -105,22 +96,16 @@ def test_a_key_does_not_show_its_secret() -> None:
     assert "hunter2" not in repr(key)
 
 
-@pytest.mark.parametrize(
-    ("zone", "text"),
-    [
-        pytest.param({"servers": []}, "at least 1 item", id="no-server"),
-        pytest.param({"servers": ["host:port"]}, "is not a server: write host", id="DN-74-port"),
-        pytest.param({"servers": ["[::1]:99999"]}, "is not a server: write host", id="DN-74-port-range"),
-        pytest.param({"name": "a b"}, "is not a zone: write its apex", id="zone"),
-        pytest.param({"key": {"name": "k", "secret": "hunter2!"}}, "is not base64", id="DN-77-secret"),
-        pytest.param(
-            {"key": {"name": "k", "secret": KEY, "algorithm": "hmac-md5"}}, "hmac-sha256", id="DN-76"
-        ),
-        pytest.param(
-            {"key": {"name": "k", "secret": KEY}, "key_from_record": True}, "not both", id="two-keys"
-        ),
-        pytest.param({"colour": "red"}, "Extra inputs", id="unknown-field"),
-    ],
+@cases(
+    "zone text",
+    ("no-server", {"servers": []}, "at least 1 item"),
+    ("DN-74-port", {"servers": ["host:port"]}, "is not a server: write host"),
+    ("DN-74-port-range", {"servers": ["[::1]:99999"]}, "is not a server: write host"),
+    ("zone", {"name": "a b"}, "is not a zone: write its apex"),
+    ("DN-77-secret", {"key": {"name": "k", "secret": "hunter2!"}}, "is not base64"),
+    ("DN-76", {"key": {"name": "k", "secret": KEY, "algorithm": "hmac-md5"}}, "hmac-sha256"),
+    ("two-keys", {"key": {"name": "k", "secret": KEY}, "key_from_record": True}, "not both"),
+    ("unknown-field", {"colour": "red"}, "Extra inputs"),
 )
 def test_wrong_settings_are_told(zone: dict[str, object], text: str) -> None:
     servers = zone.pop("servers", ["127.0.0.1"])
@@ -205,12 +190,10 @@ def test_an_unsigned_answer_is_not_believed(rcode: str) -> None:
 
 
 @rule("DN-45")
-@pytest.mark.parametrize(
-    ("asked", "secret"),
-    [
-        pytest.param(question(), b"other", id="another-secret"),
-        pytest.param(question(TsigKey("good", "hmac-sha256", b"another")), b"secret", id="another-question"),
-    ],
+@cases(
+    "asked secret",
+    ("another-secret", question(), b"other"),
+    ("another-question", question(TsigKey("good", "hmac-sha256", b"another")), b"secret"),
 )
 def test_a_signature_that_is_not_right_is_not_believed(asked: Message, secret: bytes) -> None:
     reply = signed_reply(asked, TsigKey("good", "hmac-sha256", secret))

@@ -15,6 +15,7 @@ from dns.update import UpdateMessage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.clients.nameserver import messages
 from windowbox.clients.nameserver.tsig import verified
@@ -66,14 +67,12 @@ def test_values_come_back_as_they_went(wanted: RecordSet) -> None:
     assert (found.key, found.ttl, set(found.values)) == (wanted.key, wanted.ttl, set(wanted.values))
 
 
-@pytest.mark.parametrize(
-    ("text", "octets"),
-    [
-        pytest.param('a "b" \\032 ; @', b'\x0ea "b" \\032 ; @', id="letters-that-zone-files-escape"),
-        pytest.param("ü\udcff", b"\3\xc3\xbc\xff", id="octets-that-are-no-utf-8"),
-        pytest.param("x" * 256, b"\xff" + b"x" * 255 + b"\1x", id="two-strings"),
-        pytest.param("", b"\0", id="empty"),
-    ],
+@cases(
+    "text octets",
+    ("letters-that-zone-files-escape", 'a "b" \\032 ; @', b'\x0ea "b" \\032 ; @'),
+    ("octets-that-are-no-utf-8", "ü\udcff", b"\3\xc3\xbc\xff"),
+    ("two-strings", "x" * 256, b"\xff" + b"x" * 255 + b"\1x"),
+    ("empty", "", b"\0"),
 )
 def test_texts_are_not_escaped(text: str, octets: bytes) -> None:
     made = messages.rrset(RecordSet(RecordKey(f"x.{ZONE}", "TXT"), 60, (text,)))

@@ -9,6 +9,7 @@ from dns.rcode import Rcode
 from dns.update import UpdateMessage
 
 from tests.servers.nameserver.conftest import ZONE, Named, Opener, rrset, settings
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.clients.nameserver import Nameserver, messages, ownership
 from windowbox.clients.nameserver.changes import Delete, Replace
@@ -127,10 +128,7 @@ async def test_a_claim_below_a_wildcard_is_not_taken_for_an_existing_record(
     assert named.dig("_windowbox-wildcard-a.w", "TXT") == ['"heritage=windowbox,owner=other"']
 
 
-@pytest.mark.parametrize(
-    ("name", "length"),
-    [pytest.param("x" * 63, 13 + 63 + 21, id="label"), pytest.param(".".join(["x" * 57] * 4), 58, id="name")],
-)
+@cases("name length", ("label", "x" * 63, 13 + 63 + 21), ("name", ".".join(["x" * 57] * 4), 58))
 def test_a_mark_has_room_however_long_the_name_is(name: str, length: int) -> None:
     mark = ownership.mark_name(RecordKey(f"{name}.{ZONE}", "A"), ZONE)
     assert len(mark) == length

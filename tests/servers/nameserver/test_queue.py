@@ -6,15 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.servers.nameserver.conftest import (
-    ZONE,
-    Named,
-    NamedFactory,
-    Opener,
-    persist,
-    rrset,
-    settings,
-)
+from tests.servers.nameserver.conftest import ZONE, Named, NamedFactory, Opener, persist, rrset, settings
 from tests.support.rules import rule
 from windowbox.clients.nameserver import Nameserver, messages
 from windowbox.clients.nameserver.batches import BatchSender, Counters

@@ -6,21 +6,20 @@ import aiodns
 import pytest
 
 from tests.servers.nameserver.conftest import ZONE, Named, free_port, rrset
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.clients.nameserver import Nameserver, ask_resolver
 from windowbox.models.recordsets import RecordSet
 
 
-@pytest.mark.parametrize(
+@cases(
     "wanted",
-    [
-        pytest.param(rrset("x", "A", "1.1.1.1", "1.1.1.2"), id="DN-112-A"),
-        pytest.param(rrset("x", "AAAA", "2001:db8::1"), id="DN-112-AAAA"),
-        pytest.param(rrset("x", "CNAME", "target.example.com"), id="DN-113-CNAME"),
-        pytest.param(rrset("x", "TXT", "hello world"), id="DN-112-TXT"),
-        pytest.param(rrset("x", "TXT", "y" * 600, "z"), id="DN-112-long-TXT"),
-        pytest.param(rrset("x", "A", *(f"10.0.{n}.1" for n in range(100))), id="DN-62+DN-112-truncated"),
-    ],
+    ("DN-112-A", rrset("x", "A", "1.1.1.1", "1.1.1.2")),
+    ("DN-112-AAAA", rrset("x", "AAAA", "2001:db8::1")),
+    ("DN-113-CNAME", rrset("x", "CNAME", "target.example.com")),
+    ("DN-112-TXT", rrset("x", "TXT", "hello world")),
+    ("DN-112-long-TXT", rrset("x", "TXT", "y" * 600, "z")),
+    ("DN-62+DN-112-truncated", rrset("x", "A", *(f"10.0.{n}.1" for n in range(100)))),
 )
 async def test_an_answer_as_wanted_is_recognised(
     named: Named, nameserver: Nameserver, wanted: RecordSet

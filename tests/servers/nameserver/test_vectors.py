@@ -13,16 +13,8 @@ import pytest
 from dns.rcode import Rcode
 from dns.update import UpdateMessage
 
-from tests.servers.nameserver.conftest import (
-    KEY,
-    ZONE,
-    Named,
-    NamedFactory,
-    Opener,
-    persist,
-    rrset,
-    settings,
-)
+from tests.servers.nameserver.conftest import KEY, ZONE, Named, NamedFactory, Opener, persist, rrset, settings
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.clients.nameserver import Nameserver, messages, tsig
 from windowbox.clients.nameserver.connection import Connection, connected
@@ -181,21 +173,17 @@ async def test_a_frozen_zone_is_a_reason_to_wait(named: Named, opened: Opener) -
 OTHER = "b3RoZXItb3RoZXItb3RoZXItb3RoZXItb3RoZXItMTI="
 
 
-@pytest.mark.parametrize(
-    ("key", "hours", "text"),
-    [
-        pytest.param({"name": "good", "secret": OTHER}, 0, "secret of key good", id="V12-BADSIG+DN-45"),
-        pytest.param({"name": "none", "secret": KEY}, 0, "key none .* not known", id="V12-BADKEY+DN-80"),
-        pytest.param(
-            {"name": "good", "algorithm": "hmac-sha512", "secret": KEY},
-            0,
-            "hmac-sha512",
-            id="V12-BADKEY-other-algorithm+DN-76",
-        ),
-        pytest.param(
-            {"name": "good", "secret": KEY}, 1, "differs .* by 3(599|600|601) s", id="V12-BADTIME+DN-78"
-        ),
-    ],
+@cases(
+    "key hours text",
+    ("V12-BADSIG+DN-45", {"name": "good", "secret": OTHER}, 0, "secret of key good"),
+    ("V12-BADKEY+DN-80", {"name": "none", "secret": KEY}, 0, "key none .* not known"),
+    (
+        "V12-BADKEY-other-algorithm+DN-76",
+        {"name": "good", "algorithm": "hmac-sha512", "secret": KEY},
+        0,
+        "hmac-sha512",
+    ),
+    ("V12-BADTIME+DN-78", {"name": "good", "secret": KEY}, 1, "differs .* by 3(599|600|601) s"),
 )
 async def test_what_is_wrong_with_a_key_is_told(
     start_named: NamedFactory,

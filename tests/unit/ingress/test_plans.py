@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
-
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.unit.ingress.test_wanted import HOST, ingress
 from windowbox.models.objects import Object
@@ -55,53 +54,45 @@ FRIEND = {"kind": "ConfigMap", "name": "friend", "uid": "u3"}
 OURS = there(V4)[NAME].metadata["ownerReferences"][0]
 
 
-@pytest.mark.parametrize(
-    ("at", "found", "planned"),
-    [
-        pytest.param([V4], {}, [("Make", NAME)], id="IG-2-none-yet"),
-        pytest.param([V4], there(V4), [], id="as-it-ought-to-be"),
-        pytest.param([V4, V6], there(V4), [("Make", SECOND)], id="a-second-family"),
-        pytest.param([V4], there(V4, V6), [("Remove", SECOND)], id="IG-3-one-family-less"),
-        pytest.param([{"ip": "10.0.0.2"}], there(V4), [("Correct", NAME)], id="IG-3-another-address"),
-        pytest.param([V6], there(V4), [("Remove", NAME), ("Await", NAME)], id="another-family"),
-        pytest.param(
-            [{"hostname": "lb.example"}],
-            there(V4, V6),
-            [("Remove", NAME), ("Remove", SECOND), ("Await", NAME)],
-            id="a-name-instead-of-addresses",
-        ),
-        pytest.param(
-            [V4, V6],
-            there({"hostname": "lb.example"}),
-            [("Remove", NAME), ("Await", NAME), ("Await", NAME)],
-            id="addresses-instead-of-a-name",
-        ),
-        pytest.param([V4, V6], there(V6), [("Remove", NAME), ("Await", NAME), ("Make", SECOND)],
-                     id="the-first-family-comes-second"),
-        pytest.param([V4], there(V4, metadata={**there(V4)[NAME].metadata, **LEAVING}), [("Await", NAME)],
-                     id="deleted-by-hand"),
-        pytest.param([V4], there(V4, host="old.test"), [("Remove", "web-46c3387a"), ("Make", NAME)],
-                     id="IG-3-another-host"),
-        pytest.param([V4], there(V4, metadata={"labels": {}}), [("Correct", NAME)], id="labels-taken-off"),
-        pytest.param([V4], there(V4, metadata={"ownerReferences": []}), [("Correct", NAME)],
-                     id="owner-taken-off"),
-        pytest.param([V4], there(V4, metadata={"annotations": {}}), [("Correct", NAME)],
-                     id="A-1-confirmation-taken-off"),
-        pytest.param([V4], there(V4, metadata={"ownerReferences": [FRIEND, OURS]}), [],
-                     id="another-owner-beside-us"),
-        pytest.param([V4], there(V4, metadata={"ownerReferences": [FORMER]}), [("Correct", NAME)],
-                     id="of-a-former-ingress"),
-        pytest.param([V4], there(V4, metadata={"ownerReferences": [FOREIGN]}), [("LeaveAlone", NAME)],
-                     id="of-another-ingress"),
-        pytest.param([V4], there(V4, metadata={"labels": {}, "ownerReferences": []}), [("LeaveAlone", NAME)],
-                     id="of-somebody"),
-        pytest.param([V4], there(V4, metadata={"generation": 3}), [("Correct", NAME)],
-                     id="T-4-edited-and-edited-back"),
-        pytest.param([V4], there(V4, metadata={"generation": 3}, status=FAILED), [],
-                     id="T-3-somebody-is-at-it"),
-        pytest.param([V4], there(V4, spec={"ttl": 60}), [], id="what-others-have-added-stays"),
-    ],
-)  # fmt: skip
+@cases(
+    "at found planned",
+    ("IG-2-none-yet", [V4], {}, [("Make", NAME)]),
+    ("as-it-ought-to-be", [V4], there(V4), []),
+    ("a-second-family", [V4, V6], there(V4), [("Make", SECOND)]),
+    ("IG-3-one-family-less", [V4], there(V4, V6), [("Remove", SECOND)]),
+    ("IG-3-another-address", [{"ip": "10.0.0.2"}], there(V4), [("Correct", NAME)]),
+    ("another-family", [V6], there(V4), [("Remove", NAME), ("Await", NAME)]),
+    (
+        "a-name-instead-of-addresses",
+        [{"hostname": "lb.example"}],
+        there(V4, V6),
+        [("Remove", NAME), ("Remove", SECOND), ("Await", NAME)],
+    ),
+    (
+        "addresses-instead-of-a-name",
+        [V4, V6],
+        there({"hostname": "lb.example"}),
+        [("Remove", NAME), ("Await", NAME), ("Await", NAME)],
+    ),
+    (
+        "the-first-family-comes-second",
+        [V4, V6],
+        there(V6),
+        [("Remove", NAME), ("Await", NAME), ("Make", SECOND)],
+    ),
+    ("deleted-by-hand", [V4], there(V4, metadata={**there(V4)[NAME].metadata, **LEAVING}), [("Await", NAME)]),
+    ("IG-3-another-host", [V4], there(V4, host="old.test"), [("Remove", "web-46c3387a"), ("Make", NAME)]),
+    ("labels-taken-off", [V4], there(V4, metadata={"labels": {}}), [("Correct", NAME)]),
+    ("owner-taken-off", [V4], there(V4, metadata={"ownerReferences": []}), [("Correct", NAME)]),
+    ("A-1-confirmation-taken-off", [V4], there(V4, metadata={"annotations": {}}), [("Correct", NAME)]),
+    ("another-owner-beside-us", [V4], there(V4, metadata={"ownerReferences": [FRIEND, OURS]}), []),
+    ("of-a-former-ingress", [V4], there(V4, metadata={"ownerReferences": [FORMER]}), [("Correct", NAME)]),
+    ("of-another-ingress", [V4], there(V4, metadata={"ownerReferences": [FOREIGN]}), [("LeaveAlone", NAME)]),
+    ("of-somebody", [V4], there(V4, metadata={"labels": {}, "ownerReferences": []}), [("LeaveAlone", NAME)]),
+    ("T-4-edited-and-edited-back", [V4], there(V4, metadata={"generation": 3}), [("Correct", NAME)]),
+    ("T-3-somebody-is-at-it", [V4], there(V4, metadata={"generation": 3}, status=FAILED), []),
+    ("what-others-have-added-stays", [V4], there(V4, spec={"ttl": 60}), []),
+)
 def test_the_steps(
     at: list[dict[str, str]], found: dict[str, Object], planned: list[tuple[str, str]]
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.models.objects import Object
 from workers.dns.ingress import ingressrecords
@@ -39,34 +40,30 @@ def test_the_longest_name_of_an_ingress_leaves_room_for_the_digest() -> None:
     assert len(ingressrecords.record_name("a" * 253, HOST)) == 253
 
 
-@pytest.mark.parametrize(
-    ("record", "name"),
-    [
-        pytest.param("web-a39b281d", "web", id="first-family"),
-        pytest.param("web-a39b281d-ipv6", "web", id="second-family"),
-        pytest.param("a-b-a39b281d", "a-b", id="dashes"),
-        pytest.param("web-internal", None, id="of-gardener"),
-        pytest.param("a39b281d", None, id="nothing-but-a-digest"),
-        pytest.param("web-A39B281D", None, id="not-our-spelling"),
-    ],
+@cases(
+    "record name",
+    ("first-family", "web-a39b281d", "web"),
+    ("second-family", "web-a39b281d-ipv6", "web"),
+    ("dashes", "a-b-a39b281d", "a-b"),
+    ("of-gardener", "web-internal", None),
+    ("nothing-but-a-digest", "a39b281d", None),
+    ("not-our-spelling", "web-A39B281D", None),
 )
 def test_the_ingress_whose_record_one_of_this_name_may_be(record: str, name: str | None) -> None:
     assert ingressrecords.ingress_name(record) == name
 
 
-@pytest.mark.parametrize(
-    ("entries", "targets"),
-    [
-        pytest.param([{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}], [A], id="IG-1-the-first-address"),
-        pytest.param([{"ip": ""}, {}, {"ip": "10.0.0.1"}], [A], id="IG-1-the-first-that-is-not-empty"),
-        pytest.param([{"ip": "fd00::1"}, {"ip": "10.0.0.1"}], [A, AAAA], id="B.1-both-families"),
-        pytest.param([{"ip": "fd00::1"}], [AAAA], id="B.1-the-family-decides-the-type"),
-        pytest.param([{"hostname": "lb.example"}], [CNAME], id="another-name"),
-        pytest.param([{"hostname": "lb.example", "ip": "10.0.0.1"}], [A], id="address-rather-than-name"),
-        pytest.param([{"ip": "nonsense"}], [], id="B.1-no-address-at-all"),
-        pytest.param([], [], id="IG-1-none"),
-        pytest.param(["nonsense", None], [], id="nonsense"),
-    ],
+@cases(
+    "entries targets",
+    ("IG-1-the-first-address", [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}], [A]),
+    ("IG-1-the-first-that-is-not-empty", [{"ip": ""}, {}, {"ip": "10.0.0.1"}], [A]),
+    ("B.1-both-families", [{"ip": "fd00::1"}, {"ip": "10.0.0.1"}], [A, AAAA]),
+    ("B.1-the-family-decides-the-type", [{"ip": "fd00::1"}], [AAAA]),
+    ("another-name", [{"hostname": "lb.example"}], [CNAME]),
+    ("address-rather-than-name", [{"hostname": "lb.example", "ip": "10.0.0.1"}], [A]),
+    ("B.1-no-address-at-all", [{"ip": "nonsense"}], []),
+    ("IG-1-none", [], []),
+    ("nonsense", ["nonsense", None], []),
 )
 def test_where_the_names_lead_to(entries: Any, targets: list[Target]) -> None:
     assert ingressrecords.targets(ingress(HOST, at=entries)) == targets

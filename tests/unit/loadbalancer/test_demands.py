@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.cases import cases
 from tests.support.lbobjects import DNS, HTTP, UID, nonsense, service
 from tests.support.rules import rule
 from windowbox.models.loadbalancers import Family, canonical, family
@@ -52,44 +53,38 @@ def test_one_number_may_be_served_over_both_protocols() -> None:
     assert found.refusals == ()
 
 
-@pytest.mark.parametrize(
-    ("spec", "families"),
-    [
-        pytest.param({"ipFamilies": ["IPv6", "IPv4"]}, ("IPv4", "IPv6"), id="LB-7-families-ipv4-first"),
-        pytest.param({"ipFamilies": ["IPv6"]}, ("IPv6",), id="LB-7-families-ipv6"),
-        pytest.param({"ipFamilies": None}, ("IPv4",), id="LB-7-families-absent"),
-        pytest.param(
-            {"ipFamilies": None, "clusterIPs": ["fd00::1", "10.0.0.1"]},
-            ("IPv4", "IPv6"),
-            id="LB-7-families-by-cluster-ips",
-        ),
-        pytest.param({"ipFamilies": [], "clusterIP": "fd00::1"}, ("IPv6",), id="LB-7-families-by-cluster-ip"),
-        pytest.param({"ipFamilies": ["IPX"], "clusterIP": "None"}, ("IPv4",), id="LB-7-families-nonsense"),
-    ],
+@cases(
+    "spec families",
+    ("LB-7-families-ipv4-first", {"ipFamilies": ["IPv6", "IPv4"]}, ("IPv4", "IPv6")),
+    ("LB-7-families-ipv6", {"ipFamilies": ["IPv6"]}, ("IPv6",)),
+    ("LB-7-families-absent", {"ipFamilies": None}, ("IPv4",)),
+    (
+        "LB-7-families-by-cluster-ips",
+        {"ipFamilies": None, "clusterIPs": ["fd00::1", "10.0.0.1"]},
+        ("IPv4", "IPv6"),
+    ),
+    ("LB-7-families-by-cluster-ip", {"ipFamilies": [], "clusterIP": "fd00::1"}, ("IPv6",)),
+    ("LB-7-families-nonsense", {"ipFamilies": ["IPX"], "clusterIP": "None"}, ("IPv4",)),
 )
 def test_an_address_of_each_family_is_asked_for(spec: dict[str, Any], families: tuple[str, ...]) -> None:
     assert asked(service(**spec)).families == families
 
 
-@pytest.mark.parametrize(
-    ("spec", "port"),
-    [
-        pytest.param({"externalTrafficPolicy": "Cluster"}, 10256, id="LB-16-health+LB-7-cluster"),
-        pytest.param(
-            {"externalTrafficPolicy": "Local", "healthCheckNodePort": 31234},
-            31234,
-            id="LB-16-health+LB-7-local+LB-7-healthport",
-        ),
-        pytest.param(
-            {"externalTrafficPolicy": "Cluster", "healthCheckNodePort": 31234},
-            10256,
-            id="LB-7-healthport-of-local-only",
-        ),
-        pytest.param({"externalTrafficPolicy": "Local"}, 10256, id="LB-7-healthport-missing"),
-        pytest.param(
-            {"externalTrafficPolicy": "Local", "healthCheckNodePort": True}, 10256, id="LB-7-healthport-wrong"
-        ),
-    ],
+@cases(
+    "spec port",
+    ("LB-16-health+LB-7-cluster", {"externalTrafficPolicy": "Cluster"}, 10256),
+    (
+        "LB-16-health+LB-7-local+LB-7-healthport",
+        {"externalTrafficPolicy": "Local", "healthCheckNodePort": 31234},
+        31234,
+    ),
+    (
+        "LB-7-healthport-of-local-only",
+        {"externalTrafficPolicy": "Cluster", "healthCheckNodePort": 31234},
+        10256,
+    ),
+    ("LB-7-healthport-missing", {"externalTrafficPolicy": "Local"}, 10256),
+    ("LB-7-healthport-wrong", {"externalTrafficPolicy": "Local", "healthCheckNodePort": True}, 10256),
 )
 def test_health_is_asked_where_the_policy_says(spec: dict[str, Any], port: int) -> None:
     found = asked(service(**spec))
@@ -103,43 +98,39 @@ def test_affinity_is_asked_for_by_client_ip() -> None:
     assert not asked(service(sessionAffinity="None")).affinity
 
 
-@pytest.mark.parametrize(
-    ("spec", "refusal"),
-    [
-        pytest.param(
-            HTTP | {"protocol": "SCTP", "port": 9, "name": "sig"},
-            Refusal(
-                "SCTPNotSupported",
-                'port 9/SCTP ("sig") is not served: load balancers here carry TCP and UDP, not SCTP; the '
-                "Service's other ports are not affected. Use TCP, or reach the Pods by a node port",
-                (9, "SCTP"),
-            ),
-            id="LB-7-sctp",
+@cases(
+    "spec refusal",
+    (
+        "LB-7-sctp",
+        HTTP | {"protocol": "SCTP", "port": 9, "name": "sig"},
+        Refusal(
+            "SCTPNotSupported",
+            'port 9/SCTP ("sig") is not served: load balancers here carry TCP and UDP, not SCTP; the '
+            "Service's other ports are not affected. Use TCP, or reach the Pods by a node port",
+            (9, "SCTP"),
         ),
-        pytest.param(
-            {"port": 9, "protocol": "TCP"},
-            Refusal(
-                "NodePortMissing",
-                "port 9/TCP is not served: spec.ports[0].nodePort is not set, and Pods of this cluster "
-                "cannot be reached directly. Set spec.allocateLoadBalancerNodePorts to true, or give a "
-                "nodePort",
-                (9, "TCP"),
-            ),
-            id="LB-7-portless+LB-11-12",
+    ),
+    (
+        "LB-7-portless+LB-11-12",
+        {"port": 9, "protocol": "TCP"},
+        Refusal(
+            "NodePortMissing",
+            "port 9/TCP is not served: spec.ports[0].nodePort is not set, and Pods of this cluster "
+            "cannot be reached directly. Set spec.allocateLoadBalancerNodePorts to true, or give a "
+            "nodePort",
+            (9, "TCP"),
         ),
-        pytest.param(
-            HTTP | {"protocol": "DCCP"},
-            Refusal(
-                "UnsupportedProtocol", 'spec.ports[0].protocol is "DCCP": only TCP and UDP are served', None
-            ),
-            id="LB-7-ports-protocol",
-        ),
-        pytest.param(
-            HTTP | {"port": 0},
-            Refusal("InvalidPort", 'spec.ports[0].port is "0": give a number of 1 to 65535', None),
-            id="LB-7-ports-number",
-        ),
-    ],
+    ),
+    (
+        "LB-7-ports-protocol",
+        HTTP | {"protocol": "DCCP"},
+        Refusal("UnsupportedProtocol", 'spec.ports[0].protocol is "DCCP": only TCP and UDP are served', None),
+    ),
+    (
+        "LB-7-ports-number",
+        HTTP | {"port": 0},
+        Refusal("InvalidPort", 'spec.ports[0].port is "0": give a number of 1 to 65535', None),
+    ),
 )
 def test_a_port_that_cannot_be_served_leaves_the_others_alone(spec: dict[str, Any], refusal: Refusal) -> None:
     alone, beside = asked(service(ports=[spec])), asked(service(ports=[spec, DNS]))
@@ -183,14 +174,12 @@ def test_nonsense_gets_an_answer(found: Object, direct: bool) -> None:
     assert all(len(refusal.note) < 1000 for refusal in answer.refusals)
 
 
-@pytest.mark.parametrize(
-    ("policy", "offered", "families"),
-    [
-        pytest.param("PreferDualStack", ("IPv4",), ("IPv4",), id="LB-7-families-content-with-one"),
-        pytest.param("PreferDualStack", ("IPv6",), ("IPv6",), id="LB-7-families-content-with-the-other"),
-        pytest.param("PreferDualStack", (), ("IPv4", "IPv6"), id="LB-7-families-nothing-to-be-had"),
-        pytest.param("RequireDualStack", ("IPv4",), ("IPv4", "IPv6"), id="LB-7-families-insists"),
-    ],
+@cases(
+    "policy offered families",
+    ("LB-7-families-content-with-one", "PreferDualStack", ("IPv4",), ("IPv4",)),
+    ("LB-7-families-content-with-the-other", "PreferDualStack", ("IPv6",), ("IPv6",)),
+    ("LB-7-families-nothing-to-be-had", "PreferDualStack", (), ("IPv4", "IPv6")),
+    ("LB-7-families-insists", "RequireDualStack", ("IPv4",), ("IPv4", "IPv6")),
 )
 def test_who_only_prefers_both_families_is_content_with_what_there_is(
     policy: str, offered: tuple[Family, ...], families: tuple[Family, ...]
@@ -207,17 +196,15 @@ def _ranges(count: int) -> list[str]:
     return [f"10.{n // 256}.{n % 256}.0/25" for n in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("ports", "ranges", "served", "reasons"),
-    [
-        pytest.param(250, 0, 250, [], id="most-ports"),
-        pytest.param(251, 0, 250, ["TooManyPorts"], id="one-port-too-many"),
-        pytest.param(1, 1000, 1, [], id="most-ranges"),
-        pytest.param(1, 1001, 0, ["TooManySourceRanges"], id="one-range-too-many"),
-        pytest.param(1, 60_000, 0, ["TooManySourceRanges"], id="far-too-many-ranges"),
-        pytest.param(100, 100, 100, [], id="most-rules"),
-        pytest.param(101, 100, 0, ["TooManyRules"], id="too-many-rules"),
-    ],
+@cases(
+    "ports ranges served reasons",
+    ("most-ports", 250, 0, 250, []),
+    ("one-port-too-many", 251, 0, 250, ["TooManyPorts"]),
+    ("most-ranges", 1, 1000, 1, []),
+    ("one-range-too-many", 1, 1001, 0, ["TooManySourceRanges"]),
+    ("far-too-many-ranges", 1, 60_000, 0, ["TooManySourceRanges"]),
+    ("most-rules", 100, 100, 100, []),
+    ("too-many-rules", 101, 100, 0, ["TooManyRules"]),
 )
 def test_what_one_service_asks_for_is_bounded(
     ports: int, ranges: int, served: int, reasons: list[str]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
+from tests.support.cases import cases
 from tests.support.lbobjects import UID, service
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer.edge import endpoints
@@ -25,14 +24,7 @@ def drained(value: object) -> Any:
     return service(annotations={DRAIN: value})
 
 
-@pytest.mark.parametrize(
-    ("value", "asked"),
-    [
-        pytest.param("true", True, id="true"),
-        pytest.param("false", False, id="false"),
-        pytest.param("", False, id="empty"),
-    ],
-)
+@cases("value asked", ("true", "true", True), ("false", "false", False), ("empty", "", False))
 def test_the_annotation_asks_for_it(value: str, asked: bool) -> None:
     found = demand(drained(value), direct=False)
     assert (found.drained, found.refusals) == (asked, ())

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.cases import cases
 from tests.support.lbobjects import HTTP, brief, service
 from tests.support.rules import rule
 from windowbox.models.objects import Object
@@ -38,49 +39,43 @@ def only(found: Demand) -> Refusal:
     return found.refusals[0]
 
 
-@pytest.mark.parametrize(
-    ("found", "allowed"),
-    [
-        pytest.param(service(), None, id="LB-7-ranges-none"),
-        pytest.param(service(loadBalancerSourceRanges=[]), None, id="LB-7-ranges-empty"),
-        pytest.param(
-            service(loadBalancerSourceRanges=[" 10.0.0.0/8 ", "FD00::/8"]),
-            ("10.0.0.0/8", "fd00::/8"),
-            id="LB-7-ranges-blanks-and-spelling",
-        ),
-        pytest.param(
-            service(loadBalancerSourceRanges=["10.1.2.3/8", "10.0.0.0/8"]),
-            ("10.0.0.0/8",),
-            id="LB-7-ranges-host-bits",
-        ),
-        pytest.param(
-            service(loadBalancerSourceRanges=["0.0.0.0/0"]), None, id="LB-7-ranges-default-is-everybody"
-        ),
-        pytest.param(
-            service(loadBalancerSourceRanges=["0.0.0.0/0", "::/0"]),
-            ("0.0.0.0/0", "::/0"),
-            id="LB-7-ranges-all-of-both",
-        ),
-        pytest.param(service(annotations={RANGES: " "}), None, id="LB-7-ranges-annotation-blank"),
-        pytest.param(
-            service(annotations={RANGES: "10.0.0.0/8, fd00::/8"}),
-            ("10.0.0.0/8", "fd00::/8"),
-            id="LB-7-ranges-annotation+LB-11-6",
-        ),
-        pytest.param(
-            service(annotations={RANGES: "10.0.0.0/8"}, loadBalancerSourceRanges=["192.0.2.0/24"]),
-            ("192.0.2.0/24",),
-            id="LB-7-ranges-field-first",
-        ),
-        pytest.param(
-            service(annotations={RANGES: "10.0.0.0/8"}, loadBalancerSourceRanges=[]),
-            ("10.0.0.0/8",),
-            id="LB-7-ranges-empty-field",
-        ),
-        pytest.param(
-            service(annotations={RANGES: "192.0.2.7"}), ("192.0.2.7/32",), id="LB-7-ranges-one-address"
-        ),
-    ],
+@cases(
+    "found allowed",
+    ("LB-7-ranges-none", service(), None),
+    ("LB-7-ranges-empty", service(loadBalancerSourceRanges=[]), None),
+    (
+        "LB-7-ranges-blanks-and-spelling",
+        service(loadBalancerSourceRanges=[" 10.0.0.0/8 ", "FD00::/8"]),
+        ("10.0.0.0/8", "fd00::/8"),
+    ),
+    (
+        "LB-7-ranges-host-bits",
+        service(loadBalancerSourceRanges=["10.1.2.3/8", "10.0.0.0/8"]),
+        ("10.0.0.0/8",),
+    ),
+    ("LB-7-ranges-default-is-everybody", service(loadBalancerSourceRanges=["0.0.0.0/0"]), None),
+    (
+        "LB-7-ranges-all-of-both",
+        service(loadBalancerSourceRanges=["0.0.0.0/0", "::/0"]),
+        ("0.0.0.0/0", "::/0"),
+    ),
+    ("LB-7-ranges-annotation-blank", service(annotations={RANGES: " "}), None),
+    (
+        "LB-7-ranges-annotation+LB-11-6",
+        service(annotations={RANGES: "10.0.0.0/8, fd00::/8"}),
+        ("10.0.0.0/8", "fd00::/8"),
+    ),
+    (
+        "LB-7-ranges-field-first",
+        service(annotations={RANGES: "10.0.0.0/8"}, loadBalancerSourceRanges=["192.0.2.0/24"]),
+        ("192.0.2.0/24",),
+    ),
+    (
+        "LB-7-ranges-empty-field",
+        service(annotations={RANGES: "10.0.0.0/8"}, loadBalancerSourceRanges=[]),
+        ("10.0.0.0/8",),
+    ),
+    ("LB-7-ranges-one-address", service(annotations={RANGES: "192.0.2.7"}), ("192.0.2.7/32",)),
 )
 def test_source_ranges_are_understood(found: Object, allowed: tuple[str, ...] | None) -> None:
     assert asked(found).allowed == allowed
@@ -126,61 +121,56 @@ def test_ranges_of_a_wrong_type_close_the_service() -> None:
     assert asked(service(loadBalancerSourceRanges="10.0.0.0/8")).ports == ()
 
 
-@pytest.mark.parametrize(
-    ("found", "requested"),
-    [
-        pytest.param(service(loadBalancerIP="10.0.0.7"), ("10.0.0.7",), id="LB-7-address"),
-        pytest.param(service(loadBalancerIP=""), (), id="LB-7-address-empty"),
-        pytest.param(service(annotations={ADDRESS: "10.0.0.7"}), ("10.0.0.7",), id="annotation"),
-        pytest.param(service(annotations={ADDRESS: ""}), (), id="annotation-empty"),
-        pytest.param(
-            service(annotations={ADDRESS: " FD00::0:7, 10.0.0.7"}, ipFamilies=BOTH),
-            ("10.0.0.7", "fd00::7"),
-            id="both-families",
-        ),
-        pytest.param(
-            service(annotations={ADDRESS: "fd00::7"}, loadBalancerIP="10.0.0.7", ipFamilies=BOTH),
-            ("10.0.0.7", "fd00::7"),
-            id="LB-7-address-and-annotation",
-        ),
-        pytest.param(
-            service(annotations={ADDRESS: "10.0.0.7,10.0.0.7"}, loadBalancerIP="10.0.0.7"),
-            ("10.0.0.7",),
-            id="LB-7-address-named-twice",
-        ),
-    ],
+@cases(
+    "found requested",
+    ("LB-7-address", service(loadBalancerIP="10.0.0.7"), ("10.0.0.7",)),
+    ("LB-7-address-empty", service(loadBalancerIP=""), ()),
+    ("annotation", service(annotations={ADDRESS: "10.0.0.7"}), ("10.0.0.7",)),
+    ("annotation-empty", service(annotations={ADDRESS: ""}), ()),
+    (
+        "both-families",
+        service(annotations={ADDRESS: " FD00::0:7, 10.0.0.7"}, ipFamilies=BOTH),
+        ("10.0.0.7", "fd00::7"),
+    ),
+    (
+        "LB-7-address-and-annotation",
+        service(annotations={ADDRESS: "fd00::7"}, loadBalancerIP="10.0.0.7", ipFamilies=BOTH),
+        ("10.0.0.7", "fd00::7"),
+    ),
+    (
+        "LB-7-address-named-twice",
+        service(annotations={ADDRESS: "10.0.0.7,10.0.0.7"}, loadBalancerIP="10.0.0.7"),
+        ("10.0.0.7",),
+    ),
 )
 def test_a_fixed_address_is_understood(found: Object, requested: tuple[str, ...]) -> None:
     assert asked(found).requested == requested
     assert asked(found).refusals == ()
 
 
-@pytest.mark.parametrize(
-    ("found", "note"),
-    [
-        pytest.param(
-            service(annotations={ADDRESS: "10.0.0.300"}),
-            f'annotation {ADDRESS} asks for "10.0.0.300": give an address, or one of each family with a '
-            "comma between them",
-            id="LB-7-address-none",
-        ),
-        pytest.param(
-            service(loadBalancerIP="fd00::7"),
-            'spec.loadBalancerIP asks for "fd00::7": the Service has no IPv6; see spec.ipFamilies',
-            id="LB-7-address-other-family",
-        ),
-        pytest.param(
-            service(annotations={ADDRESS: "10.0.0.7"}, loadBalancerIP="10.0.0.8"),
-            'spec.loadBalancerIP asks for "10.0.0.8": 10.0.0.7 is asked for, too; give one address of IPv4',
-            id="LB-7-address-contradiction",
-        ),
-        pytest.param(
-            service(annotations={ADDRESS: "10.0.0.7,"}),
-            f'annotation {ADDRESS} asks for "": give an address, or one of each family with a comma between '
-            "them",
-            id="LB-7-address-comma",
-        ),
-    ],
+@cases(
+    "found note",
+    (
+        "LB-7-address-none",
+        service(annotations={ADDRESS: "10.0.0.300"}),
+        f'annotation {ADDRESS} asks for "10.0.0.300": give an address, or one of each family with a '
+        "comma between them",
+    ),
+    (
+        "LB-7-address-other-family",
+        service(loadBalancerIP="fd00::7"),
+        'spec.loadBalancerIP asks for "fd00::7": the Service has no IPv6; see spec.ipFamilies',
+    ),
+    (
+        "LB-7-address-contradiction",
+        service(annotations={ADDRESS: "10.0.0.7"}, loadBalancerIP="10.0.0.8"),
+        'spec.loadBalancerIP asks for "10.0.0.8": 10.0.0.7 is asked for, too; give one address of IPv4',
+    ),
+    (
+        "LB-7-address-comma",
+        service(annotations={ADDRESS: "10.0.0.7,"}),
+        f'annotation {ADDRESS} asks for "": give an address, or one of each family with a comma between them',
+    ),
 )
 def test_an_address_that_cannot_be_had_ends_in_a_refusal(found: Object, note: str) -> None:
     assert asked(found).ports == ()

@@ -10,6 +10,7 @@ import pytest
 
 from bus.messages import Reason, Wish
 from bus.outcomes import Outcome
+from tests.support.cases import cases
 from tests.support.lbobjects import service
 from tests.support.rules import rule
 from windowbox.errors import Forbidden, Missing, Refused, Unreachable, WindowboxError
@@ -129,12 +130,10 @@ async def test_a_success_leaves_nothing_to_count_on_from(services: ServiceReconc
     assert outcome.requeue is None
 
 
-@pytest.mark.parametrize(
-    ("version", "events"),
-    [
-        pytest.param("", ["Deleted load balancer"], id="LB-2-nothing"),
-        pytest.param("5", ["Deleting load balancer", "Deleted load balancer"], id="LB-3-deleting"),
-    ],
+@cases(
+    "version events",
+    ("LB-2-nothing", "", ["Deleted load balancer"]),
+    ("LB-3-deleting", "5", ["Deleting load balancer", "Deleted load balancer"]),
 )
 async def test_what_was_never_made_is_not_said_to_be_deleted_first(
     services: ServiceReconciler, version: str, events: list[str]
@@ -153,9 +152,7 @@ async def test_that_it_is_gone_already_is_nobodys_error(services: ServiceReconci
     assert (outcome.requeue, world.events) == (None, [])
 
 
-async def test_what_a_starting_server_forbids_is_tried_again_soon(
-    services: ServiceReconciler,
-) -> None:
+async def test_what_a_starting_server_forbids_is_tried_again_soon(services: ServiceReconciler) -> None:
     """It has not read who may do what yet, while the runs before found it away."""
     world = World(LEFT, {"patch": Forbidden("patch status of default/web: forbidden")})
     outcome = await run(services, Wish(reason=Reason.RETRY, attempt=9), world)

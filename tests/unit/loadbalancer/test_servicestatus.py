@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.cases import cases
 from tests.support.lbobjects import DNS, HTTP, nonsense, service
 from tests.support.rules import rule
 from windowbox.models.loadbalancers import Family
@@ -81,16 +82,14 @@ def test_the_status_shows_all_ports_also_those_that_are_not_served() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("stands", "serves"),
-    [
-        pytest.param(standing(), True, id="all-is-well"),
-        pytest.param(standing(TWO, problems={"53/UDP": "taken"}), True, id="one-port-does"),
-        pytest.param(standing(TWO, problems={"53/UDP": "taken", "80/TCP": "taken"}), False, id="none-does"),
-        pytest.param(standing(addresses={}), False, id="no-address"),
-        pytest.param(standing(service(ports=[SCTP])), False, id="all-refused"),
-        pytest.param(standing(backends=False), True, id="LB-2-empty"),
-    ],
+@cases(
+    "stands serves",
+    ("all-is-well", standing(), True),
+    ("one-port-does", standing(TWO, problems={"53/UDP": "taken"}), True),
+    ("none-does", standing(TWO, problems={"53/UDP": "taken", "80/TCP": "taken"}), False),
+    ("no-address", standing(addresses={}), False),
+    ("all-refused", standing(service(ports=[SCTP])), False),
+    ("LB-2-empty", standing(backends=False), True),
 )
 def test_an_address_is_shown_only_where_something_serves(stands: Standing, serves: bool) -> None:
     assert stands.serves is serves
@@ -157,54 +156,42 @@ def test_addresses_are_read_from_the_status(status: dict[str, Any], addresses: t
     assert servicestatus.addresses(service(status=status)) == addresses
 
 
-@pytest.mark.parametrize(
-    ("stands", "conditions"),
-    [
-        pytest.param(standing(), ["True Serving", "False Complete"], id="serving"),
-        pytest.param(
-            standing(addresses={}, waiting=True), ["False Provisioning", "True Provisioning"], id="on-its-way"
-        ),
-        pytest.param(
-            standing(addresses={}, waiting=True, note="all addresses are in use"),
-            ["False Infrastructure", "True Provisioning"],
-            id="waiting-for-an-address",
-        ),
-        pytest.param(
-            standing(service(ports=[SCTP]), addresses={}, waiting=True),
-            ["False Unsupported", "False Complete"],
-            id="refused",
-        ),
-        pytest.param(
-            standing(backends=False),
-            ["False Infrastructure", "False Complete"],
-            id="LB-3-unavailable-no-nodes",
-        ),
-        pytest.param(
-            standing(problems={"80/TCP": "taken"}),
-            ["False Infrastructure", "False Complete"],
-            id="no-port-is-served",
-        ),
-        pytest.param(
-            standing(TWO, problems={"53/UDP": "taken"}),
-            ["True Serving", "False Complete", "True PortsNotSupported"],
-            id="one-port-is-not-served",
-        ),
-        pytest.param(
-            standing(service(ports=[HTTP, SCTP])),
-            ["True Serving", "False Complete", "True PortsNotSupported"],
-            id="LB-7-sctp-is-degraded",
-        ),
-        pytest.param(
-            standing(service(ipFamilies=["IPv4", "IPv6"])),
-            ["True Serving", "False Complete", "True IPFamiliesNotSupported"],
-            id="one-family-lacks",
-        ),
-        pytest.param(
-            standing(service(annotations={"loadbalancer.windowbox/idle-timeout": "x"}, ports=[HTTP, SCTP])),
-            ["True Serving", "False Complete", "True Multiple"],
-            id="several-things-lack",
-        ),
-    ],
+@cases(
+    "stands conditions",
+    ("serving", standing(), ["True Serving", "False Complete"]),
+    ("on-its-way", standing(addresses={}, waiting=True), ["False Provisioning", "True Provisioning"]),
+    (
+        "waiting-for-an-address",
+        standing(addresses={}, waiting=True, note="all addresses are in use"),
+        ["False Infrastructure", "True Provisioning"],
+    ),
+    (
+        "refused",
+        standing(service(ports=[SCTP]), addresses={}, waiting=True),
+        ["False Unsupported", "False Complete"],
+    ),
+    ("LB-3-unavailable-no-nodes", standing(backends=False), ["False Infrastructure", "False Complete"]),
+    ("no-port-is-served", standing(problems={"80/TCP": "taken"}), ["False Infrastructure", "False Complete"]),
+    (
+        "one-port-is-not-served",
+        standing(TWO, problems={"53/UDP": "taken"}),
+        ["True Serving", "False Complete", "True PortsNotSupported"],
+    ),
+    (
+        "LB-7-sctp-is-degraded",
+        standing(service(ports=[HTTP, SCTP])),
+        ["True Serving", "False Complete", "True PortsNotSupported"],
+    ),
+    (
+        "one-family-lacks",
+        standing(service(ipFamilies=["IPv4", "IPv6"])),
+        ["True Serving", "False Complete", "True IPFamiliesNotSupported"],
+    ),
+    (
+        "several-things-lack",
+        standing(service(annotations={"loadbalancer.windowbox/idle-timeout": "x"}, ports=[HTTP, SCTP])),
+        ["True Serving", "False Complete", "True Multiple"],
+    ),
 )
 def test_conditions_tell_how_it_stands(stands: Standing, conditions: list[str]) -> None:
     assert short(service(), stands) == conditions

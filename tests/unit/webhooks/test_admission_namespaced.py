@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.admitted import admitted, answered, refusal
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.unit.webhooks.test_admission_profiles import CAPABILITIES, IMAGES, config, errors, image, version
 
@@ -44,22 +45,19 @@ def test_a_profile_under_deletion_is_allowed_without_a_lookup() -> None:
 
 
 @rule("AD-30")
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        pytest.param(
-            namespaced(None, parent={"kind": "NamespacedCloudProfile", "name": "x"}),
-            "parent reference must be of kind CloudProfile (unsupported kind: NamespacedCloudProfile)",
-            id="another-kind",
-        ),
-        pytest.param(
-            namespaced(config(typo=1)),
-            "could not decode spec.providerConfig: typo is unknown (it is 1): "
-            "take it out, or correct its name",
-            id="strict-decoding",
-        ),
-        pytest.param(namespaced(None), 'cloudprofiles.core.gardener.cloud "local" not found', id="no-parent"),
-    ],
+@cases(
+    "given message",
+    (
+        "another-kind",
+        namespaced(None, parent={"kind": "NamespacedCloudProfile", "name": "x"}),
+        "parent reference must be of kind CloudProfile (unsupported kind: NamespacedCloudProfile)",
+    ),
+    (
+        "strict-decoding",
+        namespaced(config(typo=1)),
+        "could not decode spec.providerConfig: typo is unknown (it is 1): take it out, or correct its name",
+    ),
+    ("no-parent", namespaced(None), 'cloudprofiles.core.gardener.cloud "local" not found'),
 )
 def test_a_profile_without_a_parent_that_can_be_read_is_denied(given: Any, message: str) -> None:
     assert (
@@ -74,52 +72,42 @@ ODD = (
 NOT_IN_CONFIG = "is not defined in the NamespacedCloudProfile providerConfig"
 
 
-@pytest.mark.parametrize(
-    ("given", "wanted"),
-    [
-        pytest.param(
-            namespaced(None, image("new", version("1"), version("2"))),
-            {f"{IMAGES}: Required value: machine image new {NOT_IN_CONFIG}"},
-            id="AD-31-an-image",
+@cases(
+    "given wanted",
+    (
+        "AD-31-an-image",
+        namespaced(None, image("new", version("1"), version("2"))),
+        {f"{IMAGES}: Required value: machine image new {NOT_IN_CONFIG}"},
+    ),
+    (
+        "AD-31-a-version",
+        namespaced(None, image("old", version("1"), version("3"))),
+        {f"{IMAGES}: Required value: machine image version old@3 {NOT_IN_CONFIG}"},
+    ),
+    (
+        "AD-32-a-version-of-the-parent",
+        namespaced(config(image("old", version("2", image="x"))), image("old", version("2"))),
+        {
+            f"{IMAGES}[0].versions[0]: Forbidden: machine image version old@2 is already defined in the "
+            "parent CloudProfile"
+        },
+    ),
+    ("AD-33-an-image", namespaced(config(image("odd", version("1", image="x")))), {ODD}),
+    (
+        "AD-33-a-version",
+        namespaced(
+            config(image("old", version("3", image="x"), version("4", image="y"))), image("old", version("3"))
         ),
-        pytest.param(
-            namespaced(None, image("old", version("1"), version("3"))),
-            {f"{IMAGES}: Required value: machine image version old@3 {NOT_IN_CONFIG}"},
-            id="AD-31-a-version",
-        ),
-        pytest.param(
-            namespaced(config(image("old", version("2", image="x"))), image("old", version("2"))),
-            {
-                f"{IMAGES}[0].versions[0]: Forbidden: machine image version old@2 is already defined in the "
-                "parent CloudProfile"
-            },
-            id="AD-32-a-version-of-the-parent",
-        ),
-        pytest.param(
-            namespaced(config(image("odd", version("1", image="x")))),
-            {ODD},
-            id="AD-33-an-image",
-        ),
-        pytest.param(
-            namespaced(
-                config(image("old", version("3", image="x"), version("4", image="y"))),
-                image("old", version("3")),
-            ),
-            {
-                f'{IMAGES}[0].versions[1]: Invalid value: "old@4": '
-                "machine image version is not defined in the NamespacedCloudProfile"
-            },
-            id="AD-33-a-version",
-        ),
-        pytest.param(
-            namespaced(config(image("odd", version("1"))), image("new", version("1"))),
-            {
-                f"{IMAGES}: Required value: machine image new {NOT_IN_CONFIG}",
-                ODD,
-            },
-            id="AD-31+AD-33-all-at-once",
-        ),
-    ],
+        {
+            f'{IMAGES}[0].versions[1]: Invalid value: "old@4": '
+            "machine image version is not defined in the NamespacedCloudProfile"
+        },
+    ),
+    (
+        "AD-31+AD-33-all-at-once",
+        namespaced(config(image("odd", version("1"))), image("new", version("1"))),
+        {f"{IMAGES}: Required value: machine image new {NOT_IN_CONFIG}", ODD},
+    ),
 )
 def test_a_profile_maps_what_it_adds_and_nothing_else(given: Any, wanted: set[str]) -> None:
     assert errors(refusal("validator", given, found=OF_PARENT)) == wanted
@@ -128,42 +116,40 @@ def test_a_profile_maps_what_it_adds_and_nothing_else(given: Any, wanted: set[st
 LAST = ": machine image new is listed more than once, and only its last entry counts: merge them"
 
 
-@pytest.mark.parametrize(
-    ("given", "wanted"),
-    [
-        pytest.param(
-            namespaced(
-                config(image("new", version("1", image="x"), version("2", image="y"))),
-                image("new", version("1")),
-                image("new", version("2")),
-            ),
-            f'{IMAGES}[0].versions[0]: Invalid value: "new@1": machine image version is not defined in the '
-            f"NamespacedCloudProfile{LAST}",
-            id="AD-33-in-the-spec",
+@cases(
+    "given wanted",
+    (
+        "AD-33-in-the-spec",
+        namespaced(
+            config(image("new", version("1", image="x"), version("2", image="y"))),
+            image("new", version("1")),
+            image("new", version("2")),
         ),
-        pytest.param(
-            namespaced(
-                config(image("new", version("1", image="x")), image("new", version("2", image="y"))),
-                image("new", version("1"), version("2")),
-            ),
-            f"{IMAGES}: Required value: machine image version new@1 {NOT_IN_CONFIG}{LAST}",
-            id="AD-31-in-the-config",
+        f'{IMAGES}[0].versions[0]: Invalid value: "new@1": machine image version is not defined in the '
+        f"NamespacedCloudProfile{LAST}",
+    ),
+    (
+        "AD-31-in-the-config",
+        namespaced(
+            config(image("new", version("1", image="x")), image("new", version("2", image="y"))),
+            image("new", version("1"), version("2")),
         ),
-        pytest.param(
-            namespaced(
-                config(image("new", version("2", image="y"))),
-                image("new", version("1")),
-                image("new", version("2")),
-            ),
-            "",
-            id="AD-31-only-the-last-is-needed",
+        f"{IMAGES}: Required value: machine image version new@1 {NOT_IN_CONFIG}{LAST}",
+    ),
+    (
+        "AD-31-only-the-last-is-needed",
+        namespaced(
+            config(image("new", version("2", image="y"))),
+            image("new", version("1")),
+            image("new", version("2")),
         ),
-        pytest.param(
-            namespaced(None, image("old", version("1"))),
-            f"{IMAGES}: Required value: machine image version old@1 {NOT_IN_CONFIG}",
-            id="AD-31-in-the-parent",
-        ),
-    ],
+        "",
+    ),
+    (
+        "AD-31-in-the-parent",
+        namespaced(None, image("old", version("1"))),
+        f"{IMAGES}: Required value: machine image version old@1 {NOT_IN_CONFIG}",
+    ),
 )
 def test_of_an_image_that_is_listed_twice_the_last_counts(given: Any, wanted: str) -> None:
     images = [image("old", version("1")), image("old", version("2"))]
@@ -193,15 +179,13 @@ BOTH = (config(image("a", version("1", image="new"))), config(image("a", version
 
 
 @rule("AD-11")
-@pytest.mark.parametrize(
+@cases(
     "given",
-    [
-        pytest.param(under_deletion(namespaced(BOTH[0], status=status(BOTH[1]))), id="under-deletion"),
-        pytest.param(namespaced(BOTH[0], status=status(BOTH[1], generation=2)), id="not-observed"),
-        pytest.param(namespaced(None, status=status(BOTH[1])), id="nothing-of-its-own"),
-        pytest.param(namespaced(BOTH[0], status=status(None)), id="nothing-in-the-status"),
-        pytest.param(namespaced(BOTH[0]), id="no-status"),
-    ],
+    ("under-deletion", under_deletion(namespaced(BOTH[0], status=status(BOTH[1])))),
+    ("not-observed", namespaced(BOTH[0], status=status(BOTH[1], generation=2))),
+    ("nothing-of-its-own", namespaced(None, status=status(BOTH[1]))),
+    ("nothing-in-the-status", namespaced(BOTH[0], status=status(None))),
+    ("no-status", namespaced(BOTH[0])),
 )
 def test_nothing_is_merged_too_early(given: Any) -> None:
     assert admitted("mutator", given) == given
@@ -260,38 +244,29 @@ FLAVORS = [{"image": "x", "capabilities": {"architecture": ["amd64"]}}, {"image"
 
 
 @rule("AD-13")
-@pytest.mark.parametrize(
-    ("own", "capabilities", "found"),
-    [
-        pytest.param(
-            version("1", image="x"),
-            CAPABILITIES,
-            version("1", capabilityFlavors=[{"image": "x"}]),
-            id="to-flavors",
-        ),
-        pytest.param(
-            version("1", capabilityFlavors=FLAVORS),
-            CAPABILITIES,
-            version("1", capabilityFlavors=FLAVORS),
-            id="flavors",
-        ),
-        pytest.param(
-            version("1", capabilityFlavors=FLAVORS),
-            None,
-            version("1", image="x", capabilityFlavors=None),
-            id="to-image",
-        ),
-        pytest.param(
-            version("1", image="x"), [], version("1", image="x", capabilityFlavors=None), id="image"
-        ),
-        pytest.param(
-            version("1", image="", capabilityFlavors=[]),
-            CAPABILITIES,
-            version("1", capabilityFlavors=[{"image": ""}]),
-            id="nothing-to-flavors",
-        ),
-        pytest.param(version("1", image=""), [], version("1", capabilityFlavors=None), id="no-image"),
-    ],
+@cases(
+    "own capabilities found",
+    ("to-flavors", version("1", image="x"), CAPABILITIES, version("1", capabilityFlavors=[{"image": "x"}])),
+    (
+        "flavors",
+        version("1", capabilityFlavors=FLAVORS),
+        CAPABILITIES,
+        version("1", capabilityFlavors=FLAVORS),
+    ),
+    (
+        "to-image",
+        version("1", capabilityFlavors=FLAVORS),
+        None,
+        version("1", image="x", capabilityFlavors=None),
+    ),
+    ("image", version("1", image="x"), [], version("1", image="x", capabilityFlavors=None)),
+    (
+        "nothing-to-flavors",
+        version("1", image="", capabilityFlavors=[]),
+        CAPABILITIES,
+        version("1", capabilityFlavors=[{"image": ""}]),
+    ),
+    ("no-image", version("1", image=""), [], version("1", capabilityFlavors=None)),
 )
 def test_versions_are_brought_to_the_format_of_the_parent(own: Any, capabilities: Any, found: Any) -> None:
     assert merged(config(image("a", own)), config(), capabilities)["machineImages"] == [image("a", found)]

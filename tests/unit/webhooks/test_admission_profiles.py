@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.admitted import answered, refusal
+from tests.support.cases import cases
 from tests.support.rules import rule
 
 HEAD = {"apiVersion": "local.provider.extensions.gardener.cloud/v1alpha1", "kind": "CloudProfileConfig"}
@@ -75,22 +76,14 @@ def test_a_profile_without_config_is_refused_even_under_deletion() -> None:
 
 
 @rule("AD-21")
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        pytest.param({}, "apiVersion is missing: add it; kind is missing: add it", id="nothing"),
-        pytest.param({**ONE, "kind": "X"}, "kind is 'X': make it 'CloudProfileConfig'", id="another-kind"),
-        pytest.param({**ONE, "typo": 1}, "typo is unknown (it is 1)", id="an-unknown-field"),
-        pytest.param(
-            config(image("a", version("1", imag="x"))),
-            "machineImages.0.versions.0.imag is unknown",
-            id="deep",
-        ),
-        pytest.param(
-            config(image("a", version("1", image=5))), "machineImages.0.versions.0.image is 5", id="type"
-        ),
-        pytest.param(config(loadBalancer={"imag": "x"}), "loadBalancer.imag is unknown", id="load-balancer"),
-    ],
+@cases(
+    "given why",
+    ("nothing", {}, "apiVersion is missing: add it; kind is missing: add it"),
+    ("another-kind", {**ONE, "kind": "X"}, "kind is 'X': make it 'CloudProfileConfig'"),
+    ("an-unknown-field", {**ONE, "typo": 1}, "typo is unknown (it is 1)"),
+    ("deep", config(image("a", version("1", imag="x"))), "machineImages.0.versions.0.imag is unknown"),
+    ("type", config(image("a", version("1", image=5))), "machineImages.0.versions.0.image is 5"),
+    ("load-balancer", config(loadBalancer={"imag": "x"}), "loadBalancer.imag is unknown"),
 )
 def test_a_config_with_other_fields_is_refused(given: Any, why: str) -> None:
     message = refusal("validator", profile(given))
@@ -98,41 +91,35 @@ def test_a_config_with_other_fields_is_refused(given: Any, why: str) -> None:
 
 
 @rule("AD-22", "AD-23")
-@pytest.mark.parametrize(
-    ("given", "wanted"),
-    [
-        pytest.param(
-            config(), {f"{IMAGES}: Required value: at least one machine image must be given"}, id="none"
-        ),
-        pytest.param(
-            {**HEAD, "machineImages": None},
-            {f"{IMAGES}: Required value: at least one machine image must be given"},
-            id="null",
-        ),
-        pytest.param(
-            config(
-                image(""), {"versions": None}, image("a", {}, version("1", image="", capabilityFlavors=None))
-            ),
-            {
-                f"{IMAGES}[0].name: Required value: a machine image must have a name",
-                f"{IMAGES}[0].versions: {NO_VERSION}",
-                f"{IMAGES}[1].name: Required value: a machine image must have a name",
-                f"{IMAGES}[1].versions: {NO_VERSION}",
-                f"{IMAGES}[2].versions[0].version: Required value: the version must be given",
-                f"{IMAGES}[2].versions[0].image: Required value: a container image must be given",
-                f"{IMAGES}[2].versions[1].image: Required value: a container image must be given",
-            },
-            id="all-at-once",
-        ),
-        pytest.param(
-            config(image("a", version("1", image="a:1", capabilityFlavors=[flavor()]))),
-            {
-                f"{IMAGES}[0].versions[0].capabilityFlavors: Forbidden: the CloudProfile has no "
-                "machineCapabilities: give the container image in image"
-            },
-            id="flavors",
-        ),
-    ],
+@cases(
+    "given wanted",
+    ("none", config(), {f"{IMAGES}: Required value: at least one machine image must be given"}),
+    (
+        "null",
+        {**HEAD, "machineImages": None},
+        {f"{IMAGES}: Required value: at least one machine image must be given"},
+    ),
+    (
+        "all-at-once",
+        config(image(""), {"versions": None}, image("a", {}, version("1", image="", capabilityFlavors=None))),
+        {
+            f"{IMAGES}[0].name: Required value: a machine image must have a name",
+            f"{IMAGES}[0].versions: {NO_VERSION}",
+            f"{IMAGES}[1].name: Required value: a machine image must have a name",
+            f"{IMAGES}[1].versions: {NO_VERSION}",
+            f"{IMAGES}[2].versions[0].version: Required value: the version must be given",
+            f"{IMAGES}[2].versions[0].image: Required value: a container image must be given",
+            f"{IMAGES}[2].versions[1].image: Required value: a container image must be given",
+        },
+    ),
+    (
+        "flavors",
+        config(image("a", version("1", image="a:1", capabilityFlavors=[flavor()]))),
+        {
+            f"{IMAGES}[0].versions[0].capabilityFlavors: Forbidden: the CloudProfile has no "
+            "machineCapabilities: give the container image in image"
+        },
+    ),
 )
 def test_what_is_missing_is_said_all_at_once(given: Any, wanted: set[str]) -> None:
     # The second stage would find these images unmapped; it comes only after the first.
@@ -140,39 +127,36 @@ def test_what_is_missing_is_said_all_at_once(given: Any, wanted: set[str]) -> No
 
 
 @rule("AD-24")
-@pytest.mark.parametrize(
-    ("given", "wanted"),
-    [
-        pytest.param(
-            version("1", image="a:1", capabilityFlavors=[{"capabilities": {"architecture": ["amd64"]}}]),
-            {
-                ".image: Forbidden: the CloudProfile has machineCapabilities: "
-                "give images in capabilityFlavors",
-                ".capabilityFlavors[0].image: Required value: a container image must be given",
-            },
-            id="images",
-        ),
-        pytest.param(
-            version("1", capabilityFlavors=[flavor(architecture=["amd64"], boot=["odd"], disk=["big"])]),
-            {
-                '.capabilityFlavors[0].capabilities: Unsupported value: "disk": supported values: '
-                '"architecture", "boot"',
-                '.capabilityFlavors[0].capabilities.boot[0]: Unsupported value: "odd": supported values: '
-                '"secure", "plain"',
-            },
-            id="unknown",
-        ),
-        pytest.param(
-            version("1", capabilityFlavors=[flavor(), flavor(architecture=["amd64", "arm64"])]),
-            {
-                ".capabilityFlavors[0].capabilities.architecture: Invalid value: []: "
-                "exactly one architecture must be given, as the CloudProfile has several",
-                '.capabilityFlavors[1].capabilities.architecture: Invalid value: ["amd64", "arm64"]: exactly '
-                "one architecture must be given, as the CloudProfile has several",
-            },
-            id="architectures",
-        ),
-    ],
+@cases(
+    "given wanted",
+    (
+        "images",
+        version("1", image="a:1", capabilityFlavors=[{"capabilities": {"architecture": ["amd64"]}}]),
+        {
+            ".image: Forbidden: the CloudProfile has machineCapabilities: give images in capabilityFlavors",
+            ".capabilityFlavors[0].image: Required value: a container image must be given",
+        },
+    ),
+    (
+        "unknown",
+        version("1", capabilityFlavors=[flavor(architecture=["amd64"], boot=["odd"], disk=["big"])]),
+        {
+            '.capabilityFlavors[0].capabilities: Unsupported value: "disk": supported values: '
+            '"architecture", "boot"',
+            '.capabilityFlavors[0].capabilities.boot[0]: Unsupported value: "odd": supported values: '
+            '"secure", "plain"',
+        },
+    ),
+    (
+        "architectures",
+        version("1", capabilityFlavors=[flavor(), flavor(architecture=["amd64", "arm64"])]),
+        {
+            ".capabilityFlavors[0].capabilities.architecture: Invalid value: []: "
+            "exactly one architecture must be given, as the CloudProfile has several",
+            '.capabilityFlavors[1].capabilities.architecture: Invalid value: ["amd64", "arm64"]: exactly '
+            "one architecture must be given, as the CloudProfile has several",
+        },
+    ),
 )
 def test_with_capabilities_flavors_are_checked(given: dict[str, Any], wanted: set[str]) -> None:
     message = refusal("validator", profile(config(image("a", given)), capabilities=CAPABILITIES))
@@ -198,46 +182,40 @@ def test_of_one_architecture_nothing_has_to_be_said() -> None:
 
 
 @rule("AD-25")
-@pytest.mark.parametrize(
-    ("images", "wanted"),
-    [
-        pytest.param(
-            [image("a", version("1", capabilityFlavors=[{"architecture": ["arm64"]}]))], None, id="fits"
-        ),
-        pytest.param(
-            [
-                image(
-                    "a",
-                    version(
-                        "1", capabilityFlavors=[{"architecture": ["arm64"], "boot": ["plain", "secure"]}]
-                    ),
-                )
-            ],
-            None,
-            id="all-values-are-none",
-        ),
-        pytest.param(
-            [image("x"), image("b", version("1"))],
-            "[1]: Required value: machine image b of spec.machineImages has no entry",
-            id="image",
-        ),
-        pytest.param(
-            [image("a", version("2"))],
-            "[0]: Required value: version a@2 of spec.machineImages has no entry",
-            id="version",
-        ),
-        pytest.param(
-            [image("a", version("1", capabilityFlavors=[{"architecture": ["arm64"], "boot": ["plain"]}]))],
-            "[0]: Required value: version a@1 has no capability flavor for architecture: arm64, boot: plain",
-            id="flavor",
-        ),
-        pytest.param(
-            [image("a", version("1"))],
-            "[0]: Required value: version a@1 has no capability flavor for architecture: amd64/arm64, "
-            "boot: secure/plain",
-            id="no-flavors",
-        ),
-    ],
+@cases(
+    "images wanted",
+    ("fits", [image("a", version("1", capabilityFlavors=[{"architecture": ["arm64"]}]))], None),
+    (
+        "all-values-are-none",
+        [
+            image(
+                "a",
+                version("1", capabilityFlavors=[{"architecture": ["arm64"], "boot": ["plain", "secure"]}]),
+            )
+        ],
+        None,
+    ),
+    (
+        "image",
+        [image("x"), image("b", version("1"))],
+        "[1]: Required value: machine image b of spec.machineImages has no entry",
+    ),
+    (
+        "version",
+        [image("a", version("2"))],
+        "[0]: Required value: version a@2 of spec.machineImages has no entry",
+    ),
+    (
+        "flavor",
+        [image("a", version("1", capabilityFlavors=[{"architecture": ["arm64"], "boot": ["plain"]}]))],
+        "[0]: Required value: version a@1 has no capability flavor for architecture: arm64, boot: plain",
+    ),
+    (
+        "no-flavors",
+        [image("a", version("1"))],
+        "[0]: Required value: version a@1 has no capability flavor for architecture: amd64/arm64, "
+        "boot: secure/plain",
+    ),
 )
 def test_every_flavor_of_every_version_has_its_image(images: list[Any], wanted: str | None) -> None:
     given = config(image("a", version("1", capabilityFlavors=[ARM, AMD])))
@@ -246,24 +224,22 @@ def test_every_flavor_of_every_version_has_its_image(images: list[Any], wanted: 
 
 
 @rule("AD-25")
-@pytest.mark.parametrize(
-    ("images", "wanted"),
-    [
-        pytest.param(
-            [
-                image("a", version("1", capabilityFlavors=[ARM])),
-                image("a", version("2", capabilityFlavors=[ARM])),
-            ],
-            "version a@1 of spec.machineImages has no entry: machine image a is listed more than once, and "
-            "only its last entry counts: merge them",
-            id="an-image",
-        ),
-        pytest.param(
-            [image("a", version("1", capabilityFlavors=[ARM]), version("1", capabilityFlavors=[AMD]))],
-            "version a@1 has no capability flavor for architecture: arm64, boot: secure/plain",
-            id="a-version",
-        ),
-    ],
+@cases(
+    "images wanted",
+    (
+        "an-image",
+        [
+            image("a", version("1", capabilityFlavors=[ARM])),
+            image("a", version("2", capabilityFlavors=[ARM])),
+        ],
+        "version a@1 of spec.machineImages has no entry: machine image a is listed more than once, and "
+        "only its last entry counts: merge them",
+    ),
+    (
+        "a-version",
+        [image("a", version("1", capabilityFlavors=[ARM]), version("1", capabilityFlavors=[AMD]))],
+        "version a@1 has no capability flavor for architecture: arm64, boot: secure/plain",
+    ),
 )
 def test_of_what_a_config_lists_twice_the_last_counts(images: list[Any], wanted: str) -> None:
     of_profile = image("a", version("1", capabilityFlavors=[{"architecture": ["arm64"]}]))

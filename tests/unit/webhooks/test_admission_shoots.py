@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.admitted import admitted, answered, refusal
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.settings.webhooksettings import WebhookSettings
 
@@ -32,14 +33,12 @@ def shoot(
 
 
 @rule("AD-10")
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        pytest.param(None, MARK, id="none"),
-        pytest.param({"a": "b"}, {"a": "b", **MARK}, id="others"),
-        pytest.param(dict.fromkeys(MARK, "me"), dict.fromkeys(MARK, "me"), id="another-value"),
-        pytest.param(dict.fromkeys(MARK, ""), dict.fromkeys(MARK, ""), id="an-empty-value"),
-    ],
+@cases(
+    "given found",
+    ("none", None, MARK),
+    ("others", {"a": "b"}, {"a": "b", **MARK}),
+    ("another-value", dict.fromkeys(MARK, "me"), dict.fromkeys(MARK, "me")),
+    ("an-empty-value", dict.fromkeys(MARK, ""), dict.fromkeys(MARK, "")),
 )
 def test_a_shoot_is_marked(given: dict[str, str] | None, found: dict[str, str]) -> None:
     made = shoot()
@@ -57,37 +56,23 @@ PATH = "spec.networking.nodes"
 SELF_HOSTED: dict[str, Any] = {"workers": (ONE, HOSTING)}
 
 
-@pytest.mark.parametrize(
-    ("given", "range_"),
-    [
-        pytest.param(shoot("10.0.0.0/16"), "", id="AD-42-all-of-it"),
-        pytest.param(shoot("10.0.7.9/24"), "", id="AD-41-with-host-bits"),
-        pytest.param(shoot("10.0.255.255/32"), "", id="AD-42-one-address"),
-        pytest.param(shoot("10.0.0.0/15"), "10.0.0.0/16", id="AD-42-too-wide"),
-        pytest.param(shoot("10.1.0.0/16"), "10.0.0.0/16", id="AD-42-beside-it"),
-        pytest.param(shoot("fd00:10:1:1ff::1/64"), "", id="AD-42-IPv6"),
-        pytest.param(shoot("fd00:10:1:200::/64"), "fd00:10:1:100::/56", id="AD-42-IPv6-beside-it"),
-        pytest.param(shoot("172.18.0.0/24"), "10.0.0.0/16", id="AD-42-hosted"),
-        pytest.param(shoot("172.18.0.0/24", **SELF_HOSTED), "", id="AD-43-self-hosted"),
-        pytest.param(shoot("10.0.0.0/16", **SELF_HOSTED), "172.18.0.0/24", id="AD-43-of-machines"),
-        pytest.param(shoot("fd00:10:0:0:1::/80", **SELF_HOSTED), "", id="AD-43-IPv6"),
-        pytest.param(shoot("fd00:11::/64", **SELF_HOSTED), "fd00:10::/64", id="AD-43-IPv6-beside-it"),
-        pytest.param(
-            shoot("10.0.0.0/16", **SELF_HOSTED, credentialsBindingName="x"),
-            "",
-            id="AD-42-self-hosted-managed",
-        ),
-        pytest.param(
-            shoot("172.18.0.0/24", **SELF_HOSTED, secretBindingName="x"),
-            "10.0.0.0/16",
-            id="AD-42-old-binding",
-        ),
-        pytest.param(
-            shoot("10.0.0.0/16", **SELF_HOSTED, credentialsBindingName=""),
-            "",
-            id="AD-42-binding-without-a-name",
-        ),
-    ],
+@cases(
+    "given range_",
+    ("AD-42-all-of-it", shoot("10.0.0.0/16"), ""),
+    ("AD-41-with-host-bits", shoot("10.0.7.9/24"), ""),
+    ("AD-42-one-address", shoot("10.0.255.255/32"), ""),
+    ("AD-42-too-wide", shoot("10.0.0.0/15"), "10.0.0.0/16"),
+    ("AD-42-beside-it", shoot("10.1.0.0/16"), "10.0.0.0/16"),
+    ("AD-42-IPv6", shoot("fd00:10:1:1ff::1/64"), ""),
+    ("AD-42-IPv6-beside-it", shoot("fd00:10:1:200::/64"), "fd00:10:1:100::/56"),
+    ("AD-42-hosted", shoot("172.18.0.0/24"), "10.0.0.0/16"),
+    ("AD-43-self-hosted", shoot("172.18.0.0/24", **SELF_HOSTED), ""),
+    ("AD-43-of-machines", shoot("10.0.0.0/16", **SELF_HOSTED), "172.18.0.0/24"),
+    ("AD-43-IPv6", shoot("fd00:10:0:0:1::/80", **SELF_HOSTED), ""),
+    ("AD-43-IPv6-beside-it", shoot("fd00:11::/64", **SELF_HOSTED), "fd00:10::/64"),
+    ("AD-42-self-hosted-managed", shoot("10.0.0.0/16", **SELF_HOSTED, credentialsBindingName="x"), ""),
+    ("AD-42-old-binding", shoot("172.18.0.0/24", **SELF_HOSTED, secretBindingName="x"), "10.0.0.0/16"),
+    ("AD-42-binding-without-a-name", shoot("10.0.0.0/16", **SELF_HOSTED, credentialsBindingName=""), ""),
 )
 def test_nodes_are_in_the_range_of_machines_or_of_the_host(given: dict[str, Any], range_: str) -> None:
     answer = answered("validator", given)
@@ -126,16 +111,14 @@ BAD = "192.168.0.0/24"
 
 
 @rule("I-4", "AD-40", "AD-44")
-@pytest.mark.parametrize(
-    ("given", "old", "allowed"),
-    [
-        pytest.param(shoot(BAD, deleting=True), None, True, id="under-deletion"),
-        pytest.param(shoot(BAD, workers=()), None, True, id="workerless"),
-        pytest.param(shoot(BAD), shoot(BAD), True, id="as-it-was"),
-        pytest.param(shoot(BAD), shoot(), False, id="changed"),
-        pytest.param(shoot(BAD), shoot(None), False, id="added"),
-        pytest.param(shoot(None), shoot(None), True, id="never-there"),
-    ],
+@cases(
+    "given old allowed",
+    ("under-deletion", shoot(BAD, deleting=True), None, True),
+    ("workerless", shoot(BAD, workers=()), None, True),
+    ("as-it-was", shoot(BAD), shoot(BAD), True),
+    ("changed", shoot(BAD), shoot(), False),
+    ("added", shoot(BAD), shoot(None), False),
+    ("never-there", shoot(None), shoot(None), True),
 )
 def test_only_new_ranges_of_nodes_are_checked(given: Any, old: Any, allowed: bool) -> None:
     assert answered("validator", given, old=old).allowed == allowed

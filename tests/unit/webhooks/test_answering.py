@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.support.cases import cases
 from tests.support.reviews import UID, admission_review, mutated
 from tests.support.rules import rule
 from webhooks import answering
@@ -66,12 +67,10 @@ def test_a_change_is_answered_with_a_patch(version: str) -> None:
 
 
 @rule("WF-46")
-@pytest.mark.parametrize(
+@cases(
     "act",
-    [
-        pytest.param(lambda review, _: None, id="nothing"),
-        pytest.param(lambda review, _: {**review.object, "status": {"x": []}}, id="an-empty-field"),
-    ],
+    ("nothing", lambda review, _: None),
+    ("an-empty-field", lambda review, _: {**review.object, "status": {"x": []}}),
 )
 def test_no_change_is_answered_without_a_patch(act: Any) -> None:
     found = answered(act, body())["response"]
@@ -114,31 +113,29 @@ def test_a_kind_that_is_not_served() -> None:
 
 
 @rule("WF-40", "WF-43")
-@pytest.mark.parametrize(
+@cases(
     "asked",
-    [
-        pytest.param(b"", id="empty"),
-        pytest.param(b"{", id="no-json"),
-        pytest.param(b"\xff\xfe", id="no-text"),
-        pytest.param(b"[]", id="a-list"),
-        pytest.param(b"null", id="null"),
-        pytest.param(b"{}", id="no-review"),
-        pytest.param(json.dumps({**json.loads(body()), "apiVersion": "v1"}).encode(), id="other-version"),
-        pytest.param(json.dumps({**json.loads(body()), "request": 3}).encode(), id="request-is-a-number"),
-        pytest.param(json.dumps({**json.loads(body()), "request": None}).encode(), id="no-request"),
-        pytest.param(body(object=None), id="no-object"),
-        pytest.param(body(object=[1]), id="object-is-a-list"),
-        pytest.param(body(object={"metadata": 3}), id="metadata-is-a-number"),
-        pytest.param(body(oldObject="x"), id="old-object-is-a-string"),
-        pytest.param(body(uid=3), id="uid-is-a-number"),
-        pytest.param(body(kind="Node"), id="kind-is-a-string"),
-        pytest.param(body(namespace={}), id="namespace-is-an-object"),
-        pytest.param(body(namespace="n" * 254), id="long-namespace"),
-        pytest.param(body(name="n" * 254), id="long-name"),
-        pytest.param(body(object={"metadata": {"name": "n" * 254}}), id="long-name-of-the-object"),
-        pytest.param(body(oldObject={"metadata": {"namespace": "n" * 254}}), id="long-namespace-of-the-old"),
-        pytest.param(b'{"a":' * 5000 + b"1" + b"}" * 5000, id="deep"),
-    ],
+    ("empty", b""),
+    ("no-json", b"{"),
+    ("no-text", b"\xff\xfe"),
+    ("a-list", b"[]"),
+    ("null", b"null"),
+    ("no-review", b"{}"),
+    ("other-version", json.dumps({**json.loads(body()), "apiVersion": "v1"}).encode()),
+    ("request-is-a-number", json.dumps({**json.loads(body()), "request": 3}).encode()),
+    ("no-request", json.dumps({**json.loads(body()), "request": None}).encode()),
+    ("no-object", body(object=None)),
+    ("object-is-a-list", body(object=[1])),
+    ("metadata-is-a-number", body(object={"metadata": 3})),
+    ("old-object-is-a-string", body(oldObject="x")),
+    ("uid-is-a-number", body(uid=3)),
+    ("kind-is-a-string", body(kind="Node")),
+    ("namespace-is-an-object", body(namespace={})),
+    ("long-namespace", body(namespace="n" * 254)),
+    ("long-name", body(name="n" * 254)),
+    ("long-name-of-the-object", body(object={"metadata": {"name": "n" * 254}})),
+    ("long-namespace-of-the-old", body(oldObject={"metadata": {"namespace": "n" * 254}})),
+    ("deep", b'{"a":' * 5000 + b"1" + b"}" * 5000),
 )
 def test_what_cannot_be_read_is_answered_with_code_400(asked: bytes) -> None:
     found = answered(never, asked)["response"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.rights import rbac
 from windowbox.rights import webhookconfigurations as configurations
@@ -29,28 +30,22 @@ def names(made: list[dict[str, Any]]) -> list[str]:
 
 
 @rule("WW-1")
-@pytest.mark.parametrize(
-    ("made", "wanted"),
-    [
-        pytest.param(configurations.for_seed(CHART, b""), SEED, id="seed"),
-        pytest.param(configurations.for_shoot(CHART, b""), ["node", "shoot"], id="shoot"),
-        pytest.param(
-            configurations.for_seed(with_changes(self_hosted=True), b""), ALL, id="self-hosted+WF-12"
-        ),
-        pytest.param(
-            configurations.for_shoot(with_changes(self_hosted=True), b""),
-            ["calico-self-hosted-shoot", "node", "shoot"],
-            id="shoot-of-a-self-hosted+WF-12",
-        ),
-        pytest.param(
-            configurations.for_seed(with_changes(disabled=["rollout-speedup"]), b""), SEED[:3], id="WW-2"
-        ),
-        pytest.param(
-            configurations.for_seed(with_changes(dnsconfig=True), b""),
-            ["controlplane", "dnsconfig", *SEED[1:]],
-            id="historical",
-        ),
-    ],
+@cases(
+    "made wanted",
+    ("seed", configurations.for_seed(CHART, b""), SEED),
+    ("shoot", configurations.for_shoot(CHART, b""), ["node", "shoot"]),
+    ("self-hosted+WF-12", configurations.for_seed(with_changes(self_hosted=True), b""), ALL),
+    (
+        "shoot-of-a-self-hosted+WF-12",
+        configurations.for_shoot(with_changes(self_hosted=True), b""),
+        ["calico-self-hosted-shoot", "node", "shoot"],
+    ),
+    ("WW-2", configurations.for_seed(with_changes(disabled=["rollout-speedup"]), b""), SEED[:3]),
+    (
+        "historical",
+        configurations.for_seed(with_changes(dnsconfig=True), b""),
+        ["controlplane", "dnsconfig", *SEED[1:]],
+    ),
 )
 def test_order_of_entries(made: list[dict[str, Any]], wanted: list[str]) -> None:
     assert names(made) == wanted
@@ -159,34 +154,32 @@ def test_the_names_in_the_runtime_cluster_of_a_garden() -> None:
 
 
 @rule("WF-10", "WF-11")
-@pytest.mark.parametrize(
-    ("settings", "seed", "shoot"),
-    [
-        pytest.param(
-            {"mode": "service"},
-            {"service": 443},
-            "https://gardener-extension-provider-local.extension-local:443/node",
-            id="service",
-        ),
-        pytest.param(
-            {"mode": "service", "service_port": 0},
-            {"service": 10250},
-            "https://gardener-extension-provider-local.extension-local:10250/node",
-            id="without-port",
-        ),
-        pytest.param(
-            {"mode": "url", "url": "127.0.0.1:9443"},
-            "https://127.0.0.1:9443/controlplane",
-            "https://127.0.0.1:9443/node",
-            id="url",
-        ),
-        pytest.param(
-            {"mode": "url-service"},
-            "https://gardener-extension-provider-local.extension-local:443/controlplane",
-            "https://gardener-extension-provider-local.extension-local:443/node",
-            id="url-service",
-        ),
-    ],
+@cases(
+    "settings seed shoot",
+    (
+        "service",
+        {"mode": "service"},
+        {"service": 443},
+        "https://gardener-extension-provider-local.extension-local:443/node",
+    ),
+    (
+        "without-port",
+        {"mode": "service", "service_port": 0},
+        {"service": 10250},
+        "https://gardener-extension-provider-local.extension-local:10250/node",
+    ),
+    (
+        "url",
+        {"mode": "url", "url": "127.0.0.1:9443"},
+        "https://127.0.0.1:9443/controlplane",
+        "https://127.0.0.1:9443/node",
+    ),
+    (
+        "url-service",
+        {"mode": "url-service"},
+        "https://gardener-extension-provider-local.extension-local:443/controlplane",
+        "https://gardener-extension-provider-local.extension-local:443/node",
+    ),
 )
 def test_client_modes(settings: dict[str, Any], seed: Any, shoot: str) -> None:
     changed = with_changes(**settings)
@@ -216,22 +209,20 @@ def test_the_configurations_of_a_garden() -> None:
     assert all(entry["failurePolicy"] == "Fail" for entry in validating["webhooks"])
 
 
-@pytest.mark.parametrize(
-    ("settings", "hosts"),
-    [
-        pytest.param(
-            {},
-            [
-                "gardener-extension-provider-local",
-                "gardener-extension-provider-local.extension-local",
-                "gardener-extension-provider-local.extension-local.svc",
-            ],
-            id="service",
-        ),
-        pytest.param({"mode": "url", "url": "127.0.0.1:9443"}, ["127.0.0.1"], id="address"),
-        pytest.param({"mode": "url", "url": "[::1]:9443"}, ["::1"], id="address-v6"),
-        pytest.param({"mode": "url", "url": "hooks.garden"}, ["hooks.garden"], id="name"),
-    ],
+@cases(
+    "settings hosts",
+    (
+        "service",
+        {},
+        [
+            "gardener-extension-provider-local",
+            "gardener-extension-provider-local.extension-local",
+            "gardener-extension-provider-local.extension-local.svc",
+        ],
+    ),
+    ("address", {"mode": "url", "url": "127.0.0.1:9443"}, ["127.0.0.1"]),
+    ("address-v6", {"mode": "url", "url": "[::1]:9443"}, ["::1"]),
+    ("name", {"mode": "url", "url": "hooks.garden"}, ["hooks.garden"]),
 )
 def test_hosts_of_the_certificate(settings: dict[str, Any], hosts: list[str]) -> None:
     changed = with_changes(**settings)

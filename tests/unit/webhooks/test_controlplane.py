@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.admitted import admitted, refusal
+from tests.support.cases import cases
 from tests.support.rules import rule
 
 NAMESPACE = "shoot--local--local"
@@ -110,19 +111,17 @@ def test_a_cluster_without_a_shoot_denies(object: dict[str, Any]) -> None:
 
 
 @rule("WW-20", "WW-21", "WW-22")
-@pytest.mark.parametrize(
-    ("found", "namespace", "target", "mounts"),
-    [
-        pytest.param(
-            cluster({"name": "one"}),
-            NAMESPACE,
-            "/var/run/secrets/gardener.cloud/shoot/generic-kubeconfig/kubeconfig",
-            1,
-            id="hosted",
-        ),
-        pytest.param(SELF_HOSTED, "kube-system", "", 0, id="self-hosted"),
-        pytest.param(SELF_HOSTED, NAMESPACE, "none", 0, id="self-hosted-before-it-hosts-itself"),
-    ],
+@cases(
+    "found namespace target mounts",
+    (
+        "hosted",
+        cluster({"name": "one"}),
+        NAMESPACE,
+        "/var/run/secrets/gardener.cloud/shoot/generic-kubeconfig/kubeconfig",
+        1,
+    ),
+    ("self-hosted", SELF_HOSTED, "kube-system", "", 0),
+    ("self-hosted-before-it-hosts-itself", SELF_HOSTED, NAMESPACE, "none", 0),
 )
 def test_the_driver_finds_its_kubeconfig(
     found: dict[str, Any], namespace: str, target: str, mounts: int
@@ -157,22 +156,20 @@ def test_without_its_image_the_manager_is_denied() -> None:
 POLICY = {"containerName": DRIVER, "controlledValues": "RequestsOnly"}
 
 
-@pytest.mark.parametrize(
-    ("spec", "policies"),
-    [
-        pytest.param({}, [POLICY], id="WW-30+WW-32-no-policies"),
-        pytest.param({"resourcePolicy": {}}, [POLICY], id="WW-32-empty"),
-        pytest.param(
-            {"resourcePolicy": {"containerPolicies": [{"containerName": "*", "mode": "Off"}]}},
-            [{"containerName": "*", "mode": "Off"}, POLICY],
-            id="WW-31-after-all-others",
-        ),
-        pytest.param(
-            {"resourcePolicy": {"containerPolicies": [{"containerName": DRIVER, "mode": "Off"}, {"a": 1}]}},
-            [POLICY, {"a": 1}],
-            id="WW-31-replaced",
-        ),
-    ],
+@cases(
+    "spec policies",
+    ("WW-30+WW-32-no-policies", {}, [POLICY]),
+    ("WW-32-empty", {"resourcePolicy": {}}, [POLICY]),
+    (
+        "WW-31-after-all-others",
+        {"resourcePolicy": {"containerPolicies": [{"containerName": "*", "mode": "Off"}]}},
+        [{"containerName": "*", "mode": "Off"}, POLICY],
+    ),
+    (
+        "WW-31-replaced",
+        {"resourcePolicy": {"containerPolicies": [{"containerName": DRIVER, "mode": "Off"}, {"a": 1}]}},
+        [POLICY, {"a": 1}],
+    ),
 )
 def test_the_autoscaler_leaves_limits_alone(spec: dict[str, Any], policies: list[Any]) -> None:
     scaler = {
@@ -208,13 +205,11 @@ def test_files_that_are_not_inline_are_left_alone(content: dict[str, Any]) -> No
 
 
 @rule("WW-41")
-@pytest.mark.parametrize(
+@cases(
     "content",
-    [
-        pytest.param("[A]\nno option", id="an-option-without-a-value"),
-        pytest.param("[A] x\nB=1", id="text-after-the-section"),
-        pytest.param("[A]\nB=" + "x" * 2048, id="a-long-line"),
-    ],
+    ("an-option-without-a-value", "[A]\nno option"),
+    ("text-after-the-section", "[A] x\nB=1"),
+    ("a-long-line", "[A]\nB=" + "x" * 2048),
 )
 def test_a_unit_that_systemd_would_misread_is_denied(content: str) -> None:
     given = config(units=[{"name": "kubelet.service", "content": content}])
@@ -253,30 +248,24 @@ def test_text_of_gardenlet_changes_in_swap_alone(encoding: str) -> None:
 
 
 @rule("WW-43")
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        pytest.param("kind: Pod", "kind is 'Pod': make it KubeletConfiguration", id="another-kind"),
-        pytest.param("a: [", "line 2: ", id="no-yaml"),
-        pytest.param("- a", "it has to be a mapping", id="a-list"),
-        pytest.param(
-            "failSwapOn: many", "failSwapOn is 'many': it has to be true or false", id="another-type"
-        ),
-        pytest.param("failSwapOn: [true]", "failSwapOn has to be true or false", id="a-list-of-one"),
-    ],
+@cases(
+    "text why",
+    ("another-kind", "kind: Pod", "kind is 'Pod': make it KubeletConfiguration"),
+    ("no-yaml", "a: [", "line 2: "),
+    ("a-list", "- a", "it has to be a mapping"),
+    ("another-type", "failSwapOn: many", "failSwapOn is 'many': it has to be true or false"),
+    ("a-list-of-one", "failSwapOn: [true]", "failSwapOn has to be true or false"),
 )
 def test_what_is_no_configuration_of_a_kubelet_is_denied(text: str, why: str) -> None:
     message = refusal("controlplane", config(file(KUBELET_FILE, text)), found=cluster())
     assert message.startswith(f"file {KUBELET_FILE} is not a KubeletConfiguration: {why}")
 
 
-@pytest.mark.parametrize(
-    ("data", "encoding", "after"),
-    [
-        pytest.param("a = 1", "", "a = 1", id="plain"),
-        pytest.param("YSA9\nIDE=\n", "b64", "YSA9IDE=", id="b64"),
-        pytest.param("", "", "", id="empty"),
-    ],
+@cases(
+    "data encoding after",
+    ("plain", "a = 1", "", "a = 1"),
+    ("b64", "YSA9\nIDE=\n", "b64", "YSA9IDE="),
+    ("empty", "", "", ""),
 )
 def test_kernel_settings_keep_their_text(data: str, encoding: str, after: str) -> None:
     found = admitted("controlplane", config(file(SYSCTL_FILE, data, encoding)), found=cluster())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.admitted import admitted, answered, refusal
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.unit.webhooks.test_admission_namespaced import namespaced
 from tests.unit.webhooks.test_admission_shoots import KUBECONFIG, secret, shoot
@@ -31,29 +32,27 @@ GOOD = {
 
 
 @rule("WW-47")
-@pytest.mark.parametrize(
-    ("kind", "old", "denied"),
-    [
-        pytest.param(
-            "kubelet",
-            config(file(KUBELET_FILE, "failSwapOn: many")),
-            f"file {KUBELET_FILE} is not a KubeletConfiguration: failSwapOn is 'many': it has to be true or "
-            f"false{TAKE_OUT.format('files')}",
-            id="kubelet",
-        ),
-        pytest.param(
-            "unit",
-            config(units=[{"name": "kubelet.service", "content": "[A]\nB"}]),
-            f"unit kubelet.service cannot be read: the line 'B' has no ={TAKE_OUT.format('units')}",
-            id="unit",
-        ),
-        pytest.param(
-            "sysctl",
-            config(file(SYSCTL_FILE, "x", "gzip")),
-            f"file {SYSCTL_FILE}: encoding 'gzip' is unknown: make it b64 or empty{TAKE_OUT.format('files')}",
-            id="sysctl",
-        ),
-    ],
+@cases(
+    "kind old denied",
+    (
+        "kubelet",
+        "kubelet",
+        config(file(KUBELET_FILE, "failSwapOn: many")),
+        f"file {KUBELET_FILE} is not a KubeletConfiguration: failSwapOn is 'many': it has to be true or "
+        f"false{TAKE_OUT.format('files')}",
+    ),
+    (
+        "unit",
+        "unit",
+        config(units=[{"name": "kubelet.service", "content": "[A]\nB"}]),
+        f"unit kubelet.service cannot be read: the line 'B' has no ={TAKE_OUT.format('units')}",
+    ),
+    (
+        "sysctl",
+        "sysctl",
+        config(file(SYSCTL_FILE, "x", "gzip")),
+        f"file {SYSCTL_FILE}: encoding 'gzip' is unknown: make it b64 or empty{TAKE_OUT.format('files')}",
+    ),
 )
 def test_an_unreadable_stored_entry_denies_until_it_is_out(kind: str, old: Any, denied: str) -> None:
     assert refusal("controlplane", GOOD[kind], found=cluster(), old=old) == STORED + denied
@@ -70,31 +69,29 @@ def test_a_readable_stored_entry_is_no_reason_to_deny(kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("webhook", "object", "old", "denied"),
-    [
-        pytest.param(
-            "secrets.validator",
-            secret(KUBECONFIG),
-            {**secret(), "data": "x"},
-            "data is not an object, but str",
-            id="secret",
-        ),
-        pytest.param(
-            "validator",
-            shoot(),
-            {**shoot(), "spec": {"networking": []}},
-            "spec.networking is not an object, but list",
-            id="shoot",
-        ),
-        pytest.param(
-            "controlplane",
-            GOOD["unit"],
-            {**config(), "spec": {"units": {}}},
-            "units is not a list of objects, but dict",
-            id="config",
-        ),
-    ],
+@cases(
+    "webhook object old denied",
+    (
+        "secret",
+        "secrets.validator",
+        secret(KUBECONFIG),
+        {**secret(), "data": "x"},
+        "data is not an object, but str",
+    ),
+    (
+        "shoot",
+        "validator",
+        shoot(),
+        {**shoot(), "spec": {"networking": []}},
+        "spec.networking is not an object, but list",
+    ),
+    (
+        "config",
+        "controlplane",
+        GOOD["unit"],
+        {**config(), "spec": {"units": {}}},
+        "units is not a list of objects, but dict",
+    ),
 )
 def test_a_stored_object_of_a_wrong_type_is_named(webhook: str, object: Any, old: Any, denied: str) -> None:
     assert refusal(webhook, object, old=old, found=cluster()) == STORED + denied
@@ -106,26 +103,22 @@ def of_pools(*versions: Any) -> dict[str, Any]:
     )
 
 
-@pytest.mark.parametrize(
-    ("pool", "found", "denied"),
-    [
-        pytest.param(
-            "a", cluster(version="latest"), "spec.kubernetes.version is 'latest'", id="of-the-Shoot"
-        ),
-        pytest.param("a", cluster(version=""), "spec.kubernetes.version is ''", id="none"),
-        pytest.param(
-            "b",
-            of_pools("1.36.0", "latest"),
-            "spec.provider.workers[1].kubernetes.version of worker pool 'b' is 'latest'",
-            id="of-the-pool",
-        ),
-        pytest.param(
-            "a",
-            of_pools("", "1.36.0"),
-            "spec.provider.workers[0].kubernetes.version of worker pool 'a' is ''",
-            id="of-the-pool-empty",
-        ),
-    ],
+@cases(
+    "pool found denied",
+    ("of-the-Shoot", "a", cluster(version="latest"), "spec.kubernetes.version is 'latest'"),
+    ("none", "a", cluster(version=""), "spec.kubernetes.version is ''"),
+    (
+        "of-the-pool",
+        "b",
+        of_pools("1.36.0", "latest"),
+        "spec.provider.workers[1].kubernetes.version of worker pool 'b' is 'latest'",
+    ),
+    (
+        "of-the-pool-empty",
+        "a",
+        of_pools("", "1.36.0"),
+        "spec.provider.workers[0].kubernetes.version of worker pool 'a' is ''",
+    ),
 )
 def test_a_bad_version_is_named_with_its_pool(pool: str, found: Any, denied: str) -> None:
     given = config()
@@ -156,56 +149,54 @@ def test_versions_are_read_as_gardener_reads_them(version: str, allowed: bool) -
     assert answered("controlplane", config(), found=cluster(version=version)).allowed == allowed
 
 
-@pytest.mark.parametrize(
-    ("webhook", "object", "found", "denied"),
-    [
-        pytest.param(
-            "controlplane",
-            deployment("machine-controller-manager"),
-            {"spec": {"shoot": "x"}},
-            f"Cluster {NAMESPACE}: spec.shoot is not an object, but str",
-            id="no-Shoot",
-        ),
-        pytest.param(
-            "controlplane",
-            deployment("machine-controller-manager"),
-            {"spec": {"shoot": {"spec": {"provider": {"workers": {}}}}}},
-            f"{SHOOT}workers is not a list of objects, but dict",
-            id="no-workers",
-        ),
-        pytest.param(
-            "validator",
-            namespaced(None),
-            {"spec": "x"},
-            "the parent CloudProfile: spec is not an object, but str",
-            id="no-parent",
-        ),
-        pytest.param(
-            "networkpolicy",
-            {
-                "apiVersion": "networking.k8s.io/v1",
-                "kind": "NetworkPolicy",
-                "metadata": {"name": "allow-to-private-networks", "namespace": f"infra-{NAMESPACE}"},
-            },
-            {"spec": {"seed": []}},
-            f"Cluster {NAMESPACE}: spec.seed is not an object, but list",
-            id="no-Seed",
-        ),
-        pytest.param(
-            "calico-self-hosted-shoot",
-            {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "calico-node"}},
-            {"spec": {"shoot": {"spec": 1}}},
-            "the Shoot in Cluster kube-system: spec is not an object, but int",
-            id="no-spec",
-        ),
-        pytest.param(
-            "dnsconfig",
-            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b"}},
-            {"spec": 1},
-            "Service gardener-extension-provider-local-coredns/coredns: spec is not an object, but int",
-            id="no-Service",
-        ),
-    ],
+@cases(
+    "webhook object found denied",
+    (
+        "no-Shoot",
+        "controlplane",
+        deployment("machine-controller-manager"),
+        {"spec": {"shoot": "x"}},
+        f"Cluster {NAMESPACE}: spec.shoot is not an object, but str",
+    ),
+    (
+        "no-workers",
+        "controlplane",
+        deployment("machine-controller-manager"),
+        {"spec": {"shoot": {"spec": {"provider": {"workers": {}}}}}},
+        f"{SHOOT}workers is not a list of objects, but dict",
+    ),
+    (
+        "no-parent",
+        "validator",
+        namespaced(None),
+        {"spec": "x"},
+        "the parent CloudProfile: spec is not an object, but str",
+    ),
+    (
+        "no-Seed",
+        "networkpolicy",
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": "allow-to-private-networks", "namespace": f"infra-{NAMESPACE}"},
+        },
+        {"spec": {"seed": []}},
+        f"Cluster {NAMESPACE}: spec.seed is not an object, but list",
+    ),
+    (
+        "no-spec",
+        "calico-self-hosted-shoot",
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "calico-node"}},
+        {"spec": {"shoot": {"spec": 1}}},
+        "the Shoot in Cluster kube-system: spec is not an object, but int",
+    ),
+    (
+        "no-Service",
+        "dnsconfig",
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b"}},
+        {"spec": 1},
+        "Service gardener-extension-provider-local-coredns/coredns: spec is not an object, but int",
+    ),
 )
 def test_another_object_that_cannot_be_read_is_named(
     webhook: str, object: Any, found: Any, denied: str

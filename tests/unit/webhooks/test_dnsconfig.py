@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.admitted import admitted, refusal
+from tests.support.cases import cases
 from tests.support.rules import rule
 
 SERVICE = {"spec": {"clusterIPs": ["10.2.0.10", "fd00::10"]}}
@@ -34,13 +35,11 @@ def deployment(name: str, namespace: str) -> dict[str, Any]:
 
 
 @rule("WW-113", "WW-115")
-@pytest.mark.parametrize(
-    ("given", "labels"),
-    [
-        pytest.param({"app": "machine", "machine-provider": "local"}, COMMON | {OF_MACHINES}, id="a-machine"),
-        pytest.param({"app": "machine", "machine-provider": "other"}, COMMON, id="another-provider"),
-        pytest.param({"app": "blackbox-exporter"}, COMMON, id="an-exporter"),
-    ],
+@cases(
+    "given labels",
+    ("a-machine", {"app": "machine", "machine-provider": "local"}, COMMON | {OF_MACHINES}),
+    ("another-provider", {"app": "machine", "machine-provider": "other"}, COMMON),
+    ("an-exporter", {"app": "blackbox-exporter"}, COMMON),
 )
 def test_a_pod_may_reach_the_dns_server(given: dict[str, str], labels: set[str]) -> None:
     found = admitted("dnsconfig", pod(**given), found=SERVICE)["metadata"]["labels"]
@@ -63,12 +62,10 @@ def test_dns_settings_are_replaced(namespace: str) -> None:
 
 
 @rule("WW-110", "WW-111", "WW-112")
-@pytest.mark.parametrize(
-    ("given", "old"),
-    [
-        pytest.param(pod(app="dependency-watchdog-prober"), None, id="a-prober"),
-        pytest.param(pod(app="machine"), pod(app="machine"), id="an-update"),
-    ],
+@cases(
+    "given old",
+    ("a-prober", pod(app="dependency-watchdog-prober"), None),
+    ("an-update", pod(app="machine"), pod(app="machine")),
 )
 def test_some_pods_are_allowed_without_a_lookup(given: dict[str, Any], old: dict[str, Any] | None) -> None:
     assert admitted("dnsconfig", given, old=old, failure="must not be asked") == given

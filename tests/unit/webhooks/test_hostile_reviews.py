@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.admissionexamples import Example, examples
+from tests.support.cases import cases
 from tests.support.reviews import changed
 from tests.support.rules import rule
 from webhooks import answering
@@ -125,17 +126,15 @@ BY_NAME = {one.name: one for one in examples()}
 
 
 @rule("WF-43")
-@pytest.mark.parametrize(
-    ("name", "key", "entry"),
-    [
-        pytest.param("WA-1", "files", {"path": "x", "content": {"inline": {"data": "y" * 40}}}, id="files"),
-        pytest.param("WA-3", "containers", {"name": "a", "image": "b"}, id="containers"),
-        pytest.param("WA-4", "containerPolicies", {"containerName": "a"}, id="policies"),
-        pytest.param("WA-9", "egress", {"to": [{"ipBlock": {"except": ["172.18.0.0/24"]}}]}, id="egress"),
-        pytest.param("WA-13", "env", {"name": "a", "value": "b"}, id="env"),
-        pytest.param("WA-17", "machineImages", {"name": "a", "versions": []}, id="images"),
-        pytest.param("WA-18", "workers", {"name": "a"}, id="workers"),
-    ],
+@cases(
+    "name key entry",
+    ("files", "WA-1", "files", {"path": "x", "content": {"inline": {"data": "y" * 40}}}),
+    ("containers", "WA-3", "containers", {"name": "a", "image": "b"}),
+    ("policies", "WA-4", "containerPolicies", {"containerName": "a"}),
+    ("egress", "WA-9", "egress", {"to": [{"ipBlock": {"except": ["172.18.0.0/24"]}}]}),
+    ("env", "WA-13", "env", {"name": "a", "value": "b"}),
+    ("images", "WA-17", "machineImages", {"name": "a", "versions": []}),
+    ("workers", "WA-18", "workers", {"name": "a"}),
 )
 def test_many_of_something_take_a_moment(name: str, key: str, entry: Any) -> None:
     began = time.process_time()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.cases import cases
 from tests.support.patching import patched
 from tests.support.rules import rule
 from webhooks import jsonpatch
@@ -32,14 +32,12 @@ def test_a_patch_leads_from_one_value_to_the_other(old: Any, new: Any) -> None:
 
 
 @rule("WF-46")
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        pytest.param({"a": {}}, {}, id="empty-mapping"),
-        pytest.param({"a": None}, {"a": []}, id="null-and-empty-list"),
-        pytest.param({"a": {"b": {"c": []}}}, {"a": {"b": {}}}, id="nested"),
-        pytest.param([{"a": None}], [{}], id="in-a-list"),
-    ],
+@cases(
+    "old new",
+    ("empty-mapping", {"a": {}}, {}),
+    ("null-and-empty-list", {"a": None}, {"a": []}),
+    ("nested", {"a": {"b": {"c": []}}}, {"a": {"b": {}}}),
+    ("in-a-list", [{"a": None}], [{}]),
 )
 def test_empty_fields_are_no_difference(old: Any, new: Any) -> None:
     assert jsonpatch.between(old, new) == []

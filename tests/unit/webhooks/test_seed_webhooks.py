@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.admitted import admitted, answered, refusal
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.settings.webhooksettings import PrometheusSettings, WebhookSettings
 
@@ -38,15 +39,13 @@ def test_other_policies_are_allowed_without_a_lookup() -> None:
     assert admitted("networkpolicy", given, failure="must not be asked") == given
 
 
-@pytest.mark.parametrize(
-    ("given", "left"),
-    [
-        pytest.param([NODES], "none", id="I-5+WW-53+WW-54-the-only-one"),
-        pytest.param([NODES, "10.0.0.0/8"], ["10.0.0.0/8"], id="WW-53-one-of-two"),
-        pytest.param(["10.0.0.0/8", NODES, NODES], ["10.0.0.0/8"], id="WW-55-twice"),
-        pytest.param([NODES, NODES], "none", id="WW-55-nothing-else"),
-        pytest.param(["172.18.0.0/25"], ["172.18.0.0/25"], id="WW-53-a-part-of-it"),
-    ],
+@cases(
+    "given left",
+    ("I-5+WW-53+WW-54-the-only-one", [NODES], "none"),
+    ("WW-53-one-of-two", [NODES, "10.0.0.0/8"], ["10.0.0.0/8"]),
+    ("WW-55-twice", ["10.0.0.0/8", NODES, NODES], ["10.0.0.0/8"]),
+    ("WW-55-nothing-else", [NODES, NODES], "none"),
+    ("WW-53-a-part-of-it", ["172.18.0.0/25"], ["172.18.0.0/25"]),
 )
 def test_the_nodes_of_the_seed_are_no_exception(given: list[str], left: Any) -> None:
     assert exceptions(admitted("networkpolicy", policy(*given), found=seed())) == left

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.support.admitted import admitted, refusal
+from tests.support.cases import cases
 from tests.support.rules import rule
 
 MUCH = {"cpu": "100", "memory": "100Gi"}
@@ -55,13 +56,11 @@ def config_map(data: Any, name: str = "kube-proxy-config-1a2b3c4d", **more: Any)
 
 
 @rule("WW-90", "WW-91")
-@pytest.mark.parametrize(
+@cases(
     "given",
-    [
-        pytest.param(config_map({"config.yaml": "mode: nftables"}, "kube-proxy"), id="another-name"),
-        pytest.param(config_map({"cleanup.sh": "x"}), id="another-key"),
-        pytest.param(config_map(None), id="no-data"),
-    ],
+    ("another-name", config_map({"config.yaml": "mode: nftables"}, "kube-proxy")),
+    ("another-key", config_map({"cleanup.sh": "x"})),
+    ("no-data", config_map(None)),
 )
 def test_other_config_maps_stay_as_they_are(given: dict[str, Any]) -> None:
     assert admitted("shoot", given) == given

@@ -62,11 +62,7 @@ def test_fields_are_kept_as_go_wrote_them(vector: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "vector",
-    [
-        *vectors("becomes", "kubelet", "kubeproxy"),
-        *vectors("kept", "kubelet", "kubeproxy"),
-    ],
+    "vector", [*vectors("becomes", "kubelet", "kubeproxy"), *vectors("kept", "kubelet", "kubeproxy")]
 )
 def test_a_text_keeps_what_it_says(vector: dict[str, Any]) -> None:
     found = yaml.load(_EDITS[vector["of"]](vector["text"]), Loader=yaml.BaseLoader)

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.cases import cases
 from webhooks.mutators import componentconfig, units
 
 _BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
@@ -17,23 +18,21 @@ _BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
 )
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("[" * 100_000, id="brackets"),
-        pytest.param("a: " + "{a: " * 50_000, id="braces"),
-        pytest.param("- " * 100_000, id="compact-lists"),
-        pytest.param("? " * 100_000, id="complex-keys"),
-        pytest.param("\n".join(" " * k + "a:" for k in range(600)), id="indentation"),
-        pytest.param(_BOMB + "clusterDNS: *j\n", id="a-bomb-of-aliases"),
-        pytest.param("x: " + "y" * 1_000_000, id="too-long"),
-        pytest.param("clusterDomain: \ud800", id="half-a-character"),
-        pytest.param("clusterDomain: \x00", id="a-null-byte"),
-        pytest.param("<<: {a: 1}", id="a-merge"),
-        pytest.param("clusterDomain: &a [*a]", id="a-circle"),
-        pytest.param("failSwapOn: [true]", id="a-list-instead-of-a-scalar"),
-        pytest.param("failSwapOn: !!python/name:os.system x", id="a-tag"),
-    ],
+    ("brackets", "[" * 100_000),
+    ("braces", "a: " + "{a: " * 50_000),
+    ("compact-lists", "- " * 100_000),
+    ("complex-keys", "? " * 100_000),
+    ("indentation", "\n".join(" " * k + "a:" for k in range(600))),
+    ("a-bomb-of-aliases", _BOMB + "clusterDNS: *j\n"),
+    ("too-long", "x: " + "y" * 1_000_000),
+    ("half-a-character", "clusterDomain: \ud800"),
+    ("a-null-byte", "clusterDomain: \x00"),
+    ("a-merge", "<<: {a: 1}"),
+    ("a-circle", "clusterDomain: &a [*a]"),
+    ("a-list-instead-of-a-scalar", "failSwapOn: [true]"),
+    ("a-tag", "failSwapOn: !!python/name:os.system x"),
 )
 def test_a_configuration_that_cannot_be_meant_is_refused_soon(text: str) -> None:
     began = time.process_time()
@@ -42,15 +41,13 @@ def test_a_configuration_that_cannot_be_meant_is_refused_soon(text: str) -> None
     assert time.process_time() - began < 2
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("maxPods: " + "9" * 200_000, id="a-long-number"),
-        pytest.param("maxPods: " + "1:" * 100_000 + "1", id="a-sexagesimal-number"),
-        pytest.param("clusterDomain: !!python/name:os.system x", id="a-tag"),
-        pytest.param("syncFrequency: " + "1h" * 100_000, id="a-long-duration"),
-        pytest.param("a:\n" + "- {a: b}\n" * 25_000, id="many-small-objects"),
-    ],
+    ("a-long-number", "maxPods: " + "9" * 200_000),
+    ("a-sexagesimal-number", "maxPods: " + "1:" * 100_000 + "1"),
+    ("a-tag", "clusterDomain: !!python/name:os.system x"),
+    ("a-long-duration", "syncFrequency: " + "1h" * 100_000),
+    ("many-small-objects", "a:\n" + "- {a: b}\n" * 25_000),
 )
 def test_a_strange_field_is_kept_soon(text: str) -> None:
     began = time.process_time()
@@ -61,14 +58,12 @@ def test_a_strange_field_is_kept_soon(text: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param("[A]\n" + "x=y \\\n" * 50_000, id="many-lines-of-one-value"),
-        pytest.param("[A]\n" * 100_000, id="many-sections"),
-        pytest.param("# \\\n" * 100_000, id="a-long-comment"),
-        pytest.param("\n" * 500_000, id="nothing"),
-    ],
+    ("many-lines-of-one-value", "[A]\n" + "x=y \\\n" * 50_000),
+    ("many-sections", "[A]\n" * 100_000),
+    ("a-long-comment", "# \\\n" * 100_000),
+    ("nothing", "\n" * 500_000),
 )
 def test_a_large_unit_takes_a_moment(text: str) -> None:
     began = time.process_time()
