@@ -12,8 +12,25 @@ from webhooks import answering
 from webhooks.answering import Answer
 from webhooks.review import Context
 from webhooks.table import WEBHOOKS
-from windowbox.models.objects import Json
 from windowbox.settings.webhooksettings import WebhookSettings
+
+Json = dict[str, Any]
+DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def resource(
+    kind: str,
+    name: str = "any",
+    /,
+    namespace: str = "shoot--local--local",
+    *,
+    metadata: Any = None,
+    **parts: Any,
+) -> Json:
+    """An object of a kind such as `apps/v1 Deployment`; `parts` are its spec, its data and so on."""
+    version, _, kind = kind.rpartition(" ")
+    head = {"name": name, "namespace": namespace, **(metadata or {})}
+    return {"apiVersion": version, "kind": kind, "metadata": head, **parts}
 
 
 def answered(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.admitted import admitted, answered, refusal
+from tests.support.admitted import DELETED, Json, admitted, answered, refusal, resource
 from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.settings.webhooksettings import WebhookSettings
@@ -16,20 +16,12 @@ ONE = {"name": "one"}
 HOSTING = {"name": "two", "controlPlane": {}}
 
 
-def shoot(
-    nodes: Any = "10.0.0.0/16", *, workers: Any = (ONE,), deleting: bool = False, **spec: Any
-) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"name": "local", "namespace": "garden-local"}
-    if deleting:
-        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+def shoot(nodes: Any = "10.0.0.0/16", *, workers: Any = (ONE,), metadata: Any = None, **spec: Any) -> Json:
     networking = {} if nodes is None else {"nodes": nodes}
-    fields = {"networking": networking, "provider": {"type": "local", "workers": list(workers)}}
-    return {
-        "apiVersion": "core.gardener.cloud/v1beta1",
-        "kind": "Shoot",
-        "metadata": metadata,
-        "spec": {**fields, **spec},
-    }
+    spec = {"networking": networking, "provider": {"type": "local", "workers": list(workers)}, **spec}
+    return resource(
+        "core.gardener.cloud/v1beta1 Shoot", "local", "garden-local", metadata=metadata, spec=spec
+    )
 
 
 @rule("AD-10")
@@ -41,19 +33,17 @@ def shoot(
     ("an-empty-value", dict.fromkeys(MARK, ""), dict.fromkeys(MARK, "")),
 )
 def test_a_shoot_is_marked(given: dict[str, str] | None, found: dict[str, str]) -> None:
-    made = shoot()
-    if given is not None:
-        made["metadata"]["annotations"] = given
-    assert admitted("mutator", made)["metadata"]["annotations"] == found
+    metadata = {} if given is None else {"annotations": given}
+    assert admitted("mutator", shoot(metadata=metadata))["metadata"]["annotations"] == found
 
 
 @rule("AD-10")
 def test_a_shoot_under_deletion_is_not_marked() -> None:
-    assert admitted("mutator", shoot(deleting=True)) == shoot(deleting=True)
+    assert admitted("mutator", shoot(metadata=DELETED)) == shoot(metadata=DELETED)
 
 
 PATH = "spec.networking.nodes"
-SELF_HOSTED: dict[str, Any] = {"workers": (ONE, HOSTING)}
+SELF_HOSTED: Json = {"workers": (ONE, HOSTING)}
 
 
 @cases(
@@ -74,7 +64,7 @@ SELF_HOSTED: dict[str, Any] = {"workers": (ONE, HOSTING)}
     ("AD-42-old-binding", shoot("172.18.0.0/24", **SELF_HOSTED, secretBindingName="x"), "10.0.0.0/16"),
     ("AD-42-binding-without-a-name", shoot("10.0.0.0/16", **SELF_HOSTED, credentialsBindingName=""), ""),
 )
-def test_nodes_are_in_the_range_of_machines_or_of_the_host(given: dict[str, Any], range_: str) -> None:
+def test_nodes_are_in_the_range_of_machines_or_of_the_host(given: Json, range_: str) -> None:
     answer = answered("validator", given)
     if not range_:
         assert answer.allowed, answer.message
@@ -87,11 +77,11 @@ def test_nodes_are_in_the_range_of_machines_or_of_the_host(given: dict[str, Any]
 @pytest.mark.parametrize(
     "nodes",
     [
-        "", "10.0.0.0", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/255.255.0.0", "10.0.0.0/0.0.255.255",
-        "10.0.0/16", "010.0.0.0/16", "fd00::%eth0/64", "10.0.0.0/-1", " 10.0.0.0/16", "x" * 4_000,
-        "10.0.0.0/٢", "a/\n", "10.0.0.0/016", "fd00:10:1:100::/056", "::ffff:10.0.0.0/112",
+        *("", "10.0.0.0", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/255.255.0.0", "10.0.0.0/0.0.255.255"),
+        *("10.0.0/16", "010.0.0.0/16", "fd00::%eth0/64", "10.0.0.0/-1", " 10.0.0.0/16", "x" * 4_000),
+        *("10.0.0.0/٢", "a/\n", "10.0.0.0/016", "fd00:10:1:100::/056", "::ffff:10.0.0.0/112"),
     ],
-)  # fmt: skip
+)
 def test_nodes_that_are_no_range_are_refused(nodes: str) -> None:
     message = refusal("validator", shoot(nodes))
     assert message.startswith(f'{PATH}: Invalid value: "')
@@ -100,11 +90,8 @@ def test_nodes_that_are_no_range_are_refused(nodes: str) -> None:
 
 @rule("AD-41")
 def test_a_shoot_without_nodes_is_refused() -> None:
-    assert refusal("validator", shoot(None)) == f"{PATH}: Required value: nodes CIDR must not be empty"
-    assert (
-        refusal("validator", shoot(networking=None))
-        == f"{PATH}: Required value: nodes CIDR must not be empty"
-    )
+    for given in (shoot(None), shoot(networking=None)):
+        assert refusal("validator", given) == f"{PATH}: Required value: nodes CIDR must not be empty"
 
 
 BAD = "192.168.0.0/24"
@@ -113,7 +100,7 @@ BAD = "192.168.0.0/24"
 @rule("I-4", "AD-40", "AD-44")
 @cases(
     "given old allowed",
-    ("under-deletion", shoot(BAD, deleting=True), None, True),
+    ("under-deletion", shoot(BAD, metadata=DELETED), None, True),
     ("workerless", shoot(BAD, workers=()), None, True),
     ("as-it-was", shoot(BAD), shoot(BAD), True),
     ("changed", shoot(BAD), shoot(), False),
@@ -124,9 +111,8 @@ def test_only_new_ranges_of_nodes_are_checked(given: Any, old: Any, allowed: boo
     assert answered("validator", given, old=old).allowed == allowed
 
 
-def secret(data: Any = None) -> dict[str, Any]:
-    metadata = {"name": "local", "namespace": "garden-local"}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata} | ({"data": data} if data else {})
+def secret(data: Any = None) -> Json:
+    return resource("v1 Secret", "local", "garden-local", **({"data": data} if data else {}))
 
 
 KUBECONFIG = {"kubeconfig": "eA=="}
@@ -175,12 +161,8 @@ def test_in_old_versions_secrets_are_empty() -> None:
 @rule("AD-60")
 @pytest.mark.parametrize(("config", "allowed"), [(None, True), ({}, False), ({"a": "b"}, False)])
 def test_a_workload_identity_has_no_provider_config(config: Any, allowed: bool) -> None:
-    identity = {
-        "apiVersion": "security.gardener.cloud/v1alpha1",
-        "kind": "WorkloadIdentity",
-        "metadata": {"name": "a", "namespace": "b"},
-        "spec": {"targetSystem": {"type": "local", "providerConfig": config}},
-    }
+    system = {"type": "local", "providerConfig": config}
+    identity = resource("security.gardener.cloud/v1alpha1 WorkloadIdentity", spec={"targetSystem": system})
     answer = answered("validator", identity)
     assert answer.allowed == allowed
     assert answer.message == ("" if allowed else "target system provider config must be empty")

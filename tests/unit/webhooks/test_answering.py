@@ -1,31 +1,32 @@
-"""What is answered to a review, whatever is in it."""
+"""What is answered to a review, whatever is in it, and the JSON patches of answers."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.support.admitted import DELETED, resource
 from tests.support.cases import cases
+from tests.support.patching import patched
 from tests.support.reviews import UID, admission_review, mutated
 from tests.support.rules import rule
-from webhooks import answering
+from webhooks import answering, jsonpatch
 from webhooks.review import Context, Denied, Review, Undecodable, Webhook
 from windowbox.models.objects import Json
 from windowbox.models.webhooks import NODE
 
-OBJECT: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {"name": "one"},
-    "spec": {"taints": [{"key": "a"}]},
-    "status": {},
-}
+Act = Callable[[Review, Context], Json]
+OBJECT = resource("v1 Node", "one", "", spec={"taints": [{"key": "a"}]}, status={})
 
 
-def answered(act: Any, body: bytes, **webhook: Any) -> dict[str, Any]:
+def answered(act: Any, body: bytes, **webhook: Any) -> Json:
+    """The answer of a webhook that does this, as it is sent."""
     made = Webhook(NODE, act, **webhook)
     asked = answering.read(made, body)
     if isinstance(asked, tuple):
@@ -35,30 +36,30 @@ def answered(act: Any, body: bytes, **webhook: Any) -> dict[str, Any]:
     return dict(orjson.loads(answer.encoded(asked.review.uid, asked.version)))
 
 
-def body(**request: Any) -> bytes:
-    return json.dumps(admission_review(OBJECT, "nodes", **request)).encode()
+def body(version: str = "", **request: Any) -> bytes:
+    asked = admission_review(OBJECT, "nodes", **request)
+    return json.dumps(asked | ({"apiVersion": version} if version else {})).encode()
 
 
-def renamed(review: Review, context: Context) -> Json:
-    return {**review.object, "spec": {**review.object["spec"], "providerID": "x"}}
+def returns(**change: Any) -> Act:
+    return lambda review, _: {**review.object, **change}
 
 
-def denies(review: Review, context: Context) -> Json:
-    raise Denied("spec.x: Required value: no")
+def raises(error: Exception) -> Act:
+    def act(review: Review, context: Context) -> Json:
+        raise error
+
+    return act
 
 
-def fails(review: Review, context: Context) -> Json:
-    raise KeyError("a secret of the object")
-
-
-def never(review: Review, context: Context) -> Json:
-    raise AssertionError("must not be asked")
+DENIES = raises(Denied("spec.x: Required value: no"))
+NEVER = raises(AssertionError("must not be asked"))
 
 
 @rule("WF-40", "WF-41", "WF-47")
 @pytest.mark.parametrize("version", ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"])
 def test_a_change_is_answered_with_a_patch(version: str) -> None:
-    found = answered(renamed, json.dumps({**json.loads(body()), "apiVersion": version}).encode())
+    found = answered(returns(spec={**OBJECT["spec"], "providerID": "x"}), body(version))
     assert (found["apiVersion"], found["kind"]) == (version, "AdmissionReview")
     answer = found["response"]
     assert (answer["uid"], answer["allowed"], answer["patchType"]) == (UID, True, "JSONPatch")
@@ -70,7 +71,7 @@ def test_a_change_is_answered_with_a_patch(version: str) -> None:
 @cases(
     "act",
     ("nothing", lambda review, _: None),
-    ("an-empty-field", lambda review, _: {**review.object, "status": {"x": []}}),
+    ("an-empty-field", returns(status={"x": []})),
 )
 def test_no_change_is_answered_without_a_patch(act: Any) -> None:
     found = answered(act, body())["response"]
@@ -79,14 +80,14 @@ def test_no_change_is_answered_without_a_patch(act: Any) -> None:
 
 @rule("WF-45")
 def test_a_denial_has_code_403_and_the_reason() -> None:
-    found = answered(denies, body())["response"]
+    found = answered(DENIES, body())["response"]
     status = {"metadata": {}, "message": "spec.x: Required value: no", "reason": "Forbidden", "code": 403}
     assert found == {"uid": UID, "allowed": False, "status": status}
 
 
 @rule("WF-49")
 def test_a_bug_is_answered_without_what_the_object_holds(caplog: pytest.LogCaptureFixture) -> None:
-    found = answered(fails, body())["response"]
+    found = answered(raises(KeyError("a secret of the object")), body())["response"]
     assert not found["allowed"]
     assert found["status"] == {"metadata": {}, "message": "panic: KeyError [recovered]", "code": 500}
     assert "KeyError in" in caplog.text
@@ -96,20 +97,16 @@ def test_a_bug_is_answered_without_what_the_object_holds(caplog: pytest.LogCaptu
 @rule("WW-3")
 @pytest.mark.parametrize(("skip", "allowed"), [(True, True), (False, False)])
 def test_objects_under_deletion(skip: bool, allowed: bool) -> None:
-    metadata = {"name": "one", "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    asked = body(object={**OBJECT, "metadata": metadata})
-    found = answered(denies, asked, skip_deleting=skip)["response"]
+    asked = body(object={**OBJECT, "metadata": {"name": "one", **DELETED}})
+    found = answered(DENIES, asked, skip_deleting=skip)["response"]
     assert found["allowed"] is allowed
 
 
 @rule("WF-42")
 def test_a_kind_that_is_not_served() -> None:
-    found = answered(never, body(kind={"group": "", "version": "v1", "kind": "Pod"}))["response"]
-    assert found == {
-        "uid": UID,
-        "allowed": False,
-        "status": {"metadata": {}, "message": "unexpected request kind /v1, Kind=Pod", "code": 400},
-    }
+    found = answered(NEVER, body(kind={"group": "", "version": "v1", "kind": "Pod"}))["response"]
+    status = {"metadata": {}, "message": "unexpected request kind /v1, Kind=Pod", "code": 400}
+    assert found == {"uid": UID, "allowed": False, "status": status}
 
 
 @rule("WF-40", "WF-43")
@@ -121,9 +118,9 @@ def test_a_kind_that_is_not_served() -> None:
     ("a-list", b"[]"),
     ("null", b"null"),
     ("no-review", b"{}"),
-    ("other-version", json.dumps({**json.loads(body()), "apiVersion": "v1"}).encode()),
-    ("request-is-a-number", json.dumps({**json.loads(body()), "request": 3}).encode()),
-    ("no-request", json.dumps({**json.loads(body()), "request": None}).encode()),
+    ("other-version", body("v1")),
+    ("request-is-a-number", json.dumps({**orjson.loads(body()), "request": 3}).encode()),
+    ("no-request", json.dumps({**orjson.loads(body()), "request": None}).encode()),
     ("no-object", body(object=None)),
     ("object-is-a-list", body(object=[1])),
     ("metadata-is-a-number", body(object={"metadata": 3})),
@@ -138,38 +135,66 @@ def test_a_kind_that_is_not_served() -> None:
     ("deep", b'{"a":' * 5000 + b"1" + b"}" * 5000),
 )
 def test_what_cannot_be_read_is_answered_with_code_400(asked: bytes) -> None:
-    found = answered(never, asked)["response"]
+    found = answered(NEVER, asked)["response"]
     assert (found["allowed"], found["status"]["code"]) == (False, 400)
     assert found["status"]["message"]
 
 
 def test_an_object_that_is_nested_too_deep_is_refused() -> None:
-    deep: Any = 1
-    for _ in range(900):
-        deep = [deep]
-    asked = orjson.loads(body())
-
-    def wraps(review: Review, _: Context) -> Json:
-        return {**review.object, "spec": {"deep": orjson.loads(b"[" * 900 + b"2" + b"]" * 900)}}
-
-    asked["request"]["object"]["spec"] = {"deep": deep}
-    found = answered(wraps, json.dumps(asked).encode())["response"]
+    deep, other = (orjson.loads(b"[" * 900 + end + b"]" * 900) for end in (b"1", b"2"))
+    asked = body(object={**OBJECT, "spec": {"deep": deep}})
+    found = answered(returns(spec={"deep": other}), asked)["response"]
     assert (found["allowed"], found["status"]["code"]) == (False, 400)
 
 
-def test_a_webhook_that_cannot_decode_the_object_refuses_with_code_400() -> None:
-    def undecodable(review: Review, _: Context) -> Json:
-        raise Undecodable("spec.replicas is not a number")
-
-    found = answered(undecodable, body())["response"]
+def test_an_object_that_a_webhook_cannot_decode_is_refused() -> None:
+    found = answered(raises(Undecodable("spec.replicas is not a number")), body())["response"]
     assert found["status"] == {"metadata": {}, "message": "spec.replicas is not a number", "code": 400}
 
 
 def test_a_long_message_is_cut_before_it_is_noted() -> None:
-    def denied(review: Review, _: Context) -> Json:
-        raise Denied("x" * 10_000)
-
-    webhook = Webhook(NODE, denied)
+    webhook = Webhook(NODE, raises(Denied("x" * 10_000)))
     asked = answering.read(webhook, body())
     assert isinstance(asked, answering.Asked)
     assert len(answering.decide(webhook, asked.review, Context()).message) == 4096
+
+
+KEYS = st.text("ab/~", max_size=2)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@rule("WF-47", "WF-48")
+@given(VALUES, VALUES)
+def test_a_patch_leads_from_one_value_to_the_other(old: Any, new: Any) -> None:
+    patch = jsonpatch.between(old, new)
+    found = patched(old, patch)
+    assert jsonpatch.alike(found, new)
+    if patch:
+        assert found == new
+
+
+@rule("WF-46")
+@cases(
+    "old new",
+    ("empty-mapping", {"a": {}}, {}),
+    ("null-and-empty-list", {"a": None}, {"a": []}),
+    ("nested", {"a": {"b": {"c": []}}}, {"a": {"b": {}}}),
+    ("in-a-list", [{"a": None}], [{}]),
+)
+def test_empty_fields_are_no_difference(old: Any, new: Any) -> None:
+    assert jsonpatch.between(old, new) == []
+
+
+def test_parts_that_both_share_are_not_compared() -> None:
+    shared: list[Any] = []
+    shared.append(shared)  # comparing it would never end
+    patch = jsonpatch.between({"a": shared, "b": 1}, {"a": shared, "b": 2})
+    assert patch == [{"op": "replace", "path": "/b", "value": 2}]
+
+
+def test_true_is_not_one() -> None:
+    assert jsonpatch.between({"a": 1}, {"a": True}) == [{"op": "replace", "path": "/a", "value": True}]

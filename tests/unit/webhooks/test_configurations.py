@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from tests.support.cases import cases
@@ -14,11 +15,12 @@ from windowbox.rights import rbac
 from windowbox.rights import webhookconfigurations as configurations
 from windowbox.settings.webhooksettings import WebhookSettings
 
+EXTENSION = "gardener-extension-provider-local"
+SERVICE = f"https://{EXTENSION}.extension-local"
 CHART = WebhookSettings(namespace="extension-local", service_port=443)
 OWNER = {"metadata": {"name": "extension-local", "uid": "u-1"}}
 SEED = ["controlplane", "networkpolicy", "prometheus", "rollout-speedup"]
-ALL = ["calico-self-hosted-shoot", "controlplane", "networkpolicy", "node", "prometheus", "rollout-speedup",
-       "shoot"]  # fmt: skip
+ALL = sorted([*SEED, "calico-self-hosted-shoot", "node", "shoot"])
 
 
 def with_changes(**changes: Any) -> WebhookSettings:
@@ -31,24 +33,20 @@ def names(made: list[dict[str, Any]]) -> list[str]:
 
 @rule("WW-1")
 @cases(
-    "made wanted",
-    ("seed", configurations.for_seed(CHART, b""), SEED),
-    ("shoot", configurations.for_shoot(CHART, b""), ["node", "shoot"]),
-    ("self-hosted+WF-12", configurations.for_seed(with_changes(self_hosted=True), b""), ALL),
+    "make changes wanted",
+    ("seed", configurations.for_seed, {}, SEED),
+    ("shoot", configurations.for_shoot, {}, ["node", "shoot"]),
+    ("self-hosted+WF-12", configurations.for_seed, {"self_hosted": True}, ALL),
     (
         "shoot-of-a-self-hosted+WF-12",
-        configurations.for_shoot(with_changes(self_hosted=True), b""),
+        *(configurations.for_shoot, {"self_hosted": True}),
         ["calico-self-hosted-shoot", "node", "shoot"],
     ),
-    ("WW-2", configurations.for_seed(with_changes(disabled=["rollout-speedup"]), b""), SEED[:3]),
-    (
-        "historical",
-        configurations.for_seed(with_changes(dnsconfig=True), b""),
-        ["controlplane", "dnsconfig", *SEED[1:]],
-    ),
+    ("WW-2", configurations.for_seed, {"disabled": ["rollout-speedup"]}, SEED[:3]),
+    ("historical", configurations.for_seed, {"dnsconfig": True}, ["controlplane", "dnsconfig", *SEED[1:]]),
 )
-def test_order_of_entries(made: list[dict[str, Any]], wanted: list[str]) -> None:
-    assert names(made) == wanted
+def test_order_of_entries(make: Any, changes: Any, wanted: list[str]) -> None:
+    assert names(make(with_changes(**changes), b"")) == wanted
 
 
 @rule("WF-8", "WW-2")
@@ -66,57 +64,36 @@ def test_an_unknown_name_is_refused_at_start() -> None:
 def test_the_configuration_of_a_seed() -> None:
     (made,) = configurations.for_seed(CHART, b"PEM", OWNER)
     assert made["kind"] == "MutatingWebhookConfiguration"
-    assert made["metadata"] == {
-        "name": "gardener-extension-provider-local",
-        "labels": {"remediation.webhook.shoot.gardener.cloud/exclude": "true"},
-        "ownerReferences": [
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "name": "extension-local",
-                "uid": "u-1",
-                "controller": True,
-                "blockOwnerDeletion": False,
-            }
-        ],
-    }
-    assert made["webhooks"][1] == {
-        "name": "networkpolicy.local.extensions.gardener.cloud",
-        "clientConfig": {
-            "service": {
-                "namespace": "extension-local",
-                "name": "gardener-extension-provider-local",
-                "path": "/networkpolicy",
-                "port": 443,
-            },
-            "caBundle": base64.b64encode(b"PEM").decode(),
-        },
-        "rules": [
-            {
-                "operations": ["CREATE", "UPDATE"],
-                "apiGroups": ["networking.k8s.io"],
-                "apiVersions": ["v1"],
-                "resources": ["networkpolicies"],
-            }
-        ],
-        "namespaceSelector": {
-            "matchExpressions": [
-                {"key": "seed.gardener.cloud/provider", "operator": "In", "values": ["local"]}
-            ]
-        },
-        "matchPolicy": "Exact",
-        "failurePolicy": "Fail",
-        "sideEffects": "None",
-        "timeoutSeconds": 10,
-        "admissionReviewVersions": ["v1", "v1beta1"],
-    }
+    assert made["metadata"] == yaml.safe_load(f"""
+        name: {EXTENSION}
+        labels: {{remediation.webhook.shoot.gardener.cloud/exclude: "true"}}
+        ownerReferences:
+        - {{apiVersion: v1, kind: Namespace, name: extension-local, uid: u-1, controller: true,
+            blockOwnerDeletion: false}}
+        """)
+    assert made["webhooks"][1] == yaml.safe_load(f"""
+        name: networkpolicy.local.extensions.gardener.cloud
+        clientConfig:
+          service: {{namespace: extension-local, name: {EXTENSION}, path: /networkpolicy, port: 443}}
+          caBundle: {base64.b64encode(b"PEM").decode()}
+        rules:
+        - {{operations: [CREATE, UPDATE], apiGroups: [networking.k8s.io], apiVersions: [v1],
+            resources: [networkpolicies]}}
+        namespaceSelector:
+          matchExpressions: [{{key: seed.gardener.cloud/provider, operator: In, values: [local]}}]
+        matchPolicy: Exact
+        failurePolicy: Fail
+        sideEffects: None
+        timeoutSeconds: 10
+        admissionReviewVersions: [v1, v1beta1]
+        """)
 
 
 @rule("WF-1", "WF-5")
 def test_the_configuration_of_a_shoot() -> None:
     (made,) = configurations.for_shoot(CHART, b"")
     node, shoot = made["webhooks"]
-    assert made["metadata"]["name"] == "gardener-extension-provider-local-shoot"
+    assert made["metadata"]["name"] == f"{EXTENSION}-shoot"
     assert "ownerReferences" not in made["metadata"]
     assert (node["failurePolicy"], node["timeoutSeconds"]) == ("Ignore", 5)
     assert (shoot["failurePolicy"], shoot["timeoutSeconds"]) == ("Fail", 10)
@@ -148,54 +125,37 @@ def test_validators_are_called_once() -> None:
 def test_the_names_in_the_runtime_cluster_of_a_garden() -> None:
     (made,) = configurations.for_seed(with_changes(runtime=True), b"")
     first = made["webhooks"][0]
-    assert made["metadata"]["name"] == "gardener-extension-provider-local-runtime"
+    assert made["metadata"]["name"] == f"{EXTENSION}-runtime"
     assert first["name"] == "controlplane.local-runtime.extensions.gardener.cloud"
-    assert first["clientConfig"]["service"]["name"] == "gardener-extension-provider-local-runtime"
+    assert first["clientConfig"]["service"]["name"] == f"{EXTENSION}-runtime"
 
 
 @rule("WF-10", "WF-11")
 @cases(
     "settings seed shoot",
-    (
-        "service",
-        {"mode": "service"},
-        {"service": 443},
-        "https://gardener-extension-provider-local.extension-local:443/node",
-    ),
-    (
-        "without-port",
-        {"mode": "service", "service_port": 0},
-        {"service": 10250},
-        "https://gardener-extension-provider-local.extension-local:10250/node",
-    ),
-    (
-        "url",
-        {"mode": "url", "url": "127.0.0.1:9443"},
-        "https://127.0.0.1:9443/controlplane",
-        "https://127.0.0.1:9443/node",
-    ),
-    (
-        "url-service",
-        {"mode": "url-service"},
-        "https://gardener-extension-provider-local.extension-local:443/controlplane",
-        "https://gardener-extension-provider-local.extension-local:443/node",
-    ),
+    ("service", {"mode": "service"}, 443, f"{SERVICE}:443"),
+    ("without-port", {"mode": "service", "service_port": 0}, 10250, f"{SERVICE}:10250"),
+    ("url", {"mode": "url", "url": "127.0.0.1:9443"}, "https://127.0.0.1:9443", "https://127.0.0.1:9443"),
+    ("url-service", {"mode": "url-service"}, f"{SERVICE}:443", f"{SERVICE}:443"),
 )
-def test_client_modes(settings: dict[str, Any], seed: Any, shoot: str) -> None:
+def test_client_modes(settings: Any, seed: int | str, shoot: str) -> None:
     changed = with_changes(**settings)
     client = configurations.for_seed(changed, b"")[0]["webhooks"][0]["clientConfig"]
-    found = {"service": client["service"]["port"]} if "service" in client else client["url"]
-    assert found == seed
-    assert configurations.for_shoot(changed, b"")[0]["webhooks"][0]["clientConfig"]["url"] == shoot
+    if isinstance(seed, int):
+        assert client["service"]["port"] == seed
+    else:
+        assert client["url"] == f"{seed}/controlplane"
+    client = configurations.for_shoot(changed, b"")[0]["webhooks"][0]["clientConfig"]
+    assert client["url"] == f"{shoot}/node"
 
 
 @rule("WF-3", "WF-7")
 def test_the_configurations_of_a_garden() -> None:
     mutating, validating = configurations.for_garden(CHART, b"", OWNER)
-    assert [one["kind"] for one in (mutating, validating)] == [
+    assert (mutating["kind"], validating["kind"]) == (
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
-    ]
+    )
     assert {one["metadata"]["name"] for one in (mutating, validating)} == {
         "gardener-extension-admission-local"
     }
@@ -209,22 +169,17 @@ def test_the_configurations_of_a_garden() -> None:
     assert all(entry["failurePolicy"] == "Fail" for entry in validating["webhooks"])
 
 
+IN_CLUSTER = [EXTENSION, f"{EXTENSION}.extension-local", f"{EXTENSION}.extension-local.svc"]
+
+
 @cases(
     "settings hosts",
-    (
-        "service",
-        {},
-        [
-            "gardener-extension-provider-local",
-            "gardener-extension-provider-local.extension-local",
-            "gardener-extension-provider-local.extension-local.svc",
-        ],
-    ),
+    ("service", {}, IN_CLUSTER),
     ("address", {"mode": "url", "url": "127.0.0.1:9443"}, ["127.0.0.1"]),
     ("address-v6", {"mode": "url", "url": "[::1]:9443"}, ["::1"]),
     ("name", {"mode": "url", "url": "hooks.garden"}, ["hooks.garden"]),
 )
-def test_hosts_of_the_certificate(settings: dict[str, Any], hosts: list[str]) -> None:
+def test_hosts_of_the_certificate(settings: Any, hosts: list[str]) -> None:
     changed = with_changes(**settings)
     assert configurations.hosts(changed, configurations.names(changed)) == hosts
 

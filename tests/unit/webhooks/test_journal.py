@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bus.transport.connection import Bus
+from tests.support.admitted import resource
 from tests.support.reviews import admission_review
 from tests.support.running import running
 from webhooks import answering, journal
@@ -17,43 +17,39 @@ from webhooks.answering import Asked
 from webhooks.review import Context
 from webhooks.server import Decision
 from webhooks.table import WEBHOOKS
+from windowbox.models.objects import Json
 from windowbox.settings.webhooksettings import PrometheusSettings, WebhookSettings
 from windowbox.telemetry import metrics
 
-SECRET: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Secret",
-    "metadata": {
-        "name": "cloud",
-        "namespace": "garden-local",
-        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "c2VjcmV0", "kept": "this"},
-        "managedFields": [{"manager": "kubectl"}],
-    },
-    "data": {"kubeconfig": "c2VjcmV0", "empty": ""},
-}
-
-
-NODE: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}}
+LAST_APPLIED = {"kubectl.kubernetes.io/last-applied-configuration": "c2VjcmV0", "kept": "this"}
+SECRET = resource(
+    "v1 Secret",
+    *("cloud", "garden-local"),
+    metadata={"annotations": LAST_APPLIED, "managedFields": [{"manager": "kubectl"}]},
+    data={"kubeconfig": "c2VjcmV0", "empty": ""},
+)
+NODE = resource("v1 Node", "one", "")
 
 
 def decision(
-    object: dict[str, Any], webhook: str, resource: str, size: int = 100, context: Context | None = None
+    size: int = 100, *, of: Json = NODE, webhook: str = "node", plural: str = "nodes", **context: Any
 ) -> Decision:
-    context = context or Context()
-    asked = answering.read(WEBHOOKS[webhook], json.dumps(admission_review(object, resource)).encode())
+    facts = Context(**context)
+    asked = answering.read(WEBHOOKS[webhook], json.dumps(admission_review(of, plural)).encode())
     assert isinstance(asked, Asked)
-    answer = answering.decide(WEBHOOKS[webhook], asked.review, context)
-    return Decision(WEBHOOKS[webhook], asked.review, context, answer, 0.001, size)
+    answer = answering.decide(WEBHOOKS[webhook], asked.review, facts)
+    return Decision(WEBHOOKS[webhook], asked.review, facts, answer, 0.001, size)
 
 
 def test_values_of_secrets_are_not_noted() -> None:
-    noted = journal.record(decision(SECRET, "secrets.validator", "secrets"), "here")
+    noted = journal.record(decision(of=SECRET, webhook="secrets.validator", plural="secrets"), "here")
     given, _ = journal.unpacked(noted.request)
     assert (noted.key, noted.outcome) == ("garden.secrets.garden-local.cloud", "allowed")
+    annotations = {"kept": "this"}
     assert given.object["metadata"] == {
         "name": "cloud",
         "namespace": "garden-local",
-        "annotations": {"kept": "this"},
+        "annotations": annotations,
     }
     data = given.object["data"]
     assert data["kubeconfig"] not in ("", "c2VjcmV0")
@@ -61,8 +57,7 @@ def test_values_of_secrets_are_not_noted() -> None:
 
 
 def test_a_decision_can_be_repeated_from_what_is_noted() -> None:
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}}
-    noted = journal.record(decision(node, "node", "nodes"), "here")
+    noted = journal.record(decision(), "here")
     review, context = journal.unpacked(noted.request)
     assert json.loads(answering.decide(WEBHOOKS["node"], review, context).patch) == noted.patch
 
@@ -72,7 +67,7 @@ def test_what_the_queue_cannot_hold_is_counted(count: int, size: int) -> None:
     before = metrics.reviews_unnoted._value.get()
     noting = journal.Journal("here")
     noting._writing = True
-    one = decision({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}}, "node", "nodes", size)
+    one = decision(size)
     for _ in range(count):
         noting.note(one)
     assert before < metrics.reviews_unnoted._value.get() < before + count
@@ -81,14 +76,14 @@ def test_what_the_queue_cannot_hold_is_counted(count: int, size: int) -> None:
 def test_nothing_waits_while_nobody_writes() -> None:
     before = metrics.reviews_unnoted._value.get()
     noting = journal.Journal("here")
-    noting.note(decision(NODE, "node", "nodes"))
+    noting.note(decision())
     assert (len(noting._waiting), metrics.reviews_unnoted._value.get()) == (0, before + 1)
 
 
 def test_what_is_decided_without_a_bus_is_not_missed() -> None:
     before = metrics.reviews_unnoted._value.get()
     noting = journal.Journal("here", has_bus=False)
-    noting.note(decision(NODE, "node", "nodes"))
+    noting.note(decision())
     assert (len(noting._waiting), metrics.reviews_unnoted._value.get()) == (0, before)
 
 
@@ -103,7 +98,7 @@ class _NeverPublishing(Bus):
 async def test_a_writer_that_is_cancelled_leaves_room_for_the_next() -> None:
     before = metrics.reviews_unnoted._value.get()
     noting = journal.Journal("here")
-    large = decision(NODE, "node", "nodes", 10 << 20)
+    large = decision(10 << 20)
     for _ in range(6):
         async with running(noting.write(_NeverPublishing())):
             await asyncio.sleep(0)  # the writer begins
@@ -116,24 +111,18 @@ async def test_a_writer_that_is_cancelled_leaves_room_for_the_next() -> None:
 def test_what_was_looked_up_counts_in_the_queue() -> None:
     noting = journal.Journal("here")
     noting._writing = True
-    large = replace(decision(NODE, "node", "nodes"), context=Context(found={"spec": "x" * (12 << 20)}))
+    large = decision(found={"spec": "x" * (12 << 20)})
     for _ in range(3):
         noting.note(large)
     assert len(noting._waiting) == 2
 
 
 def test_credentials_of_remote_writes_are_not_noted() -> None:
-    settings = WebhookSettings(
-        prometheus=PrometheusSettings(
-            remote_write_urls=("https://me:p@ss@write.example/api", "http://write.example/api?key=p%40ss&a=b")
-        )
-    )
-    seed = {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "Prometheus",
-        "metadata": {"name": "seed", "namespace": "garden"},
-    }
-    noted = journal.record(decision(seed, "prometheus", "prometheuses", context=Context(settings)), "here")
+    urls = "https://me:p@ss@write.example/api", "http://write.example/api?key=p%40ss&a=b"
+    settings = WebhookSettings(prometheus=PrometheusSettings(remote_write_urls=urls))
+    seed = resource("monitoring.coreos.com/v1 Prometheus", "seed", "garden")
+    made = decision(of=seed, webhook="prometheus", plural="prometheuses", settings=settings)
+    noted = journal.record(made, "here")
     _, context = journal.unpacked(noted.request)
     assert context.settings.prometheus.remote_write_urls == (
         "https://hidden@write.example/api",
@@ -150,8 +139,7 @@ def test_credentials_of_many_urls_take_a_moment() -> None:
 
 
 def test_a_replay_finds_what_is_decided_otherwise_today() -> None:
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "one"}}
-    same = journal.record(decision(node, "node", "nodes"), "here")
+    same = journal.record(decision(), "here")
     other = same.model_copy(update={"outcome": "denied", "message": "no"})
     found = journal.replayed([same, other, same.model_copy(update={"request": ""})])
     assert (found.replayed, found.left_out) == (2, 1)
