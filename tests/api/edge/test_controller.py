@@ -152,9 +152,7 @@ async def test_states_that_the_bus_has_forgotten_come_back(world: BalancerWorld)
         assert await world.served("web") == where
 
 
-async def test_a_new_edge_owner_requeues_every_service(
-    world: BalancerWorld,
-) -> None:
+async def test_a_new_edge_owner_requeues_every_service(world: BalancerWorld) -> None:
     async with world.worker():
         await world.service("web")
         await world.served("web")

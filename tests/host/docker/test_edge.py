@@ -45,11 +45,7 @@ async def served(edge: Edge, *wanted: LoadBalancer) -> dict[str, str]:
 @rule("LB-14-docker", "LB-11-3")
 @everywhere
 async def test_load_balancers_come_change_and_go(attachment: Attachment, host: Host) -> None:
-    async with (
-        backend("a", BACKEND4) as a,
-        backend("b", BACKEND4) as b,
-        kept(attachment) as edge,
-    ):
+    async with backend("a", BACKEND4) as a, backend("b", BACKEND4) as b, kept(attachment) as edge:
         one = a.listener(ADDRESS4, 80)
         assert await served(edge, balancer(one)) == {}
         assert (await traffic.greeting(ADDRESS4, 80)).startswith("a ")

@@ -23,9 +23,7 @@ with hosts.host(Path(sys.argv[1])) as made:
 """
 
 
-async def test_an_engine_ends_with_the_test_that_started_it(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+async def test_an_engine_ends_with_the_test_that_started_it(tmp_path_factory: pytest.TempPathFactory) -> None:
     if reason := hosts.missing():
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("killed")  # short: there will be sockets in it

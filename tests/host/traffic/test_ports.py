@@ -10,7 +10,7 @@ from tests.support import echoclient
 from tests.support.rules import rule
 
 
-@rule("LB-7-ports", "LB-7-nodeport")
+@rule("LB-7-ports", "LB-7-nodeport", "LB-16-key")
 def test_tcp_and_udp_share_a_port_number(traffic: World) -> None:
     with traffic.service(tcp(80, 8080), udp(80, 8080)) as service:
         assert echoclient.until(partial(clients.tcp, service.address, 80, b"hello")).said == b"hello"

@@ -114,11 +114,9 @@ def test_a_second_family_can_come_and_go(traffic: World) -> None:
 @pytest.mark.parametrize(
     ("version", "header"),
     [
-        pytest.param("v1", lambda client: b"PROXY TCP4 %s " % client.encode(), id="v1"),
+        pytest.param("v1", lambda client: b"PROXY TCP4 %s " % client.encode(), id="LB-7-ports-proxy-v1"),
         pytest.param(
-            "v2",
-            lambda client: b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + socket.inet_aton(client),
-            id="v2",
+            "v2", lambda client: b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + socket.inet_aton(client), id="v2"
         ),
     ],
 )

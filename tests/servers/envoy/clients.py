@@ -11,26 +11,39 @@ from dataclasses import dataclass, field
 
 from tests.support.running import running, soon
 
+PORT = 8080
+"""Where load balancers listen, unless a test says otherwise."""
 
-async def greeting(address: str, port: int, source: str | None = None) -> str:
+
+async def greeting(address: str, port: int = PORT, source: str | None = None) -> str:
     """The name of the node that a new connection reaches; empty if it was closed without a word."""
-    local = (source, 0) if source else None
-    reader, writer = await soon(asyncio.open_connection(address, port, local_addr=local))
     try:
-        line = await soon(reader.readline())
+        async with talk(address, port, source) as one:
+            return one.name
     except ConnectionResetError:
         return ""
-    finally:
-        writer.close()
-    return line.decode().partition(" ")[0]
+
+
+async def serves(address: str) -> bool:
+    """Whether a connection reaches a node."""
+    try:
+        return bool(await greeting(address))
+    except OSError:
+        return False
 
 
 async def datagram(
-    address: str, port: int, data: bytes = b"?", source: str | None = None, patience: float = 5
+    address: str, port: int = PORT, data: bytes = b"?", source: str | None = None, patience: float = 5
 ) -> bytes | None:
     """The answer to a datagram from a port of its own; None if there is none."""
     async with flow(address, port, source) as one:
         return await one.ask(data, patience)
+
+
+async def named(address: str, port: int = PORT, source: str | None = None, patience: float = 5) -> str:
+    """The name of the node that a datagram reaches; empty if none answers."""
+    answer = await datagram(address, port, source=source, patience=patience)
+    return (answer or b"").decode().partition(" ")[0]
 
 
 @dataclass
@@ -49,7 +62,7 @@ class Flow:
 
 
 @contextlib.asynccontextmanager
-async def flow(address: str, port: int, source: str | None = None) -> AsyncIterator[Flow]:
+async def flow(address: str, port: int = PORT, source: str | None = None) -> AsyncIterator[Flow]:
     kind = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(kind, socket.SOCK_DGRAM) as own:
         own.setblocking(False)
@@ -76,7 +89,7 @@ class Talk:
 
 
 @contextlib.asynccontextmanager
-async def talk(address: str, port: int, source: str | None = None) -> AsyncIterator[Talk]:
+async def talk(address: str, port: int = PORT, source: str | None = None) -> AsyncIterator[Talk]:
     local = (source, 0) if source else None
     reader, writer = await soon(asyncio.open_connection(address, port, local_addr=local))
     try:
@@ -94,27 +107,23 @@ class Count:
     failed: list[str] = field(default_factory=list)
     more: asyncio.Event = field(default_factory=asyncio.Event)
 
-    @property
-    def made(self) -> int:
-        return sum(self.reached.values())
-
     async def further(self, connections: int) -> None:
         """Wait until so many more connections have been made."""
-        until = self.made + len(self.failed) + connections
-        while self.made + len(self.failed) < until:
+        until = self.reached.total() + len(self.failed) + connections
+        while self.reached.total() + len(self.failed) < until:
             self.more.clear()
             await soon(self.more.wait())
 
 
 @contextlib.asynccontextmanager
-async def counting(address: str, port: int, at_once: int = 4) -> AsyncIterator[Count]:
-    """Clients that connect one after the other, for as long as the body runs."""
+async def counting(address: str) -> AsyncIterator[Count]:
+    """Four clients that connect one after the other, for as long as the body runs."""
     count = Count()
 
     async def connect() -> None:
         while True:
             try:
-                name = await greeting(address, port)
+                name = await greeting(address)
             except OSError as error:
                 count.failed.append(str(error))
             else:
@@ -125,5 +134,5 @@ async def counting(address: str, port: int, at_once: int = 4) -> AsyncIterator[C
             count.more.set()
             await asyncio.sleep(0.005)  # the pace of a client
 
-    async with running(*(connect() for _ in range(at_once))):
+    async with running(*(connect() for _ in range(4))):
         yield count

@@ -7,14 +7,14 @@ import contextlib
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any
 
 from windowbox.models.loadbalancers import Endpoint
 
 
 @dataclass
 class Node:
-    """Greets over TCP, then echoes; answers datagrams; tells its health, to well-formed questions only."""
+    """Greets over TCP, then echoes; answers datagrams; tells its health."""
 
     name: str
     address: str
@@ -23,10 +23,6 @@ class Node:
     healthy: bool = True
     asked: Callable[[], Awaitable[None]] | None = None
     """What happens at each question for its health, before it answers."""
-    announced: bool = False
-    """Whether each connection begins with a header of the PROXY protocol."""
-    headers: list[bytes] = field(default_factory=list)
-    malformed: list[bytes] = field(default_factory=list)
     _servers: list[asyncio.Server] = field(default_factory=list)
     _datagrams: asyncio.DatagramTransport | None = None
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -36,12 +32,11 @@ class Node:
         return Endpoint(self.address, self.port, self.name)
 
     async def start(self) -> Node:
-        loop = asyncio.get_running_loop()
         self._servers = [
             await asyncio.start_server(self._greet, self.address, self.port, backlog=1024),
             await asyncio.start_server(self._tell_health, self.address, self.check, backlog=1024),
         ]
-        self._datagrams, _ = await loop.create_datagram_endpoint(
+        self._datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             lambda: _Datagrams(self.name), local_addr=(self.address, self.port)
         )
         return self
@@ -60,8 +55,6 @@ class Node:
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         try:
-            if self.announced:
-                self.headers.append(await reader.read(1024))
             peer = writer.get_extra_info("peername")
             writer.write(f"{self.name} sees {peer[0]}\n".encode() if peer else b"")
             while data := await reader.read(65536):
@@ -75,9 +68,7 @@ class Node:
 
     async def _tell_health(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            asked = await reader.readuntil(b"\r\n\r\n")
-            if not asked.startswith(b"GET /healthz HTTP/1.1\r\n"):
-                self.malformed.append(asked)
+            await reader.readuntil(b"\r\n\r\n")
             if self.asked is not None:
                 await self.asked()
             word = b"200 OK" if self.healthy else b"503 Service Unavailable"
@@ -87,24 +78,22 @@ class Node:
 
 class _Datagrams(asyncio.DatagramProtocol):
     def __init__(self, name: str) -> None:
-        self._name = name.encode()
-        self._transport: asyncio.DatagramTransport | None = None
+        self._name = name
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.DatagramTransport, transport)  # it is one, but does not say so
+    def connection_made(self, transport: Any) -> None:
+        self._transport: asyncio.DatagramTransport = transport
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
-        assert self._transport is not None
-        answer = self._name + b" sees " + address[0].encode() + b":" + str(address[1]).encode()
+        answer = f"{self._name} sees {address[0]}:{address[1]}".encode()
         self._transport.sendto(answer if data == b"?" else data, address)
 
 
 class Silent:
     """A node that answers nothing at all: what is sent to its ports is dropped."""
 
-    def __init__(self, address: str, *ports: int) -> None:
+    def __init__(self, address: str) -> None:
         self._sockets: list[socket.socket] = []
-        for port in ports:
+        for port in (30080, 10256):
             full = socket.socket()
             full.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             full.bind((address, port))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,26 +13,21 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.servers.envoy.clients import datagram, greeting, talk
-from tests.servers.envoy.conftest import end_all
-from tests.servers.envoy.nodes import Node
-from tests.servers.envoy.test_serving import PORT, listener
-from tests.servers.envoy.world import World, balancer
+from tests.servers.envoy.clients import datagram, greeting, serves, talk
+from tests.servers.envoy.world import World, balancer, listener
 from tests.support import envoyprogram
 from tests.support.rules import rule
-from tests.support.running import eventually, running, soon
+from tests.support.running import eventually
 from windowbox.errors import Unreachable
-from windowbox.models.loadbalancers import Endpoint, Listener, Protocol
+from windowbox.models.loadbalancers import Endpoint, Listener, LoadBalancer
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.edge import edges
 from workers.loadbalancer.edge.edges import Edges
 from workers.loadbalancer.envoy import bootstrap, protobuf, resources
 from workers.loadbalancer.envoy.attachments import Order
-from workers.loadbalancer.envoy.edge import Edge
 from workers.loadbalancer.envoy.process import Process, Processes
 
 ENDPOINTS = (Endpoint("127.0.0.2", 1, "n1", unhealthy=True), Endpoint("127.0.0.3", 65535, "n2"))
-PROTOCOLS: tuple[Protocol, ...] = ("TCP", "UDP")
 VARIANTS: tuple[dict[str, Any], ...] = (
     {},
     {"check": 10256, "proxy_protocol": 1},
@@ -48,21 +43,23 @@ _DEFAULTS = ("TCP", "V1", 0)
 """Zeros, also those of enums, which Envoy does not show."""
 
 
-@rule("LB-15-1")
-async def test_envoy_reads_what_was_written(world: World, attachment: Processes) -> None:
-    ports = itertools.count(1000)
-    address = world.address()
-    all = [
-        replace(Listener(address, next(ports), protocol, ENDPOINTS), **changes)
-        for protocol in PROTOCOLS
-        for changes in VARIANTS
+def variants(address: str) -> list[Listener]:
+    """Listeners of either protocol with all that can be asked for."""
+    both = (Listener(address, 1000, "TCP", ENDPOINTS), Listener(address, 2000, "UDP", ENDPOINTS))
+    return [
+        replace(one, port=one.port + number, **changes)
+        for one, (number, changes) in itertools.product(both, enumerate(VARIANTS))
     ]
+
+
+@rule("LB-15-1")
+async def test_envoy_reads_what_was_written(world: World) -> None:
+    all = variants(world.address())
     await world.serve(*all)
-    (envoy,) = await attachment.found("edge")
 
-    dump = orjson.loads(await envoy.ask("/config_dump?include_eds"))
+    dump = orjson.loads(await (await world.envoy()).ask("/config_dump?include_eds"))
 
-    written = await attachment.kept("edge")
+    written = await world.attachment.kept("edge")
     for file, found in ((bootstrap.LISTENERS, _listeners(dump)), (bootstrap.CLUSTERS, _clusters(dump))):
         meant = [protobuf.resource(entry) for entry in protobuf.entries(written[file])]
         assert len(meant) == len(all)
@@ -70,12 +67,7 @@ async def test_envoy_reads_what_was_written(world: World, attachment: Processes)
 
 
 def test_what_is_encoded_can_be_decoded() -> None:
-    many = [
-        replace(Listener("10.9.0.1", 80, protocol, ENDPOINTS), **changes)
-        for protocol in PROTOCOLS
-        for changes in VARIANTS
-    ]
-    for one in many:
+    for one in variants("10.9.0.1"):
         made = resources.configuration([balancer(one)], folder="/f", eds=(one.name,))
         for entry in (made.listeners[one.name], made.clusters[one.name], made.endpoints[one.name]):
             assert protobuf.entry(protobuf.resource(entry)) == entry
@@ -84,100 +76,64 @@ def test_what_is_encoded_can_be_decoded() -> None:
 
 
 @rule("LB-15-12")
-async def test_an_envoy_with_json_files_is_replaced(
-    attachment: Processes, address: Callable[[], str]
-) -> None:
-    node, place = await Node("n1", address()).start(), address()
-    one = balancer(listener(place, [node]), listener(place, [node], "UDP"))
+async def test_an_envoy_with_json_files_is_replaced(bare: World) -> None:
+    place, one = await _served_with_json(bare)
     changed = replace(one, listeners=(replace(one.listeners[0], idle_timeout=90.5), one.listeners[1]))
-    try:
-        await attachment.start(Order(name="edge", generation=1, files=_json_files(attachment, one)))
-        edge = Edge(attachment)
-        async with running(edge.keep()):
-            await soon(edge.running.wait())
-            assert not await edge.write([one])
-            assert await edge.outdated()
-            await eventually(lambda: _greets(place))
-            assert await edge.write([changed])
-        edge = Edge(attachment)
-        async with running(edge.keep()):
-            await soon(edge.running.wait())
-            assert not await edge.write([changed]), "the next process reads what was written beside JSON"
-            async with talk(place, PORT) as before:
-                await edge.replace()
-                assert await greeting(place, PORT) == "n1"
-                assert await before.echo()
-            await eventually(lambda: _generations(attachment, [2]))
-            assert await greeting(place, PORT) == "n1"
-    finally:
-        await node.stop()
-        await end_all(attachment)
-
-
-async def test_sockets_get_other_options_by_another_envoy(
-    attachment: Processes, address: Callable[[], str]
-) -> None:
-    """Beside sockets with others, which Envoy reads no more, it would get half of the datagrams."""
-    node, place = await Node("n1", address()).start(), address()
-    one = balancer(udp := listener(place, [node], "UDP"))
-    changed = replace(one, listeners=(replace(udp, idle_timeout=90.5),))
-    files = resources.configuration([one], folder=attachment.folder, optionless=[udp.name]).files
-    try:
-        files = {bootstrap.BOOTSTRAP: bootstrap.bootstrap(attachment.folder), **files}
-        await attachment.start(Order(name="edge", generation=1, files=files))
-        edge = Edge(attachment)
-        async with running(edge.keep()):
-            await soon(edge.running.wait())
-            assert await edge.write([changed])
-            assert await edge.wait_accepted()
-            await _all_answered(place)
-            assert await edge.outdated()
+    async with bare.keeping() as edge:
+        assert not await edge.write([one])
+        assert await edge.outdated()
+        await eventually(lambda: _greets(place))
+        assert await edge.write([changed])
+    async with bare.keeping() as edge:
+        assert not await edge.write([changed]), "the next process reads what was written beside JSON"
+        async with talk(place) as before:
             await edge.replace()
-            await eventually(lambda: _generations(attachment, [2]))
-            await _all_answered(place)
-            assert not await edge.outdated()
-            assert not await edge.write([changed])
-    finally:
-        await node.stop()
-        await end_all(attachment)
+            assert await greeting(place) == "n1"
+            assert await before.echo()
+        await eventually(lambda: bare.are(2))
+        assert await greeting(place) == "n1"
 
 
-async def test_json_files_of_an_ended_envoy_are_served(
-    attachment: Processes, address: Callable[[], str]
-) -> None:
-    node, place = await Node("n1", address()).start(), address()
-    one = balancer(listener(place, [node]), listener(place, [node], "UDP"))
-    try:
-        ended = await attachment.start(Order(name="edge", generation=1, files=_json_files(attachment, one)))
-        await ended.end()
-        edge = Edge(attachment)
-        async with running(edge.keep()):
-            await soon(edge.running.wait())
-            assert not await edge.outdated()
-            await eventually(lambda: _greets(place))
-    finally:
-        await node.stop()
-        await end_all(attachment)
+async def test_sockets_get_other_options_by_another_envoy(bare: World) -> None:
+    """Beside sockets with others, which Envoy reads no more, it would get half of the datagrams."""
+    nodes, place = await bare.nodes(1), bare.address()
+    one = balancer(udp := listener(place, nodes, "UDP"))
+    changed = replace(one, listeners=(replace(udp, idle_timeout=90.5),))
+    files = resources.configuration([one], folder=".", optionless=[udp.name]).files
+    files = {bootstrap.BOOTSTRAP: bootstrap.bootstrap("."), **files}
+    await bare.attachment.start(Order(name="edge", generation=1, files=files))
+
+    async def all_answered() -> bool:
+        return [await datagram(place) for _ in range(20)].count(None) == 0
+
+    async with bare.keeping() as edge:
+        assert await edge.write([changed])
+        assert await edge.wait_accepted()
+        assert await all_answered()
+        assert await edge.outdated()
+        await edge.replace()
+        await eventually(lambda: bare.are(2))
+        assert await all_answered()
+        assert not await edge.outdated()
+        assert not await edge.write([changed])
+
+
+async def test_json_files_of_an_ended_envoy_are_served(bare: World) -> None:
+    place, _ = await _served_with_json(bare)
+    await bare.end_all()
+    async with bare.keeping() as edge:
+        assert not await edge.outdated()
+        await eventually(lambda: _greets(place))
 
 
 @rule("LB-15-12")
-async def test_an_envoy_with_json_files_and_fixed_ports_is_started_again(
-    attachment: Processes, address: Callable[[], str]
-) -> None:
-    attachment.fixed_ports = True
-    node, place = await Node("n1", address()).start(), address()
-    one = balancer(listener(place, [node]), listener(place, [node], "UDP"))
-    try:
-        await attachment.start(Order(name="edge", generation=1, files=_json_files(attachment, one)))
-        edge = Edge(attachment)
-        async with running(edge.keep()):
-            await soon(edge.running.wait())
-            assert not await edge.outdated()
-            assert not await edge.write([one])
-            await eventually(lambda: _greets(place))
-    finally:
-        await node.stop()
-        await end_all(attachment)
+async def test_an_envoy_with_json_files_and_fixed_ports_is_started_again(bare: World) -> None:
+    bare.attachment.fixed_ports = True
+    place, one = await _served_with_json(bare)
+    async with bare.keeping() as edge:
+        assert not await edge.outdated()
+        assert not await edge.write([one])
+        await eventually(lambda: _greets(place))
 
 
 class Reluctant(Processes):
@@ -194,27 +150,22 @@ class Reluctant(Processes):
 
 @rule("LB-15-12")
 async def test_an_envoy_that_could_not_be_replaced_is_replaced_later(
-    address: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bare: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(edges, "_RENEW_AGAIN", 0.01)
-    reluctant = Reluctant(tmp_path / "envoys", program=envoyprogram.envoy(tmp_path))
-    node, place = await Node("n1", address()).start(), address()
-    one = balancer(listener(place, [node]), listener(place, [node], "UDP"))
+    bare.attachment = reluctant = Reluctant(tmp_path / "envoys", program=envoyprogram.envoy(tmp_path))
+    _, one = await _served_with_json(bare)
+    reluctant.failures = 2
     try:
-        await reluctant.start(Order(name="edge", generation=1, files=_json_files(reluctant, one)))
-        reluctant.failures = 2
         async with asyncio.TaskGroup() as group:
             kept = Edges(reluctant, LoadBalancerSettings(), group, lambda: None)
             await kept.write({one.ref: one})
-            await eventually(lambda: _generations(reluctant, [2]))
+            await eventually(lambda: bare.are(2))
             await kept.write({})
-            await end_all(reluctant)
+            await bare.end_all()
             raise _Done
     except* _Done:
         assert reluctant.failures == 0
-    finally:
-        await node.stop()
-        await end_all(reluctant)
 
 
 class _Done(Exception):
@@ -234,10 +185,14 @@ def test_files_written_beside_json_are_newer() -> None:
     assert resources.parsed(files) == now
 
 
-def _json_files(attachment: Processes, one: Any) -> dict[str, bytes]:
-    udp = one.listeners[1].name
-    made = resources.configuration([one], folder=attachment.folder, eds=(udp,)).files
-    return _as_json({bootstrap.BOOTSTRAP: bootstrap.bootstrap(attachment.folder), **made})
+async def _served_with_json(bare: World) -> tuple[str, LoadBalancer]:
+    """An address where an Envoy of an earlier version serves a node over TCP and UDP."""
+    nodes, place = await bare.nodes(1), bare.address()
+    one = balancer(listener(place, nodes), udp := listener(place, nodes, "UDP"))
+    made = resources.configuration([one], folder=".", eds=(udp.name,)).files
+    files = _as_json({bootstrap.BOOTSTRAP: bootstrap.bootstrap("."), **made})
+    await bare.attachment.start(Order(name="edge", generation=1, files=files))
+    return place, one
 
 
 def _as_json(files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -253,18 +208,7 @@ def _json(file: bytes) -> bytes:
 
 
 async def _greets(address: str) -> bool:
-    try:
-        return await greeting(address, PORT) == "n1" and bool(await datagram(address, PORT))
-    except (OSError, EOFError):
-        return False
-
-
-async def _all_answered(address: str) -> None:
-    assert [await datagram(address, PORT) for _ in range(20)].count(None) == 0
-
-
-async def _generations(attachment: Processes, wanted: list[int]) -> bool:
-    return [one.generation for one in await attachment.found("edge")] == wanted
+    return await serves(address) and bool(await datagram(address))
 
 
 def _listeners(dump: dict[str, Any]) -> dict[str, Any]:

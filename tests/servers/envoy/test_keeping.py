@@ -1,245 +1,175 @@
-"""The Envoy that is always there: through crashes, successors and replacements."""
+"""The Envoy that is always there, as our child or a launcher's: through crashes, successors, replacements."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.servers.envoy.clients import counting, datagram, greeting, talk
-from tests.servers.envoy.conftest import end_all
-from tests.servers.envoy.nodes import Node
-from tests.servers.envoy.test_serving import PORT, listener
-from tests.servers.envoy.world import World, balancer
+from tests.servers.envoy.clients import PORT, counting, datagram, greeting, serves, talk
+from tests.servers.envoy.world import World, balancer, listener, problems
+from tests.support import envoyprogram
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
-from workers.loadbalancer.envoy import bootstrap, protobuf, replacing, resources
+from windowbox.errors import Refused, Unreachable
+from workers.loadbalancer.envoy import admin, bootstrap, launcher, process, protobuf, replacing, resources
 from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.envoy.edge import Edge
+from workers.loadbalancer.envoy.launcher import Launched, Launcher
 from workers.loadbalancer.envoy.process import Process, Processes
 
 
 @rule("LB-11-9")
-async def test_a_killed_envoy_is_back_with_what_it_served(world: World, attachment: Processes) -> None:
-    nodes, address = await world.nodes(2), world.address()
-    one = balancer(listener(address, nodes), listener(address, nodes, "UDP"))
-    await world.edge.write([one])
-    [s async for s in world.edge.wait_applied([one])]
-    (envoy,) = await attachment.found("edge")
-    assert isinstance(envoy, Process)
-
-    os.kill(envoy.pid, signal.SIGKILL)
-    await soon(envoy.ended())
-    told = [s async for s in world.edge.wait_applied([one], patience=60)]
-
-    assert told[0].problems == {}
-    assert await greeting(address, PORT)
-    assert await datagram(address, PORT)
-    (after,) = await attachment.found("edge")
-    assert isinstance(after, Process)
-    assert after.pid != envoy.pid
-
-
-@rule("LB-11-9")
-async def test_the_owner_hears_of_each_start(attachment: Processes) -> None:
+async def test_the_owner_hears_of_each_start(bare: World) -> None:
     starts: asyncio.Queue[None] = asyncio.Queue()
-    edge = Edge(attachment, on_start=lambda: starts.put_nowait(None))
-    try:
-        async with running(edge.keep()):
-            await soon(starts.get())
-            (envoy,) = await attachment.found("edge")
-            await envoy.end()
-            await soon(starts.get())
-            await soon(edge.running.wait())
-    finally:
-        await end_all(attachment)
+    edge = Edge(bare.attachment, on_start=lambda: starts.put_nowait(None))
+    async with running(edge.keep()):
+        await soon(starts.get())
+        await (await bare.envoy()).end()
+        await soon(starts.get())
+        await soon(edge.running.wait())
 
 
 async def test_a_successor_takes_over_the_running_envoy_and_writes_nothing(
-    attachment: Processes, address: Callable[[], str], tmp_path: Path
+    bare: World, tmp_path: Path
 ) -> None:
-    node, place = await Node("n1", address()).start(), address()
-    one = balancer(listener(place, [node]), listener(place, [node], "UDP"))
-    try:
-        first = Edge(attachment)
-        async with running(first.keep()):
-            await first.write([one])
-            [s async for s in first.wait_applied([one])]
-        (envoy,) = await attachment.found("edge")
-        async with talk(place, PORT) as before:
-            successor = Edge(Processes(tmp_path / "envoys", program=tmp_path / "envoy"))
-            async with running(successor.keep()):
-                assert await soon(successor.write([one])) is False
-                assert [s.problems async for s in successor.wait_applied([one])] == [{}]
-                assert not await successor.outdated()
-                (tmp_path / "envoy").rename(tmp_path / "envoy-of-yesterday")
-                shutil.copy(tmp_path / "envoy-of-yesterday", tmp_path / "envoy")
-                assert await successor.outdated()
-                (found,) = await attachment.found("edge")
-                assert isinstance(found, Process)
-                assert isinstance(envoy, Process)
-                assert found.pid == envoy.pid
-                assert await before.echo()
-                assert await soon(successor.write([])) is True
-                assert [s async for s in successor.wait_applied([])] == []
-    finally:
-        await node.stop()
-        await end_all(attachment)
+    nodes, place = await bare.nodes(1), bare.address()
+    one = balancer(listener(place, nodes), listener(place, nodes, "UDP"))
+    async with bare.keeping():
+        await bare.serve(*one.listeners)
+    envoy = await bare.envoy()
+    async with (
+        talk(place) as before,
+        bare.keeping(Processes(tmp_path / "envoys", program=tmp_path / "envoy")) as successor,
+    ):
+        assert await soon(successor.write([one])) is False
+        assert await problems(successor, one) == {}
+        assert not await successor.outdated()
+        (tmp_path / "envoy").rename(tmp_path / "envoy-of-yesterday")
+        shutil.copy(tmp_path / "envoy-of-yesterday", tmp_path / "envoy")
+        assert await successor.outdated()
+        assert (await bare.envoy()).pid == envoy.pid
+        assert await before.echo()
+        assert await soon(successor.write([])) is True
+        assert [s async for s in successor.wait_applied([])] == []
 
 
-async def test_after_both_have_died_the_last_files_are_served_at_once(
-    attachment: Processes, address: Callable[[], str]
-) -> None:
-    node, place = await Node("n1", address()).start(), address()
-    one = balancer(listener(place, [node]))
-    try:
-        first = Edge(attachment)
-        async with running(first.keep()):
-            await first.write([one])
-            [s async for s in first.wait_applied([one])]
-        await end_all(attachment)
-        with_nobody_to_tell_it = Edge(attachment)
-        async with running(with_nobody_to_tell_it.keep()):
-            assert [s.problems async for s in with_nobody_to_tell_it.wait_applied([one], 10)] == [{}]
-            assert await greeting(place, PORT) == "n1"
-    finally:
-        await node.stop()
-        await end_all(attachment)
+async def test_after_both_have_died_the_last_files_are_served_at_once(bare: World) -> None:
+    nodes, place = await bare.nodes(1), bare.address()
+    async with bare.keeping():
+        await bare.serve(one := listener(place, nodes))
+    await bare.end_all()
+    async with bare.keeping() as with_nobody_to_tell_it:
+        assert await problems(with_nobody_to_tell_it, balancer(one)) == {}
+        assert await greeting(place) == "n1"
 
 
 @rule("LB-15-12", "LB-15-11")
-async def test_a_replacement_refuses_no_connection_and_cuts_none(world: World, attachment: Processes) -> None:
+async def test_a_replacement_refuses_no_connection_and_cuts_none(world: World) -> None:
     nodes, address = await world.nodes(2), world.address()
-    one = balancer(listener(address, nodes))
-    await world.edge.write([one])
-    [s async for s in world.edge.wait_applied([one])]
-    (old,) = await attachment.found("edge")
+    await world.serve(one := listener(address, nodes))
+    old = await world.envoy()
 
-    async with counting(address, PORT) as count:
-        async with talk(address, PORT) as before:
+    async with counting(address) as count:
+        async with talk(address) as before:
             await count.further(100)
             await soon(world.edge.replace())
             await count.further(200)
             assert await before.echo()
-            assert [e.generation for e in await attachment.found("edge")] == [1, 2]
-            more = balancer(listener(address, nodes), listener(address, nodes, port=PORT + 1))
-            await world.edge.write([more])  # goes to the new one
-            assert [s.problems async for s in world.edge.wait_applied([more])] == [{}]
+            assert await world.generations() == [1, 2]
+            # What is added goes to the new one.
+            assert await world.serve(one, listener(address, nodes, port=PORT + 1)) == {}
             assert await greeting(address, PORT + 1)
         await soon(old.ended())
         await count.further(50)
 
     assert count.failed == []
-    assert [e.generation for e in await attachment.found("edge")] == [2]
+    assert await world.generations() == [2]
 
 
 @rule("LB-15-12")
-async def test_a_successor_ends_what_was_being_replaced(
-    attachment: Processes, address: Callable[[], str]
+async def test_a_successor_ends_what_was_being_replaced(bare: World) -> None:
+    nodes, place = await bare.nodes(1), bare.address()
+    async with bare.keeping() as first:
+        await bare.serve(one := listener(place, nodes))
+        async with talk(place):
+            await first.replace()
+            assert await bare.generations() == [1, 2]
+    async with bare.keeping() as successor:
+        await eventually(lambda: bare.are(2))
+        assert await soon(successor.write([balancer(one)])) is False
+        assert await greeting(place) == "n1"
+
+
+async def test_a_replacement_that_nobody_lived_to_finish_is_given_up(
+    bare: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node, place = await Node("n1", address()).start(), address()
-    one = balancer(listener(place, [node]))
-    try:
-        first = Edge(attachment)
-        async with running(first.keep()):
-            await first.write([one])
-            [s async for s in first.wait_applied([one])]
-            async with talk(place, PORT):
-                await first.replace()
-                assert len(await attachment.found("edge")) == 2
-        successor = Edge(attachment)
-        async with running(successor.keep()):
-
-            async def alone() -> bool:
-                return [e.generation for e in await attachment.found("edge")] == [2]
-
-            await eventually(alone)
-            assert await soon(successor.write([one])) is False
-            assert await greeting(place, PORT) == "n1"
-    finally:
-        await node.stop()
-        await end_all(attachment)
+    nodes, place = await bare.nodes(1), bare.address()
+    async with bare.keeping():
+        await bare.serve(listener(place, nodes))
+    files = {**await bare.attachment.kept("edge"), **replacing.NO_LISTENERS}
+    await bare.attachment.start(Order(name="edge", generation=2, files=files))
+    async with talk(place) as before, bare.keeping() as successor:
+        assert await bare.generations() == [1]
+        assert await greeting(place) == "n1"
+        assert await before.echo()
+        assert (await successor.about()).generation == 1
+    assert "Envoy has ended" not in caplog.text  # the one that serves has not
 
 
-async def test_an_envoy_that_does_not_start_is_tried_again(
-    tmp_path: Path, attachment: Processes, address: Callable[[], str]
-) -> None:
-    broken = tmp_path / "broken"
-    broken.write_text("#!/bin/sh\nexit 1\n")
-    broken.chmod(0o700)
+async def test_an_envoy_that_does_not_start_is_tried_again(tmp_path: Path, bare: World) -> None:
+    broken = script(tmp_path / "broken", "exit 1")
     edge = Edge(Processes(tmp_path / "envoys", program=broken))
-    one = balancer(listener(address(), []))
-    try:
-        async with running(edge.keep()):
-            await soon(edge.write([one]))
-            told = [s async for s in edge.wait_applied([one], patience=0.3)]
-            assert told[0].problems == {"8080/TCP": "Envoy is being started"}
-            broken.unlink()
-            broken.symlink_to(tmp_path / "envoy")
-            assert [s.problems async for s in edge.wait_applied([one], patience=60)] == [{}]
-    finally:
-        await end_all(attachment)
+    one = balancer(listener(bare.address(), []))
+    async with running(edge.keep()):
+        await soon(edge.write([one]))
+        assert await problems(edge, one, 0.3) == {"8080/TCP": "Envoy is being started"}
+        broken.unlink()
+        broken.symlink_to(tmp_path / "envoy")
+        assert await problems(edge, one, 60) == {}
 
 
 @rule("LB-11-8")
-async def test_where_no_more_files_can_be_watched_it_does_without(
-    tmp_path: Path, attachment: Processes, address: Callable[[], str]
-) -> None:
-    poor = tmp_path / "poor"  # ends as Envoy does when it gets no inotify instance for a cluster's file
-    poor.write_text(f'#!/bin/sh\n[ -z "$(ls | grep \'^eds_\')" ] && exec {tmp_path}/envoy "$@"\n')
-    poor.chmod(0o700)
-    node, place = await Node("n1", address()).start(), address()
-    one = balancer(listener(place, [node], "UDP"))
+async def test_where_no_more_files_can_be_watched_it_does_without(tmp_path: Path, bare: World) -> None:
+    # Ends as Envoy does when it gets no inotify instance for a cluster's file.
+    poor = script(tmp_path / "poor", f'[ -z "$(ls | grep \'^eds_\')" ] && exec {tmp_path}/envoy "$@"')
+    nodes, place = await bare.nodes(1), bare.address()
+    one = balancer(listener(place, nodes, "UDP"))
     edge = Edge(Processes(tmp_path / "envoys", program=poor))
-    try:
-        async with running(edge.keep()):
-            await soon(edge.write([one]))
-            (envoy,) = await attachment.found("edge")
-            await envoy.end()
-            assert [s.problems async for s in edge.wait_applied([one], 20)] == [{}]
-            assert await datagram(place, PORT)
-            assert await edge.write([one]) is False
-    finally:
-        await node.stop()
-        await end_all(attachment)
+    async with running(edge.keep()):
+        await soon(edge.write([one]))
+        await (await bare.envoy()).end()
+        assert await problems(edge, one, 20) == {}
+        assert await datagram(place)
+        assert await edge.write([one]) is False
 
 
 @rule("LB-15-11")
-async def test_edges_stand_beside_each_other(
-    tmp_path: Path, attachment: Processes, address: Callable[[], str]
-) -> None:
-    node = await Node("n1", address()).start()
-    both = [Edge(attachment, name) for name in ("one", "two")]
-    places = [address(), address()]
-    try:
-        async with running(*(edge.keep() for edge in both)):
-            for edge, place in zip(both, places, strict=True):
-                wanted = [balancer(listener(place, [node]))]
-                await edge.write(wanted)
-                assert [s.problems async for s in edge.wait_applied(wanted, 10)] == [{}]
-            assert await attachment.names() == ["one", "two"]
-            assert [await greeting(place, PORT) for place in places] == ["n1", "n1"]
-    finally:
-        await node.stop()
-        for name in ("one", "two"):
-            for envoy in await attachment.found(name):
-                await envoy.end()
-    assert await attachment.names() == []
+async def test_edges_stand_beside_each_other(bare: World) -> None:
+    nodes, places = await bare.nodes(1), [bare.address(), bare.address()]
+    both = [Edge(bare.attachment, name) for name in ("one", "two")]
+    async with running(*(edge.keep() for edge in both)):
+        for edge, place in zip(both, places, strict=True):
+            await edge.write([wanted := balancer(listener(place, nodes))])
+            assert await problems(edge, wanted) == {}
+        assert await bare.attachment.names() == ["one", "two"]
+        assert [await greeting(place) for place in places] == ["n1", "n1"]
+    await bare.end_all()
+    assert await bare.attachment.names() == []
 
 
 @rule("LB-15-1")
-async def test_files_are_replaced_whole(attachment: Processes, edge: Edge, tmp_path: Path) -> None:
-    (envoy,) = await attachment.found("edge")
+async def test_files_are_replaced_whole(world: World, tmp_path: Path) -> None:
     place = tmp_path / "envoys" / "edge" / "1"
     before = (place / bootstrap.LISTENERS).stat().st_ino
 
-    await envoy.write({bootstrap.LISTENERS: protobuf.response("x", b"")})
+    await (await world.envoy()).write({bootstrap.LISTENERS: protobuf.response("x", b"")})
 
     assert (place / bootstrap.LISTENERS).stat().st_ino != before
     assert sorted(f.name for f in place.iterdir() if f.name.startswith(".")) == []
@@ -247,82 +177,189 @@ async def test_files_are_replaced_whole(attachment: Processes, edge: Edge, tmp_p
 
 
 async def test_an_envoy_goes_before_others_while_it_starts(
-    attachment: Processes, monkeypatch: pytest.MonkeyPatch
+    bare: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {bootstrap.BOOTSTRAP: bootstrap.bootstrap("."), **resources.NOTHING.files}
-    envoy = await attachment.start(Order(name="edge", generation=1, files=files))
-    assert isinstance(envoy, Process)
+    envoy = await bare.attachment.start(Order(name="edge", generation=1, files=files))
     usual = os.getpriority(os.PRIO_PROCESS, 0)
-    try:
-        assert niceness(envoy.pid) == {usual - 10 if may_set_priorities() else usual}
-        monkeypatch.setattr("workers.loadbalancer.envoy.process._STARTING", 0.01)
-        ending = asyncio.create_task(envoy.ended())
 
-        async def as_usual() -> bool:
-            return niceness(envoy.pid) == {usual}
+    def niceness() -> set[int]:
+        """Of all threads."""
+        return {
+            os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir(f"/proc/{envoy.pid}/task")
+        }
 
-        await eventually(as_usual)
-        await envoy.end()
-        await soon(ending)
-    finally:
-        await end_all(attachment)
-
-
-def niceness(pid: int) -> set[int]:
-    """Of all threads."""
-    return {os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir(f"/proc/{pid}/task")}
+    assert niceness() == {usual - 10 if _may_set_priorities() else usual}
+    monkeypatch.setattr(process, "_STARTING", 0.01)
+    ending = asyncio.create_task(envoy.ended())
+    await eventually(lambda: niceness() == {usual})
+    await envoy.end()
+    await soon(ending)
 
 
-def may_set_priorities() -> bool:
+def _may_set_priorities() -> bool:
     rights = re.search(r"CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text())
     return bool(rights and int(rights[1], 16) >> 23 & 1)
 
 
-async def test_a_reused_pid_is_not_ours(attachment: Processes, tmp_path: Path) -> None:
+async def test_a_reused_pid_is_not_ours(bare: World, tmp_path: Path) -> None:
     place = tmp_path / "envoys" / "edge" / "1"
     place.mkdir(parents=True)
     (place / "envoy.pid").write_text(f"{os.getpid()}\n")
 
-    assert await attachment.found("edge") == []
+    assert await bare.attachment.found("edge") == []
 
 
-async def test_the_admin_socket_is_found_however_long_its_folder_is(
-    tmp_path: Path, attachment: Processes, address: Callable[[], str]
-) -> None:
-    place = address()
-    deep = tmp_path / ("x" * 90)
-    edge = Edge(Processes(deep, program=tmp_path / "envoy"))
-    try:
-        async with running(edge.keep()):
-            one = balancer(listener(place, []))
-            await soon(edge.write([one]))
-            assert [s.problems async for s in edge.wait_applied([one], 10)] == [{}]
-    finally:
-        for envoy in await Processes(deep).found("edge"):
-            await envoy.end()
+async def test_the_admin_socket_is_found_however_long_its_folder_is(bare: World, tmp_path: Path) -> None:
+    bare.attachment = Processes(tmp_path / ("x" * 90), program=tmp_path / "envoy")
+    async with bare.keeping():
+        assert await bare.serve(listener(bare.address(), [])) == {}
 
 
-async def test_a_replacement_that_nobody_lived_to_finish_is_given_up(
-    attachment: Processes, address: Callable[[], str], caplog: pytest.LogCaptureFixture
-) -> None:
-    node, place = await Node("n1", address()).start(), address()
-    one = balancer(listener(place, [node]))
-    try:
-        first = Edge(attachment)
-        async with running(first.keep()):
-            await first.write([one])
-            [s async for s in first.wait_applied([one])]
-        files = {**await attachment.kept("edge"), **replacing.NO_LISTENERS}
-        await attachment.start(Order(name="edge", generation=2, files=files))
-        async with talk(place, PORT) as before:
-            successor = Edge(attachment)
-            async with running(successor.keep()):
-                await soon(successor.running.wait())
-                assert [e.generation for e in await attachment.found("edge")] == [1]
-                assert await greeting(place, PORT) == "n1"
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a launcher runs Envoys."""
+    return tmp_path / "envoys"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    return envoyprogram.envoy(tmp_path)
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Path:
+    """An Envoy that never answers."""
+    return script(tmp_path / "hanging", "exec sleep 600")
+
+
+async def test_connections_outlive_the_edge(folder: Path, program: Path, bare: World) -> None:
+    nodes, place = await bare.nodes(1), bare.address()
+    async with Launcher(folder, program=program).serving():
+        async with bare.keeping(Launched(folder)):
+            assert await bare.serve(one := listener(place, nodes)) == {}
+        async with talk(place) as before:
+            async with bare.keeping(Launched(folder)) as successor:
+                assert await soon(successor.write([balancer(one)])) is False
+                assert not await successor.outdated()
+                await successor.replace()
+                assert await greeting(place) == "n1"
                 assert await before.echo()
-                assert (await successor.about()).generation == 1
-        assert "Envoy has ended" not in caplog.text  # the one that serves has not
-    finally:
-        await node.stop()
-        await end_all(attachment)
+            assert await before.echo()
+        assert await Launched(folder).names() == ["edge"]
+    assert await bare.attachment.names() == []
+
+
+async def test_what_was_served_is_back_after_an_envoy_and_after_the_launcher(
+    folder: Path, program: Path, bare: World
+) -> None:
+    nodes, place = await bare.nodes(1), bare.address()
+    edge = Edge(Launched(folder))
+    async with running(edge.keep()):
+        async with Launcher(folder, program=program).serving():
+            await soon(edge.write([balancer(listener(place, nodes))]))
+            await eventually(lambda: serves(place))
+            envoy = await bare.envoy()
+            os.kill(envoy.pid, signal.SIGKILL)
+            await soon(envoy.ended())
+            await eventually(lambda: serves(place))
+        assert not await serves(place)
+        with pytest.raises(Unreachable):
+            await Launched(folder).names()
+        async with Launcher(folder, program=program).serving():
+            await eventually(lambda: serves(place))
+
+
+async def test_the_edge_outlives_a_launcher_that_ends_while_an_envoy_drains(
+    folder: Path, program: Path, bare: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="windowbox")
+    nodes, place = await bare.nodes(1), bare.address()
+    edge = Edge(Launched(folder))
+
+    async def listens_no_more() -> bool:
+        old, *_ = await Launched(folder).found("edge")
+        return (await admin.standing(old)).listeners == protobuf.version(*replacing.NO_LISTENERS.values())
+
+    async with running(edge.keep()):
+        async with contextlib.AsyncExitStack() as client:
+            async with Launcher(folder, program=program).serving():
+                await soon(edge.write([balancer(listener(place, nodes))]))
+                await eventually(lambda: serves(place))
+                await client.enter_async_context(talk(place))
+                await edge.replace()
+                await eventually(listens_no_more)
+            await eventually(lambda: "generation 1 does not end" in caplog.text)
+        async with Launcher(folder, program=program).serving():
+            await eventually(lambda: serves(place))
+
+
+async def test_a_replacement_is_given_up_though_the_launcher_is_away(folder: Path, hanging: Path) -> None:
+    edge = Edge(Launched(folder))
+
+    async def both_run() -> bool:
+        return len(await Launched(folder).found("edge")) == 2
+
+    async with running(edge.keep()):
+        async with Launcher(folder, program=hanging).serving():
+            replacing_it = asyncio.create_task(edge.replace())
+            await eventually(both_run)
+        replacing_it.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await soon(replacing_it)
+
+
+async def test_an_edge_without_its_launcher_says_what_to_do(
+    folder: Path, program: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "_AWAY", 0.5)
+    caplog.set_level("ERROR")
+    edge = Edge(Launched(folder))
+    async with running(edge.keep()):
+        async with Launcher(folder, program=program).serving():
+            await soon(edge.running.wait())
+            caplog.clear()
+        await eventually(lambda: "delete the edge's Pod" in caplog.text)
+
+
+async def test_a_question_for_one_envoy_looks_at_no_other(
+    folder: Path, hanging: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_STARTING", 0.0)
+    monkeypatch.setattr(launcher, "_WAIT", 0.05)
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    looked: list[str] = []
+
+    async def has_usual_priority() -> bool:
+        [started] = await Processes(folder, program=hanging).found("edge")
+        return os.getpriority(os.PRIO_PROCESS, started.pid) == usual
+
+    async def names(_: Processes) -> list[str]:
+        looked.append("at all")
+        return []
+
+    async with Launcher(folder, program=hanging).serving():
+        envoy = await Launched(folder).start(Order(name="edge", generation=1, files={}))
+        await eventually(has_usual_priority)
+        with monkeypatch.context() as patched:
+            patched.setattr(Processes, "names", names)
+            patched.setattr(Process, "restore_priority_later", lambda _: looked.append("at priorities"))
+            ended = asyncio.create_task(envoy.ended())
+            await envoy.end()
+            await soon(ended)
+    assert looked == []
+
+
+async def test_each_launcher_has_a_folder_of_its_own(folder: Path, program: Path) -> None:
+    async with Launcher(folder, program=program).serving():
+        assert (folder / "launcher.lock").stat().st_mode & 0o777 == 0o600
+        with pytest.raises(Refused, match="another launcher"):
+            async with Launcher(folder, program=program).serving():
+                pass
+
+
+def script(path: Path, text: str) -> Path:
+    """A program in the place of Envoy."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return path

@@ -1,34 +1,89 @@
-"""An edge, with what is served by it."""
+"""Envoys of a test's own with their edges and nodes, on loopback addresses of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import contextlib
+import itertools
+import os
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 
+from tests.servers.envoy.clients import PORT
 from tests.servers.envoy.nodes import Node
-from windowbox.models.loadbalancers import Listener, LoadBalancer
+from tests.support.running import running, soon
+from windowbox.models.loadbalancers import Listener, LoadBalancer, Protocol
 from windowbox.models.refs import RUNTIME, ObjectRef
+from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.edge import Edge
+from workers.loadbalancer.envoy.process import Process, Processes
+
+_numbers = itertools.count(1)
 
 
-@dataclass
-class World:
-    edge: Edge
-    address: Callable[[], str]
-    _start: Callable[[str, str], Awaitable[Node]]
-
-    async def nodes(self, count: int) -> list[Node]:
-        """As many nodes as asked for: n1, n2, …"""
-        return [await self._start(f"n{i + 1}", self.address()) for i in range(count)]
-
-    async def serve(self, *listeners: Listener, patience: float = 10) -> dict[str, str]:
-        """Have exactly these served, as one load balancer, and wait for it. Returns its problems."""
-        one = balancer(*listeners)
-        await self.edge.write([one])
-        settled = [settled async for settled in self.edge.wait_applied([one], patience)]
-        assert [s.load_balancer for s in settled] == [one]
-        return dict(settled[0].problems)
+def listener(address: str, nodes: Sequence[Node], protocol: Protocol = "TCP", port: int = PORT) -> Listener:
+    return Listener(address, port, protocol, tuple(node.endpoint for node in nodes), check=10256)
 
 
 def balancer(*listeners: Listener, name: str = "web") -> LoadBalancer:
     return LoadBalancer(ObjectRef(RUNTIME, "services", "garden", name), f"uid-of-{name}", listeners)
+
+
+async def problems(edge: Edge, one: LoadBalancer, patience: float = 10) -> dict[str, str]:
+    """What keeps the load balancer from being served, once that is known."""
+    (settled,) = [settled async for settled in edge.wait_applied([one], patience)]
+    assert settled.load_balancer == one
+    return dict(settled.problems)
+
+
+@dataclass
+class World:
+    """Envoys that outlive their edge, but not the test."""
+
+    attachment: Processes
+    closing: contextlib.AsyncExitStack
+    edge: Edge = field(init=False)
+    """The one that was kept last."""
+
+    def address(self) -> str:
+        """A loopback address that no other test uses, nor another run of the tests."""
+        number = next(_numbers)
+        return f"127.{100 + os.getpid() % 100}.{number // 250}.{number % 250 + 1}"
+
+    async def node(self, name: str = "n1", address: str = "", port: int = 30080, check: int = 10256) -> Node:
+        one = Node(name, address or self.address(), port, check)
+        self.closing.push_async_callback(one.stop)
+        return await one.start()
+
+    async def nodes(self, count: int) -> list[Node]:
+        """As many nodes as asked for: n1, n2, …"""
+        return [await self.node(f"n{i + 1}") for i in range(count)]
+
+    @contextlib.asynccontextmanager
+    async def keeping(self, attachment: Attachment | None = None) -> AsyncIterator[Edge]:
+        """An edge that runs for as long as the body."""
+        self.edge = Edge(attachment or self.attachment)
+        async with running(self.edge.keep()):
+            await soon(self.edge.running.wait())
+            yield self.edge
+
+    async def serve(self, *listeners: Listener, patience: float = 10) -> dict[str, str]:
+        """Have exactly these served, as one load balancer, and wait for it. Returns its problems."""
+        await self.edge.write([one := balancer(*listeners)])
+        return await problems(self.edge, one, patience)
+
+    async def envoy(self) -> Process:
+        """The only Envoy that runs."""
+        (found,) = await self.attachment.found("edge")
+        return found
+
+    async def generations(self) -> list[int]:
+        return [one.generation for one in await self.attachment.found("edge")]
+
+    async def are(self, *generations: int) -> bool:
+        """Whether exactly these generations of Envoys run."""
+        return await self.generations() == list(generations)
+
+    async def end_all(self) -> None:
+        for name in await self.attachment.names():
+            for envoy in await self.attachment.found(name):
+                await envoy.end()

@@ -121,9 +121,7 @@ def test_node_sets_are_compared_by_where_traffic_goes(
             id="LB-5-said-label",
         ),
         pytest.param(
-            [node(deleting=True)],
-            "the only node is being deleted: wait for new nodes",
-            id="LB-5-said-one",
+            [node(deleting=True)], "the only node is being deleted: wait for new nodes", id="LB-5-said-one"
         ),
         pytest.param(
             [node(taints=[TAINT]), labelled("true"), node(taints=[TAINT])],
