@@ -45,14 +45,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCost:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not os.environ.get("LONG") and os.environ.get("CHAOS") != "long":
-        _leave_out(config, [item for item in items if item.get_closest_marker("long")], items)
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: _rank(scope(item.nodeid)))
-
-
-def _leave_out(config: pytest.Config, long: list[pytest.Item], items: list[pytest.Item]) -> None:
-    config.hook.pytest_deselected(items=long)
-    items[:] = [item for item in items if item not in long]
+        items.sort(key=lambda item: rank(scope(item.nodeid)))
 
 
 def scope(nodeid: str) -> str:
@@ -68,6 +65,6 @@ def waiting_first(scopes: Iterable[str]) -> str:
     return min(scopes, key=lambda scope: not scope.startswith(_WAITING))
 
 
-def _rank(scope: str) -> int:
+def rank(scope: str) -> int:
     cost = scope.partition("/")[0]
     return _BY_COST.index(scope if scope in _BY_COST else cost)

@@ -24,14 +24,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault(_ROOT, str(_MEMORY))
 
 
-def suited(place: Path) -> bool:
-    """Whether a folder is in memory, large enough, and programs in it may run."""
+def suited(place: Path, enough: int = _ENOUGH) -> bool:
+    """Whether a folder has so many bytes free, on disk and in memory, and programs in it may run."""
     if not os.access(place, os.W_OK) or os.statvfs(place).f_flag & os.ST_NOEXEC:
         return False
-    return min(shutil.disk_usage(place).free, _available()) > _ENOUGH
-
-
-def _available() -> int:
-    """Memory that programs can have without swapping, in bytes."""
-    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    return int(lines["MemAvailable"].split()[0]) << 10
+    memory = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    available = int(memory["MemAvailable"].split()[0]) << 10
+    return min(shutil.disk_usage(place).free, available) > enough
