@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import os
 import random
 import shutil
 import urllib.request
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from sandbox.supervisor import Supervisor
-from tests.chaos import buses
+
+SERVERS: Literal[1, 3] = 3 if os.environ.get("CHAOS_NATS") == "3" else 1
+PATIENCE = 3 if SERVERS == 3 else 1
+"""Everything takes so many times as long: three servers agree on each message, and choose leaders anew."""
+
+
+@contextlib.asynccontextmanager
+async def stopped(sandbox: Supervisor) -> AsyncIterator[None]:
+    """No server of the bus runs meanwhile."""
+    await asyncio.gather(*(sandbox.stop(name) for name in sandbox.bus_servers))
+    yield
+    await asyncio.gather(*(sandbox.start(name) for name in sandbox.bus_servers))
+
+
+async def wipe(sandbox: Supervisor) -> None:
+    """Let the bus forget everything."""
+    async with stopped(sandbox):
+        for name in sandbox.bus_servers:
+            sandbox.wipe(name)
+
 
 logger = logging.getLogger(__name__)
 
@@ -106,17 +128,17 @@ class Havoc:
     async def _wipe_bus(self) -> None:
         logger.warning("havoc: the bus forgets everything")
         await self.save_journal()
-        await buses.wipe(self.sandbox)
+        await wipe(self.sandbox)
 
     async def _roll_bus_back(self) -> None:
         stores = [self.sandbox.store(name) for name in self.sandbox.bus_servers]
         copies = [(store, store.with_name("older")) for store in stores]
         logger.warning("havoc: the bus is rolled back to what it was five seconds ago")
-        async with buses.stopped(self.sandbox):
+        async with stopped(self.sandbox):
             await asyncio.to_thread(_copied, copies)
         await asyncio.sleep(5)  # what happens meanwhile is what is lost
         await self.save_journal()
-        async with buses.stopped(self.sandbox):
+        async with stopped(self.sandbox):
             await asyncio.to_thread(_copied, [(copy, store) for store, copy in copies])
         for _, copy in copies:
             shutil.rmtree(copy)
@@ -129,8 +151,7 @@ def compact(etcd_port: int) -> None:
 
 
 def _etcd(port: int, what: str, request: dict[str, object]) -> dict[str, dict[str, str]]:
-    path = "compaction" if what == "compaction" else what
-    url = f"http://127.0.0.1:{port}/v3/kv/{path}"
+    url = f"http://127.0.0.1:{port}/v3/kv/{what}"
     with urllib.request.urlopen(url, json.dumps(request).encode(), timeout=20) as answer:
         decoded: dict[str, dict[str, str]] = json.load(answer)
         return decoded

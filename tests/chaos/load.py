@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from commands.demo.stage import succeeded
 from windowbox.clients.kubernetes.kube import Kube
-from windowbox.errors import Conflict, TransientError
+from windowbox.errors import Conflict, Missing, TransientError
+from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
-from windowbox.models.refs import DNSRECORDS, NAMESPACES
+from windowbox.models.refs import DNSRECORDS, NAMESPACES, Resource
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +23,45 @@ T = TypeVar("T")
 
 NAMESPACE = "chaos"
 ZONE = "local.gardener.cloud"
+
+
+async def insist(act: Callable[[], Awaitable[T]], patience: float = 120) -> T:
+    """Do something as soon as the API lets us."""
+    async with asyncio.timeout(patience):
+        while True:
+            try:
+                return await act()
+            except TransientError:
+                await asyncio.sleep(0.3)  # as any client does, before it tries again
+
+
+async def create(kube: Kube, resource: Resource, body: Mapping[str, Any], patience: float = 120) -> Object:
+    """Create an object as soon as the one before of the same name is gone."""
+    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+
+    async def act() -> Object:
+        try:
+            return await kube.create(resource, namespace, body)
+        except Conflict:
+            try:
+                found = await kube.get(resource, namespace, name)
+            except Missing:
+                raise Conflict("it is gone just now") from None
+            if found.deleting:
+                raise
+            return found  # an answer got lost, the object is there
+
+    return await insist(act, patience)
+
+
+def asking() -> dict[str, Any]:
+    """The part of a patch that asks for a run."""
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    return {"metadata": {"annotations": {OPERATION: "reconcile", "gardener.cloud/timestamp": now}}}
+
+
+def address(chance: random.Random) -> str:
+    return f"10.{chance.randrange(256)}.{chance.randrange(256)}.{chance.randrange(1, 255)}"
 
 
 @dataclass
@@ -36,7 +76,7 @@ class Load:
 
     async def run(self, seconds: float, writers: int = 8) -> None:
         """Create all objects, then change and delete some of them, spread over so many seconds."""
-        await self._insist(lambda: namespace(self.kube))
+        await insist(lambda: namespace(self.kube))
         names = [f"record-{n:04d}" for n in range(self.objects)]
         shares = [names[n::writers] for n in range(writers)]
         async with asyncio.TaskGroup() as group:
@@ -49,14 +89,14 @@ class Load:
         names = sorted(self.wanted)
         while not until.is_set():
             name, number = names[number % len(names)], number + 1
-            address = f"10.{chance.randrange(256)}.{chance.randrange(256)}.{chance.randrange(1, 255)}"
-            await self.change(name, address)
+            await self.change(name, address(chance))
             await asyncio.sleep(pause)  # the pace of the load
         logger.info("%d records were changed %d times", len(names), number)
 
     async def change(self, name: str, address: str) -> int:
         """Ask for another address; returns the generation of the record that does."""
-        changed = await self._insist(lambda: self._change(name, address))
+        patch = asking() | {"spec": {"values": [address]}}
+        changed = await insist(lambda: self.kube.merge(DNSRECORDS, NAMESPACE, name, patch))
         self.wanted[name] = address
         return changed.generation
 
@@ -70,39 +110,17 @@ class Load:
         steps += [(name, "delete") for name in names if chance.random() < 0.3]
         pause = seconds / len(steps)
         for name, step in steps:
-            address = f"10.{chance.randrange(256)}.{chance.randrange(256)}.{chance.randrange(1, 255)}"
             match step:
                 case "create":
-                    await self._insist(lambda n=name, a=address: self._create(n, a))  # type: ignore[misc]
-                    self.wanted[name] = address
+                    wanted = address(chance)
+                    await create(self.kube, DNSRECORDS, record(name, wanted))
+                    self.wanted[name] = wanted
                 case "change":
-                    await self.change(name, address)
+                    await self.change(name, address(chance))
                 case "delete":
-                    await self._insist(lambda n=name: self.kube.delete(DNSRECORDS, NAMESPACE, n))  # type: ignore[misc]
+                    await insist(lambda n=name: self.kube.delete(DNSRECORDS, NAMESPACE, n))  # type: ignore[misc]
                     del self.wanted[name]
             await asyncio.sleep(pause * chance.random() * 2)  # the pace of the load
-
-    async def _insist(self, act: Callable[[], Awaitable[T]]) -> T:
-        async with asyncio.timeout(120):
-            while True:
-                try:
-                    return await act()
-                except TransientError:
-                    await asyncio.sleep(0.3)  # as any client does, before it tries again
-
-    async def _create(self, name: str, address: str) -> None:
-        try:
-            await self.kube.create(DNSRECORDS, NAMESPACE, record(name, address))
-        except Conflict:  # an answer got lost, the object is there
-            return
-
-    async def _change(self, name: str, address: str) -> Object:
-        annotations = {
-            "gardener.cloud/operation": "reconcile",
-            "gardener.cloud/timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-        }
-        patch = {"metadata": {"annotations": annotations}, "spec": {"values": [address]}}
-        return await self.kube.merge(DNSRECORDS, NAMESPACE, name, patch)
 
 
 async def namespace(kube: Kube) -> None:
@@ -126,45 +144,15 @@ def record(name: str, address: str) -> dict[str, Any]:
     }
 
 
-async def unsettled(kube: Kube, wanted: dict[str, str]) -> list[str]:
+async def unsettled(kube: Kube, wanted: Mapping[str, str]) -> list[str]:
     """In words, what is not yet as it ought to be in the API."""
-    found = {one.name: dict(one.raw) async for one in kube.objects(DNSRECORDS) if one.namespace == NAMESPACE}
+    found = {one.name: one async for one in kube.objects(DNSRECORDS) if one.namespace == NAMESPACE}
     problems = [f"{name} is missing" for name in wanted.keys() - found.keys()]
-    problems += [f"{name} should be gone: {_told(found[name])}" for name in found.keys() - wanted.keys()]
-    for name in wanted.keys() & found.keys():
-        if not _ready(found[name]):
-            problems.append(f"{name}: {_told(found[name])}")
-    return problems
-
-
-def _ready(object: dict[str, Any]) -> bool:
-    status, metadata = object.get("status", {}), object["metadata"]
-    return (
-        status.get("lastOperation", {}).get("state") == "Succeeded"
-        and status.get("observedGeneration") == metadata["generation"]
-        and "lastError" not in status
-        and "gardener.cloud/operation" not in metadata.get("annotations", {})
-    )
-
-
-def _told(object: dict[str, Any]) -> str:
-    metadata, status = object["metadata"], object.get("status", {})
-    return (
-        f"generation {metadata['generation']}, observed {status.get('observedGeneration')}, "
-        f"{status.get('lastOperation')}, finalizers {metadata.get('finalizers')}, "
-        f"annotations {metadata.get('annotations')}"
-    )
-
-
-def resolved(server: str) -> dict[str, str]:
-    """Name and address of every A record below chaos."""
-    host, _, port = server.rpartition(":")
-    answer = subprocess.run(
-        ["dig", "+noall", "+answer", "+onesoa", f"@{host}", "-p", port, ZONE, "AXFR"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    ).stdout
-    rows = [line.split() for line in answer.splitlines() if line and not line.startswith(";")]
-    return {row[0].rstrip("."): row[4] for row in rows if row[3] == "A" and ".chaos." in row[0]}
+    problems += [f"{name} should be gone: {found[name].raw}" for name in found.keys() - wanted.keys()]
+    return problems + [
+        f"{name}: {found[name].raw}"
+        for name in wanted.keys() & found.keys()
+        if not succeeded(found[name])
+        or OPERATION in found[name].annotations
+        or "lastError" in found[name].status
+    ]

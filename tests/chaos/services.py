@@ -1,27 +1,31 @@
-"""Services that come, change and go; and what each of them ought to be."""
+"""Services that come, change and go, what each of them ought to be, and a witness of all that they show."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
+from bus import streams, subjects
+from bus.transport.buckets import Bucket
+from bus.transport.connection import Bus
+from tests.chaos.load import NAMESPACE, create, insist, namespace
 from windowbox.clients.kubernetes.kube import Kube
-from windowbox.errors import Conflict, Missing, TransientError
+from windowbox.errors import Conflict, Missing, TransientError, WatchExpired
 from windowbox.models.objects import Object
-from windowbox.models.refs import ENDPOINT_SLICES, NAMESPACES, SERVICES
+from windowbox.models.refs import ENDPOINT_SLICES, SERVICES
+from workers.loadbalancer.ipam import entries
+from workers.loadbalancer.service import servicestatus
 
-NAMESPACE = "chaos"
 NODES_WITH_PODS = ("simulated-1", "simulated-2")
 _FIRST, _MOST = 80, 12
 """The first port of each Service, and how many different ones it has in its life."""
 _NAMES = 53
 
 Place = tuple[int, str]
-T = TypeVar("T")
 
 
 @dataclass
@@ -54,7 +58,7 @@ class Services:
 
     async def run(self, seconds: float, writers: int = 4) -> None:
         """Create all Services, then change and delete some of them, spread over so many seconds."""
-        await insist(self._namespace)
+        await insist(lambda: namespace(self.kube))
         names = [f"web-{n:03d}" for n in range(self.count)]
         shares = [names[n::writers] for n in range(writers)]
         async with asyncio.TaskGroup() as group:
@@ -77,26 +81,11 @@ class Services:
 
     async def _create(self, name: str) -> None:
         number = int(name.rpartition("-")[2])
-        made = await insist(lambda: self._created(service(name, number)))
-        await insist(lambda: self._ignoring_conflict(made))
+        made = await create(self.kube, SERVICES, service(name, number))
+        await create(self.kube, ENDPOINT_SLICES, endpoints(made))
         places = {(port["port"], port["protocol"]) for port in made.spec["ports"]}
         wanted = Wanted(name, made.uid, places, _FIRST)
         self.living[name] = self.by_uid[made.uid] = wanted
-
-    async def _created(self, body: dict[str, Any]) -> Object:
-        try:
-            return await self.kube.create(SERVICES, NAMESPACE, body)
-        except Conflict:
-            found = await self.kube.get(SERVICES, NAMESPACE, body["metadata"]["name"])
-            if found.deleting:
-                raise
-            return found  # an answer got lost, the object is there
-
-    async def _ignoring_conflict(self, made: Object) -> None:
-        try:
-            await self.kube.create(ENDPOINT_SLICES, NAMESPACE, endpoints(made))
-        except Conflict:
-            return
 
     async def _add_port(self, name: str) -> None:
         wanted = self.living[name]
@@ -149,20 +138,6 @@ class Services:
         patch = {"spec": spec}
         await insist(lambda: self.kube.strategic_merge(SERVICES, NAMESPACE, name, patch))
 
-    async def _namespace(self) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        await self.kube.apply(NAMESPACES, "", NAMESPACE, body, owner="chaos")
-
-
-async def insist(act: Callable[[], Awaitable[T]], *, patience: float = 120) -> T:
-    """Do something as soon as the API lets us."""
-    async with asyncio.timeout(patience):
-        while True:
-            try:
-                return await act()
-            except TransientError:
-                await asyncio.sleep(0.3)  # as any client does, before it tries again
-
 
 def service(name: str, number: int) -> dict[str, Any]:
     """Every fourth answers questions over UDP, too; every third sends only to nodes with Pods."""
@@ -207,3 +182,92 @@ def _port(number: int, protocol: str) -> dict[str, Any]:
 
 def _name(number: int, protocol: str) -> str:
     return f"{protocol.lower()}-{number}"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the status of a Service promises its clients."""
+
+    name: str
+    uid: str
+    address: str
+    ports: frozenset[Place]
+
+
+@dataclass
+class Witness:
+    """Has in `problems` what should never be, not even for a moment. Both `run`s must be running."""
+
+    kube: Kube
+    problems: list[str] = field(default_factory=list)
+    shown: dict[str, Shown] = field(default_factory=dict)
+    """By uid: all Services that there are and that show an address."""
+    since: dict[tuple[str, Place], float] = field(default_factory=dict)
+    """Since when a port was promised, by uid and port."""
+    _first: dict[str, str] = field(default_factory=dict)
+    _book: dict[str, set[str]] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Look at every Service, for ever."""
+        while True:
+            try:
+                page = await self.kube.page(SERVICES)
+                assert not page.more
+                self._see_all(map(Object, page.items))
+                async for events in self.kube.watch(SERVICES, page.resource_version):
+                    for event in events:
+                        self._happened(event.type, Object(event.object))
+            except (TransientError, WatchExpired):
+                await asyncio.sleep(0.1)  # the API server is away
+
+    async def run_book(self, bus: Bus) -> None:
+        """Read the address book, for ever."""
+        bucket = Bucket(bus, streams.ADDRESSES)
+        bucket.on_change(self._written)
+        await bucket.run()
+
+    def _see_all(self, found: Iterable[Object]) -> None:
+        self.shown.clear()
+        for service in found:
+            self._see(service)
+
+    def _happened(self, what: str, service: Object) -> None:
+        if what == "DELETED":
+            self.shown.pop(service.uid, None)
+        elif what != "BOOKMARK":
+            self._see(service)
+
+    def _see(self, service: Object) -> None:
+        if service.namespace != NAMESPACE:
+            return
+        addresses = servicestatus.addresses(service)
+        first = self._first.setdefault(service.uid, addresses[0]) if addresses else None
+        if service.uid in self._first and not service.deleting and addresses != (self._first[service.uid],):
+            self._complain(f"{service.name} had {self._first[service.uid]}, and now {addresses}")
+        if first is None:
+            return
+        self.shown[service.uid] = shown = Shown(service.name, service.uid, first, _ports(service))
+        for place in shown.ports:
+            self.since.setdefault((shown.uid, place), time.monotonic())
+        for other in self.shown.values():
+            if other.uid != shown.uid and other.address == first:
+                self._complain(
+                    f"{first} is shown by {other.name} ({other.uid}) and {shown.name} ({shown.uid})"
+                )
+
+    def _written(self, key: str, value: bytes | None) -> None:
+        address = subjects.address(key)
+        if address is None:
+            return
+        self._book[address] = {holder.uid for holder in entries.read(value).holders}
+        if len(self._book[address]) > 1:
+            self._complain(f"{address} is given to {sorted(self._book[address])}")
+
+    def _complain(self, what: str) -> None:
+        if what not in self.problems:
+            self.problems.append(what)
+
+
+def _ports(service: Object) -> frozenset[Place]:
+    listed = service.status["loadBalancer"]["ingress"][0].get("ports", [])
+    return frozenset((port["port"], port["protocol"]) for port in listed if "error" not in port)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import yaml
 
 from commands.demo import stage
 from sandbox.servers import kubeconfigs
-from tests.chaos.services import insist
+from tests.chaos.load import asking, insist
 from windowbox.clients.kubernetes.kube import Kube
-from windowbox.errors import Missing
-from windowbox.models.objects import Object
 from windowbox.models.refs import (
     BASTIONS,
     CLUSTERS,
@@ -41,12 +37,7 @@ ASKED: tuple[tuple[Resource, str], ...] = (
     (BASTIONS, NAME), (INGRESSES, INGRESS),
 )  # fmt: skip
 """What each Shoot asks for."""
-_EXAMPLES = (
-    "infrastructure.yaml",
-    "operatingsystemconfig.yaml",
-    "bastion.yaml",
-    "ingress.yaml",
-)
+_EXAMPLES = ("infrastructure.yaml", "operatingsystemconfig.yaml", "bastion.yaml", "ingress.yaml")
 _KINDS = {r.kind: r for r in (NAMESPACES, CLUSTERS, SECRETS, *(resource for resource, _ in ASKED))}
 _OWNER = "gardenlet"
 _ADDRESS = {"status": {"loadBalancer": {"ingress": [{"ip": "172.18.255.224"}]}}}
@@ -148,12 +139,7 @@ class Shoots:
             await insist(lambda r=resource, n=named: self.kube.remove(r, name, n))  # type: ignore[misc]
 
     async def _ask(self, resource: Resource, namespace: str, name: str, spec: dict[str, Any]) -> None:
-        annotations = {
-            "gardener.cloud/operation": "reconcile",
-            "gardener.cloud/timestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-        }
-        patch = {"metadata": {"annotations": annotations}, "spec": spec}
-        await insist(lambda: self.kube.merge(resource, namespace, name, patch))
+        await insist(lambda: self.kube.merge(resource, namespace, name, asking() | {"spec": spec}))
 
 
 async def prepare(kube: Kube, kubeconfig: str, name: str) -> None:
@@ -178,9 +164,3 @@ def _own(manifest: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _hosts(name: str, count: int) -> tuple[str, ...]:
     return tuple(f"web-{n}.{name}.chaos.local.gardener.cloud" for n in range(count))
-
-
-async def found(kube: Kube, resource: Resource, namespace: str, name: str) -> Object | None:
-    with contextlib.suppress(Missing):
-        return await kube.get(resource, namespace, name)
-    return None

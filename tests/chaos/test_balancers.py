@@ -18,61 +18,40 @@ import pytest
 
 from bus import streams, subjects
 from bus.transport.connection import connected
-from sandbox import processes
-from sandbox.options import Options
 from sandbox.simulated import simulatedchildren as simulated
-from sandbox.supervisor import Supervisor
-from tests.chaos import buses, converging
-from tests.chaos.callers import Callers
-from tests.chaos.converging import Journal, settled, waiting
-from tests.chaos.ending import Ending
-from tests.chaos.envoys import Envoys
-from tests.chaos.excuses import Excuses
+from tests.chaos import havoc
+from tests.chaos.arena import LONG, Arena, arena
+from tests.chaos.breaking import Nodes
+from tests.chaos.callers import Callers, Excuses
+from tests.chaos.converging import settled, waiting
+from tests.chaos.edge_ending import Ending
 from tests.chaos.havoc import Havoc, Plan
-from tests.chaos.lacking import missing
-from tests.chaos.nodes import Nodes
 from tests.chaos.services import Services
-from tests.chaos.witness import Witness
 from tests.support.running import eventually
-from windowbox.clients.kubernetes import kube
-from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import WindowboxError
-from windowbox.settings.bussettings import Access
 
 logger = logging.getLogger(__name__)
 
-LONG = os.environ.get("CHAOS") == "long"
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 SERVICES = 48 if LONG else 16
 NODES = 4
-PREFIX = "0/26" if LONG else "0/27"
 PLAN = (
     Plan(seconds=420, kills=8, bus_restarts=3, api_restarts=1, dns_away=0, api_kills=3)
     if LONG
     else Plan(seconds=20, kills=1, bus_restarts=1, api_restarts=0, dns_away=0, api_kills=1)
 )
 OWNER_KILLS, ENVOY_KILLS = (8, 8) if LONG else (1, 1)
-PATIENCE = (180 if LONG else 120) * buses.PATIENCE
+PATIENCE = (180 if LONG else 120) * havoc.PATIENCE
 """Seconds to converge after the last blow."""
 
 
 @dataclass
-class World:
-    """A sandbox under load, and all who take part."""
+class World(Arena):
+    """With all who take part."""
 
-    sandbox: Supervisor
-    kube: Kube
-    access: Access
     services: Services
     nodes: Nodes
-    envoys: Envoys
-    witness: Witness
     callers: Callers
-    journal: Journal
-
-    @property
-    def excuses(self) -> Excuses:
-        return Excuses(self.callers, self.envoys, self.nodes)
 
     async def kill_owner(self) -> None:
         """Kill -9 the worker that owns the edge; any worker, if none does at the moment."""
@@ -94,9 +73,9 @@ class World:
         logger.warning("havoc: the bus forgets everything, and the edge loses its owner")
         async with self._unwatched():
             await self.kill_owner()
-            await buses.wipe(self.sandbox)
+            await havoc.wipe(self.sandbox)
             async with connected(self.access) as bus:
-                await streams.ensure(bus, buses.SERVERS)
+                await streams.ensure(bus, havoc.SERVERS)
 
     @contextlib.asynccontextmanager
     async def _unwatched(self) -> AsyncIterator[None]:
@@ -129,61 +108,37 @@ class World:
         return None
 
 
-@pytest.mark.timeout((1500 if LONG else 420) * buses.PATIENCE)
+@pytest.mark.timeout((1500 if LONG else 420) * havoc.PATIENCE)
 async def test_addresses_stay_and_clients_are_served_whatever_dies(tmp_path: Path) -> None:
-    async with _world(tmp_path) as world, connected(world.access) as bus:
-        ending = Ending(world.sandbox, world.kube, bus, world.envoys, world.services)
+    # So few addresses that they have to be used again.
+    async with arena(tmp_path, prefix="0/26" if LONG else "0/27", simulated_nodes=NODES) as base:
+        network = simulated.network(base.sandbox.state.ports["kube-controller-manager"])
+        services, nodes = (
+            Services(base.kube, SEED, SERVICES),
+            Nodes(base.kube, network, NODES, random.Random(SEED)),
+        )
+        callers = Callers(services, base.witness, nodes.steady, random.Random(SEED))
+        world = World(**vars(base), services=services, nodes=nodes, callers=callers)
+        ending = Ending(world.sandbox, world.kube, world.bus, world.envoys, services)
+        excuses = Excuses(callers, world.envoys, nodes)
+        calling = asyncio.create_task(callers.run())
         await _break_everything(world)
         questions = (ending.shown, ending.entries, ending.owners, ending.envoy, ending.serve, ending.routes)
-        problems = await settled(PATIENCE, lambda: waiting(bus), *questions)
+        problems = await settled(PATIENCE, lambda: waiting(world.bus), *questions)
+        assert not calling.done(), calling.result()
+        calling.cancel()
         await world.journal.save()
-        logger.warning("connections: %s", world.excuses.counted())
+        logger.warning("connections: %s", excuses.counted())
         logger.warning("Envoy was down for %s s", world.envoys.down.seconds())
-    problems += world.witness.problems + world.envoys.problems + world.journal.overlaps()
-    problems += world.excuses.faults()
+    problems += world.problems + excuses.faults()
     assert not problems, "\n".join(problems)
 
 
 async def _break_everything(world: World) -> None:
     more = [world.kill_owner] * OWNER_KILLS + [world.envoys.kill] * ENVOY_KILLS
     more += [world.lose_objects, world.lose_everything]
-    havoc = Havoc(world.sandbox, PLAN, random.Random(SEED), world.calm, more)
+    breaking = Havoc(world.sandbox, PLAN, random.Random(SEED), world.calm, more)
     async with asyncio.TaskGroup() as group:
         group.create_task(world.services.run(PLAN.seconds))
         group.create_task(world.nodes.run(PLAN.seconds))
-        group.create_task(havoc.run())
-
-
-@contextlib.asynccontextmanager
-async def _world(folder: Path) -> AsyncIterator[World]:
-    if reason := missing():
-        pytest.skip(reason)
-    port = processes.free_port()
-    options = Options(
-        workers=2, watchers=2, patchers=2, simulated_nodes=NODES, nats_servers=buses.SERVERS,
-        # Addresses of its own, as the port is; and so few that they have to be used again.
-        ports={"nats-server": port}, addresses=(f"127.{port >> 8}.{port & 255}.{PREFIX}",),
-    )  # fmt: skip
-    async with (
-        Supervisor.running(folder / "chaos", options) as sandbox,
-        kube.from_file(Path(sandbox.environment()["KUBECONFIG"])) as api,
-        connected(converging.access(sandbox)) as bus,
-        asyncio.TaskGroup() as group,
-    ):
-        world = _made(sandbox, api)
-        tasks = (world.envoys.run, world.witness.run, lambda: world.witness.run_book(bus), world.callers.run)
-        began = [group.create_task(task()) for task in tasks]
-        yield world
-        for task in began:
-            task.cancel()
-
-
-def _made(sandbox: Supervisor, api: Kube) -> World:
-    access = converging.access(sandbox)
-    network = simulated.network(sandbox.state.ports["kube-controller-manager"])
-    services, nodes = Services(api, SEED, SERVICES), Nodes(api, network, NODES, random.Random(SEED))
-    witness = Witness(api)
-    return World(
-        sandbox, api, access, services, nodes, Envoys(sandbox.folder / "edge"), witness,
-        Callers(services, witness, nodes.steady, random.Random(SEED)), Journal(access),
-    )  # fmt: skip
+        group.create_task(breaking.run())

@@ -13,7 +13,7 @@ from sandbox import roles
 from sandbox.options import Options
 from sandbox.supervisor import Supervisor
 from tests.chaos import converging
-from tests.chaos.lacking import missing
+from tests.chaos.arena import missing
 from tests.support.hostile import attack, endings, manifests
 from tests.support.running import eventually
 from tools.bench import client as clients
