@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import strategies as st
+
 from windowbox.models.objects import Object
 
 FINALIZER = "extensions.gardener.cloud/dnsrecord"
+DONE = "Create/Succeeded"
+EARLIER, NOW = "2026-09-01T10:15:30Z", "2026-09-01T10:15:31Z"
 
 
 def record(
@@ -15,7 +19,7 @@ def record(
     *,
     deleting: bool = False,
     timestamp: str | None = None,
-    updated: str = "2026-09-01T10:15:31Z",
+    updated: str = NOW,
     class_: str | None = None,
     type_: str = "local",
     generation: int = 1,
@@ -46,3 +50,24 @@ def record(
             "observedGeneration": 1,
         }
     return Object(raw)
+
+
+records = st.builds(
+    record,
+    st.sampled_from([None, "reconcile", "migrate", "restore", "wait-for-state", "keepalive"]),
+    st.sampled_from(
+        [
+            None,
+            DONE,
+            "Create/Error",
+            "Migrate/Error",
+            "Migrate/Succeeded",
+            "Restore/Error",
+            "Delete/Processing",
+        ]
+    ),
+    deleting=st.booleans(),
+    generation=st.integers(1, 3),
+    finalizers=st.sampled_from([(), (FINALIZER,), ("other/one",), ("other/one", FINALIZER)]),
+)
+"""DNSRecords of any operation, with and without finalizers."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.core.lifecycle.shootfacts import Blocked, ShootFacts, blocked, facts, is_shoot_namespace
+from workers.core.lifecycle.shootfacts import Blocked, ShootFacts, blocked, facts
 
 
 def cluster(**shoot: Any) -> Object:
@@ -18,76 +18,49 @@ def cluster(**shoot: Any) -> Object:
 
 
 def forced(value: object) -> dict[str, Any]:
-    return {"annotations": {"confirmation.gardener.cloud/force-deletion": value}}
+    return {"metadata": {"annotations": {"confirmation.gardener.cloud/force-deletion": value}}}
 
 
-FAILED = cluster(status={"lastOperation": {"state": "Failed"}, "observedGeneration": 7})
+def sleeps(enabled: bool, **status: Any) -> dict[str, Any]:
+    return {"spec": {"hibernation": {"enabled": enabled}}, "status": status}
+
+
+def hosted_by(*workers: dict[str, Any]) -> dict[str, Any]:
+    return {"spec": {"provider": {"workers": [{"name": "a"}, *workers]}}}
+
+
+def state(state: str) -> dict[str, Any]:
+    return {"status": {"lastOperation": {"state": state}, "observedGeneration": 7}}
+
+
+MANAGED, FORCED = ShootFacts(managed_infrastructure=True), ShootFacts(force_deletion=True)
+ASLEEP = ShootFacts(hibernation_enabled=True, hibernated=True)
 
 
 @pytest.mark.parametrize(
     ("shoot", "found"),
     [
         pytest.param({}, ShootFacts(), id="C-3-empty"),
-        pytest.param(
-            {"status": {"lastOperation": {"state": "Failed"}}}, ShootFacts(failed=True), id="C-6-failed"
-        ),
-        pytest.param(
-            {"status": {"lastOperation": {"state": "Error"}}}, ShootFacts(), id="C-6-error-is-not-failed"
-        ),
-        pytest.param(
-            {"spec": {"hibernation": {"enabled": True}}},
-            ShootFacts(hibernation_enabled=True),
-            id="C-7-going-to-sleep",
-        ),
-        pytest.param(
-            {"spec": {"hibernation": {"enabled": True}}, "status": {"isHibernated": True}},
-            ShootFacts(hibernation_enabled=True, hibernated=True),
-            id="C-7-asleep",
-        ),
-        pytest.param(
-            {"spec": {"hibernation": {"enabled": False}}, "status": {"isHibernated": True}},
-            ShootFacts(),
-            id="C-7-waking-up",
-        ),
-        pytest.param({"metadata": forced("true")}, ShootFacts(force_deletion=True), id="C-8-true"),
-        pytest.param({"metadata": forced("T")}, ShootFacts(force_deletion=True), id="C-8-T"),
-        pytest.param({"metadata": forced("1")}, ShootFacts(force_deletion=True), id="C-8-1"),
-        pytest.param({"metadata": forced("yes")}, ShootFacts(), id="C-8-yes-is-no-boolean"),
-        pytest.param({"metadata": forced("tRUE")}, ShootFacts(), id="C-8-odd-capitals-are-no-boolean"),
-        pytest.param({"metadata": forced("0")}, ShootFacts(), id="C-8-0"),
-        pytest.param(
-            {"spec": {"provider": {"workers": [{"name": "a"}, {"name": "b", "controlPlane": {}}]}}},
-            ShootFacts(self_hosted=True),
-            id="C-9-a-worker-pool-holds-the-control-plane",
-        ),
-        pytest.param(
-            {"spec": {"provider": {"workers": [{"name": "a", "controlPlane": None}]}}},
-            ShootFacts(),
-            id="C-9-hosted",
-        ),
-        pytest.param(
-            {"spec": {"credentialsBindingName": "local"}},
-            ShootFacts(managed_infrastructure=True),
-            id="C-9-credentials-binding",
-        ),
-        pytest.param(
-            {"spec": {"secretBindingName": "local"}},
-            ShootFacts(managed_infrastructure=True),
-            id="C-9-secret-binding",
-        ),
-        pytest.param(
-            {"spec": {"secretBindingName": ""}},
-            ShootFacts(managed_infrastructure=True),
-            id="C-9-even-without-a-name",
-        ),
-        pytest.param(
-            {"status": {"technicalID": "shoot--local--local"}},
-            ShootFacts(technical_id="shoot--local--local"),
-            id="C-1-technical-id",
-        ),
+        pytest.param(state("Failed"), ShootFacts(failed=True), id="C-6-failed"),
+        pytest.param(state("Error"), ShootFacts(), id="C-6-error-is-not-failed"),
+        pytest.param(sleeps(True), ShootFacts(hibernation_enabled=True), id="C-7-going-to-sleep"),
+        pytest.param(sleeps(True, isHibernated=True), ASLEEP, id="C-7-asleep"),
+        pytest.param(sleeps(False, isHibernated=True), ShootFacts(), id="C-7-waking-up"),
+        pytest.param(forced("true"), FORCED, id="C-8-true"),
+        pytest.param(forced("T"), FORCED, id="C-8-T"),
+        pytest.param(forced("1"), FORCED, id="C-8-1"),
+        pytest.param(forced("yes"), ShootFacts(), id="C-8-yes-is-no-boolean"),
+        pytest.param(forced("tRUE"), ShootFacts(), id="C-8-odd-capitals-are-no-boolean"),
+        pytest.param(forced("0"), ShootFacts(), id="C-8-0"),
+        pytest.param(hosted_by({"controlPlane": {}}), ShootFacts(self_hosted=True), id="C-9-self-hosted"),
+        pytest.param(hosted_by({"controlPlane": None}), ShootFacts(), id="C-9-hosted"),
+        pytest.param({"spec": {"credentialsBindingName": "local"}}, MANAGED, id="C-9-credentials-binding"),
+        pytest.param({"spec": {"secretBindingName": "local"}}, MANAGED, id="C-9-secret-binding"),
+        pytest.param({"spec": {"secretBindingName": ""}}, MANAGED, id="C-9-even-without-a-name"),
+        pytest.param({"status": {"technicalID": "shoot--a"}}, ShootFacts(technical_id="shoot--a"), id="C-1"),
     ],
 )
-def test_what_a_cluster_tells(shoot: dict[str, Any], found: ShootFacts) -> None:
+def test_the_facts_of_a_cluster(shoot: dict[str, Any], found: ShootFacts) -> None:
     assert facts(cluster(**shoot)) == found
 
 
@@ -114,14 +87,8 @@ def test_a_cluster_of_any_shape_is_understood(shoot: Any) -> None:
     assert ShootFacts.from_record(orjson.loads(orjson.dumps(values))) == found
 
 
-@rule("C-4")
-def test_a_shoot_namespace_is_known_by_its_label() -> None:
-    assert is_shoot_namespace({"gardener.cloud/role": "shoot"})
-    assert not is_shoot_namespace({"gardener.cloud/role": "project"})
-    assert not is_shoot_namespace({})
-
-
 SHOOT = {"gardener.cloud/role": "shoot"}
+FAILED = cluster(**state("Failed"))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +98,8 @@ SHOOT = {"gardener.cloud/role": "shoot"}
         pytest.param("shoot--local--local", SHOOT, cluster(), None, id="T-8-shoot-fine"),
         pytest.param("shoot--local--local", SHOOT, None, Blocked.UNKNOWN, id="T-8-no-cluster"),
         pytest.param("garden", SHOOT, FAILED, None, id="T-8-namespace-garden"),
-        pytest.param("istio-ingress", {}, None, None, id="T-8+C-4-no-shoot-namespace"),
+        pytest.param("istio-ingress", {}, None, None, id="T-8+C-4-no-label"),
+        pytest.param("a", {"gardener.cloud/role": "project"}, None, None, id="T-8+C-4-no-shoot-namespace"),
         pytest.param("shoot--local--local", None, FAILED, None, id="T-8-namespace-unreadable"),
     ],
 )
@@ -150,7 +118,7 @@ def test_events_wait_while_the_shoot_has_failed(
         pytest.param(None, Blocked.UNKNOWN, id="C-3-no-cluster"),
     ],
 )
-def test_what_needs_its_shoot_waits_for_it_in_any_namespace(
+def test_kinds_that_need_a_shoot_wait_for_it_in_any_namespace(
     labels: dict[str, str] | None, found: Object | None, held: Blocked | None
 ) -> None:
     shoot = facts(found) if found else None

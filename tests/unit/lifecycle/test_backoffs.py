@@ -1,4 +1,4 @@
-"""Two that want an object to be different."""
+"""Delays before the next attempt: after an error, and between repairs that another program reverts."""
 
 from __future__ import annotations
 
@@ -9,29 +9,58 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windowbox.errors import Refused
+from tests.support.rules import rule
+from windowbox.errors import Conflict, Forbidden, Malformed, Refused, Unreachable, Waiting, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, RUNTIME, ObjectRef
 from workers.core.conflictbackoff import ConflictBackoff
+from workers.core.reconcile import BACKOFF, EXTENSION_BACKOFF, Backoff
 from workers.core.recorder import ChangeTracker
 
 T = TypeVar("T")
 
+AWAY, WRONG, CONFLICT = Unreachable("the server is away"), Malformed("spec is wrong"), Conflict("changed")
+FORBIDDEN = Forbidden("forbidden")
 ONE, OTHER = (ObjectRef(RUNTIME, INFRASTRUCTURES.id, "shoot", name) for name in ("one", "other"))
 
 
+@pytest.mark.parametrize(
+    ("policy", "error", "first", "delays"),
+    [
+        pytest.param(EXTENSION_BACKOFF, AWAY, 1, (0.005, 0.01, 0.02, 0.04), id="B-1-first"),
+        pytest.param(EXTENSION_BACKOFF, AWAY, 17, (327.68, 655.36, 1000, 1000), id="B-1+V-9-transient"),
+        pytest.param(EXTENSION_BACKOFF, AWAY, 10**9, (1000,), id="B-1-for-ever"),
+        pytest.param(EXTENSION_BACKOFF, WRONG, 1, (30, 60, 120, 240, 480, 960, 1000, 1000), id="V-9-late"),
+        pytest.param(EXTENSION_BACKOFF, FORBIDDEN, 1, (0.005, 0.01, 0.02), id="B-1-forbidden"),
+        pytest.param(BACKOFF, CONFLICT, 1, (0.05, 0.1, 0.2), id="conflict"),
+        pytest.param(BACKOFF, AWAY, 1, (0.1, 0.2, 0.4), id="transient"),
+        pytest.param(BACKOFF, WRONG, 1, (5, 10, 20, 40, 80, 160, 300, 300), id="LB-16-backoff"),
+        pytest.param(BACKOFF, Waiting("for the tide", retry_after=7), 1, (7, 7, 7), id="LB-6-delay"),
+    ],
+)
+def test_delays_double_up_to_a_ceiling(
+    policy: Backoff, error: WindowboxError, first: int, delays: tuple[float, ...]
+) -> None:
+    found = [policy.delay(error, first + number) for number in range(len(delays))]
+    assert all(plain <= one <= plain * 1.1 + 1e-9 for one, plain in zip(found, delays, strict=True)), found
+
+
+@rule("B-1")
+@given(st.integers(1, 10**9), st.sampled_from([AWAY, WRONG, CONFLICT, FORBIDDEN]))
+def test_a_delay_is_never_longer_than_the_ceiling(attempt: int, error: WindowboxError) -> None:
+    assert 0 < BACKOFF.delay(error, attempt) <= BACKOFF.longest * 1.1
+
+
 class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def __call__(self) -> float:
         return self.now
 
 
 def test_repair_delays_double_up_to_a_minute() -> None:
-    clock = Clock()
+    clock, pauses = Clock(), []
     conflicts = ConflictBackoff(clock)
-    pauses = []
     for _ in range(13):
         pauses.append(conflicts.remaining(ONE))
         clock.now += pauses[-1]
@@ -40,7 +69,7 @@ def test_repair_delays_double_up_to_a_minute() -> None:
     assert conflicts.remaining(OTHER) == 0
 
 
-def test_after_a_while_all_is_well_again() -> None:
+def test_a_while_without_repairs_ends_the_backoff() -> None:
     clock = Clock()
     conflicts = ConflictBackoff(clock)
     for _ in range(9):
@@ -53,8 +82,8 @@ def test_after_a_while_all_is_well_again() -> None:
 
 @given(st.lists(st.floats(0, 10), max_size=60))
 def test_however_fast_the_other_is_repairs_become_few(delays: list[float]) -> None:
-    clock = Clock()
-    conflicts, repairs = ConflictBackoff(clock), 0
+    clock, repairs = Clock(), 0
+    conflicts = ConflictBackoff(clock)
     for delay in delays:
         clock.now += delay
         if conflicts.remaining(ONE) == 0:
@@ -65,7 +94,7 @@ def test_however_fast_the_other_is_repairs_become_few(delays: list[float]) -> No
 
 
 class Simulated:
-    """Doors behind which everything gives one answer."""
+    """A recorder whose calls all end in the same way."""
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
@@ -98,13 +127,13 @@ async def _act() -> None: ...
         pytest.param("uid", False, False, id="a-question"),
     ],
 )
-async def test_what_changes_the_world_is_noticed(answer: Any, effect: bool, changed: bool) -> None:
+async def test_effects_that_change_the_world_are_noticed(answer: Any, effect: bool, changed: bool) -> None:
     recorder = ChangeTracker(Simulated(answer))
     assert await recorder.call("door", None, _act, effect=effect) == answer
     assert recorder.changed is changed
 
 
-async def test_what_fails_has_changed_nothing() -> None:
+async def test_a_failed_effect_has_changed_nothing() -> None:
     recorder = ChangeTracker(Simulated(Refused("no")))
     with pytest.raises(Refused):
         await recorder.call("door", None, _act, effect=True)
