@@ -34,56 +34,34 @@ def test_all_but_the_head_may_be_left_out() -> None:
     assert config.load_balancer.image is None
 
 
+UNKNOWN = "loadBalancer.images is unknown (it is ['a']): take it out, or correct its name"
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        pytest.param(f"{HEAD}colour: red", "colour is unknown (it is 'red'): take it out", id="unknown"),
+        pytest.param(f"{HEAD}loadBalancer: {{images: [a]}}", UNKNOWN, id="unknown-within"),
+        pytest.param(f"{HEAD}loadbalancer: {{}}", "loadbalancer is unknown", id="case"),
+        pytest.param(f"{HEAD}load_balancer: {{}}", "load_balancer is unknown", id="our-spelling"),
         pytest.param(
-            f"{HEAD}colour: red",
-            "colour is unknown (it is 'red'): take it out",
-            id="LB-8-config-unknown",
+            f"{HEAD}runtimeCluster: {{}}", "runtimeCluster.namespace is missing: add it", id="missing"
         ),
         pytest.param(
-            f"{HEAD}loadBalancer: {{images: [a]}}",
-            "loadBalancer.images is unknown (it is ['a']): take it out, or correct its name",
-            id="LB-8-config-unknown-within",
+            f"{HEAD}runtimeCluster: {{namespace: ''}}", "runtimeCluster.namespace is empty", id="empty"
         ),
-        pytest.param(f"{HEAD}loadbalancer: {{}}", "loadbalancer is unknown", id="LB-8-config-case"),
+        pytest.param(f"{HEAD}loadBalancer: {{image: 1}}", "loadBalancer.image is 1: ", id="type"),
+        pytest.param("kind: CloudProviderConfig", "apiVersion is missing: add it", id="version"),
         pytest.param(
-            f"{HEAD}load_balancer: {{}}",
-            "load_balancer is unknown",
-            id="LB-8-config-our-spelling",
+            HEAD.replace("a1", "a2"), "make it 'local.provider.gardener.cloud/v1alpha1'", id="other"
         ),
-        pytest.param(
-            f"{HEAD}runtimeCluster: {{}}",
-            "runtimeCluster.namespace is missing: add it",
-            id="LB-8-config-missing",
-        ),
-        pytest.param(
-            f"{HEAD}runtimeCluster: {{namespace: ''}}",
-            "runtimeCluster.namespace is empty",
-            id="LB-8-config-empty",
-        ),
-        pytest.param(
-            f"{HEAD}loadBalancer: {{image: 1}}",
-            "loadBalancer.image is 1: ",
-            id="LB-8-config-type",
-        ),
-        pytest.param(
-            "kind: CloudProviderConfig",
-            "apiVersion is missing: add it",
-            id="LB-8-config-version",
-        ),
-        pytest.param(
-            HEAD.replace("v1alpha1", "v2"),
-            "cloud/v2': make it 'local.provider.gardener.cloud/v1alpha1'",
-            id="LB-8-config-other-version",
-        ),
-        pytest.param(f"{HEAD}kind: Other", "kind is given twice", id="LB-8-config-twice"),
-        pytest.param("[]", "config has to be a mapping", id="LB-8-config-list"),
-        pytest.param("", "config has to be a mapping", id="LB-8-config-nothing"),
-        pytest.param("a: [", "config is not YAML", id="LB-8-config-no-yaml"),
+        pytest.param(f"{HEAD}kind: Other", "kind is given twice", id="twice"),
+        pytest.param("[]", "config has to be a mapping", id="list"),
+        pytest.param("", "config has to be a mapping", id="nothing"),
+        pytest.param("a: [", "config is not YAML", id="no-yaml"),
     ],
 )
+@rule("LB-8-config")
 def test_what_is_wrong_is_told_by_field_value_and_remedy(text: str, told: str) -> None:
     with pytest.raises(Malformed) as error:
         cloudconfig.parsed(text.encode(), "config")

@@ -128,21 +128,14 @@ def test_entries_with_the_same_key_are_merged(
 @rule("IV-4", "A.14")
 def test_the_example_of_the_contract() -> None:
     """Its last entry has another key than the built-in one, and wins where it fits."""
-    mcm = "machine-controller-manager-provider-local"
-    ccm = "registry.local/ccm-local@sha256:00"
-    vector = BUILT_IN.overwritten(
-        [
-            ImageSource(name="local-path-provisioner", repository="registry.local/lpp", tag="v0.0.30"),
-            ImageSource(name="cloud-controller-manager-local", ref=ccm),
-            ImageSource(
-                name=mcm,
-                repository="registry.local/mcm",
-                tag="v0.1.0",
-                target_version=">= 1.32",
-                architectures=("amd64",),
-            ),
-        ]
-    )
+    mcm, ccm = "machine-controller-manager-provider-local", "registry.local/ccm-local@sha256:00"
+    about = {"targetVersion": ">= 1.32", "architectures": ["amd64"]}
+    overwrites = [
+        {"name": "local-path-provisioner", "repository": "registry.local/lpp", "tag": "v0.0.30"},
+        {"name": "cloud-controller-manager-local", "ref": ccm},
+        {"name": mcm, "repository": "registry.local/mcm", "tag": "v0.1.0", **about},
+    ]
+    vector = BUILT_IN.overwritten([ImageSource.model_validate(one) for one in overwrites])
     assert len(vector.images) == 5
     assert vector.image("local-path-provisioner") == "registry.local/lpp:v0.0.30"
     assert vector.image("cloud-controller-manager-local", target="1.36.0") == ccm
