@@ -1,4 +1,4 @@
-"""What our objects ought to be, beside what they are."""
+"""Manifests compared with the objects that exist, and changes of owned objects that requeue the owner."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windowbox.models.objects import Object, merge
-from windowbox.models.refs import IP_POOLS, NETWORK_POLICIES, SERVICES, Resource
+from windowbox.models.refs import (
+    API_SERVER,
+    IP_POOLS,
+    MACHINE_DEPLOYMENTS,
+    MACHINE_SETS,
+    MACHINES,
+    NETWORK_POLICIES,
+    PLANE_DEPLOYMENTS,
+    SERVICES,
+    Resource,
+)
+from workers.core.owned import ownermapping
 from workers.core.owned.manifests import Manifest, differs, excess, manifest
 
 Json = dict[str, Any]
@@ -62,41 +73,25 @@ def written(resource: Resource, found: Object, wanted: Manifest) -> Object:
 
 
 @given(resource=kinds, found=objects(), wanted=manifests())
-def test_what_was_written_does_not_differ(resource: Resource, found: Object, wanted: Manifest) -> None:
-    assert not differs(resource, written(resource, found, wanted), wanted)
-
-
-@given(resource=kinds, found=objects(), wanted=manifests())
-def test_labels_annotations_and_owners_of_others_survive(
+def test_a_written_object_does_not_differ_and_keeps_what_others_added(
     resource: Resource, found: Object, wanted: Manifest
 ) -> None:
     after = written(resource, found, wanted)
+    assert not differs(resource, after, wanted)
     assert after.annotations == found.annotations
-    ours = wanted["metadata"].get("labels", {})
-    assert {**found.labels, **ours} == after.labels
+    assert {**found.labels, **wanted["metadata"].get("labels", {})} == after.labels
     uids = {one["uid"] for one in after.metadata["ownerReferences"]}
     assert uids >= {one["uid"] for one in found.metadata["ownerReferences"]}
-
-
-@given(found=objects(), wanted=manifests())
-def test_fields_of_others_survive_where_the_api_fills_in(found: Object, wanted: Manifest) -> None:
-    after = written(SERVICES, found, wanted)
-    assert {name: after.spec[name] for name in found.spec if name not in wanted["spec"]} == {
-        name: value for name, value in found.spec.items() if name not in wanted["spec"]
-    }
-
-
-@given(found=objects(), wanted=manifests())
-def test_a_policy_is_what_is_wanted_and_nothing_else(found: Object, wanted: Manifest) -> None:
-    assert written(NETWORK_POLICIES, found, wanted).spec == wanted["spec"]
-
-
-@given(resource=kinds, found=objects(), wanted=manifests())
-def test_what_does_not_differ_has_nothing_too_much(
-    resource: Resource, found: Object, wanted: Manifest
-) -> None:
     if not differs(resource, found, wanted):
         assert excess(resource, found, wanted) is None
+
+
+@given(found=objects(), wanted=manifests())
+def test_fields_of_others_survive_only_where_the_api_fills_in(found: Object, wanted: Manifest) -> None:
+    after = written(SERVICES, found, wanted)
+    theirs = {name: value for name, value in found.spec.items() if name not in wanted["spec"]}
+    assert {name: after.spec[name] for name in theirs} == theirs
+    assert written(NETWORK_POLICIES, found, wanted).spec == wanted["spec"]
 
 
 RULE = {"from": [{"podSelector": {"matchLabels": {"app": "bastion"}}}], "ports": [{"port": 22}]}
@@ -111,6 +106,10 @@ POLICY = manifest(
 OTHER = {"kind": "Pod", "name": "p", "uid": "u2"}
 
 
+OWNERS = POLICY["metadata"]["ownerReferences"]
+WIDER = {**RULE, "ports": [{"port": 22, "endPort": 99}]}
+
+
 @pytest.mark.parametrize(
     ("change", "different"),
     [
@@ -120,28 +119,18 @@ OTHER = {"kind": "Pod", "name": "p", "uid": "u2"}
         pytest.param({"metadata": {"labels": None}}, True, id="label-gone"),
         pytest.param({"metadata": {"labels": {"ours": "no"}}}, True, id="label-changed"),
         pytest.param({"metadata": {"ownerReferences": None}}, True, id="owner-gone"),
-        pytest.param(
-            {"metadata": {"ownerReferences": [OTHER, *POLICY["metadata"]["ownerReferences"]]}},
-            False,
-            id="owner-of-another-first",
-        ),
+        pytest.param({"metadata": {"ownerReferences": [OTHER, *OWNERS]}}, False, id="another-owner-first"),
         pytest.param({"metadata": {"ownerReferences": [OTHER]}}, True, id="another-owner-instead"),
         pytest.param({"spec": {"egress": [RULE]}}, True, id="rules-of-another-direction"),
         pytest.param({"spec": {"egress": []}}, False, id="no-rules-of-another-direction"),
         pytest.param({"spec": {"ingress": [RULE, RULE]}}, True, id="one-rule-more"),
         pytest.param({"spec": {"ingress": None}}, True, id="rules-gone"),
         pytest.param({"spec": {"ingress": [{"ports": RULE["ports"]}]}}, True, id="a-rule-for-everybody"),
-        pytest.param(
-            {"spec": {"ingress": [{**RULE, "ports": [{"port": 22, "endPort": 99}]}]}},
-            True,
-            id="wider-within-a-list",
-        ),
-        pytest.param(
-            {"spec": {"podSelector": {"matchLabels": {"more": "x"}}}}, True, id="a-narrower-selector"
-        ),
+        pytest.param({"spec": {"ingress": [WIDER]}}, True, id="wider-within-a-list"),
+        pytest.param({"spec": {"podSelector": {"matchLabels": {"x": "y"}}}}, True, id="a-narrower-selector"),
     ],
 )
-def test_which_changes_of_a_policy_are_put_right(change: Json, different: bool) -> None:
+def test_changes_of_a_policy_that_are_repaired(change: Json, different: bool) -> None:
     found = Object(merge(POLICY, change))
     assert differs(NETWORK_POLICIES, found, POLICY) is different
 
@@ -158,3 +147,45 @@ def test_an_empty_list_is_the_same_as_none() -> None:
     found = Object({"metadata": {"name": "a"}, "spec": {"podSelector": {}}})
     assert not differs(NETWORK_POLICIES, found, wanted)
     assert not differs(SERVICES, found, wanted)
+
+
+UPDATING = {"type": "InPlaceUpdate", "reason": "SelectedForUpdate"}
+SERVER: Json = {"metadata": {"name": API_SERVER}}
+PROGRESS = {"type": "Progressing", "status": "True"}
+
+
+def changed(**parts: Any) -> Object:
+    return Object({"metadata": {}, "spec": {}, "status": {}, **parts})
+
+
+@pytest.mark.parametrize(
+    ("kind", "after", "matters"),
+    [
+        pytest.param(MACHINES, {"status": {"conditions": [UPDATING]}}, True, id="A3-R6-updated-in-place"),
+        pytest.param(MACHINES, {"status": {"currentStatus": {"phase": "Running"}}}, False, id="phase"),
+        pytest.param(MACHINES, {"spec": {"providerID": "x"}}, False, id="provider-id"),
+        pytest.param(MACHINE_SETS, {"status": {"replicas": 1}}, True, id="machines-of-a-set"),
+        pytest.param(MACHINE_SETS, {"status": {"readyReplicas": 1}}, False, id="ready-machines-of-a-set"),
+        pytest.param(MACHINE_DEPLOYMENTS, {"status": {"readyReplicas": 1}}, True, id="numbers"),
+        pytest.param(MACHINE_DEPLOYMENTS, {"status": {"conditions": [PROGRESS]}}, True, id="condition"),
+        pytest.param(MACHINE_DEPLOYMENTS, {"spec": {"replicas": 1}}, True, id="replicas"),
+        pytest.param(PLANE_DEPLOYMENTS, {"status": {"conditions": [PROGRESS]}}, True, id="HC-1-manager"),
+        pytest.param(PLANE_DEPLOYMENTS, {"status": {"readyReplicas": 1}}, False, id="ready-managers"),
+        pytest.param(
+            PLANE_DEPLOYMENTS, {**SERVER, "status": {"readyReplicas": 1}}, False, id="ready-servers"
+        ),
+        pytest.param(PLANE_DEPLOYMENTS, {**SERVER, "spec": {"replicas": 1}}, True, id="C-10-servers"),
+    ],
+)
+def test_changes_that_matter(kind: Resource, after: dict[str, Any], matters: bool) -> None:
+    same = {"metadata": after["metadata"]} if "metadata" in after else {}
+    before = ownermapping.essence(kind.id, changed(**same))
+    assert (ownermapping.essence(kind.id, changed(**after)) != before) is matters
+
+
+def test_the_time_of_a_condition_does_not_matter() -> None:
+    one, other = (
+        changed(status={"conditions": [{**PROGRESS, "lastUpdateTime": time}]}) for time in ("now", "then")
+    )
+    of_kind = MACHINE_DEPLOYMENTS.id
+    assert ownermapping.essence(of_kind, one) == ownermapping.essence(of_kind, other)
