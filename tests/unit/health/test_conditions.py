@@ -21,49 +21,39 @@ ON_ITS_WAY = "HealthCheckProgressing"
 DOING = Progressing("rolling", threshold=MINUTE)
 
 
+FINE = "All health checks successful"
+ALL_THREE = (
+    "failed to execute 1 health check: Unable to execute check(s): no client. Failed check(s): down. "
+    "Progressing check(s): rolling."
+)
+BOTH = "Failed check(s): a. Progressing check(s): rolling."
+TWO = "failed to execute 2 health checks: 1) a. 2) b."
+SOONER = Progressing("x", threshold=timedelta(seconds=10))
+ERROR = "ConditionCheckError"
+
+
 @pytest.mark.parametrize(
     ("results", "old", "status", "reason", "message"),
     [
+        pytest.param([Passed(), Passed()], {}, "True", SUCCESS, FINE, id="HC-6-success"),
+        pytest.param([], {}, "True", SUCCESS, FINE, id="HC-6-none"),
+        pytest.param([Passed(), Unsuccessful("down")], {}, "False", FAILING, "down.", id="HC-6-unsuccessful"),
         pytest.param(
-            [Passed(), Passed()], {}, "True", SUCCESS, "All health checks successful",
-            id="HC-6-success",
-        ),
-        pytest.param([], {}, "True", SUCCESS, "All health checks successful", id="HC-6-none"),
-        pytest.param(
-            [Passed(), Unsuccessful("down")], {}, "False", FAILING, "down.", id="HC-6-unsuccessful"
-        ),
-        pytest.param(
-            [Errored("no client"), Unsuccessful("down"), DOING], {}, "Unknown", "ConditionCheckError",
-            "failed to execute 1 health check: Unable to execute check(s): no client. Failed check(s): down. "
-            "Progressing check(s): rolling.",
+            [Errored("no client"), Unsuccessful("down"), DOING],
+            *({}, "Unknown", ERROR, ALL_THREE),
             id="HC-6+HC-8-errors-come-first",
         ),
-        pytest.param(
-            [Errored("a"), Errored("b.")], {}, "Unknown", "ConditionCheckError",
-            "failed to execute 2 health checks: 1) a. 2) b.", id="HC-8-numbered",
-        ),
-        pytest.param(
-            [Unsuccessful("a"), DOING], {}, "False", FAILING,
-            "Failed check(s): a. Progressing check(s): rolling.", id="HC-8-headings",
-        ),
+        pytest.param([Errored("a"), Errored("b.")], {}, "Unknown", ERROR, TWO, id="HC-8-numbered"),
+        pytest.param([Unsuccessful("a"), DOING], {}, "False", FAILING, BOTH, id="HC-8-headings"),
         pytest.param([DOING], {}, "Progressing", ON_ITS_WAY, "rolling.", id="HC-7-no-condition"),
-        pytest.param(
-            [DOING], {"status": "True"}, "Progressing", ON_ITS_WAY, "rolling.", id="HC-7-was-true"
-        ),
+        pytest.param([DOING], {"status": "True"}, "Progressing", ON_ITS_WAY, "rolling.", id="HC-7-was-true"),
         pytest.param([DOING], JUST_NOW, "Progressing", ON_ITS_WAY, "rolling.", id="HC-7-in-time"),
         pytest.param([DOING], LONG_AGO, "False", FAILING, "rolling.", id="HC-7-too-long"),
-        pytest.param(
-            [DOING], {"status": "False"}, "False", FAILING, "rolling.", id="HC-7-was-false"
-        ),
-        pytest.param(
-            [Progressing("x")], {}, "False", FAILING, "x.", id="HC-7-no-threshold"
-        ),
-        pytest.param(
-            [DOING, Progressing("x", threshold=timedelta(seconds=10))], JUST_NOW, "False",
-            FAILING, "1) rolling. 2) x.", id="HC-7-smallest-threshold",
-        ),
+        pytest.param([DOING], {"status": "False"}, "False", FAILING, "rolling.", id="HC-7-was-false"),
+        pytest.param([Progressing("x")], {}, "False", FAILING, "x.", id="HC-7-no-threshold"),
+        pytest.param([DOING, SOONER], JUST_NOW, "False", FAILING, "1) rolling. 2) x.", id="HC-7-smallest"),
     ],
-)  # fmt: skip
+)
 def test_the_worst_result_decides(
     results: list[Result], old: dict[str, str], status: str, reason: str, message: str
 ) -> None:
@@ -118,60 +108,44 @@ def test_only_what_no_event_tells_is_looked_at_again(result: Result, seconds: fl
     assert healthchecks.requeue_after({"A": [Passed(), result]}) == seconds
 
 
-def bundle(generation: int = 1, **said: str) -> Object:
-    listed = [{"type": f"Resources{name}", "status": value, "message": "why"} for name, value in said.items()]
+def bundle(generation: int = 1, why: str = "why", **said: str) -> Object:
+    listed = [{"type": f"Resources{name}", "status": value, "message": why} for name, value in said.items()]
     return Object(
         {"metadata": {"generation": generation}, "status": {"observedGeneration": 1, "conditions": listed}}
     )
 
 
-INVALID = Object(
-    {
-        "metadata": {"generation": 1},
-        "status": {
-            "conditions": [
-                {
-                    "type": "ResourcesApplied",
-                    "status": "False",
-                    "message": "error during apply of object v1/Secret/a/b is invalid: no",
-                }
-            ]
-        },
-    }
-)
+UNHEALTHY = "is unhealthy: ResourcesHealthy is False: why"
+OUTDATED = "is unhealthy: the resource manager has not looked at it yet"
 
 
 @pytest.mark.parametrize(
-    ("found", "detail"),
+    ("found", "problem"),
     [
-        pytest.param(None, 'managed resource "m" in namespace "n" not found', id="HC-11-not-found"),
+        pytest.param(None, "not found", id="HC-11-not-found"),
         pytest.param(bundle(Applied="True", Healthy="True"), "", id="HC-11+M-6-healthy"),
-        pytest.param(
-            bundle(Applied="True", Healthy="False"),
-            'managed resource "m" in namespace "n" is unhealthy: ResourcesHealthy is False: why',
-            id="HC-11+M-6-unhealthy",
-        ),
-        pytest.param(
-            bundle(2, Applied="True", Healthy="True"),
-            'managed resource "m" in namespace "n" is unhealthy: '
-            "the resource manager has not looked at it yet",
-            id="HC-11+M-6-outdated",
-        ),
+        pytest.param(bundle(Applied="True", Healthy="False"), UNHEALTHY, id="HC-11+M-6-unhealthy"),
+        pytest.param(bundle(2, Applied="True", Healthy="True"), OUTDATED, id="HC-11+M-6-outdated"),
     ],
 )
-def test_the_check_of_a_managed_resource(found: Object | None, detail: str) -> None:
-    assert healthchecks.managed_resource("n", "m", found) == (Unsuccessful(detail) if detail else Passed())
+def test_the_check_of_a_managed_resource(found: Object | None, problem: str) -> None:
+    wanted = Unsuccessful(f'managed resource "m" in namespace "n" {problem}') if problem else Passed()
+    assert healthchecks.managed_resource("n", "m", found) == wanted
 
 
 @rule("HC-11", "E-2", "E-3")
 def test_an_invalid_object_is_a_configuration_problem() -> None:
-    said = healthchecks.managed_resource("n", "m", INVALID)
+    invalid = bundle(why="error during apply of object v1/Secret/a/b is invalid: no", Applied="False")
+    said = healthchecks.managed_resource("n", "m", invalid)
     assert isinstance(said, Unsuccessful)
     assert said.codes == ("ERR_CONFIGURATION_PROBLEM",)
 
 
 def deployment(**status: Any) -> Object:
     return Object({"metadata": {"generation": 2}, "status": {"observedGeneration": 2, **status}})
+
+
+OLD = "is unhealthy: observed generation outdated (1/2)"
 
 
 def of(type_: str, status: str) -> dict[str, str]:
@@ -187,11 +161,7 @@ def of(type_: str, status: str) -> dict[str, str]:
         pytest.param(
             deployment(conditions=[of("Available", "False")]), "is unhealthy: m (R)", id="HC-11-unavailable"
         ),
-        pytest.param(
-            deployment(observedGeneration=1),
-            "is unhealthy: observed generation outdated (1/2)",
-            id="HC-11-old",
-        ),
+        pytest.param(deployment(observedGeneration=1), OLD, id="HC-11-old"),
     ],
 )
 def test_the_check_of_a_deployment(found: Object | None, problem: str) -> None:
@@ -205,7 +175,9 @@ def machines(name: str, **status: Any) -> Object:
     return Object({"metadata": head, "status": said})
 
 
-FAILED = {"failedMachines": [{"name": "m", "lastOperation": {"description": "no quota."}}]}
+FAILED = machines("b", failedMachines=[{"name": "m", "lastOperation": {"description": "no quota."}}])
+STALE, DOWN = machines("b", observedGeneration=0), machines("a", conditions=[of("Available", "False")])
+UNAVAILABLE = 'machine deployment "a" in namespace "n" is unhealthy: m (R)'
 
 
 @pytest.mark.parametrize(
@@ -213,15 +185,9 @@ FAILED = {"failedMachines": [{"name": "m", "lastOperation": {"description": "no 
     [
         pytest.param([], "", id="HC-10-none"),
         pytest.param([machines("a"), machines("b")], "", id="HC-10-healthy"),
-        pytest.param(
-            [machines("a", conditions=[]), machines("b", **FAILED)], 'machine "m" failed: no quota.',
-            id="HC-10-failed-machines-come-first",
-        ),
-        pytest.param(
-            [machines("b", observedGeneration=0), machines("a", conditions=[of("Available", "False")])],
-            'machine deployment "a" in namespace "n" is unhealthy: m (R)', id="HC-10-unhealthy",
-        ),
+        pytest.param([DOWN, FAILED], 'machine "m" failed: no quota.', id="HC-10-failed-machines-come-first"),
+        pytest.param([STALE, DOWN], UNAVAILABLE, id="HC-10-unhealthy"),
     ],
-)  # fmt: skip
+)
 def test_the_check_of_nodes(found: list[Object], detail: str) -> None:
     assert healthchecks.nodes(found) == (Unsuccessful(detail) if detail else Passed())

@@ -1,0 +1,307 @@
+"""Members that Namespaces, ControlPlanes and provider Secrets request, and checks of many clusters."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from bus.clusters.registry import MachinePlace, Member
+from tests.support.rules import rule
+from tests.support.running import soon
+from windowbox.errors import Unreachable
+from windowbox.models.objects import Object
+from windowbox.models.refs import (
+    BASTIONS,
+    ENDPOINT_SLICES,
+    EXPOSURES,
+    INFRASTRUCTURES,
+    NODES,
+    RUNTIME,
+    SERVICES,
+    ObjectRef,
+    Resource,
+    SecretKey,
+)
+from workers.core import joinannotations
+from workers.core.joinannotations import Unusable
+from workers.core.lifecycle.shootfacts import ShootFacts
+from workers.kinds.membership import shootmembership
+from workers.kinds.membership.clusterjoining import Change, changes, undecided
+from workers.kinds.membership.concurrentchecks import Checks
+from workers.kinds.membership.providermembership import secret_of
+from workers.kinds.membership.shootmembership import ControlPlanes, Replicas
+
+NAME = "shoot--local--a"
+KUBECONFIG, MACHINES, JOIN = (f"cluster.windowbox/{name}" for name in ("kubeconfig", "machines", "join"))
+ELSEWHERE: dict[str, Any] = {KUBECONFIG: "admin", MACHINES: "infra-a"}
+GOING: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def namespace(
+    annotations: dict[str, Any] | None = None, labels: dict[str, str] | None = None, **metadata: str
+) -> Object:
+    found: dict[str, Any] = {"name": NAME, "annotations": annotations, "labels": labels}
+    return Object({"metadata": found | metadata})
+
+
+def member(secret: str = "kubeconfig", key: str = "kubeconfig", machines: str = NAME) -> Member:
+    place = SecretKey(namespace=NAME, name=secret, key=key)
+    return Member(id=NAME, secret=place, machines=MachinePlace(namespace=machines), origin="namespace")
+
+
+@pytest.mark.parametrize(
+    ("found", "asked"),
+    [
+        pytest.param(namespace(), None, id="no-mark"),
+        pytest.param(namespace({KUBECONFIG: "admin"}), member("admin"), id="annotation"),
+        pytest.param(namespace({KUBECONFIG: " admin/config "}), member("admin", "config"), id="with-a-key"),
+        pytest.param(namespace(labels={JOIN: "true"}), member("usual"), id="label"),
+        pytest.param(namespace(labels={JOIN: "false"}), None, id="label-that-says-no"),
+        pytest.param(namespace({KUBECONFIG: "admin"}, {JOIN: "true"}), member("admin"), id="both"),
+        pytest.param(namespace(ELSEWHERE), member("admin", machines="infra-a"), id="machines-elsewhere"),
+        pytest.param(namespace({KUBECONFIG: "admin"}, **GOING), None, id="being-deleted"),
+    ],
+)
+def test_what_a_namespace_asks_for(found: Object, asked: Member | None) -> None:
+    assert joinannotations.requested_member(found, "usual") == asked
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        pytest.param(namespace({KUBECONFIG: ""}), "write SECRET or SECRET/KEY", id="empty"),
+        pytest.param(namespace({KUBECONFIG: "other/ad/min"}), "write SECRET or SECRET/KEY", id="a-path"),
+        pytest.param(namespace({KUBECONFIG: "admin/"}), "write SECRET or SECRET/KEY", id="half-a-key"),
+        pytest.param(namespace({KUBECONFIG: "x" * 10_000}), "'" + "x" * 64 + "…'", id="very-long"),
+        pytest.param(namespace({KUBECONFIG: "UPPER"}), "'UPPER'", id="upper-case"),
+        pytest.param(namespace({**ELSEWHERE, MACHINES: "a/b"}), "the name of a Namespace", id="machines"),
+        pytest.param(namespace({KUBECONFIG: "admin"}, name="runtime"), "can be called runtime", id="runtime"),
+    ],
+)
+def test_marks_that_cannot_be_followed_are_explained(found: Object, why: str) -> None:
+    asked = joinannotations.requested_member(found, "usual")
+    assert isinstance(asked, Unusable)
+    assert why in asked.why
+    assert len(asked.why) < 200
+
+
+def test_slices_are_watched_only_where_pods_are_reachable() -> None:
+    kinds = (SERVICES.id, NODES.id)
+    assert joinannotations.with_kinds(member(), direct=False).kinds == kinds
+    assert joinannotations.with_kinds(member(), direct=True).kinds == (*kinds, ENDPOINT_SLICES.id)
+
+
+OURS, MOVED = member(), member("another")
+THEIRS = Member(id=NAME, file="kubeconfig")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "all_known", "change"),
+    [
+        pytest.param(OURS, None, True, Change(NAME, None, OURS), id="joins"),
+        pytest.param(OURS, None, False, Change(NAME, None, OURS), id="joins-though-not-all-is-known"),
+        pytest.param(OURS, OURS, True, None, id="stays"),
+        pytest.param(MOVED, OURS, True, Change(NAME, OURS, MOVED), id="moves"),
+        pytest.param(None, OURS, True, Change(NAME, OURS, None), id="leaves"),
+        pytest.param(None, OURS, False, None, id="is-not-taken-for-gone"),
+        pytest.param(None, THEIRS, True, None, id="a-person-let-it-join"),
+        pytest.param(OURS, THEIRS, True, None, id="a-person-let-it-join-before"),
+    ],
+)
+def test_who_joins_and_who_leaves(
+    wanted: Member | None, found: Member | None, all_known: bool, change: Change | None
+) -> None:
+    asked = {NAME: wanted} if wanted else {}
+    there = {NAME: found} if found else {}
+    assert changes(asked, there, all_known=["namespace"] if all_known else []) == ([change] if change else [])
+
+
+BY_CONTROLPLANE = OURS.model_copy(update={"origin": "controlplane"})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        pytest.param(None, OURS, id="no-mark-that-can-be-followed"),
+        pytest.param(BY_CONTROLPLANE, OURS, id="with-a-control-plane"),
+        pytest.param(BY_CONTROLPLANE, None, id="with-a-control-plane-only"),
+    ],
+)
+def test_clusters_that_are_left_alone_neither_join_nor_leave(
+    wanted: Member | None, found: Member | None
+) -> None:
+    asked = {NAME: wanted} if wanted else {}
+    there = {NAME: found} if found else {}
+    everything = ["namespace", "controlplane"]
+    assert changes(asked, there, all_known=everything)
+    assert changes(asked, there, all_known=everything, left_alone={NAME}) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "marked", "unknown", "stays"),
+    [
+        pytest.param(OURS, [], {"namespace": [NAME]}, True, id="large-namespace"),
+        pytest.param(OURS, [], {"controlplane": [NAME]}, False, id="without-its-mark"),
+        pytest.param(BY_CONTROLPLANE, [], {"controlplane": [NAME]}, True, id="large-control-plane"),
+        pytest.param(BY_CONTROLPLANE, [NAME], {"controlplane": [NAME]}, False, id="with-a-mark"),
+    ],
+)
+def test_no_cluster_leaves_because_an_object_is_too_large_for_the_bus(
+    found: Member, marked: list[str], unknown: dict[str, list[str]], stays: bool
+) -> None:
+    assert undecided({NAME: found}, marked, unknown) == ({NAME} if stays else set())
+
+
+FINALIZER = "extensions.gardener.cloud/controlplane"
+
+
+def controlplane(type_: str = "local", finalizer: str = FINALIZER, **status: Any) -> Object:
+    return Object({"metadata": {"finalizers": [finalizer]}, "spec": {"type": type_}, "status": status})
+
+
+@pytest.mark.parametrize(
+    ("found", "takes_part"),
+    [
+        pytest.param(controlplane(observedGeneration=1), True, id="reconciled"),
+        pytest.param(controlplane(), False, id="no-access-yet"),
+        pytest.param(controlplane("other", observedGeneration=1), False, id="of-another-provider"),
+        pytest.param(controlplane(finalizer="other", observedGeneration=1), False, id="handed-over"),
+    ],
+)
+def test_a_shoot_takes_part_while_its_control_plane_is_ours(found: Object, takes_part: bool) -> None:
+    assert shootmembership.taking_part(found) is takes_part
+
+
+def test_the_member_has_the_access_that_the_control_plane_makes() -> None:
+    shoot = ShootFacts(technical_id="shoot--a--b", managed_infrastructure=True)
+    made = shootmembership.member("shoot--a--b", shoot)
+    assert made.secret == SecretKey(namespace="shoot--a--b", name="shoot-access-windowbox")
+    assert made.machines
+    assert made.machines.namespace == "infra-shoot--a--b"
+
+
+AWAKE = ShootFacts()
+ENABLED = ShootFacts(hibernation_enabled=True)
+COMPLETE = ShootFacts(hibernation_enabled=True, hibernated=True)
+"""As gardenlet says when all has ended."""
+
+
+@rule("C-7", "C-10")
+@pytest.mark.parametrize(
+    ("shoot", "server", "was_asleep", "asleep"),
+    [
+        pytest.param(ENABLED, Replicas(1, 1), False, False, id="C-7-machines-go-first"),
+        pytest.param(ENABLED, Replicas(0, 1), False, True, id="C-7-ended"),
+        pytest.param(ENABLED, Replicas(0, 0), True, True, id="C-7-still"),
+        pytest.param(COMPLETE, Replicas(1, 1), False, False, id="C-7-its-server-counts-where-it-is-seen"),
+        pytest.param(AWAKE, Replicas(1, 0), True, True, id="C-7-starting"),
+        pytest.param(AWAKE, Replicas(1, 1), True, False, id="C-7-awake-again"),
+        pytest.param(AWAKE, Replicas(1, 0), False, False, id="C-7-restarted"),
+        pytest.param(ENABLED, None, False, False, id="C-7-machines-go-first-elsewhere"),
+        pytest.param(COMPLETE, None, False, True, id="C-7-ended-elsewhere"),
+        pytest.param(ENABLED, None, True, True, id="C-7-still-elsewhere"),
+        pytest.param(AWAKE, None, True, False, id="C-7-awake-again-elsewhere"),
+    ],
+)
+def test_when_a_shoot_sleeps(
+    shoot: ShootFacts, server: Replicas | None, was_asleep: bool, asleep: bool
+) -> None:
+    assert shootmembership.is_asleep(shoot, server, was_asleep=was_asleep) is asleep
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+def test_a_shoot_sleeps_as_before_while_the_bus_may_lack_something(asleep: bool) -> None:
+    """A bus that was made anew holds neither Clusters nor API servers."""
+    unread = ControlPlanes(cast(Any, None), lambda: None)
+    made = shootmembership.member("shoot--a--b", ShootFacts(technical_id="shoot--a--b"))
+    before = made.model_copy(update={"asleep": asleep})
+    assert unread.put_to_sleep(made, before) == before
+    assert not unread.put_to_sleep(made, None).asleep
+
+
+HERE = SecretKey(namespace="a", name="cloudprovider")
+
+
+@rule("K-3")
+@pytest.mark.parametrize(
+    ("kind", "spec", "secret"),
+    [
+        pytest.param(INFRASTRUCTURES, {"secretRef": {"name": "cloudprovider"}}, HERE, id="infrastructure"),
+        pytest.param(
+            INFRASTRUCTURES,
+            {"secretRef": {"name": "x", "namespace": "b"}},
+            SecretKey(namespace="b", name="x"),
+            id="infrastructure-elsewhere",
+        ),
+        pytest.param(INFRASTRUCTURES, {"secretRef": None}, None, id="infrastructure-without"),
+        pytest.param(BASTIONS, {}, HERE, id="bastion"),
+        pytest.param(EXPOSURES, {"credentialsRef": {"name": "cloudprovider"}}, HERE, id="exposure"),
+        pytest.param(EXPOSURES, {}, None, id="exposure-without"),
+    ],
+)
+def test_the_secret_is_that_of_the_kind(
+    kind: Resource, spec: dict[str, Any], secret: SecretKey | None
+) -> None:
+    ref = ObjectRef(RUNTIME, kind.id, "a", "local")
+    assert secret_of(ref, Object({"spec": {"type": "local", **spec}})) == secret
+
+
+@rule("T-2")
+@pytest.mark.parametrize("kind", [INFRASTRUCTURES, BASTIONS, EXPOSURES], ids=lambda kind: kind.plural)
+def test_secrets_of_what_others_serve_are_left_alone(kind: Resource) -> None:
+    secret = {"name": "cloudprovider"}
+    spec = {"type": "kubevirt", "secretRef": secret, "credentialsRef": secret}
+    assert secret_of(ObjectRef(RUNTIME, kind.id, "a", "local"), Object({"spec": spec})) is None
+
+
+async def hang() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_others_are_asked_while_a_hundred_do_not_answer() -> None:
+    checks, answered = Checks(), asyncio.Event()
+
+    async def answer() -> None:
+        answered.set()
+
+    async with checks.running():
+        for number in range(100):
+            checks.begin(number, hang)
+        checks.begin("good", answer)
+        await soon(answered.wait())
+
+
+async def test_who_has_failed_is_asked_again_later() -> None:
+    checks, asked = Checks(), list[str]()
+
+    async def fail() -> None:
+        asked.append("bad")
+        raise Unreachable("it does not answer")
+
+    async def answer() -> None:
+        asked.append("good")
+
+    async with checks.running():
+        for _ in range(3):
+            checks.begin("bad", fail)
+            checks.begin("good", answer)
+            await checks.settle()
+    assert sorted(asked) == ["bad", "good", "good", "good"]
+
+
+async def test_nobody_is_asked_twice_at_once() -> None:
+    checks, asked, gate = Checks(), list[int](), asyncio.Event()
+
+    async def answer() -> None:
+        asked.append(1)
+        await gate.wait()
+
+    async with checks.running():
+        checks.begin("one", answer)
+        await asyncio.sleep(0)
+        checks.begin("one", answer)
+        gate.set()
+        await checks.settle()
+    assert asked == [1]
