@@ -1,10 +1,11 @@
-"""What is taken out of kubeconfigs that somebody else wrote."""
+"""Kubeconfigs that somebody else wrote: what they may hold, and which addresses they may name."""
 
 from __future__ import annotations
 
 import base64
 import tempfile
 import time
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ import yaml
 
 from sandbox.servers import certificates
 from tests.support import loopback
+from tests.support.tenantconfigs import naming
 from windowbox.clients.kubernetes import kube, kubeconfigs
+from windowbox.clients.kubernetes.egress import Egress
 from windowbox.errors import Malformed
 
 WHAT = "Secret garden/cloudprovider"
@@ -37,13 +40,9 @@ def of_user(**user: object) -> bytes:
         pytest.param(of_user(**{"auth-provider": {}}), "auth-provider is not", id="K-1-auth-provider"),
         pytest.param(of_user(tokenFile="token"), "tokenFile is not allowed", id="K-1-token-file"),
         pytest.param(of_user(**{"client-key": "key"}), "client-key is not allowed", id="K-1-key-file"),
-        pytest.param(
-            of_user(**{"as": "eve"}), r"users\[0\].user.as is not supported", id="K-1-impersonation"
-        ),
+        pytest.param(of_user(**{"as": "eve"}), r"users\[0\].user.as is not supported", id="K-1-other-user"),
         pytest.param(of_user(**{"as-groups": ["a"]}), "as-groups is not supported", id="K-1-other-groups"),
-        pytest.param(
-            of_user(**{"client-certificate": "x"}), "client-certificate is not", id="K-1-certificate-file"
-        ),
+        pytest.param(of_user(**{"client-certificate": "x"}), "client-certificate is not", id="K-1-cert-file"),
     ],
 )
 def test_what_may_harm_is_refused_by_name(kubeconfig: bytes, told: str) -> None:
@@ -62,18 +61,12 @@ async def test_a_cluster_with_inline_certificates_is_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = base64.b64encode(certificates.authority(tmp_path / "ca").certificate.read_bytes()).decode()
-    cluster = {"server": "https://a", "certificate-authority-data": authority}
-    content = {
-        "users": [{"name": "a", "user": {"token": "t"}}],
-        "clusters": [{"name": "a", "cluster": cluster}],
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "current-context": "a",
-    }
+    content = naming("https://a", {"certificate-authority-data": authority})
     (tmp_path / "files").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "files"))
     trusts = []
     for _ in range(2):
-        async with kube.from_text(yaml.safe_dump(content).encode(), WHAT, loopback.EGRESS) as client:
+        async with kube.from_text(content, WHAT, loopback.EGRESS) as client:
             trusts.append(client.trust)
         assert not list((tmp_path / "files").iterdir())  # no copy of a certificate or key is left
     assert trusts[0] == trusts[1] not in (None, "public")
@@ -91,20 +84,16 @@ def test_a_server_that_is_no_url_is_refused(url: object) -> None:
 
 @pytest.mark.parametrize("url", [True, ["a"], *NO_URLS[1:]])
 async def test_a_proxy_that_is_no_url_is_refused(url: object) -> None:
-    content = {
-        "users": [{"name": "a", "user": {"token": "t"}}],
-        "clusters": [{"name": "a", "cluster": {"server": "https://a", "proxy-url": url}}],
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "current-context": "a",
-    }
+    content = naming("https://a", {"proxy-url": url})
     with pytest.raises(Malformed, match="the kubeconfig's proxy-url is no URL"):
-        async with kube.from_text(yaml.safe_dump(content).encode(), WHAT, loopback.EGRESS):
+        async with kube.from_text(content, WHAT, loopback.EGRESS):
             pass
 
 
-@pytest.mark.parametrize("url", ["https://api.example.com:6443", "https://[::1]:6443/k8s/a", "http://a"])
-def test_a_server_that_is_a_url_is_taken(url: str) -> None:
-    kubeconfigs.check_addresses(url, url, loopback.EGRESS, WHAT)
+@pytest.mark.parametrize("server", ["https://api.example.com:6443", "https://[::1]:6443", "http://a"])
+@pytest.mark.parametrize("path", ["", "/", "/k8s/clusters/c-m-abc12", "/apis/v1/proxy/a_b/~c"])
+def test_a_url_with_a_plain_path_is_taken(server: str, path: str) -> None:
+    kubeconfigs.check_addresses(server + path, server + path, loopback.EGRESS, WHAT)
 
 
 def test_trust_is_the_set_of_authorities(tmp_path: Path) -> None:
@@ -136,3 +125,55 @@ def test_authorities_that_only_begin_are_read_in_linear_time(tmp_path: Path) -> 
     begun = time.process_time()
     assert kubeconfigs.trust("https://api", True, endless) is None
     assert time.process_time() - begun < 5  # some milliseconds; a lazy regular expression took minutes
+
+
+OWN = Egress((ip_network("10.0.0.0/8"), ip_network("fd00::/8")), (ip_network("10.1.2.3/32"),))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("0.0.0.0", "0.1.2.3", "127.0.0.1", "127.255.255.254", "169.254.169.254", "100.100.100.200"),
+        *("224.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "fd00:ec2::254", "ff02::1"),
+        *("::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "64:ff9b::7f00:1"),
+        *("64:ff9b::169.254.169.254", "2002:7f00:1::1"),
+    ],
+)
+def test_loopback_and_link_local_are_denied_however_they_are_spelled(address: str) -> None:
+    assert not Egress().permits(ip_address(address))
+    assert not Egress().permits_host(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "permitted"),
+    [
+        *(("10.0.0.1", False), ("::ffff:10.0.0.1", False), ("64:ff9b::a00:1", False), ("fd00::1", False)),
+        *(("10.1.2.3", True), ("::ffff:10.1.2.3", True), ("192.0.2.1", True), ("2001:db8::1", True)),
+    ],
+)
+def test_own_networks_are_denied_but_for_exceptions(address: str, permitted: bool) -> None:
+    assert OWN.permits(ip_address(address)) is permitted
+
+
+def test_exceptions_reach_into_what_is_always_denied() -> None:
+    assert loopback.EGRESS.permits(ip_address("127.0.0.1"))
+    assert loopback.EGRESS.permits(ip_address("::1"))
+    assert not loopback.EGRESS.permits(ip_address("169.254.169.254"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "169.254.169.254"])
+@pytest.mark.parametrize("where", ["server", "proxy-url"])
+def test_a_denied_address_in_a_kubeconfig_is_named(host: str, where: str) -> None:
+    good, bad = "https://api.example.com", f"https://{host}:6443"
+    server, proxy = (bad, None) if where == "server" else (good, bad)
+    with pytest.raises(Malformed, match=rf"it: the kubeconfig's {where} is at .* egress\.denied"):
+        kubeconfigs.check_addresses(server, proxy, Egress(), "it")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/latest/meta-data/%2e%2e", "/a/../b", "/./a", "/" + "a" * 256, "/a b", "/a;b", "/a\\b", "/ä"],
+)
+def test_a_path_that_may_mean_another_one_is_refused(path: str) -> None:
+    with pytest.raises(Malformed, match="the path of the kubeconfig's server"):
+        kubeconfigs.check_addresses(f"https://api.example.com{path}", None, Egress(), "it")

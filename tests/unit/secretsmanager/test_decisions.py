@@ -58,13 +58,11 @@ def test_secrets_are_renewed_in_time(found: Stored, due: int | None) -> None:
         pytest.param(AUTH, [lasting(0, 3600, rotation="7")], Policy(), 9, "7", id="Z-4-renewed-before"),
         pytest.param(AUTH, [lasting(0, 3600)], Policy(rotation=4), 9, "", id="Z-5-passwords-do-not-rotate"),
         pytest.param(CA, [lasting(0, 10, config="ca")], Policy(), 99, "", id="Z-4-no-authority"),
-        pytest.param(
-            CA, [lasting(0, 10, config="ca")], decisions.WEBHOOKS, 99, "99", id="WF-60-webhooks"
-        ),
+        pytest.param(CA, [lasting(0, 10, config="ca")], decisions.WEBHOOKS, 99, "99", id="WF-60-webhook"),
         pytest.param(CA, [stored("ca", rotation="3")], Policy(rotation=8), 99, "8", id="Z-5-lock-step"),
         pytest.param(CA, [], Policy(rotation=8), 99, "8", id="Z-5-first-of-a-rotated-shoot"),
     ],
-)  # fmt: skip
+)
 def test_the_rotation_of_a_secret(
     config: Config, found: list[Stored], policy: Policy, now: int, rotation: str
 ) -> None:
@@ -115,21 +113,27 @@ def test_who_signs_while_there_are_two(config: Certificate, policy: Policy, sign
     assert decisions.signer(config, CURRENT, OLD, policy) == signs
 
 
+def rotating(authorities: object) -> dict[str, Any]:
+    return {"status": {"credentials": {"rotation": {"certificateAuthorities": authorities}}}}
+
+
 @pytest.mark.parametrize(
-    ("phase", "policy"),
+    ("phase", "completes"),
     [
-        pytest.param("Preparing", Policy(rotation=1700000000), id="Z-5-preparing"),
-        pytest.param("PreparingWithoutWorkersRollout", Policy(rotation=1700000000), id="Z-5-without-rollout"),
-        pytest.param("WaitingForWorkersRollout", Policy(rotation=1700000000), id="Z-5-waiting-for-rollout"),
-        pytest.param("Prepared", Policy(rotation=1700000000), id="Z-5-prepared"),
-        pytest.param("Completing", Policy(rotation=1700000000, drop_old=True), id="Z-5-completing"),
-        pytest.param("Completed", Policy(rotation=1700000000, drop_old=True), id="Z-5-completed"),
+        pytest.param("Preparing", False, id="Z-5-preparing"),
+        pytest.param("PreparingWithoutWorkersRollout", False, id="Z-5-without-rollout"),
+        pytest.param("WaitingForWorkersRollout", False, id="Z-5-waiting-for-rollout"),
+        pytest.param("Prepared", False, id="Z-5-prepared"),
+        pytest.param("Completing", True, id="Z-5-completing"),
+        pytest.param("Completed", True, id="Z-5-completed"),
     ],
 )
-def test_the_policy_follows_the_phase_of_the_shoot(phase: str, policy: Policy) -> None:
-    authorities = {"phase": phase, "lastInitiationTime": "2023-11-14T22:13:20Z"}
-    shoot = {"status": {"credentials": {"rotation": {"certificateAuthorities": authorities}}}}
-    assert decisions.Policy.of_shoot(shoot) == policy
+def test_the_policy_follows_the_phase_of_the_shoot(phase: str, completes: bool) -> None:
+    shoot = rotating({"phase": phase, "lastInitiationTime": "2023-11-14T22:13:20Z"})
+    assert decisions.Policy.of_shoot(shoot) == Policy(rotation=1700000000, drop_old=completes)
+
+
+ZERO = "0001-01-01T00:00:00"
 
 
 @pytest.mark.parametrize(
@@ -138,19 +142,14 @@ def test_the_policy_follows_the_phase_of_the_shoot(phase: str, policy: Policy) -
         pytest.param({}, id="Z-5-no-status"),
         pytest.param({"status": None}, id="Z-5-null"),
         pytest.param({"status": {"credentials": "x"}}, id="Z-5-text"),
-        *(
-            pytest.param(
-                {"status": {"credentials": {"rotation": {"certificateAuthorities": authorities}}}}, id=id
-            )
-            for authorities, id in (
-                ([1], "Z-5-a-list"),
-                ({"lastInitiationTime": "soon"}, "Z-5-no-time"),
-                ({"lastInitiationTime": 7, "phase": [1]}, "Z-5-wrong-types"),
-                ({"lastInitiationTime": "2026-02-30T99:00:00Z", "phase": {"a": 1}}, "Z-5-no-such-day"),
-                ({"lastInitiationTime": "0001-01-01T00:00:00Z", "phase": "Preparing"}, "Z-5-zero-time"),
-                ({"lastInitiationTime": "0001-01-01T00:00:00", "phase": ""}, "Z-5-zero-time-of-nowhere"),
-            )
+        pytest.param(rotating([1]), id="Z-5-a-list"),
+        pytest.param(rotating({"lastInitiationTime": "soon"}), id="Z-5-no-time"),
+        pytest.param(rotating({"lastInitiationTime": 7, "phase": [1]}), id="Z-5-wrong-types"),
+        pytest.param(
+            rotating({"lastInitiationTime": "2026-02-30T99:00:00Z", "phase": {"a": 1}}), id="Z-5-day"
         ),
+        pytest.param(rotating({"lastInitiationTime": f"{ZERO}Z", "phase": "Preparing"}), id="Z-5-zero-time"),
+        pytest.param(rotating({"lastInitiationTime": ZERO, "phase": ""}), id="Z-5-zero-time-of-nowhere"),
     ],
 )
 def test_a_shoot_without_a_rotation(shoot: Mapping[str, Any]) -> None:
@@ -166,18 +165,10 @@ def test_the_name_tells_config_signer_and_rotation() -> None:
 
 @rule("Z-1", "Z-2")
 def test_the_checksum_changes_exactly_if_the_config_does() -> None:
-    changed: list[Config] = [
-        SERVER,
-        CLIENT,
-        replace(SERVER, common_name="other"),
-        replace(SERVER, dns_names=("a",)),
-        replace(SERVER, ip_addresses=("10.0.0.1",)),
-        replace(SERVER, organizations=("a",)),
-        replace(SERVER, validity=timedelta(days=1)),
-        replace(SERVER, publish_authority=True),
-        CA,
-        AUTH,
-    ]
+    lists: list[dict[str, Any]] = [{"dns_names": ("a",)}, {"ip_addresses": ("10.0.0.1",)}]
+    others = [{"common_name": "other"}, *lists, {"organizations": ("a",)}]
+    others += [{"validity": timedelta(days=1)}, {"publish_authority": True}]
+    changed: list[Config] = [SERVER, CLIENT, *(replace(SERVER, **other) for other in others), CA, AUTH]
     checksums = [configs.checksum(one) for one in changed]
     assert len(set(checksums)) == len(changed)
     assert all(0 <= int(one) < 2**64 for one in checksums)
@@ -188,12 +179,12 @@ def test_the_checksum_changes_exactly_if_the_config_does() -> None:
 @rule("Z-1", "Z-2")
 def test_the_checksums_of_authorities_and_passwords_are_gardeners() -> None:
     """As its provider-local 1.150 has them."""
-    authority = Authority("ca-provider-local-controlplane", persist=True)
-    assert configs.checksum(authority) == "18016912269135249284"
-    webhooks = Authority("ca-provider-local-webhook", timedelta(days=30))
-    assert configs.checksum(webhooks) == "15579132457960797395"
-    password = BasicAuth("provider-local-dummy-auth", validity=timedelta(hours=1))
-    assert configs.checksum(password) == "9207884496607812683"
+    for config, checksum in (
+        (Authority("ca-provider-local-controlplane", persist=True), "18016912269135249284"),
+        (Authority("ca-provider-local-webhook", timedelta(days=30)), "15579132457960797395"),
+        (BasicAuth("provider-local-dummy-auth", validity=timedelta(hours=1)), "9207884496607812683"),
+    ):
+        assert configs.checksum(config) == checksum
 
 
 @rule("Z-3")

@@ -56,11 +56,8 @@ def test_what_gardeners_chart_passes_is_understood() -> None:
     found = loaded(*CHART)
     assert found.work.classes == ("seed", "shoot")
     assert not found.work.ignore_operation_annotation
-    assert found.heartbeat.model_dump() == {
-        "namespace": "extension-provider-local",
-        "interval": 30,
-        "holder": "provider-local",
-    }
+    assert (found.heartbeat.namespace, found.heartbeat.interval) == ("extension-provider-local", 30)
+    assert found.heartbeat.holder == "provider-local"
     assert str(found.backup.root) == "/dev/local-backupbuckets"
     assert found.webhooks.address == "0.0.0.0:10250"
     assert (found.webhooks.service_port, found.webhooks.namespace) == (443, "extension-provider-local")
@@ -75,12 +72,8 @@ def test_what_gardeners_chart_passes_is_understood() -> None:
 
 def test_flags_that_have_no_effect_are_told() -> None:
     told = goflags.without_effect(given(*CHART))
-    names = [line.partition(" ")[0] for line in told]
-    assert names == [
-        "--leader-election-namespace",
-        "--dnsrecord-max-concurrent-reconciles",
-        "--worker-max-concurrent-reconciles",
-    ]
+    concurrency = [f"--{kind}-max-concurrent-reconciles" for kind in ("dnsrecord", "worker")]
+    assert [line.partition(" ")[0] for line in told] == ["--leader-election-namespace", *concurrency]
     assert "work.concurrency" in told[-1]
     assert "webhooks.garden_lease" in told[0]
 
@@ -138,14 +131,13 @@ def test_controllers_are_pools() -> None:
     assert goflags.pools({}) == ()
 
 
-def test_a_controller_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(Malformed, match="no controller 'dns'; there are: backupbucket"):
-        goflags.pools(given("--controllers=dns"))
-
-
-def test_no_controller_left_is_refused() -> None:
-    with pytest.raises(Malformed, match="no controller is left"):
-        goflags.pools(given("--controllers=healthcheck"))
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("dns", "no controller 'dns'; there are: backupbucket"), ("healthcheck", "no controller is left")],
+)
+def test_a_choice_without_a_known_controller_is_refused(name: str, why: str) -> None:
+    with pytest.raises(Malformed, match=why):
+        goflags.pools(given(f"--controllers={name}"))
 
 
 @rule("WP-2")

@@ -16,19 +16,14 @@ from windowbox.settings import imagevector, settings
 
 
 @rule("IV-1")
-def test_the_file_that_the_environment_names_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by_setting", [False, True], ids=["environment", "setting"])
+def test_the_named_file_is_read_and_the_setting_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_setting: bool
+) -> None:
     file = tmp_path / "images.yaml"
     file.write_text("images: [{name: local-path-helper, ref: x, sourceRepository: y, labels: []}]")
-    monkeypatch.setenv("IMAGEVECTOR_OVERWRITE", str(file))
-    assert settings.load(None).kinds.images.image("local-path-helper") == "x"
-
-
-@rule("IV-1")
-def test_the_setting_comes_before_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "images.yaml"
-    file.write_text("images: [{name: local-path-helper, ref: x}]")
-    monkeypatch.setenv("IMAGEVECTOR_OVERWRITE", "/nowhere")
-    found = settings.load(None, {"images": {"overwrite": str(file)}})
+    monkeypatch.setenv("IMAGEVECTOR_OVERWRITE", "/nowhere" if by_setting else str(file))
+    found = settings.load(None, {"images": {"overwrite": str(file)}} if by_setting else None)
     assert found.kinds.images.image("local-path-helper") == "x"
     assert found.deciding.kinds.images == found.kinds.images
 
@@ -68,14 +63,13 @@ def test_an_invalid_file_is_named_with_field_and_remedy(content: str, words: str
 
 @rule("IV-2")
 def test_an_expired_authority_is_an_error(tmp_path: Path) -> None:
-    now = datetime.now(UTC)
-    authority = Authority("ca", validity=timedelta(days=30))
-    for begun, valid in ((now, True), (now - timedelta(days=31), False)):
-        inline = generation.authority(authority, "ca", begun)["ca.crt"].decode()
-        file = tmp_path / "images.yaml"
-        file.write_text(yaml.safe_dump({"caBundle": {"inline": inline}}))
-        if valid:
-            assert imagevector.load(file).images
-            continue
-        with pytest.raises(Malformed, match=r"caBundle.inline: CN=ca expired at .*; replace it"):
-            imagevector.load(file)
+    file, now = tmp_path / "images.yaml", datetime.now(UTC)
+
+    def written(begun: datetime) -> Path:
+        inline = generation.authority(Authority("ca", validity=timedelta(days=30)), "ca", begun)["ca.crt"]
+        file.write_text(yaml.safe_dump({"caBundle": {"inline": inline.decode()}}))
+        return file
+
+    assert imagevector.load(written(now)).images
+    with pytest.raises(Malformed, match=r"caBundle.inline: CN=ca expired at .*; replace it"):
+        imagevector.load(written(now - timedelta(days=31)))

@@ -1,4 +1,4 @@
-"""Settings: where they come from, and what is told about bad ones."""
+"""Settings and features: where they come from, and how bad ones are refused."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 from commands import pages
+from windowbox import features
 from windowbox.errors import Malformed
+from windowbox.features import Feature, Stage
+from windowbox.kinds import POOLS
 from windowbox.settings import settings
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "settings.yaml"
 
 
 def test_the_page_of_settings_is_up_to_date() -> None:
@@ -16,18 +24,16 @@ def test_the_page_of_settings_is_up_to_date() -> None:
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "settings.yaml"
     file.write_text("nats: {url: 'nats://file:1', user: from-file}\nmetrics: 127.0.0.1:1\n")
     monkeypatch.setenv("WINDOWBOX_NATS__URL", "nats://environment:2")
     monkeypatch.setenv("WINDOWBOX_METRICS", "127.0.0.1:2")
-
+    monkeypatch.setenv("WINDOWBOX_NATS__REPLICAS", "3")
+    monkeypatch.setenv("WINDOWBOX_BACKUP__ROOT", "")
     loaded = settings.load(file, {"metrics": "127.0.0.1:3"})
-
-    assert loaded.nats.user == "from-file"
-    assert loaded.nats.url == "nats://environment:2"
-    assert loaded.metrics == "127.0.0.1:3"
+    found = (loaded.nats.user, loaded.nats.url, loaded.nats.replicas, loaded.metrics, loaded.backup.root)
+    assert found == ("from-file", "nats://environment:2", 3, "127.0.0.1:3", None)
 
 
 @pytest.mark.parametrize(
@@ -44,50 +50,27 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
         pytest.param("dns: {zones: [{name: a.b, servers: []}]}", ["dns.zones.0.servers"], id="no-server"),
     ],
 )
-def test_a_bad_setting_is_named(tmp_path: Path, text: str, told: list[str]) -> None:
-    file = tmp_path / "settings.yaml"
+def test_a_bad_setting_is_named(file: Path, text: str, told: list[str]) -> None:
     file.write_text(text)
-
     with pytest.raises(Malformed) as error:
         settings.load(file)
-
-    for words in told:
-        assert words in str(error.value)
+    assert [words for words in told if words not in str(error.value)] == []
 
 
-def test_no_secret_is_told_when_the_settings_are_wrong(tmp_path: Path) -> None:
-    file = tmp_path / "settings.yaml"
-    file.write_text("nats: {password: hunter2, replicas: 2}")
-
+@pytest.mark.parametrize("text", ["nats: {password: hunter2, replicas: 2}", 'nats: {password: "hunter2}'])
+def test_a_refusal_of_settings_shows_no_secret(file: Path, text: str) -> None:
+    file.write_text(text)
     with pytest.raises(Malformed) as error:
         settings.load(file)
-
-    assert "hunter2" not in str(error.value)
-    file.write_text('nats: {password: "hunter2}')
-    with pytest.raises(Malformed, match="is not YAML") as error:
-        settings.load(file)
-
     assert "hunter2" not in str(error.value)
     assert "hunter2" not in repr(settings.load(None, {"nats": {"password": "hunter2"}}))
 
 
-def test_what_the_environment_leaves_empty_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WINDOWBOX_BACKUP__ROOT", "")
-    monkeypatch.setenv("WINDOWBOX_HEARTBEAT__NAMESPACE", "")
-    loaded = settings.load(None)
-    assert loaded.backup.root is None
-    assert loaded.heartbeat.namespace is None
-
-
 def test_what_decides_has_no_secrets_and_no_servers() -> None:
-    zone = {
-        "name": "local.gardener.cloud",
-        "servers": ["192.0.2.53"],
-        "key": {"name": "k", "secret": "aHVudGVyMg=="},
-    }
-    read = settings.load(
-        None, {"nats": {"password": "hunter2"}, "dns": {"zones": [zone]}, "heartbeat": {"interval": 7}}
-    )
+    key = {"name": "k", "secret": "aHVudGVyMg=="}
+    zone = {"name": "local.gardener.cloud", "servers": ["192.0.2.53"], "key": key}
+    flags = {"nats": {"password": "hunter2"}, "dns": {"zones": [zone]}, "heartbeat": {"interval": 7}}
+    read = settings.load(None, flags)
     told = read.deciding.model_dump_json()
     assert "local.gardener.cloud" in told
     assert '"interval":7' in told
@@ -95,6 +78,46 @@ def test_what_decides_has_no_secrets_and_no_servers() -> None:
         assert hidden not in told
 
 
-def test_the_environment_can_ask_for_three_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WINDOWBOX_NATS__REPLICAS", "3")
-    assert settings.load(None).nats.replicas == 3
+KNOWN = (
+    Feature("Ponds", Stage.ALPHA, "ponds", frozenset({"pond"})),
+    Feature("Rivers", Stage.BETA, "rivers", frozenset({"river", "stream"})),
+    Feature("Seas", Stage.GA, "seas", frozenset({"sea"})),
+)
+
+
+@pytest.mark.parametrize(
+    ("gates", "pools"),
+    [
+        pytest.param({}, {"pond"}, id="alpha-is-off"),
+        pytest.param({"Ponds": True}, set(), id="alpha-is-asked-for"),
+        pytest.param({"Rivers": False}, {"pond", "river", "stream"}, id="beta-is-switched-off"),
+        pytest.param({"Seas": True}, {"pond"}, id="ga-is-named"),
+    ],
+)
+def test_pools_of_features_that_are_off_are_not_served(gates: dict[str, bool], pools: set[str]) -> None:
+    assert features.refusal(gates, KNOWN) is None
+    assert features.unserved(gates, KNOWN) == pools
+
+
+UNKNOWN = "unknown feature 'Lakes'; known are Ponds (alpha, off), Rivers (beta, on), Seas (GA, on)"
+
+
+@pytest.mark.parametrize(
+    ("gates", "why"),
+    [
+        pytest.param({"Lakes": True}, UNKNOWN, id="unknown"),
+        pytest.param({"Seas": False}, "feature Seas is GA: it cannot be switched off", id="ga"),
+    ],
+)
+def test_what_cannot_be_switched_is_refused(gates: dict[str, bool], why: str) -> None:
+    assert features.refusal(gates, KNOWN) == why
+
+
+def test_settings_refuse_unknown_features_and_name_the_known_ones(file: Path) -> None:
+    file.write_text("feature_gates: {Ponds: true}\n")
+    with pytest.raises(Malformed, match=r"feature_gates.*unknown feature 'Ponds'; known are IngressRecords"):
+        settings.load(file)
+
+
+def test_features_name_pools_that_there_are() -> None:
+    assert {pool for feature in features.FEATURES for pool in feature.pools} <= POOLS.keys()
