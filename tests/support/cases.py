@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 
-def cases(names: str, *rows: tuple[Any, ...]) -> pytest.MarkDecorator:
+def cases(names: str, *rows: Any) -> pytest.MarkDecorator:
     """`@cases("given found", ("LB-1-wants", 1, 2), …)`: names are separated by blanks."""
-    return pytest.mark.parametrize(names.split(), [pytest.param(*row, id=name) for name, *row in rows])
+    split = names.replace(",", " ").split()
+    if isinstance(rows[0], Mapping):
+        rows = tuple((key, *((row,) if len(split) == 1 else row)) for key, row in rows[0].items())
+    return pytest.mark.parametrize(split, [pytest.param(*row, id=name) for name, *row in rows])
