@@ -34,11 +34,7 @@ async def gardenlet(shoot: Client, *steps: str) -> str:
     """Have these steps done. Returns what is told if one fails."""
     program: Path = await asyncio.to_thread(binaries.find, PROGRAM)
     process = await asyncio.create_subprocess_exec(
-        program,
-        str(shoot.world.plane.kubeconfig),
-        shoot.namespace,
-        *steps,
-        stderr=asyncio.subprocess.PIPE,
+        program, str(shoot.world.plane.kubeconfig), shoot.namespace, *steps, stderr=asyncio.subprocess.PIPE
     )
     _, complaint = await process.communicate()
     return complaint.decode() if process.returncode else ""

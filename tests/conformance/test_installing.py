@@ -19,12 +19,7 @@ from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
-from windowbox.models.refs import (
-    DEPLOYMENTS,
-    MANAGED_RESOURCES,
-    SECRETS,
-    Resource,
-)
+from windowbox.models.refs import DEPLOYMENTS, MANAGED_RESOURCES, SECRETS, Resource
 
 INSTALLATION = "provider-local-4f7xk"
 EXTENSION = f"extension-{INSTALLATION}"

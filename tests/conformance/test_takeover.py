@@ -16,7 +16,7 @@ from tests.api.bastion import bastions
 from tests.api.bastion.bastions import Yard
 from tests.api.controlplane import controlplanes
 from tests.support import machinecontrollermanager, providerlocal, servers, workerexample
-from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
+from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world, ready
 from tests.support.natsserver import NatsServer
 from tests.support.resourcemanager import ResourceManager
 from tests.support.servers import ControlPlane
@@ -156,19 +156,23 @@ class Site:
             if resource in (INFRASTRUCTURES, BACKUP_BUCKETS):
                 await self.shoot.until_ready(resource, name)
         await asyncio.gather(self.yard.balanced(), self.yard.started(), self.yard.balanced("exposure-root"))
-        await self.ready()
 
     async def ask(self) -> None:
         for resource, name in self.served():
             await self.shoot.ask(resource, name)
-        await self.ready()
-
-    async def ready(self) -> None:
-        for resource, name in self.served():
-            await self.shoot.until_ready(resource, name)
 
     async def seen(self) -> All:
-        """What there is of the Shoot, and of the release."""
+        """What there is of the Shoot, and of the release, once all that is served is ready."""
+        while True:
+            for resource, name in self.served():
+                await self.shoot.until_ready(resource, name)
+            found = await self._look()
+            # Gardener's own program may have begun again with an object that was ready before.
+            served = {(resource.kind, name) for resource, name in self.served()}
+            if all(ready(one.object) for (kind, _, name), one in found.items() if (kind, name) in served):
+                return found
+
+    async def _look(self) -> All:
         there = (self.shoot.namespace, self.yard.there.namespace, RELEASE)
         found: dict[tuple[str, str, str], Seen] = {}
         for resource in (*MADE, *dict.fromkeys(kind for kind, _ in self.served())):
@@ -229,9 +233,8 @@ async def test_a_running_provider_is_replaced_and_comes_back(site: Site) -> None
         _same_objects(taken, back)
         _same_status(left, back)
         for resource, name in reversed(site.served()):
-            if (
-                resource != WORKERS
-            ):  # Gardener's own program wants the kubeconfig of a real Shoot to delete one
+            # To delete a Worker, Gardener's own program wants the kubeconfig of a real Shoot.
+            if resource != WORKERS:
                 await site.shoot.delete(resource, name)
                 await site.shoot.until_gone(resource, name)
 

@@ -9,14 +9,7 @@ from typing import Any, cast
 
 from windowbox.errors import Conflict
 from windowbox.models.objects import Object, merge
-from windowbox.models.refs import (
-    MACHINE_DEPLOYMENTS,
-    MACHINE_LEASES,
-    NODES,
-    RUNTIME,
-    ObjectRef,
-    Resource,
-)
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_LEASES, NODES, RUNTIME, ObjectRef, Resource
 from workers.core.reports import Reports
 from workers.machines.deployment.deploymentrun import DeploymentRun
 from workers.machines.deployment.deploymentstate import State

@@ -15,15 +15,7 @@ from tests.support.machinesimulator import MachineSimulator
 from tests.support.running import eventually, running
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
-from windowbox.models.refs import (
-    MACHINE_CLASSES,
-    MACHINES,
-    NAMESPACES,
-    NODES,
-    SECRETS,
-    Resource,
-    SecretKey,
-)
+from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NAMESPACES, NODES, SECRETS, Resource, SecretKey
 from windowbox.settings.bussettings import Access
 from workers.machines.set import setplan
 from workers.machines.sets import MachineSet

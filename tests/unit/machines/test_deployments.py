@@ -1,12 +1,21 @@
-"""Specs of MachineDeployments."""
+"""MachineDeployments: their spec, the sizes of their sets, requests to them, and their status."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 
+from tests.support.machinefacts import deployment, machine, machine_set, sized, state
+from tests.support.rules import rule
 from windowbox.errors import Malformed
+from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from workers.machines import deployments
+from workers.machines.deployment import deploymentrequests, deploymentstatus, setsizes
+from workers.machines.deployment.deploymentstate import State
+from workers.machines.deployment.deploymentstatus import Condition
 
 
 def test_a_spoilt_deployment_can_still_be_deleted() -> None:
@@ -14,3 +23,321 @@ def test_a_spoilt_deployment_can_still_be_deleted() -> None:
     with pytest.raises(Malformed):
         deployments.checked(spoilt)
     assert deployments.lenient(spoilt).replicas == 0
+
+
+OLD, OLDER, NEW = "old-x", "old", "new-set"
+
+
+def rolled(of: tuple[int, Any, Any], old: tuple[int, int], new: tuple[int, int], *, going: int = 0) -> State:
+    """A deployment (replicas, surge, unavailable), its old and new set (replicas, available)."""
+    sets = [
+        machine_set(OLD, old[0], available=old[1], existing=old[0]),
+        machine_set(NEW, new[0], available=new[1], existing=new[0], class_name="big"),
+    ]
+    return state(deployment(*of), *sets, terminating=[OLD] * going)
+
+
+@pytest.mark.parametrize(
+    ("found", "sizes"),
+    [
+        pytest.param(rolled((3, 1, 0), (3, 3), (0, 0)), {NEW: 1}, id="C5-grows-by-surge"),
+        pytest.param(rolled((3, 1, 0), (3, 3), (1, 0)), {}, id="C5-waits-for-the-new-one"),
+        pytest.param(rolled((3, 1, 0), (3, 3), (1, 1)), {OLD: 2}, id="C5-old-makes-way"),
+        pytest.param(rolled((3, 1, 0), (2, 2), (1, 1)), {NEW: 2}, id="C5-grows-again"),
+        pytest.param(rolled((3, 1, 0), (1, 1), (3, 3)), {OLD: 0}, id="C5-last-step"),
+        pytest.param(rolled((3, 1, 0), (0, 0), (3, 3)), {}, id="C5-done"),
+        pytest.param(rolled((3, 0, 1), (3, 3), (0, 0)), {OLD: 2}, id="C5-without-surge"),
+        pytest.param(rolled((3, 0, 1), (2, 2), (0, 0)), {NEW: 1}, id="C5-without-surge-replaces"),
+        pytest.param(rolled((3, 0, 1), (2, 2), (1, 0)), {}, id="C5-without-surge-waits"),
+        pytest.param(rolled((3, 0, 0), (3, 3), (0, 0)), {OLD: 2}, id="C5-both-zero"),
+        pytest.param(rolled((4, "25%", "25%"), (4, 4), (1, 0)), {OLD: 3}, id="C5-percent"),
+        pytest.param(rolled((3, 1, 0), (3, 1), (1, 1)), {OLD: 2}, id="C5-unavailable-old-first"),
+        pytest.param(rolled((3, 1, 0), (3, 0), (1, 1)), {OLD: 2}, id="C5-unavailable-old-within-limits"),
+        pytest.param(rolled((3, 1, 0), (0, 0), (5, 5)), {NEW: 3}, id="C5-new-too-large"),
+        pytest.param(rolled((3, 1, 0), (2, 3), (1, 1)), {NEW: 2}, id="C5-old-still-shrinks"),
+        pytest.param(rolled((3, 1, 0), (2, 2), (1, 1), going=1), {NEW: 2}, id="C5-R1+L33-slow-deletion"),
+    ],
+)
+def test_step(found: State, sizes: setsizes.Sizes) -> None:
+    assert found.new
+    assert setsizes.step(found, found.new) == sizes
+
+
+@rule("C5")
+def test_the_oldest_sets_shrink_first() -> None:
+    sets = [machine_set(OLDER, 2), machine_set(OLD, 2), machine_set(NEW, 2, class_name="big")]
+    found = state(deployment(4, 2, 0), *sets)
+    assert found.new
+    assert setsizes.step(found, found.new) == {OLDER: 0}
+
+
+@rule("C5")
+def test_machines_still_to_be_created_count_for_the_surge() -> None:
+    sets = [machine_set(OLD, 3), machine_set(NEW, 1, available=0, existing=0, class_name="big")]
+    found = state(deployment(3, 1, 0), *sets)
+    assert found.new
+    assert setsizes.step(found, found.new) == {}
+
+
+@rule("C5")
+@pytest.mark.parametrize(
+    ("replicas", "surge", "unavailable", "size"), [(3, 1, 0, 3), (0, 1, 0, 0), (5, "50%", 0, 5)]
+)
+def test_a_first_set_has_all_machines_at_once(replicas: int, surge: Any, unavailable: Any, size: int) -> None:
+    assert setsizes.first_size(state(deployment(replicas, surge, unavailable))) == size
+
+
+@pytest.mark.parametrize(
+    ("surge", "unavailable", "wanted"),
+    [
+        pytest.param("25%", "25%", (1, 0), id="C5-quarter-of-three"),
+        pytest.param(0, "10%", (0, 1), id="C5-forced"),
+        pytest.param("100%", 7, (3, 3), id="C5-no-more-than-all"),
+    ],
+)
+def test_fenceposts(surge: Any, unavailable: Any, wanted: tuple[int, int]) -> None:
+    found = deployments.checked(deployment(3, surge, unavailable))
+    assert (found.surge, found.unavailable) == wanted
+
+
+IN_PLACE = {"type": "InPlaceUpdate", "inPlaceUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+RECREATE = {"type": "Recreate"}
+
+
+def scaled(
+    to: int, old: int, new: int, *, before: int, surge: int = 1, strategy: dict[str, Any] | None = None
+) -> State:
+    """A deployment whose replicas change from `before` to `to`."""
+    spec = {"strategy": strategy} if strategy else {}
+    sets = [
+        machine_set(OLD, old, metadata=sized(before, before + surge)),
+        machine_set(NEW, new, class_name="big", metadata=sized(before, before + surge)),
+    ]
+    return state(deployment(to, surge, 0, spec=spec), *sets)
+
+
+@pytest.mark.parametrize(
+    ("found", "sizes"),
+    [
+        pytest.param(scaled(5, 0, 3, before=3), {NEW: 5}, id="C6-R2-up"),
+        pytest.param(scaled(1, 0, 3, before=3), {NEW: 1}, id="C6-R2-down"),
+        pytest.param(scaled(5, 3, 0, before=3), {OLD: 5}, id="C6-R2-only-the-old-one-is-active"),
+        pytest.param(scaled(3, 2, 3, before=3), {OLD: 0}, id="C6-R3-saturated"),
+        pytest.param(scaled(10, 4, 2, before=5), {OLD: 4, NEW: 7}, id="C6-R4-up-goes-to-the-new-one"),
+        pytest.param(scaled(5, 8, 3, before=10), {OLD: 4, NEW: 2}, id="C6-R4-down-in-proportion"),
+        pytest.param(scaled(0, 4, 2, before=5), {OLD: 0, NEW: 0}, id="C6-R4-to-nothing"),
+        pytest.param(scaled(5, 4, 2, before=6, strategy=RECREATE), {}, id="C6-R4-recreate"),
+        pytest.param(scaled(9, 3, 2, before=5, strategy=IN_PLACE), {OLD: 3, NEW: 2}, id="in-place-up"),
+        pytest.param(scaled(3, 3, 2, before=5, strategy=IN_PLACE), {OLD: 1, NEW: 2}, id="in-place-down"),
+        pytest.param(scaled(1, 3, 2, before=5, strategy=IN_PLACE), {OLD: 0, NEW: 1}, id="in-place-to-one"),
+        pytest.param(scaled(0, 3, 2, before=5, strategy=IN_PLACE), {OLD: 0, NEW: 0}, id="in-place-asleep"),
+    ],
+)
+def test_sizes(found: State, sizes: setsizes.Sizes) -> None:
+    assert setsizes.scaled(found) == sizes
+
+
+@pytest.mark.parametrize(
+    ("found", "scaling_now"),
+    [
+        pytest.param(scaled(5, 0, 3, before=3), True, id="C6-R1-other-number"),
+        pytest.param(scaled(3, 0, 3, before=3), False, id="C6-R1-same-number"),
+        pytest.param(scaled(3, 0, 0, before=3), True, id="C6-R1-from-nothing"),
+        pytest.param(
+            state(deployment(3), machine_set(OLD, 2, metadata=sized(9, 9))), False, id="C6-R1-no-new-set"
+        ),
+        pytest.param(
+            state(deployment(3), machine_set(NEW, 3, class_name="big")), False, id="C6-R1-not-noted"
+        ),
+    ],
+)
+def test_is_scaling(found: State, scaling_now: bool) -> None:
+    assert setsizes.is_scaling(found) is scaling_now
+
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+THEN = "2026-01-01T00:00:00Z"
+MACHINES = [machine("a"), machine("b"), machine("f", "Failed"), machine("t", deleting=True)]
+
+
+def asked(text: str, scaled: str = "") -> Object:
+    annotations = {keys.TRIGGER_DELETION: text} | ({keys.SCALER_TIME: scaled} if scaled else {})
+    return deployment(metadata={"annotations": annotations})
+
+
+@pytest.mark.parametrize(
+    ("text", "scaled", "annotation", "marked"),
+    [
+        pytest.param(f"a~{THEN}", THEN, f"a~{THEN}", {"a": THEN}, id="C6-R7-one"),
+        pytest.param(
+            f"a~{THEN},f~{THEN},t~{THEN},gone~{THEN}", THEN, f"a~{THEN}", {"a": THEN}, id="C6-R7-pruned"
+        ),
+        pytest.param(f"a~{THEN}~x,b~nonsense", THEN, None, {}, id="C6-R7-malformed"),
+        pytest.param("a,b", THEN, f"a~{THEN},b~{THEN}", {"a": THEN, "b": THEN}, id="C6-R7-old-format"),
+        pytest.param("a", "", "a~2026-01-02T00:00:00Z", {"a": "2026-01-02T00:00:00Z"}, id="C6-R7-since-now"),
+    ],
+)
+def test_chosen(text: str, scaled: str, annotation: str | None, marked: dict[str, str]) -> None:
+    found = deploymentrequests.chosen(asked(text, scaled), MACHINES, NOW)
+    assert found
+    assert found.annotation == annotation
+    assert {one.name: since for one, since in found.marks} == marked
+
+
+@rule("C6-R6")
+def test_no_machine_is_chosen_without_annotation() -> None:
+    assert deploymentrequests.chosen(deployment(), MACHINES, NOW) is None
+
+
+@rule("C6-R7")
+def test_a_machine_is_marked_once() -> None:
+    mark = {keys.PRIORITY: "1", keys.MARKED_FOR_DELETION: THEN}
+    found = deploymentrequests.chosen(asked(f"a~{THEN}"), [machine("a", annotations=mark)], NOW)
+    assert found == deploymentrequests.Chosen(f"a~{THEN}")
+
+
+def rolled_back(revision: int, *, sets: bool = True) -> State:
+    old = machine_set("old-x", 0, metadata={"annotations": {keys.REVISION: "1", "a": "then"}})
+    new = machine_set("new-set", 3, class_name="big", metadata={"annotations": {keys.REVISION: "2"}})
+    body = deployment(spec={"rollbackTo": {"revision": revision}}, metadata={"annotations": {"b": "now"}})
+    return state(body, *([old, new] if sets else []))
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        pytest.param(rolled_back(0), "DeploymentRollback", id="C13-R2-before"),
+        pytest.param(rolled_back(1), "DeploymentRollback", id="C13-R2-number"),
+        pytest.param(rolled_back(2), "DeploymentRollbackTemplateUnchanged", id="C13-R2-same"),
+        pytest.param(rolled_back(7), "DeploymentRollbackRevisionNotFound", id="C13-R2-none"),
+        pytest.param(
+            rolled_back(0, sets=False), "DeploymentRollbackRevisionNotFound", id="C13-R2-nothing-before"
+        ),
+    ],
+)
+def test_rollback(found: State, reason: str) -> None:
+    back = deploymentrequests.rollback(found)
+    assert back
+    assert back.reason == reason
+    assert back.patch["spec"]["rollbackTo"] is None
+
+
+@rule("C13-R2")
+def test_a_rollback_restores_template_and_annotations() -> None:
+    back = deploymentrequests.rollback(rolled_back(1))
+    assert back
+    assert back.patch["metadata"]["annotations"] == {"a": "then", "b": None}
+    assert back.patch["spec"]["template"]["spec"]["class"] == {"kind": "MachineClass", "name": "small"}
+    assert deploymentrequests.rollback(state(deployment())) is None
+
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def counted(found: State) -> dict[str, Any]:
+    return deploymentstatus.counts(found)
+
+
+@rule("C8")
+def test_counts_are_sums_of_the_sets() -> None:
+    failed = {"name": "m", "lastOperation": {"description": "x"}}
+    sets = [
+        machine_set("old-x", 2, available=1, existing=3, status={"failedMachines": [failed]}),
+        machine_set("new-set", 2, available=1, existing=1, class_name="big"),
+    ]
+    assert counted(state(deployment(3), *sets)) == {
+        "observedGeneration": 1,
+        "replicas": 4,
+        "updatedReplicas": 1,
+        "readyReplicas": 2,
+        "availableReplicas": 2,
+        "preservedFailedReplicas": 0,
+        "unavailableReplicas": 2,
+        "failedMachines": [failed],
+    }
+
+
+@pytest.mark.parametrize(
+    ("available", "preserved", "wanted"),
+    [
+        pytest.param(2, 1, "True", id="C8+C12-R7-preserved"),
+        pytest.param(2, 0, "False", id="C8-too-few"),
+        pytest.param(3, 0, "True", id="C8-enough"),
+    ],
+)
+def test_available(available: int, preserved: int, wanted: str) -> None:
+    one = machine_set("new-set", 4, available=available, status={"preservedFailedReplicas": preserved})
+    found = state(deployment(4, 0, 1), one)
+    assert deploymentstatus.available(found, counted(found)).status == wanted
+
+
+def said(
+    reason: str, status_: str = "True", since: str = "2026-01-01T00:00:00Z", **numbers: int
+) -> dict[str, Any]:
+    condition = {"type": "Progressing", "status": status_, "reason": reason, "lastUpdateTime": since}
+    return {"conditions": [condition], **numbers}
+
+
+HALF = state(
+    deployment(2, spec={"progressDeadlineSeconds": 60}),
+    machine_set("new-set", 2, available=1, class_name="big"),
+)
+WHOLE = state(deployment(2), machine_set("new-set", 2, class_name="big"))
+AS_BEFORE: dict[str, Any] = {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 1, "availableReplicas": 1}
+
+
+@pytest.mark.parametrize(
+    ("found", "shown", "reason"),
+    [
+        pytest.param(WHOLE, said("MachineSetUpdated"), "NewMachineSetAvailable", id="C9-complete"),
+        pytest.param(WHOLE, said("NewMachineSetAvailable", replicas=2), None, id="C9-stays-complete"),
+        pytest.param(HALF, said("NewMachineSetCreated"), "MachineSetUpdated", id="C9-progress"),
+        pytest.param(
+            HALF, said("MachineSetUpdated", **AS_BEFORE), "ProgressDeadlineExceeded", id="C9-too-long"
+        ),
+        pytest.param(
+            HALF, said("MachineSetUpdated", since="2026-01-01T23:59:30Z", **AS_BEFORE), None, id="C9-in-time"
+        ),
+        pytest.param(
+            HALF,
+            said("ProgressDeadlineExceeded", "False", **AS_BEFORE),
+            "ProgressDeadlineExceeded",
+            id="C9-still",
+        ),
+        pytest.param(HALF, AS_BEFORE, None, id="C9-unknown"),
+    ],
+)
+def test_progressing(found: State, shown: dict[str, Any], reason: str | None) -> None:
+    condition = deploymentstatus.progressing(found, counted(found), shown, NOW)
+    assert (condition.reason if condition else None) == reason
+
+
+@rule("C9-R2")
+def test_the_transition_time_changes_with_the_status_only() -> None:
+    shown = {"conditions": [{**said("NewMachineSetCreated")["conditions"][0], "lastTransitionTime": "then"}]}
+    [same] = deploymentstatus.shown_with(shown, [Condition("Progressing", "True", "Other", "")], NOW)
+    assert (same["lastTransitionTime"], same["lastUpdateTime"]) == ("then", "2026-01-02T00:00:00Z")
+    [other] = deploymentstatus.shown_with(shown, [Condition("Progressing", "False", "Other", "")], NOW)
+    assert other["lastTransitionTime"] == "2026-01-02T00:00:00Z"
+    [as_it_was] = deploymentstatus.shown_with(
+        shown, [Condition("Progressing", "True", "NewMachineSetCreated", "other words")], NOW
+    )
+    assert as_it_was == shown["conditions"][0]
+
+
+@rule("C13-R1")
+def test_a_pause_is_reported_once() -> None:
+    paused = state(deployment(spec={"paused": True}))
+    assert (found := deploymentstatus.paused(paused, said("MachineSetUpdated")))
+    assert (found.status, found.reason) == ("Unknown", "DeploymentPaused")
+    assert deploymentstatus.paused(paused, said("DeploymentPaused", "Unknown")) is None
+    resumed = deploymentstatus.paused(state(deployment()), said("DeploymentPaused", "Unknown"))
+    assert resumed
+    assert resumed.reason == "DeploymentResumed"
+
+
+@rule("C11-R4")
+def test_a_frozen_set_shows_in_the_deployment() -> None:
+    frozen = {"machineSetCondition": [{"type": "Frozen", "status": "True", "reason": "r", "message": "m"}]}
+    found = state(deployment(), machine_set("new-set", 3, class_name="big", status=frozen))
+    assert deploymentstatus.of_sets(found) == [Condition("Frozen", "True", "r", "m")]

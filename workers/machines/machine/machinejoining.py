@@ -195,12 +195,7 @@ class MachineJoining:
             await shoot.strategic_merge(NODES, "", node.name, capacity[1])
 
     async def _waiting(
-        self,
-        run: MachineRun,
-        shoot: TargetCluster,
-        pod: Object | None,
-        node: Object | None,
-        verdict: Verdict,
+        self, run: MachineRun, shoot: TargetCluster, pod: Object | None, node: Object | None, verdict: Verdict
     ) -> Outcome:
         """Report why the machine has not joined yet."""
         created = (instant(pod.metadata.get("creationTimestamp")) if pod else None) or run.now

@@ -122,11 +122,7 @@ def _health_deadline(timeouts: Timeouts, now: datetime, loss: Reason | None = No
 
 
 def _timed_out(
-    state: MachineState,
-    found: Sequence[Condition],
-    timeouts: Timeouts,
-    now: datetime,
-    loss: Reason | None,
+    state: MachineState, found: Sequence[Condition], timeouts: Timeouts, now: datetime, loss: Reason | None
 ) -> Verdict:
     """The change at the end of the phase's timeout, or the deadline until then."""
     failed = OperationState.FAILED

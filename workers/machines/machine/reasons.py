@@ -16,12 +16,7 @@ from workers.machines.machine import machinenodes
 _LONGEST = 400
 """Characters of a message of another program."""
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ErrImageInspect")
-_CONTAINER = (
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
-    "PostStartHookError",
-)
+_CONTAINER = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError")
 _PATIENCE = 15.0
 """Seconds that a step may take before it counts as stuck."""
 _NETWORK = ("cni", "networkpluginnotready", "network plugin")
@@ -131,8 +126,7 @@ def loss(pod: Object) -> Reason | None:
             "nodes of the provider cluster more of what ran out",
         )
     return Reason(
-        "PodEnded",
-        f"Pod {pod.name} has ended ({words}): see its Events and its node in the provider cluster",
+        "PodEnded", f"Pod {pod.name} has ended ({words}): see its Events and its node in the provider cluster"
     )
 
 

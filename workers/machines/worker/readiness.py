@@ -49,11 +49,7 @@ class _Sums:
 
 
 def verdict(
-    groups: Iterable[Group],
-    deployments: Mapping[str, Object],
-    before: Observed,
-    *,
-    hibernated: bool,
+    groups: Iterable[Group], deployments: Mapping[str, Object], before: Observed, *, hibernated: bool
 ) -> Verdict:
     """`deployments` are as they are now; `before` is what the run observed at its begin."""
     wanted, sums = list(groups), _Sums()

@@ -49,8 +49,7 @@ async def delete(worker: Object, target: TargetCluster, found: Observed) -> None
     _require_none(map(len, (found.machines, found.sets, found.deployments, found.classes)))
     # A recreated bus may not know objects that exist: only the API proves that none is left.
     _require_none(
-        [len(await target.names_labelled(kind, namespace, {})) for kind in _KINDS],
-        retry_after=_REQUEUE_AFTER,
+        [len(await target.names_labelled(kind, namespace, {})) for kind in _KINDS], retry_after=_REQUEUE_AFTER
     )
     # The machine controller holds the provider's credentials until it has deleted the last machine.
     reference: Any = worker.spec.get("secretRef") or {}

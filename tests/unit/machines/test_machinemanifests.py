@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.rules import rule
-from tests.unit.machine.samples import NOW, machine, machine_class
+from tests.unit.machines.samples import NOW, machine, machine_class
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
 from windowbox.settings.kindsettings import MachineSettings

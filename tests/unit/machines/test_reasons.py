@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.machine.samples import container, node, pod, waiting
+from tests.unit.machines.samples import container, node, pod, waiting
 from windowbox.models.objects import Object
 from workers.machines.machine import reasons
 from workers.machines.machine.reasons import Facts, Request

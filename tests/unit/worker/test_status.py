@@ -1,0 +1,491 @@
+"""A Worker's readiness, conditions and other status, and the decoded state of a former seed."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.support import workerexample as example
+from tests.support.rules import rule
+from tests.support.workerexample import pool, worker
+from windowbox.errors import Malformed
+from windowbox.models.extensions import TIMESTAMP
+from windowbox.models.objects import Object
+from windowbox.models.refs import RUNTIME, ObjectRef
+from workers.core import healthchecks
+from workers.core import healthchecks as health
+from workers.core.owned.targets import TargetCluster
+from workers.machines.worker import (
+    poolimages,
+    readiness,
+    workeractuator,
+    workermanifests,
+    workerrestoration,
+    workerstatus,
+)
+from workers.machines.worker.readiness import Failed, Pending, Verdict
+from workers.machines.worker.workergroups import Group
+from workers.machines.worker.workerobserved import Machine, MachineSet, Observed
+
+ASKED = worker(pool(minimum=2, maximum=2))
+AVAILABLE = {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": "Well."}
+READY = {
+    "observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2,
+    "conditions": [AVAILABLE],
+}  # fmt: skip
+
+
+def group(**more: Any) -> Group:
+    [found] = example.groups(worker(pool(minimum=2, maximum=2, **more)))
+    return found
+
+
+def deployment(of: Group, **status: Any) -> Object:
+    made = workermanifests.deployment(of, example.site(ASKED), 2)
+    metadata = {**made["metadata"], "generation": 1}
+    status = {name: value for name, value in {**READY, **status}.items() if value is not None}
+    return Object({**made, "metadata": metadata, "status": status})
+
+
+def machine_set(of: Group, class_name: str = "", replicas: int = 2, name: str = "set") -> MachineSet:
+    return MachineSet(name, of.name, class_name or of.class_name, replicas)
+
+
+def before(*sets: MachineSet, existed: bool = True, **more: Any) -> Observed:
+    of = group()
+    known: dict[str, Any] = {
+        "classes": frozenset([of.class_name]),
+        "deployments": {of.name: deployment(of)} if existed else {},
+        "sets": sets,
+        "machines": (),
+    }
+    return Observed(**{**known, **more})
+
+
+def verdict(of: Group, found: Object | None, seen: Observed, *, hibernated: bool = False) -> Verdict:
+    there = {of.name: found} if found else {}
+    return readiness.verdict([of], there, seen, hibernated=hibernated)
+
+
+def failed(name: str, reason: str) -> dict[str, Any]:
+    return {"name": name, "lastOperation": {"description": reason, "state": "Failed", "type": "Create"}}
+
+
+WAITING = (
+    "Waiting until machines are available ({}/2 desired machine(s) available, {}/2 machine(s) updated, "
+    "{} machine(s) pending, {} preserved failed machine(s), {}/1 machinedeployments available)..."
+)
+NOT_AVAILABLE = [{**AVAILABLE, "status": "False"}]
+WHERE = f"for the machine deployment ({example.TECHNICAL_ID}/{example.TECHNICAL_ID}-small-z1)"
+CREATE = "waiting for the machine-controller-manager to create the"
+
+
+@pytest.mark.parametrize(
+    ("status", "seen", "expected"),
+    [
+        pytest.param({}, before(machine_set(group())), None, id="A11-R7-ready"),
+        pytest.param(
+            {"failedMachines": [failed("a", "no image")]}, before(machine_set(group())),
+            Failed('machine(s) failed: 1 error occurred: "a": no image'), id="A11-R1-one",
+        ),
+        pytest.param(
+            {"failedMachines": [failed("a", "no image"), failed("b", "no image"), failed("c", "quota")]},
+            before(machine_set(group())),
+            Failed('machine(s) failed: 2 errors occurred: ["a", "b": no image, "c": quota]'),
+            id="A11-R1-for-two-reasons",
+        ),
+        pytest.param(
+            {}, before(machine_set(group()), classes=frozenset()), Pending(f"{CREATE} machine sets {WHERE}"),
+            id="A11-R3-a-new-class",
+        ),
+        pytest.param(
+            {}, before(machine_set(group()), classes=frozenset(), existed=False), None,
+            id="A11-R3-a-new-deployment",
+        ),
+        pytest.param({}, before(), Pending(f"{CREATE} updated machine set {WHERE}"), id="A11-R4-no-set"),
+        pytest.param(
+            {}, before(machine_set(group(), "former")), Pending(f"{CREATE} updated machine set {WHERE}"),
+            id="A11-R4-only-a-former-set",
+        ),
+        pytest.param(
+            {"conditions": NOT_AVAILABLE, "availableReplicas": 0, "unavailableReplicas": 2},
+            before(machine_set(group())), Pending(WAITING.format(0, 2, 2, 0, 0)), id="A11-R9-unavailable",
+        ),
+        pytest.param(
+            {"updatedReplicas": 1, "conditions": NOT_AVAILABLE}, before(machine_set(group())),
+            Pending(WAITING.format(2, 1, 0, 0, 0)), id="A11-R9-half-updated",
+        ),
+        pytest.param(
+            {"observedGeneration": 0}, before(machine_set(group())), Pending(WAITING.format(2, 2, 0, 0, 0)),
+            id="A11-R5-observed-late",
+        ),
+        pytest.param(
+            {"unavailableReplicas": 1, "preservedFailedReplicas": 1}, before(machine_set(group())), None,
+            id="A11-R7-preserved",
+        ),
+        pytest.param(
+            {"unavailableReplicas": 2, "preservedFailedReplicas": 1}, before(machine_set(group())),
+            Pending(WAITING.format(2, 2, 2, 1, 1)), id="A11-R7-more-than-preserved",
+        ),
+        pytest.param(
+            {"replicas": 4}, before(machine_set(group())),
+            Pending("Waiting until all old machines are drained and terminated. Waiting for 2 machine(s)..."),
+            id="A11-R9+L19-old-machines-are-drained",
+        ),
+    ],
+)  # fmt: skip
+def test_rolling(status: dict[str, Any], seen: Observed, expected: Verdict) -> None:
+    of = group()
+    assert verdict(of, deployment(of, **status), seen) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param({"replicas": 0}, None, id="A11-R2-asleep"),
+        pytest.param(
+            {},
+            Pending("Waiting until all machines have been hibernated (2 still awake)..."),
+            id="A11-R9-awake",
+        ),
+        pytest.param(
+            {"failedMachines": [failed("a", "stuck")]},
+            Failed('machine(s) failed: 1 error occurred: "a": stuck'),
+            id="A11-R1-failed",
+        ),
+    ],
+)
+def test_hibernation(status: dict[str, Any], expected: Verdict) -> None:
+    of = group()
+    assert verdict(of, deployment(of, **status), before(), hibernated=True) == expected
+
+
+@rule("A11-R6")
+def test_machines_that_wait_for_a_person_count_as_updated() -> None:
+    of = group(updateStrategy="ManualInPlaceUpdate")
+    old = machine_set(of, "former", replicas=1, name="old")
+    known = frozenset([of.class_name])
+    found = deployment(of, updatedReplicas=1)
+
+    def seen(update: str) -> Observed:
+        return before(machine_set(of), old, classes=known, machines=(Machine("m", "old", update, False),))
+
+    assert verdict(of, found, seen("CandidateForUpdate")) is None
+    assert verdict(of, found, seen("")) is None
+    blocked = Pending("Waiting until 1 old machines are updated...")
+    assert verdict(of, found, seen("SelectedForUpdate")) == blocked
+
+
+def test_a_missing_deployment_is_pending() -> None:
+    assert verdict(group(), None, before()) == Pending(WAITING.format(0, 0, 0, 0, 0).replace("/2", "/0"))
+
+
+def conditions(*more: tuple[str, str]) -> list[dict[str, Any]]:
+    added = [{"type": t, "status": s, "reason": "Because", "message": ".Not well."} for t, s in more]
+    return [*(one for one in [AVAILABLE] if "Available" not in dict(more)), *added]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        pytest.param({}, "", id="A11-R5-healthy"),
+        pytest.param({"observedGeneration": 0}, "observed generation outdated (0/1)", id="outdated"),
+        pytest.param({"conditions": []}, 'condition "Available" is missing', id="nothing-known"),
+        pytest.param(
+            {"conditions": conditions(("Available", "False"))}, "Not well (Because)", id="unavailable"
+        ),
+        pytest.param({"conditions": conditions(("Progressing", "False"))}, "Not well (Because)", id="stuck"),
+        pytest.param({"conditions": conditions(("Progressing", "True"))}, "", id="progressing"),
+        pytest.param(
+            {"conditions": conditions(("ReplicaFailure", "True"))}, "Not well (Because)", id="failing"
+        ),
+        pytest.param({"conditions": conditions(("Frozen", "True"))}, "Not well (Because)", id="frozen"),
+        pytest.param({"conditions": conditions(("Frozen", "False"))}, "", id="not-frozen"),
+    ],
+)
+def test_health_of_a_deployment(status: dict[str, Any], reason: str) -> None:
+    assert healthchecks.unhealthy_machines(deployment(group(), **status)) == reason
+
+
+@pytest.mark.parametrize(
+    ("status", "hibernated", "expected"),
+    [
+        pytest.param({}, False, ("True", "All health checks successful"), id="A18-R5-ready"),
+        pytest.param({"conditions": []}, True, ("True", "Shoot is hibernated"), id="A18-R3-hibernated"),
+        pytest.param(
+            {"failedMachines": [failed("a", "quota")], "conditions": []},
+            False,
+            ("False", 'machine "a" failed: quota.'),
+            id="A18-R4-failed",
+        ),
+        pytest.param(
+            {"observedGeneration": 0},
+            False,
+            (
+                "False",
+                f'machine deployment "{example.TECHNICAL_ID}-small-z1" in namespace "{example.TECHNICAL_ID}" '
+                "is unhealthy: observed generation outdated (0/1).",
+            ),
+            id="A18-R4-unhealthy",
+        ),
+    ],
+)
+def test_every_node_ready(status: dict[str, Any], hibernated: bool, expected: tuple[str, str]) -> None:
+    results = {"EveryNodeReady": [healthchecks.nodes([deployment(group(), **status)])]}
+    now = datetime(2026, 9, 1, tzinfo=UTC)
+    (said,) = health.conditions_patch(Object({}), results, now, hibernated=hibernated)["conditions"]
+    reason = "HealthCheckSuccessful" if expected[0] == "True" else "HealthCheckUnsuccessful"
+    assert (said["type"], said["status"], said["reason"], said["message"]) == (
+        "EveryNodeReady", expected[0], reason, expected[1],
+    )  # fmt: skip
+
+
+DEPLOYMENT: dict[str, Any] = {
+    "metadata": {"name": "machine-controller-manager", "namespace": "shoot--one", "generation": 1},
+    "spec": {"replicas": 0},
+    "status": {"observedGeneration": 1, "conditions": [{"type": "Available", "status": "True"}]},
+}
+
+
+class _NotMirrored:
+    """A recorder of a cluster that is not mirrored yet."""
+
+    def __init__(self, live: dict[str, Any] | None) -> None:
+        self._live = live
+
+    async def read(self, ref: ObjectRef) -> Object | None:
+        return None
+
+    async def call(
+        self, kind: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
+    ) -> Any:
+        return self._live
+
+    async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], Any]) -> Any:
+        raise AssertionError("no Secret is read")
+
+
+@pytest.mark.parametrize("live", [DEPLOYMENT, None], ids=["there", "missing"])
+async def test_a_deployment_that_is_not_mirrored_yet_is_not_missing(live: dict[str, Any] | None) -> None:
+    no_connection = cast(Any, SimpleNamespace(call=None))  # the recorder answers in its place
+    target = TargetCluster(RUNTIME, _NotMirrored(live), no_connection)
+    result = await workeractuator.manager_health(target, "shoot--one")
+    assert ("not found" in str(result)) == (live is None)
+
+
+NOW = datetime(2026, 8, 21, 10, 0, 4, 700000, tzinfo=UTC)
+PROCESSING, SUCCEEDED = {"state": "Processing"}, {"state": "Succeeded"}
+LISTED = [{"name": f"{example.TECHNICAL_ID}-small-z1", "minimum": 1, "maximum": 1}]
+
+
+def asked(at: str | None, last: dict[str, Any], told: str | None, *, listed: bool = True) -> Object:
+    status: dict[str, Any] = {"lastOperation": last}
+    if told:
+        status |= {"machineDeploymentsLastUpdateTime": told, "machineDeployments": LISTED if listed else []}
+    return worker(pool(), status=status, annotations={TIMESTAMP: at} if at else {})
+
+
+@pytest.mark.parametrize(
+    ("found", "time"),
+    [
+        pytest.param(asked(None, {}, None), "2026-08-21T10:00:04Z", id="A4-R1-for-the-first-time"),
+        pytest.param(
+            asked("2026-08-21T10:00:04.5Z", SUCCEEDED, "2026-08-21T09:00:00Z"), "2026-08-21T10:00:05Z",
+            id="A4-R1-a-new-request",
+        ),
+        pytest.param(
+            asked("2026-08-21T10:00:03.5Z", PROCESSING, "2026-08-21T10:00:04Z"), None, id="A4-R1-told-already"
+        ),
+        pytest.param(
+            asked("2026-08-21T10:00:04.5Z", PROCESSING, "2026-08-21T10:00:04Z"), "2026-08-21T10:00:05Z",
+            id="A4-R1-a-new-request-within-the-same-second",
+        ),
+        pytest.param(
+            asked(None, SUCCEEDED, "2026-08-21T10:00:04Z"), "2026-08-21T10:00:05Z",
+            id="A4-R1-always-later-than-before",
+        ),
+        pytest.param(
+            asked(None, PROCESSING, "2026-08-21T10:00:03Z", listed=False), "2026-08-21T10:00:04Z",
+            id="A4-R1-others-than-before",
+        ),
+        pytest.param(
+            asked("2999-08-21T10:00:04.5Z", PROCESSING, "2026-08-21T10:00:03Z"), "2026-08-21T10:00:04Z",
+            id="a-clock-that-cannot-be-right",
+        ),
+    ],
+)  # fmt: skip
+def test_when_machine_deployments_are_reported(found: Object, time: str | None) -> None:
+    told = workerstatus.machine_deployments(found, example.groups(found), NOW)
+    expected = {"machineDeployments": LISTED, "machineDeploymentsLastUpdateTime": time} if time else {}
+    assert told == expected
+
+
+FAILED = {"state": "Error"}
+
+
+@pytest.mark.parametrize(
+    ("found", "answered"),
+    [
+        pytest.param(asked(None, PROCESSING, "2026-08-21T10:00:04Z"), True, id="goes-on"),
+        pytest.param(asked(None, FAILED, "2026-08-21T10:00:04Z"), False, id="failed-and-no-time-is-sent"),
+        pytest.param(
+            asked("2026-08-21T10:00:03Z", FAILED, "2026-08-21T10:00:04Z"), True, id="failed-not-asked-again"
+        ),
+        pytest.param(
+            asked("2026-08-21T10:00:05Z", FAILED, "2026-08-21T10:00:04Z"), False, id="failed-and-asked-again"
+        ),
+        pytest.param(asked(None, SUCCEEDED, "2026-08-21T10:00:04Z"), False, id="succeeded"),
+        pytest.param(asked(None, {}, None), False, id="for-the-first-time"),
+    ],
+)
+def test_when_user_data_is_read_again(found: Object, answered: bool) -> None:
+    assert workerstatus.secrets_are_written(found) == answered
+
+
+def test_a_failure_alone_gives_deployments_no_new_time() -> None:
+    found = asked(None, FAILED, "2026-08-21T10:00:03Z")
+    assert workerstatus.machine_deployments(found, example.groups(found), NOW) == {}
+
+
+def test_a_worker_without_pools_reports_none() -> None:
+    assert workerstatus.machine_deployments(worker(), [], NOW) == {}
+
+
+@rule("AP1.1")
+def test_the_status_of_the_example() -> None:
+    [raw] = example.example("AP1.1")
+    found = Object(raw)
+    known = example.profile(("1.0.0", found.status["providerStatus"]["machineImages"][0]["image"]))
+    groups = example.groups(found, known)
+    fresh = Object({**raw, "status": {}})
+    assert (
+        workerstatus.machine_deployments(fresh, groups, NOW)["machineDeployments"]
+        == found.status["machineDeployments"]
+    )
+    images = poolimages.provider_status((group.image for group in groups), example.parsed(known))
+    assert images == found.status["providerStatus"]
+    there = {one["metadata"]["name"]: Object(one) for one in example.example("AP1.4")}
+    hashes = workerstatus.in_place_hashes(fresh, groups, there)
+    assert hashes == {"inPlaceUpdates": found.status["inPlaceUpdates"]}
+    assert workerstatus.in_place_hashes(found, groups, there) == {}
+
+
+def in_place(strategy: str, before: dict[str, str], **status: int) -> dict[str, Any]:
+    """The reported hashes of a pool `small` with in-place updates."""
+    found = worker(pool(updateStrategy=strategy), status={"inPlaceUpdates": {"workerPoolToHashMap": before}})
+    groups = example.groups(found)
+    made = workermanifests.deployment(groups[0], example.site(found), 1)
+    return workerstatus.in_place_hashes(found, groups, {groups[0].name: Object({**made, "status": status})})
+
+
+PENDING, UPDATED = {"replicas": 2, "updatedReplicas": 1}, {"replicas": 2, "updatedReplicas": 2}
+HASH = "158f7ddcc5c0a83f"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "before", "status", "hashes"),
+    [
+        pytest.param("AutoInPlaceUpdate", {}, PENDING, {"small": HASH}, id="auto"),
+        pytest.param("ManualInPlaceUpdate", {"small": "old"}, PENDING, "same", id="manual-pending"),
+        pytest.param("ManualInPlaceUpdate", {"small": "old"}, UPDATED, {"small": HASH}, id="manual-updated"),
+        pytest.param(
+            "AutoInPlaceUpdate", {"gone": "x"}, {}, {"gone": None, "small": HASH}, id="a-pool-that-is-gone"
+        ),
+        pytest.param("AutoRollingUpdate", {"small": "old"}, {}, None, id="none-in-place-any-more"),
+    ],
+)  # fmt: skip
+@rule("A14-R1", "A14-R2")
+def test_hashes_of_pools_updated_in_place(
+    strategy: str, before: dict[str, str], status: dict[str, int], hashes: Any
+) -> None:
+    told = in_place(strategy, before, **status)
+    if hashes == "same":
+        assert told == {}
+    else:
+        assert told == {"inPlaceUpdates": {"workerPoolToHashMap": hashes} if hashes else None}
+
+
+SET: dict[str, Any] = {
+    "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
+    "metadata": {"name": "s", "namespace": "elsewhere", "labels": {"name": "d"}, "uid": "u"},
+    "spec": {"replicas": 1}, "status": {"replicas": 1},
+}  # fmt: skip
+
+
+def encoded(content: object) -> dict[str, Any]:
+    return packed(json.dumps(content).encode())
+
+
+def packed(content: bytes) -> dict[str, Any]:
+    return {"state": {"state": base64.b64encode(gzip.compress(content)).decode()}}
+
+
+@rule("A15-R2", "A15-R3", "A15-R4")
+def test_the_state_is_decoded_for_the_namespace_of_the_worker() -> None:
+    machine = {"metadata": {"name": "m"}, "spec": {"providerID": "machine-m"}}
+    content = {"machineDeployments": {"d": {"replicas": 2, "machineSets": [SET], "machines": [machine]}}}
+    [(name, state)] = workerrestoration.decoded(worker(status=encoded(content))).items()
+    assert (name, state.replicas) == ("d", 2)
+    assert state.sets == (
+        {
+            "apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet",
+            "metadata": {"name": "s", "namespace": "shoot--local--demo", "labels": {"name": "d"}},
+            "spec": {"replicas": 1},
+        },
+    )  # fmt: skip
+    assert state.machines[0]["kind"] == "Machine"
+    assert state.machines[0]["spec"] == {"providerID": "machine-m"}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({}, id="A15-R3-none"),
+        pytest.param({"state": {}}, id="A15-R3-empty"),
+        pytest.param(encoded({}), id="A15-R3-nothing-in-it"),
+        pytest.param(
+            encoded({"machineDeployments": {"d": {"replicas": 2, "machineSets": []}}}), id="A15-R2-no-sets"
+        ),
+    ],
+)
+def test_no_state(status: dict[str, Any]) -> None:
+    assert workerrestoration.decoded(worker(status=status)) == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        pytest.param({"state": {"state": "%"}}, "is not base64 of gzip", id="no-base64"),
+        pytest.param({"state": {"state": "aGFsbG8="}}, "is not base64 of gzip", id="no-gzip"),
+        pytest.param(packed(b"{"), "holds no JSON", id="no-json"),
+        pytest.param(packed(b" " * (32 * 1024 * 1024 + 1)), "unpacks to more than", id="bomb"),
+        pytest.param(packed(b"[" * 100_000), "holds no JSON", id="deep"),
+        pytest.param(packed(b'{"machineDeployments": "\\ud800"}'), "holds no JSON", id="half-a-character"),
+        pytest.param(
+            encoded({"machineDeployments": {"d": {"machineSets": [{}]}}}), "without a name", id="no-name"
+        ),
+        pytest.param(
+            encoded({"machineDeployments": {"d": {"machineSets": [{"metadata": {"name": 5}}]}}}),
+            "without a name",
+            id="name-is-a-number",
+        ),
+        pytest.param(
+            encoded({"machineDeployments": {"d": {"replicas": 10**30}}}),
+            "has 1e.30 replicas",
+            id="replicas-huge",
+        ),
+        pytest.param(
+            encoded({"machineDeployments": {"d": {"replicas": True}}}), "has True replicas", id="no-number"
+        ),
+    ],
+)
+def test_a_state_that_cannot_be_read_is_an_error(status: dict[str, Any], words: str) -> None:
+    with pytest.raises(Malformed, match=words):
+        workerrestoration.decoded(worker(status=status))
