@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from sandbox.programs import binaries
-from tests.api.worker.simulatedmcm import simulated
-from tests.api.worker.workerobjects import NAME, create, shoot_with
+from tests.api.worker.workerobjects import NAME, create, deployment, roll_out, shoot_with
 from tests.conformance.test_gardenlet import PROGRAM
 from tests.support import servers
 from tests.support.kindworld import Client, KindWorld, kind_world
@@ -51,9 +50,9 @@ async def test_gardenlet_makes_conditions_of_a_shoot_of_what_is_reported(
     async with kind_world(plane, nats, "worker", kinds=kinds) as world:
         await _garden(world)
         shoot = await shoot_with(world, small)
-        async with simulated(shoot.kube, shoot.namespace):
-            await create(shoot, small)
-            await shoot.until_ready(WORKERS, NAME)
+        await create(shoot, small)
+        await roll_out(shoot)
+        await shoot.until_ready(WORKERS, NAME)
         silent = await care(shoot)
         assert silent[NODES].startswith("Unknown WorkerOutdatedHealthCheckReport Worker extension")
         assert (silent[COMPONENTS], silent[PLANE]) == ("True", "True")
@@ -79,8 +78,8 @@ async def _garden(world: KindWorld) -> None:
 
 async def _fail_machine(shoot: Client) -> None:
     failed = [{"name": "m", "lastOperation": {"description": "no quota"}}]
-    name = f"{shoot.namespace}-small-z1"
-    await shoot.merge(MACHINE_DEPLOYMENTS, name, {"status": {"failedMachines": failed}}, part="status")
+    patch = {"status": {"failedMachines": failed}}
+    await shoot.merge(MACHINE_DEPLOYMENTS, deployment(shoot), patch, part="status")
     await shoot.until(WORKERS, NAME, lambda found: "no quota" in str(found and found.status))
 
 

@@ -45,6 +45,17 @@ class SimulatedDriver:
     _busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _versions: dict[str, Object] = field(default_factory=dict)
 
+    def hold(self) -> None:
+        """From now on, Machines join and go only when they are released."""
+        self.joins, self.leaves = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    def release(self, joined: int = 0, left: int = 0) -> None:
+        """Let so many Machines join, and so many deleted ones go."""
+        for gate, times in ((self.joins, joined), (self.leaves, left)):
+            for _ in range(times):
+                assert gate
+                gate.release()
+
     async def run(self) -> None:
         """Simulate for ever."""
         try:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.worker.simulatedmcm import simulated
-from tests.api.worker.workerobjects import NAME, create, shoot_with
+from tests.api.worker.workerobjects import NAME, create, deployment, roll_out, shoot_with
 from tests.support.kindworld import Client, KindWorld
 from tests.support.rules import rule
 from tests.support.workerexample import pool
@@ -64,38 +63,36 @@ async def test_conditions_follow_events_and_stay_while_a_worker_migrates(world: 
     small = pool(minimum=1, maximum=1)
     shoot = await shoot_with(world, small)
     await apply_bundle(shoot, "True")
-    async with simulated(shoot.kube, shoot.namespace):
-        await create(shoot, small)
-        found = await shoot.until_ready(WORKERS, NAME)
-        assert [one["type"] for one in found.status["conditions"]] == list(TYPES)
-        assert said(found, TYPES[0]) == "True: All health checks successful"
-        assert said(found, TYPES[1]) == "True: All health checks successful"
-        assert said(found, TYPES[2]) == (
-            f'False: deployment "{MANAGER}" in namespace "{shoot.namespace}" not found.'
-        )
-        await deploy_manager(shoot)
-        await until_said(
-            shoot, TYPES[2], f'False: deployment "{MANAGER}" in namespace "{shoot.namespace}" is'
-        )
-        await shoot.merge(DEPLOYMENTS, MANAGER, {"spec": {"replicas": 0}})
-        await until_said(shoot, TYPES[2], "True: ")
+    await create(shoot, small)
+    await roll_out(shoot)
+    found = await shoot.until_ready(WORKERS, NAME)
+    assert [one["type"] for one in found.status["conditions"]] == list(TYPES)
+    assert said(found, TYPES[0]) == "True: All health checks successful"
+    assert said(found, TYPES[1]) == "True: All health checks successful"
+    assert said(found, TYPES[2]) == (
+        f'False: deployment "{MANAGER}" in namespace "{shoot.namespace}" not found.'
+    )
+    await deploy_manager(shoot)
+    await until_said(shoot, TYPES[2], f'False: deployment "{MANAGER}" in namespace "{shoot.namespace}" is')
+    await shoot.merge(DEPLOYMENTS, MANAGER, {"spec": {"replicas": 0}})
+    await until_said(shoot, TYPES[2], "True: ")
 
-        began = time.monotonic()
-        await apply_bundle(shoot, "False")
-        await until_said(shoot, TYPES[1], f'False: managed resource "{BUNDLE}"')
-        print(f"a ManagedResource moved its condition in {time.monotonic() - began:.3f} s")
-        await shoot.delete(DEPLOYMENTS, MANAGER)
-        await until_said(shoot, TYPES[2], f'False: deployment "{MANAGER}" in namespace')
+    began = time.monotonic()
+    await apply_bundle(shoot, "False")
+    await until_said(shoot, TYPES[1], f'False: managed resource "{BUNDLE}"')
+    print(f"a ManagedResource moved its condition in {time.monotonic() - began:.3f} s")
+    await shoot.delete(DEPLOYMENTS, MANAGER)
+    await until_said(shoot, TYPES[2], f'False: deployment "{MANAGER}" in namespace')
 
-        await shoot.ask(WORKERS, NAME, "migrate")
-        left = await shoot.until(WORKERS, NAME, lambda found: bool(found and not found.finalizers))
-        assert left
-        assert OPERATION not in left.annotations
-        await apply_bundle(shoot, "True")
-        await world.quiet()
-        after = await shoot.get(WORKERS, NAME)
-        assert after
-        assert after.status["conditions"] == left.status["conditions"]
+    await shoot.ask(WORKERS, NAME, "migrate")
+    left = await shoot.until(WORKERS, NAME, lambda found: bool(found and not found.finalizers))
+    assert left
+    assert OPERATION not in left.annotations
+    await apply_bundle(shoot, "True")
+    await world.quiet()
+    after = await shoot.get(WORKERS, NAME)
+    assert after
+    assert after.status["conditions"] == left.status["conditions"]
 
 
 @rule("HC-1", "HC-5", "HC-9", "V-8")
@@ -104,11 +101,11 @@ async def test_machine_deployments_move_their_condition_and_keep_others(world: K
     shoot = await shoot_with(world, small)
     # Checks need no client of the Shoot: it may be away.
     await shoot.secret("gardener-internal", kubeconfig=world.unreachable())
-    async with simulated(shoot.kube, shoot.namespace):
-        await create(shoot, small)
-        created = await shoot.until_ready(WORKERS, NAME)
-        await world.quiet()
-    name = f"{shoot.namespace}-small-z1"
+    await create(shoot, small)
+    await roll_out(shoot)
+    created = await shoot.until_ready(WORKERS, NAME)
+    await world.quiet()
+    name = deployment(shoot)
     times = {"lastTransitionTime": "2026-09-01T10:00:00Z", "lastUpdateTime": "2026-09-01T10:00:00Z"}
     took = []
     for number in range(20):

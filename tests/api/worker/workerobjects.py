@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from tests.api.bastion.bastions import cloud_profile
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
+from tests.support.machinedriver import SimulatedDriver
+from tests.support.running import running
+from windowbox.errors import Conflict
 from windowbox.models.objects import Object
-from windowbox.models.refs import WORKERS, Resource
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, WORKERS, Resource
+from workers.core.owned.manifests import manifest
+from workers.machines import facts
 
 NAME = "demo"
 IMAGE = "registry.local/node:v1.0.0"
@@ -30,6 +37,53 @@ async def shoot_with(world: KindWorld, *pools: dict[str, Any], **shoot: Any) -> 
 
 async def create(shoot: Client, *pools: dict[str, Any], **metadata: Any) -> None:
     await shoot.create(WORKERS, NAME, spec(shoot, *pools), **metadata)
+
+
+async def ready(shoot: Client, *pools: dict[str, Any], **metadata: Any) -> Object:
+    """A new Worker, once it is ready."""
+    await create(shoot, *pools, **metadata)
+    return await shoot.until_ready(WORKERS, NAME)
+
+
+def deployment(shoot: Client, zone: str = "small-z1") -> str:
+    return f"{shoot.namespace}-{zone}"
+
+
+async def until_deployed(
+    shoot: Client, holds: Callable[[Object], bool] = lambda found: True, zone: str = "small-z1"
+) -> Object:
+    """A MachineDeployment that meets the condition."""
+    name = deployment(shoot, zone)
+    found = await shoot.until(MACHINE_DEPLOYMENTS, name, lambda one: one is not None and holds(one))
+    assert found
+    return found
+
+
+async def machine_class(shoot: Client) -> str:
+    """The class of the pool `small`."""
+    return str((await until_deployed(shoot)).spec["template"]["spec"]["class"]["name"])
+
+
+async def roll_out(shoot: Client, updated: int = 1) -> str:
+    """Make the set of the pool `small`, and report, as machine-controller-manager does. Returns its name."""
+    found, name = await until_deployed(shoot), await machine_class(shoot)
+    owners, template = [facts.owner_reference(found, found.raw["kind"])], found.spec["template"]
+    with contextlib.suppress(Conflict):
+        made = manifest(MACHINE_SETS, name, owners=owners, spec={"template": template})
+        await shoot.kube.create(MACHINE_SETS, shoot.namespace, made)
+    available = {"type": "Available", "status": "True", "reason": "", "message": ""}
+    counts = {"replicas": 1, "updatedReplicas": updated, "availableReplicas": 1}
+    status = {"observedGeneration": found.generation, **counts, "conditions": [available]}
+    await shoot.merge(MACHINE_DEPLOYMENTS, found.name, {"status": status}, part="status")
+    return name
+
+
+@contextlib.asynccontextmanager
+async def driven(shoot: Client, **driver: Any) -> AsyncIterator[SimulatedDriver]:
+    """Machines of the Shoot join and go as a simulated driver says."""
+    made = SimulatedDriver(shoot.kube, shoot.namespace, **driver)
+    async with running(made.run()):
+        yield made
 
 
 async def listed(shoot: Client, resource: Resource, **labels: str) -> list[Object]:
