@@ -16,7 +16,7 @@ import yaml
 from sandbox import processes
 from tests.support import servers
 from tests.support.kindworld import KindWorld, kind_world
-from tests.support.machines import MachineClient, complete, deployment, machine_client
+from tests.support.machines import MachineClient, complete, deployment, machine_client, rolled
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
@@ -96,10 +96,6 @@ class Count:
         if rolling:
             self.most = max(self.most, sum(self.living.values()))
             self.fewest = min(self.fewest, sum(self.available.values()))
-
-
-def rolled(found: Object) -> bool:
-    return complete(found) and found.status["observedGeneration"] > 1
 
 
 async def killing(client: MachineClient, workers: Workers) -> None:

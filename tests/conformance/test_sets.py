@@ -10,7 +10,7 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,7 @@ class Both:
     def release(self, joined: int = 0, left: int = 0) -> None:
         """Let so many machines join and go."""
         for one in (self.ours, self.gardeners):
-            _release(one.driver.joins, joined)
-            _release(one.driver.leaves, left)
+            one.driver.release(joined, left)
 
     async def stay(self, **wanted: Any) -> None:
         """Both are in this state, and do nothing more."""
@@ -61,12 +60,6 @@ class Both:
         await asyncio.sleep(_STAYS)
         for one in (self.ours, self.gardeners):
             assert await state(one) == wanted
-
-
-def _release(gate: asyncio.Semaphore | None, times: int) -> None:
-    assert gate
-    for _ in range(times):
-        gate.release()
 
 
 async def becomes(name: str, client: MachineClient, **wanted: Any) -> None:
@@ -129,18 +122,14 @@ async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorl
 @pytest_asyncio.fixture
 async def both(world: KindWorld, tmp_path: Path) -> AsyncIterator[Both]:
     async with AsyncExitStack() as stack:
-        ours, gardeners = [await stack.enter_async_context(_client(world)) for _ in range(2)]
+        clients = [machine_client(world, nodes=world.kube) for _ in range(2)]
+        ours, gardeners = [await stack.enter_async_context(one) for one in clients]
+        for one in (ours, gardeners):
+            one.driver.hold()
         stack.enter_context(manager(tmp_path, world.plane.kubeconfig, gardeners.shoot.namespace))
         lease = HEARTBEATS._replace(named="")
         await gardeners.shoot.until(lease, "machine-controller-manager", lambda found: found is not None)
         yield Both(ours, gardeners)
-
-
-@asynccontextmanager
-async def _client(world: KindWorld) -> AsyncIterator[MachineClient]:
-    joins, leaves = asyncio.Semaphore(0), asyncio.Semaphore(0)
-    async with machine_client(world, joins=joins, leaves=leaves, nodes=world.kube) as made:
-        yield made
 
 
 async def _complete(both: Both, replicas: int, **spec: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -47,11 +46,10 @@ def deployment(
 
 
 @dataclass(frozen=True)
-class MachineClient:
+class DeploymentClient:
     """A client at work on machine objects of one namespace."""
 
     shoot: Client
-    driver: SimulatedDriver
 
     async def make(self, body: dict[str, Any], resource: Resource = MACHINE_DEPLOYMENTS) -> Object:
         return await self.shoot.kube.create(resource, self.shoot.namespace, body)
@@ -120,11 +118,23 @@ class MachineClient:
         await self.shoot.until_gone(resource, name)
 
 
+@dataclass(frozen=True)
+class MachineClient(DeploymentClient):
+    """The same, with a simulated driver."""
+
+    driver: SimulatedDriver
+
+
 def complete(found: Object) -> bool:
     """Whether all machines are there, and all are of the newest template."""
     status, wanted = found.status, found.spec.get("replicas", 0)
     counts = [status.get(name) or 0 for name in ("replicas", "updatedReplicas", "availableReplicas")]
     return status.get("observedGeneration") == found.generation and counts == [wanted] * 3
+
+
+def rolled(found: Object) -> bool:
+    """Whether all machines are of a template that came later."""
+    return complete(found) and found.status["observedGeneration"] > 1
 
 
 def conditions(found: Object) -> dict[str, tuple[str, str]]:
@@ -140,9 +150,3 @@ async def machine_client(world: KindWorld, **driver: Any) -> AsyncIterator[Machi
     simulated = SimulatedDriver(shoot.kube, shoot.namespace, **driver)
     async with running(simulated.run()):
         yield MachineClient(shoot, simulated)
-
-
-async def settled(client: MachineClient, world: KindWorld) -> None:
-    """Wait until nothing is left to do."""
-    async with asyncio.timeout(PATIENCE):
-        await world.quiet()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support.machines import MachineClient, complete, conditions, deployment
+from tests.support.machines import MachineClient, conditions, deployment, rolled
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINES, WORKERS
@@ -73,7 +73,7 @@ async def test_another_class_replaces_machines_within_surge(client: MachineClien
     await client.make(deployment(replicas=3, surge=1, unavailable=0))
     await client.until_complete()
     await client.roll("big")
-    found = await client.until(lambda one: complete(one) and one.status["observedGeneration"] > 1)
+    found = await client.until(rolled)
     machines = await client.machines()
     assert {one.spec["class"]["name"] for one in machines} == {"big"}
     assert len(machines) == 3

@@ -10,7 +10,7 @@ import pytest
 from bus.clusters.registry import Member, Registry
 from bus.transport.connection import connected
 from tests.support.kindworld import KindWorld
-from tests.support.machines import MachineClient, complete, deployment, machine_client
+from tests.support.machines import MachineClient, deployment, machine_client, rolled
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
@@ -40,20 +40,17 @@ def tainted(node: Object) -> bool:
 
 @rule("C5")
 async def test_nodes_are_marked_while_machines_roll(world: KindWorld) -> None:
-    joins = asyncio.Semaphore(0)
-    async with machine_client(world, joins=joins, nodes=world.kube) as client:
+    async with machine_client(world, nodes=world.kube) as client:
+        client.driver.joins = asyncio.Semaphore(2)
         await join(client)
-        for _ in range(2):
-            joins.release()
         await client.make(deployment(replicas=2))
         await client.until_complete()
         old = {f"machine-{one.name}" for one in await client.machines()}
         await client.roll("big")
         await until_nodes(client, old, tainted)
         await until_nodes(client, old, lambda one: keys.SCALE_DOWN_DISABLED_BY_US in one.annotations)
-        for _ in range(2):
-            joins.release()
-        await client.until(lambda one: complete(one) and one.status["observedGeneration"] > 1)
+        client.driver.release(joined=2)
+        await client.until(rolled)
         new = {f"machine-{one.name}" for one in await client.machines()}
         assert not new & old
         await until_nodes(client, new, lambda one: keys.SCALE_DOWN_DISABLED not in one.annotations)
