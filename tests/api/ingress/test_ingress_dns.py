@@ -13,11 +13,12 @@ from tests.api.ingress.test_ingress import address, digest, ingress, spec
 from tests.e2e import zones
 from tests.support.auditlog import writes_in
 from tests.support.dnsworld import dns_world
-from tests.support.kindworld import Client, KindWorld
+from tests.support.kindworld import KindWorld
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
+from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, INGRESSES
 
 APPS = "*.apps.local.gardener.cloud"
@@ -48,12 +49,13 @@ async def test_names_resolve_for_as_long_as_rules_name_them(
 ) -> None:
     shoot = await world.shoot()
     await ingress(shoot, "web", host, APPS, at=("10.0.0.1", "fd00::1"))
-    for name in (host, APPS.replace("*", "any")):
+    app = APPS.replace("*", "any")
+    for name in (host, app):
         await until_answers(named, name, ["10.0.0.1"])
         await until_answers(named, name, ["fd00::1"], "AAAA")
     await address(shoot, "web", "10.0.0.2", "fd00::1")
     await until_answers(named, host, ["10.0.0.2"])
-    await until_answers(named, APPS.replace("*", "any"), ["10.0.0.2"])
+    await until_answers(named, app, ["10.0.0.2"])
     await address(shoot, "web", "lb.example")
     await until_answers(named, host, ["lb.example."], "CNAME")
     await shoot.until_ready(DNSRECORDS, f"web-{digest(host)}")
@@ -63,17 +65,11 @@ async def test_names_resolve_for_as_long_as_rules_name_them(
     await shoot.merge(INGRESSES, "web", {"spec": spec(APPS)})
     await until_answers(named, host, [])
     await shoot.delete(INGRESSES, "web")
-    await until_answers(named, APPS.replace("*", "any"), [])
-    await until_answers(named, APPS.replace("*", "any"), [], "AAAA")
-    await until_none_is_left(shoot)
-
-
-async def until_none_is_left(shoot: Client) -> None:
-    async def look() -> bool:
-        page = await shoot.kube.page(DNSRECORDS, limit=5000)
-        return not any(one["metadata"]["namespace"] == shoot.namespace for one in page.items)
-
-    await eventually(look)
+    await until_answers(named, app, [])
+    await until_answers(named, app, [], "AAAA")
+    for one in (host, APPS):
+        await shoot.until_gone(DNSRECORDS, f"web-{digest(one)}")
+        await shoot.until_gone(DNSRECORDS, f"web-{digest(one)}-ipv6")
 
 
 @rule("T-4")
@@ -87,14 +83,12 @@ async def test_what_somebody_edits_is_put_right_on_the_name_server_too(
     annotations = {"gardener.cloud/operation": "reconcile"}
     edited = {"spec": {"values": ["10.6.6.6"]}, "metadata": {"annotations": annotations}}
     await shoot.merge(DNSRECORDS, f"web-{digest(host)}", edited)
-    found = await shoot.until(
-        DNSRECORDS,
-        f"web-{digest(host)}",
-        lambda one: bool(
-            one and one.spec["values"] == ["10.0.0.1"] and one.status["observedGeneration"] == one.generation
-        ),
-    )
-    assert found
+
+    def right(one: Object | None) -> bool:
+        done = one is not None and one.status["observedGeneration"] == one.generation
+        return done and one is not None and one.spec["values"] == ["10.0.0.1"]
+
+    await shoot.until(DNSRECORDS, f"web-{digest(host)}", right)
     await until_answers(named, host, ["10.0.0.1"])
 
 

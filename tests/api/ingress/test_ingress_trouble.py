@@ -16,9 +16,11 @@ from bus.transport.connection import connected
 from tests.api.ingress.test_ingress import (
     CONFIRMATION,
     HOST,
+    MINE,
     NAME,
     address,
     digest,
+    events,
     ingress,
     records,
     spec,
@@ -37,8 +39,7 @@ from windowbox.settings.bussettings import Access
 
 pytestmark = pytest.mark.serves("ingress")
 
-_SPEC = {"name": "a.test", "recordType": "A", "values": ["10.0.0.9"], "secretRef": {"name": "x"}}
-_EVENTS = Resource("", "v1", "events", "Event")
+_RULE = {"apiGroups": [DNSRECORDS.group], "apiVersions": ["*"], "resources": [DNSRECORDS.plural]}
 _ADMISSION = "admissionregistration.k8s.io"
 _POLICIES = Resource(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False)
 _BINDINGS = Resource(
@@ -79,12 +80,8 @@ async def test_a_refusal_is_told_even_if_the_api_was_busy_before(world: KindWorl
         async with _busy(shoot):
             made = await ingress(shoot, "web", HOST)
             await soon(_noted(world, made, "dnsrecords"))
-            assert await _told(shoot, made) == []
-
-        async def told() -> list[str]:
-            return await _told(shoot, made)
-
-        assert await eventually(told) == ["DNSRecordsFailed"]
+            assert await events(shoot, made) == []
+        assert await eventually(lambda: events(shoot, made)) == ["DNSRecordsFailed"]
     assert await records(shoot) == {}
 
 
@@ -118,15 +115,10 @@ async def test_records_go_that_garbage_collection_does_not_take(world: KindWorld
     owners = [{**head, "apiVersion": "extensions/v1beta1", "uid": str(uuid.uuid4())}]
     labels = {"origin": "provider-local", "for": "ingress"}
     for name, more in ((NAME, {"labels": labels}), (f"{NAME}-ipv6", {})):
-        await shoot.create(DNSRECORDS, name, _SPEC, operation=None, ownerReferences=owners, **more)
+        await shoot.create(DNSRECORDS, name, MINE, operation=None, ownerReferences=owners, **more)
     await shoot.until_gone(DNSRECORDS, NAME)
     await world.quiet()
     assert await shoot.get(DNSRECORDS, f"{NAME}-ipv6"), "not labelled as one of ours"
-
-
-async def _told(shoot: Client, ingress: Object) -> list[str]:
-    page = await shoot.kube.page(_EVENTS, limit=5000)
-    return [one["reason"] for one in page.items if one["involvedObject"].get("uid") == ingress.uid]
 
 
 async def _noted(world: KindWorld, ingress: Object, text: str) -> None:
@@ -141,12 +133,7 @@ async def _noted(world: KindWorld, ingress: Object, text: str) -> None:
 @contextlib.asynccontextmanager
 async def _refused(shoot: Client) -> AsyncIterator[None]:
     """Nobody may make DNSRecords in this namespace."""
-    name, rules = f"refused-{uuid.uuid4().hex[:8]}", {**_rule(), "operations": ["CREATE"]}
-    denied = [{"expression": "false", "message": "there are enough"}]
-    constraints = {"namespaceSelector": _selector(shoot), "resourceRules": [rules]}
-    policy = {"failurePolicy": "Fail", "matchConstraints": constraints, "validations": denied}
-    binding = {"policyName": name, "validationActions": ["Deny"]}
-    async with _made(shoot, _POLICIES, name, spec=policy), _made(shoot, _BINDINGS, name, spec=binding):
+    async with _policy(shoot, "CREATE", {"expression": "false", "message": "there are enough"}):
         await eventually(lambda: _fails(shoot, PermanentError))
         yield
 
@@ -154,17 +141,9 @@ async def _refused(shoot: Client) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def _protected(shoot: Client) -> AsyncIterator[None]:
     """As with Gardener: no DNSRecord in this namespace is deleted without the annotation that confirms it."""
-    name, rules = f"protected-{uuid.uuid4().hex[:8]}", {**_rule(), "operations": ["DELETE"]}
     confirmed = f"oldObject.metadata.?annotations['{CONFIRMATION}'].orValue('') == 'true'"
-    constraints = {"namespaceSelector": _selector(shoot), "resourceRules": [rules]}
-    policy = {
-        "failurePolicy": "Fail",
-        "matchConstraints": constraints,
-        "validations": [{"expression": confirmed}],
-    }
-    binding = {"policyName": name, "validationActions": ["Deny"]}
     trial = f"trial-{uuid.uuid4().hex[:8]}"
-    await shoot.create(DNSRECORDS, trial, _SPEC, operation=None)
+    await shoot.create(DNSRECORDS, trial, MINE, operation=None)
 
     async def refused() -> bool:
         try:
@@ -172,11 +151,22 @@ async def _protected(shoot: Client) -> AsyncIterator[None]:
         except PermanentError:
             return True
         with contextlib.suppress(PermanentError):
-            await shoot.create(DNSRECORDS, trial, _SPEC, operation=None)
+            await shoot.create(DNSRECORDS, trial, MINE, operation=None)
         return False
 
-    async with _made(shoot, _POLICIES, name, spec=policy), _made(shoot, _BINDINGS, name, spec=binding):
+    async with _policy(shoot, "DELETE", {"expression": confirmed}):
         await eventually(refused)
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _policy(shoot: Client, operation: str, validation: dict[str, str]) -> AsyncIterator[None]:
+    """Requests about DNSRecords of this namespace have to pass the validation."""
+    name, rules = f"policy-{uuid.uuid4().hex[:8]}", [{**_RULE, "operations": [operation]}]
+    constraints = {"namespaceSelector": _selector(shoot), "resourceRules": rules}
+    policy = {"failurePolicy": "Fail", "matchConstraints": constraints, "validations": [validation]}
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    async with _made(shoot, _POLICIES, name, spec=policy), _made(shoot, _BINDINGS, name, spec=binding):
         yield
 
 
@@ -187,7 +177,7 @@ async def _busy(shoot: Client) -> AsyncIterator[None]:
     hook = {
         "name": f"{name}.test.local",
         "clientConfig": {"url": "https://127.0.0.1:1/"},
-        "rules": [{**_rule(), "operations": ["CREATE"]}],
+        "rules": [{**_RULE, "operations": ["CREATE"]}],
         "namespaceSelector": _selector(shoot),
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
@@ -212,15 +202,11 @@ async def _fails(shoot: Client, how: type[WindowboxError]) -> bool:
     """Whether making a DNSRecord ends like this."""
     name = f"trial-{uuid.uuid4().hex[:8]}"
     try:
-        await shoot.create(DNSRECORDS, name, _SPEC, operation=None)
+        await shoot.create(DNSRECORDS, name, MINE, operation=None)
     except WindowboxError as error:
         return isinstance(error, how)
     await shoot.delete(DNSRECORDS, name)
     return False
-
-
-def _rule() -> dict[str, Any]:
-    return {"apiGroups": [DNSRECORDS.group], "apiVersions": ["*"], "resources": [DNSRECORDS.plural]}
 
 
 def _selector(shoot: Client) -> dict[str, Any]:
@@ -232,7 +218,7 @@ async def test_hosts_beyond_the_first_hundred_are_told_and_have_no_records(world
     made = await ingress(shoot, "many", *(f"h{number}.many.test" for number in range(101)))
 
     async def told() -> bool:
-        return "TooManyHosts" in await _told(shoot, made)
+        return "TooManyHosts" in await events(shoot, made)
 
     await eventually(told)
     await until_records_are(shoot, 100)
