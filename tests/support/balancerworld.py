@@ -82,13 +82,16 @@ class BalancerWorld:
     async def service(self, name: str, port: int = 80, node_port: int | None = None, **spec: Any) -> Object:
         """Create a Service of type LoadBalancer."""
         port_ = {"name": "main", "port": port} | ({"nodePort": node_port} if node_port else {})
-        body = {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": name, **spec.pop("metadata", {})},
-            "spec": {"type": "LoadBalancer", "ports": [port_], **spec},
-        }
-        return await self.kube.create(SERVICES, self.namespace, body)
+        metadata = {"name": name, **spec.pop("metadata", {})}
+        body = {"metadata": metadata, "spec": {"type": "LoadBalancer", "ports": [port_], **spec}}
+        return await self.kube.create(
+            SERVICES, self.namespace, {"apiVersion": "v1", "kind": "Service", **body}
+        )
+
+    async def serve(self, name: str, port: int = 80, node_port: int | None = None, **spec: Any) -> str:
+        """Create a Service, and wait for its address."""
+        await self.service(name, port, node_port, **spec)
+        return await self.served(name)
 
     async def get(self, name: str) -> Object | None:
         return await self.kube.find(SERVICES, self.namespace, name)
@@ -117,8 +120,12 @@ class BalancerWorld:
     async def delete(self, name: str) -> None:
         await self.kube.delete(SERVICES, self.namespace, name)
 
-    async def merge(self, name: str, patch: dict[str, Any]) -> None:
-        await self.kube.merge(SERVICES, self.namespace, name, patch)
+    async def merge(self, name: str, patch: dict[str, Any], *, part: str = "") -> None:
+        await self.kube.merge(SERVICES, self.namespace, name, patch, part=part)
+
+    async def reasons(self, name: str) -> list[str]:
+        """Reasons of the Service's Events, oldest first."""
+        return [reason for reason, _ in await self.events(name)]
 
     async def events(self, name: str) -> list[tuple[str, str]]:
         """Reason and message of the Service's Events, oldest first."""
@@ -247,6 +254,27 @@ async def _streams(bus: Bus) -> None:
             await back.wait()
             back.clear()
             await streams.ensure(bus)
+
+
+def asking(**annotations: str) -> dict[str, Any]:
+    """Metadata of a Service that asks for these options: `asking(share="word")`."""
+    named = {f"loadbalancer.windowbox/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    return {"annotations": named}
+
+
+def condition(service: Object, kind: str) -> dict[str, Any]:
+    """The condition of this type in its status; empty if there is none."""
+    found = service.status.get("conditions") or []
+    return next((one for one in found if one["type"] == kind), {})
+
+
+async def complete(parts: BalancerParts) -> None:
+    """Wait until a worker knows all allocations."""
+
+    async def look() -> bool:
+        return parts.store.is_complete()
+
+    await eventually(look)
 
 
 def address(service: Object) -> str:

@@ -23,7 +23,6 @@ from tests.support.balancerworld import BalancerWorld, address, balancer_world
 from tests.support.manyclusters import ManyClusters, many_clusters
 from tests.support.natsserver import NatsServer
 from tests.support.running import running
-from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
@@ -92,9 +91,8 @@ class ManyShoots:
 
     @contextlib.asynccontextmanager
     async def api(self, shoot: Shoot) -> AsyncIterator[Kube]:
-        async with kube.from_text(
-            self.simulator.kubeconfig(shoot.name).encode(), shoot.name, loopback.EGRESS
-        ) as opened:
+        kubeconfig = self.simulator.kubeconfig(shoot.name).encode()
+        async with kube.from_text(kubeconfig, shoot.name, loopback.EGRESS) as opened:
             yield opened
 
     async def delete(self, shoot: Shoot) -> None:
@@ -124,17 +122,17 @@ class ManyShoots:
     async def said(self, shoot: Shoot) -> list[str]:
         """Subjects under which any stream holds something of the shoot, except what is kept to look back."""
         found = []
-        for stream, filters in _OF_CLUSTER.items():
-            wanted = [one.format(cluster=shoot.name) for one in filters]
+        for stream, subjects in _OF_CLUSTER.items():
+            wanted = [subjects.format(cluster=shoot.name)]
             found += [stored.subject async for stored in consumers.snapshot(self.bus, stream, wanted)]
         return found
 
 
 _OF_CLUSTER = {
-    streams.OBJECTS: ["object.{cluster}.>"],
-    streams.TRIGGERS: ["trigger.*.{cluster}.>"],
-    streams.LATER: ["later.*.{cluster}.>"],
-    streams.INTENTS: ["intent.{cluster}.>"],
+    streams.OBJECTS: "object.{cluster}.>",
+    streams.TRIGGERS: "trigger.*.{cluster}.>",
+    streams.LATER: "later.*.{cluster}.>",
+    streams.INTENTS: "intent.{cluster}.>",
 }
 
 
@@ -149,23 +147,32 @@ def _named(kind: str, name: str) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def many_shoots(
-    plane: ControlPlane, nats: NatsServer, folder: Path, count: int, size: int, **settings: Any
+    nats: NatsServer, folder: Path, patch: pytest.MonkeyPatch, count: int, size: int, prefix: str
 ) -> AsyncIterator[ManyShoots]:
-    """A world in which clusters join by their Namespaces, and `count` shoots with nodes that serve."""
+    """A world in which clusters join by their Namespaces, and `count` shoots with nodes that serve.
+
+    It has an API server of its own: the others' tests would see all the Services.
+    """
+    if reason := servers.missing("etcd") or servers.missing("kube-apiserver"):
+        pytest.skip(reason)
     shoots = [Shoot(number, size) for number in range(1, count + 1)]
-    async with many_clusters(plane) as simulator, contextlib.AsyncExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
+        plane = stack.enter_context(servers.control_plane(folder))
+        # The simulator speaks plain HTTP. Where no authority is named, all those of the world are read,
+        # which takes longer than all the rest of opening a cluster.
+        patch.setenv("SSL_CERT_FILE", str(plane.api.ca.certificate))
+        patch.setenv("SSL_CERT_DIR", str(folder / "none"))
+        simulator = await stack.enter_async_context(many_clusters(plane))
         # The runtime cluster is simulated, too: the real server's Services are those of all others.
         await simulator.add(RUNTIME)
         kubeconfig = simulator.write_kubeconfig(RUNTIME, folder)
-        runtime = dataclasses.replace(
-            plane, kubeconfig=kubeconfig, kubeconfigs=dict.fromkeys(rbac.RULES, kubeconfig)
-        )
+        kubeconfigs = dict.fromkeys(rbac.RULES, kubeconfig)
+        runtime = dataclasses.replace(plane, kubeconfig=kubeconfig, kubeconfigs=kubeconfigs)
         for shoot in shoots:
             await stack.enter_async_context(_node(shoot))
         networks = [{"prefixes": ["127.69.0.0/16"], "clusters": ["shoot-*"]}]
-        world = await stack.enter_async_context(
-            balancer_world(runtime, nats, folder, "default", node_networks=networks, **settings)
-        )
+        settings: Any = {"node_networks": networks, "ranges": [{"prefixes": [prefix]}]}
+        world = await stack.enter_async_context(balancer_world(runtime, nats, folder, "default", **settings))
         bus = await stack.enter_async_context(connected(Access(nats.url, name="joining")))
         registry, leases = Registry(bus), Leases(bus, "joining", "work")
         joining = Joining(bus, registry, JoinSettings())
@@ -177,7 +184,7 @@ async def many_shoots(
 @contextlib.asynccontextmanager
 async def _node(shoot: Shoot) -> AsyncIterator[None]:
     """Plays a node: at each node port somebody says whose it is; the node is well."""
-    servers = [await _server(_health, shoot.node, 10256)]
+    servers = [await asyncio.start_server(_health, shoot.node, 10256)]
     for name, port in shoot.services.items():
         servers.append(await _greeter(f"{shoot.name}/{name}", shoot.node, port))
     try:
@@ -197,10 +204,6 @@ async def _greeter(greeting: str, address: str, port: int) -> asyncio.Server:
     return await asyncio.start_server(greet, address, port)
 
 
-async def _server(answer: Any, address: str, port: int) -> asyncio.Server:
-    return await asyncio.start_server(answer, address, port)
-
-
 async def _health(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError, asyncio.IncompleteReadError):
         while True:
@@ -208,20 +211,3 @@ async def _health(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
             await writer.drain()
     writer.close()
-
-
-@contextlib.asynccontextmanager
-async def lone_shoots(
-    nats: NatsServer, folder: Path, patch: pytest.MonkeyPatch, count: int, size: int, prefix: str
-) -> AsyncIterator[ManyShoots]:
-    """The same with an API server of its own: the others' tests would see all the Services."""
-    if reason := servers.missing("etcd") or servers.missing("kube-apiserver"):
-        pytest.skip(reason)
-    with servers.control_plane(folder) as plane:
-        # The simulator speaks plain HTTP. Where no authority is named, all those of the world are read,
-        # which takes longer than all the rest of opening a cluster.
-        patch.setenv("SSL_CERT_FILE", str(plane.api.ca.certificate))
-        patch.setenv("SSL_CERT_DIR", str(folder / "none"))
-        ranges = [{"prefixes": [prefix]}]
-        async with many_shoots(plane, nats, folder, count, size, ranges=ranges) as made:
-            yield made

@@ -5,29 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from bus import streams, subjects
 from bus.messages import RunRecord, Wish
 from bus.transport.connection import connected
+from tests.api.loadbalancer.conftest import NODE_NAME, NODE_PORT, PLACE
 from tests.support import envoyprogram
 from tests.support.balancerworld import (
     BalancerWorld,
     address,
     always,
-    balancer_world,
+    complete,
+    condition,
     greeting,
     played_node,
-    taken_port,
 )
-from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
-from tests.support.servers import ControlPlane
 from windowbox.errors import Refused, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
@@ -38,48 +35,32 @@ from workers.loadbalancer.ipam.results import AddressRequest
 from workers.loadbalancer.loadbalancerpool import BalancerParts
 from workers.loadbalancer.spec.selection import FINALIZER
 
-PLACE = f"127.66.{os.getpid() % 250}"
-"""Loopback addresses that no other run of the tests has."""
-NODE_NAME = "ip-10-250-0-17.eu-central-1.compute.internal"
-"""As a cloud names it."""
+pytestmark = pytest.mark.serves("17/32", "18/31", quota=100)
+
 LONG = "nginx-ingress-controller-of-the-shop-with-a-longest-name-of-63c"
-NODE, NODE_PORT = f"{PLACE}.1", 31066
 
 
-@pytest_asyncio.fixture
-async def world(
-    control_plane: ControlPlane, nats: NatsServer, tmp_path: Path
-) -> AsyncIterator[BalancerWorld]:
-    """A cluster with one simulated node, and three addresses to give away."""
-    ranges = [{"prefixes": [f"{PLACE}.17/32", f"{PLACE}.18/31"]}]
-    async with (
-        balancer_world(control_plane, nats, tmp_path, "balancers", ranges=ranges, quota=100) as made,
-        played_node(NODE, NODE_PORT, "hello"),
-    ):
-        await made.node(NODE_NAME, NODE)
-        yield made
+def serving(service: Object) -> bool:
+    return condition(service, "LoadBalancerServing").get("status") == "True"
 
 
 @rule("LB-2-order", "LB-3-healthy", "LB-2-finalizer")
 async def test_a_service_gets_an_address_that_serves(world: BalancerWorld) -> None:
     async with world.worker():
-        await world.service(LONG, node_port=NODE_PORT)
-        where = await world.served(LONG)
+        where = await world.serve(LONG, node_port=NODE_PORT)
         assert await greeting(where) == "hello"
         found = await world.until(LONG, lambda one: FINALIZER in one.finalizers)
         assert found.status["loadBalancer"]["ingress"] == [
             {"ip": where, "ipMode": "Proxy", "ports": [{"port": 80, "protocol": "TCP"}]}
         ]
         await world.told(LONG, "EnsuredLoadBalancer")
-        reasons = [reason for reason, _ in await world.events(LONG)]
-        assert reasons == ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]
+        assert await world.reasons(LONG) == ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]
 
 
 @rule("LB-2-deletion", "LB-3-deleting", "LB-3-deleted")
 async def test_a_deleted_service_leaves_nothing(world: BalancerWorld) -> None:
     async with world.worker() as parts:
-        await world.service("web", node_port=NODE_PORT)
-        where = await world.served("web")
+        where = await world.serve("web", node_port=NODE_PORT)
         await world.delete("web")
         await world.gone("web")
         assert await greeting(where) == ""
@@ -89,18 +70,14 @@ async def test_a_deleted_service_leaves_nothing(world: BalancerWorld) -> None:
 
         await eventually(nobody)
         await world.told("web", "DeletedLoadBalancer")
-        reasons = [reason for reason, _ in await world.events("web")]
-        assert reasons[-2:] == ["DeletingLoadBalancer", "DeletedLoadBalancer"]
+        assert (await world.reasons("web"))[-2:] == ["DeletingLoadBalancer", "DeletedLoadBalancer"]
 
 
 @rule("LB-4-status")
 async def test_a_wiped_status_comes_back(world: BalancerWorld) -> None:
     async with world.worker():
-        await world.service("web", node_port=NODE_PORT)
-        where = await world.served("web")
-        await world.kube.merge(
-            SERVICES, world.namespace, "web", {"status": {"loadBalancer": None}}, part="status"
-        )
+        where = await world.serve("web", node_port=NODE_PORT)
+        await world.merge("web", {"status": {"loadBalancer": None}}, part="status")
         assert await world.served("web") == where
 
 
@@ -112,19 +89,18 @@ async def test_conditions_that_others_wrote_are_corrected(world: BalancerWorld) 
     at = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
     async with world.worker():
         await world.service("web", node_port=NODE_PORT)
-        await world.until("web", lambda one: condition(one, "LoadBalancerServing") == "True")
+        await world.until("web", lambda one: serving(one))
         status = {"conditions": [lie | at, foreign | at]}
-        await world.kube.merge(SERVICES, world.namespace, "web", {"status": status}, part="status")
-        found = await world.until("web", lambda one: condition(one, "LoadBalancerServing") == "True")
-        assert condition(found, "Foreign") == "True"
+        await world.merge("web", {"status": status}, part="status")
+        found = await world.until("web", lambda one: serving(one))
+        assert condition(found, "Foreign")["status"] == "True"
 
 
 @rule("LB-2-deletion")
 async def test_a_deleted_service_that_others_hold_shows_nothing_of_ours(world: BalancerWorld) -> None:
     """Its address may be another's in a moment."""
     async with world.worker():
-        await world.service("web", node_port=NODE_PORT, metadata={"finalizers": ["example.com/hold"]})
-        await world.served("web")
+        await world.serve("web", node_port=NODE_PORT, metadata={"finalizers": ["example.com/hold"]})
         await world.delete("web")
         found = await world.until("web", lambda one: not address(one))
         assert found.finalizers == ("example.com/hold",)
@@ -148,8 +124,7 @@ async def test_a_service_of_the_same_name_is_another(world: BalancerWorld) -> No
 
 async def test_what_happened_without_a_worker_is_made_up_for(world: BalancerWorld) -> None:
     async with world.worker():
-        await world.service("old", node_port=NODE_PORT)
-        old = await world.served("old")
+        old = await world.serve("old", node_port=NODE_PORT)
     await world.delete("old")
     await world.service("new", node_port=NODE_PORT + 1)
     assert await greeting(old) == "hello", "Envoy serves while all of us are away"
@@ -163,8 +138,7 @@ async def test_what_happened_without_a_worker_is_made_up_for(world: BalancerWorl
 async def test_the_next_free_address_goes_to_who_waits_longest(world: BalancerWorld) -> None:
     async with world.worker():
         for number in range(3):
-            await world.service(f"web-{number}")
-            await world.served(f"web-{number}")
+            await world.serve(f"web-{number}")
         await world.service("late")
         said = await world.told("late", "SyncLoadBalancerFailed")
         assert "all 3 IPv4 addresses of its range are in use" in said
@@ -180,9 +154,7 @@ async def test_the_next_free_address_goes_to_who_waits_longest(world: BalancerWo
 
 async def test_who_waits_gets_an_address_though_nobody_lives_to_wake_it(world: BalancerWorld) -> None:
     async with world.worker() as parts:
-        await eventually(lambda: settled(parts))
-        for number in range(3):
-            await allocator.allocate(parts.store, AddressRequest(_ghost(number), f"uid-{number}", ("IPv4",)))
+        await _give_all_away(parts)
         await world.service("patient")
         await world.told("patient", "SyncLoadBalancerFailed")
         [(address, holder), *_] = parts.store.holders()
@@ -194,9 +166,7 @@ async def test_who_is_just_told_to_wait_is_woken_all_the_same(
     world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world.worker() as parts:
-        await eventually(lambda: settled(parts))
-        for number in range(3):
-            await allocator.allocate(parts.store, AddressRequest(_ghost(number), f"uid-{number}", ("IPv4",)))
+        await _give_all_away(parts)
         ended = _held_at_its_end(parts, monkeypatch)
         await world.service("unlucky")
         await world.told("unlucky", "SyncLoadBalancerFailed")
@@ -221,40 +191,23 @@ def _held_at_its_end(parts: BalancerParts, monkeypatch: pytest.MonkeyPatch) -> a
 
 async def _asked_to_look(world: BalancerWorld, name: str) -> bool:
     """Whether a wish stands there that tells of an address."""
-    subject = subjects.wish(
-        "loadbalancer", subjects.key(ObjectRef(RUNTIME, SERVICES.id, world.namespace, name))
-    )
+    key = subjects.key(ObjectRef(RUNTIME, SERVICES.id, world.namespace, name))
     async with connected(Access(world.nats.url)) as bus:
-        found = await bus.last(streams.TRIGGERS, subject)
+        found = await bus.last(streams.TRIGGERS, subjects.wish("loadbalancer", key))
     return found is not None and Wish.model_validate_json(found.data).reason == "address"
 
 
-def _ghost(number: int) -> ObjectRef:
-    """A Service of a cluster that nobody asks whether it exists."""
-    return ObjectRef("elsewhere", SERVICES.id, "ghosts", f"ghost-{number}")
-
-
-async def test_a_port_in_use_is_reported_and_served_later(world: BalancerWorld) -> None:
-    async with world.worker():
-        await world.service(
-            "web", port=8066, metadata={"annotations": {"loadbalancer.windowbox/address": f"{PLACE}.18"}}
-        )
-        await world.served("web")
-        with taken_port(f"{PLACE}.17", 8066):
-            await world.service(
-                "clash",
-                port=8066,
-                metadata={"annotations": {"loadbalancer.windowbox/address": f"{PLACE}.17"}},
-            )
-            said = await world.told("clash", "SyncLoadBalancerFailed")
-            assert f"another process of this host holds port 8066/TCP of {PLACE}.17" in said
-        assert await world.served("clash") == f"{PLACE}.17"
+async def _give_all_away(parts: BalancerParts) -> None:
+    """Allocate all addresses to Services of a cluster that nobody asks whether they exist."""
+    await complete(parts)
+    for number in range(3):
+        ghost = ObjectRef("elsewhere", SERVICES.id, "ghosts", f"ghost-{number}")
+        await allocator.allocate(parts.store, AddressRequest(ghost, f"uid-{number}", ("IPv4",)))
 
 
 async def test_a_successor_of_the_owner_changes_nothing(world: BalancerWorld) -> None:
     async with world.worker():
-        await world.service("web", node_port=NODE_PORT)
-        where = await world.served("web")
+        where = await world.serve("web", node_port=NODE_PORT)
     before = await world.get("web")
     files = {file: os.stat(file).st_mtime_ns for file in (world.folder / "edge").rglob("*.json")}
     async with world.worker() as parts:
@@ -263,8 +216,7 @@ async def test_a_successor_of_the_owner_changes_nothing(world: BalancerWorld) ->
             return bool(parts.details["edge"]()["owned"]) and await greeting(where) == "hello"
 
         await eventually(settled)
-        await world.service("more", node_port=NODE_PORT + 1)
-        await world.served("more")
+        await world.serve("more", node_port=NODE_PORT + 1)
     after = await world.get("web")
     assert before
     assert after
@@ -277,8 +229,7 @@ async def test_a_successor_of_the_owner_changes_nothing(world: BalancerWorld) ->
 @rule("LB-1-resync")
 async def test_when_the_bus_forgets_everything_clients_notice_nothing(world: BalancerWorld) -> None:
     async with world.worker() as parts:
-        await world.service("web", node_port=NODE_PORT)
-        where = await world.served("web")
+        where = await world.serve("web", node_port=NODE_PORT)
         before = await world.get("web")
 
         async def serves() -> bool:
@@ -288,7 +239,7 @@ async def test_when_the_bus_forgets_everything_clients_notice_nothing(world: Bal
             world.nats.wipe()
             world.nats.start()
             await eventually(lambda: remembered(world, "web"))
-            await eventually(lambda: settled(parts))
+            await complete(parts)
 
         await always(serves, forget_and_recover())
         await world.service("more")
@@ -303,8 +254,7 @@ async def test_when_the_bus_forgets_everything_clients_notice_nothing(world: Bal
 @rule("LB-5-addresses")
 async def test_a_node_that_moves_is_followed(world: BalancerWorld) -> None:
     async with world.worker():
-        await world.service("web", node_port=NODE_PORT)
-        where = await world.served("web")
+        where = await world.serve("web", node_port=NODE_PORT)
         async with played_node(f"{PLACE}.2", NODE_PORT, "moved"):
             await world.node(NODE_NAME, f"{PLACE}.2")
 
@@ -323,17 +273,12 @@ async def remembered(world: BalancerWorld, name: str) -> bool:
         return False
 
 
-async def settled(parts: BalancerParts) -> bool:
-    return parts.store.is_complete()
-
-
 @rule("LB-15-12")
 async def test_another_envoy_takes_over_without_a_connection_refused(
     world: BalancerWorld, tmp_path: Path
 ) -> None:
     async with world.worker():
-        await world.service("web", node_port=NODE_PORT)
-        where = await world.served("web")
+        where = await world.serve("web", node_port=NODE_PORT)
     [before] = await Processes(world.folder / "edge").found("edge")
     newer = envoyprogram.envoy(tmp_path, "newer-envoy")
     world.settings = world.settings.model_copy(update={"envoy": newer})
@@ -348,12 +293,6 @@ async def test_another_envoy_takes_over_without_a_connection_refused(
         await eventually(replaced)
         assert await greeting(where) == "hello"
     assert set(heard) == {"hello"}
-
-
-def condition(service: Object, kind: str) -> str:
-    """The status of one of its conditions; empty if it has none of this type."""
-    found = service.status.get("conditions") or []
-    return next((one["status"] for one in found if one["type"] == kind), "")
 
 
 async def created(world: BalancerWorld, name: str) -> Object | None:
