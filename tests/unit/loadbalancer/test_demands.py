@@ -1,4 +1,4 @@
-"""Which ports a Service asks to be served at, and which of them are refused."""
+"""What a Service asks for: ports, families, source ranges, addresses and options, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,26 +9,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.cases import cases
-from tests.support.lbobjects import DNS, HTTP, UID, nonsense, service
+from tests.support.lbobjects import DNS, HTTP, UID, brief, nonsense, service
 from tests.support.rules import rule
 from windowbox.models.loadbalancers import Family, canonical, family
 from windowbox.models.objects import Object
 from workers.loadbalancer.spec.demands import Demand, Port, demand
-from workers.loadbalancer.spec.options import Refusal
+from workers.loadbalancer.spec.options import DRAIN, Refusal
+
+RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+ADDRESS = "loadbalancer.windowbox/address"
+SHARE = "loadbalancer.windowbox/share"
+PROXY = "loadbalancer.windowbox/proxy-protocol"
+IDLE = "loadbalancer.windowbox/idle-timeout"
+LIMIT = "loadbalancer.windowbox/connection-limit"
+LONG = "x" * 10_000
+BOTH = ["IPv4", "IPv6"]
 
 
-def asked(found: Object) -> Demand:
-    return demand(found, direct=False)
+def asked(**spec: Any) -> Demand:
+    return demand(service(**spec), direct=False)
+
+
+def annotated(key: str, value: Any, **spec: Any) -> Demand:
+    return asked(annotations={key: value}, **spec)
 
 
 def only(found: Demand) -> Refusal:
-    assert len(found.refusals) == 1
-    return found.refusals[0]
+    [refusal] = found.refusals
+    assert len(refusal.note) < 300
+    return refusal
 
 
 @rule("LB-7-ports")
 def test_a_plain_service_asks_for_little() -> None:
-    assert asked(service()) == Demand(
+    assert asked() == Demand(
         uid=UID,
         families=("IPv4",),
         ports=(Port("http", 80, "TCP", 30080, 8080),),
@@ -48,7 +62,7 @@ def test_a_plain_service_asks_for_little() -> None:
 @rule("LB-16-key")
 @rule("LB-7-ports")
 def test_one_number_may_be_served_over_both_protocols() -> None:
-    found = asked(service(ports=[DNS | {"protocol": "TCP", "name": "dns-tcp"}, DNS]))
+    found = asked(ports=[DNS | {"protocol": "TCP", "name": "dns-tcp"}, DNS])
     assert found.places == ("53/TCP", "53/UDP")
     assert found.refusals == ()
 
@@ -67,7 +81,11 @@ def test_one_number_may_be_served_over_both_protocols() -> None:
     ("LB-7-families-nonsense", {"ipFamilies": ["IPX"], "clusterIP": "None"}, ("IPv4",)),
 )
 def test_an_address_of_each_family_is_asked_for(spec: dict[str, Any], families: tuple[str, ...]) -> None:
-    assert asked(service(**spec)).families == families
+    assert asked(**spec).families == families
+
+
+def local(port: Any) -> dict[str, Any]:
+    return {"externalTrafficPolicy": "Local", "healthCheckNodePort": port}
 
 
 @cases(
@@ -75,27 +93,27 @@ def test_an_address_of_each_family_is_asked_for(spec: dict[str, Any], families: 
     ("LB-16-health+LB-7-cluster", {"externalTrafficPolicy": "Cluster"}, 10256),
     (
         "LB-16-health+LB-7-local+LB-7-healthport",
-        {"externalTrafficPolicy": "Local", "healthCheckNodePort": 31234},
+        local(31234),
         31234,
     ),
     (
         "LB-7-healthport-of-local-only",
-        {"externalTrafficPolicy": "Cluster", "healthCheckNodePort": 31234},
+        local(31234) | {"externalTrafficPolicy": "Cluster"},
         10256,
     ),
     ("LB-7-healthport-missing", {"externalTrafficPolicy": "Local"}, 10256),
-    ("LB-7-healthport-wrong", {"externalTrafficPolicy": "Local", "healthCheckNodePort": True}, 10256),
+    ("LB-7-healthport-wrong", local(True), 10256),
 )
 def test_health_is_asked_where_the_policy_says(spec: dict[str, Any], port: int) -> None:
-    found = asked(service(**spec))
+    found = asked(**spec)
     assert found.health_port == port
     assert found.local is (spec["externalTrafficPolicy"] == "Local")
 
 
 @rule("LB-7-affinity")
 def test_affinity_is_asked_for_by_client_ip() -> None:
-    assert asked(service(sessionAffinity="ClientIP")).affinity
-    assert not asked(service(sessionAffinity="None")).affinity
+    assert asked(sessionAffinity="ClientIP").affinity
+    assert not asked(sessionAffinity="None").affinity
 
 
 @cases(
@@ -133,14 +151,14 @@ def test_affinity_is_asked_for_by_client_ip() -> None:
     ),
 )
 def test_a_port_that_cannot_be_served_leaves_the_others_alone(spec: dict[str, Any], refusal: Refusal) -> None:
-    alone, beside = asked(service(ports=[spec])), asked(service(ports=[spec, DNS]))
+    alone, beside = asked(ports=[spec]), asked(ports=[spec, DNS])
     assert (alone.ports, alone.refusals) == ((), (refusal,))
     assert (beside.places, beside.refusals) == (("53/UDP",), (refusal,))
 
 
 @rule("LB-7-ports")
 def test_a_port_named_twice_is_served_once() -> None:
-    found = asked(service(ports=[HTTP, HTTP | {"nodePort": 30081}]))
+    found = asked(ports=[HTTP, HTTP | {"nodePort": 30081}])
     assert [port.node_port for port in found.ports] == [30080]
     assert only(found).reason == "DuplicatePort"
 
@@ -159,12 +177,12 @@ def test_a_node_port_that_is_left_is_used() -> None:
 
 @pytest.mark.parametrize("ports", [None, [], {}, "80"])
 def test_without_ports_there_is_nothing_to_serve(ports: Any) -> None:
-    found = asked(service(ports=ports))
+    found = asked(ports=ports)
     assert (found.ports, only(found).reason) == ((), "NoPorts")
 
 
 @given(nonsense, st.booleans())
-def test_nonsense_gets_an_answer(found: Object, direct: bool) -> None:
+def test_any_service_gets_an_answer(found: Object, direct: bool) -> None:
     answer = demand(found, direct=direct)
     assert answer.families
     assert len(set(answer.places)) == len(answer.ports)
@@ -209,13 +227,229 @@ def _ranges(count: int) -> list[str]:
 def test_what_one_service_asks_for_is_bounded(
     ports: int, ranges: int, served: int, reasons: list[str]
 ) -> None:
-    found = asked(service(ports=_ports(ports), loadBalancerSourceRanges=_ranges(ranges) or None))
+    found = asked(ports=_ports(ports), loadBalancerSourceRanges=_ranges(ranges) or None)
     assert len(found.ports) == served
     assert [refusal.reason for refusal in found.refusals] == reasons
 
 
 def test_a_long_annotation_of_ranges_is_refused_unread() -> None:
     annotations = {"service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.0/8," * 6000}
-    found = asked(service(annotations=annotations))
+    found = asked(annotations=annotations)
     assert found.ports == ()
     assert only(found).reason == "TooManySourceRanges"
+
+
+@cases(
+    "field annotation allowed",
+    ("LB-7-ranges-none", None, None, None),
+    ("LB-7-ranges-empty", [], None, None),
+    (
+        "LB-7-ranges-blanks-and-spelling",
+        *([" 10.0.0.0/8 ", "FD00::/8"], None, ("10.0.0.0/8", "fd00::/8")),
+    ),
+    ("LB-7-ranges-host-bits", ["10.1.2.3/8", "10.0.0.0/8"], None, ("10.0.0.0/8",)),
+    ("LB-7-ranges-default-is-everybody", ["0.0.0.0/0"], None, None),
+    ("LB-7-ranges-all-of-both", ["0.0.0.0/0", "::/0"], None, ("0.0.0.0/0", "::/0")),
+    ("LB-7-ranges-annotation-blank", None, " ", None),
+    ("LB-7-ranges-annotation+LB-11-6", None, "10.0.0.0/8, fd00::/8", ("10.0.0.0/8", "fd00::/8")),
+    ("LB-7-ranges-field-first", ["192.0.2.0/24"], "10.0.0.0/8", ("192.0.2.0/24",)),
+    ("LB-7-ranges-empty-field", [], "10.0.0.0/8", ("10.0.0.0/8",)),
+    ("LB-7-ranges-one-address", None, "192.0.2.7", ("192.0.2.7/32",)),
+)
+def test_source_ranges_are_understood(field: Any, annotation: Any, allowed: tuple[str, ...] | None) -> None:
+    found = annotated(RANGES, annotation, loadBalancerSourceRanges=field)
+    assert (found.allowed, found.refusals) == (allowed, ())
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *("10.0.0.0/33", "10.0.0.0/", "10.0.0.0/255.0.0.0", "10.0.0.0/0.0.0.255", "010.0.0.0/8", "", "all"),
+        *("fe80::1%eth0/64", "10.0.0.0/8/8", "10.0.0.0/-1", "10.0.0.0/+8", "10.0.0.0/8\n,", LONG),
+        *("10.0.0.0/08", "::ffff:10.0.0.0/104", "::ffff:10.0.0.1"),
+        *(7, None, {}),
+    ],
+    ids=brief,
+)
+@rule("LB-7-ranges")
+def test_ranges_that_cannot_be_read_close_the_service(bad: Any) -> None:
+    found = asked(loadBalancerSourceRanges=["10.0.0.0/8", bad])
+    assert found.ports == ()
+    assert only(found).reason == "InvalidSourceRanges"
+
+
+@pytest.mark.parametrize("bad", [",", "10.0.0.0/8,", "10.0.0.0/8;fd00::/8", LONG, 7, {}], ids=brief)
+@rule("LB-7-ranges")
+def test_an_annotation_that_cannot_be_read_closes_the_service(bad: Any) -> None:
+    found = annotated(RANGES, bad)
+    assert found.ports == ()
+    assert only(found).reason == "InvalidSourceRanges"
+
+
+@rule("LB-7-ranges")
+def test_the_refusal_of_ranges_says_what_to_do() -> None:
+    found = asked(loadBalancerSourceRanges=["a", "b/8", "10.0.0.0/8", "c", "d"])
+    assert only(found).note == (
+        "nothing is served, so that nobody gets in who should not: spec.loadBalancerSourceRanges holds "
+        '"a", "b/8", "c" and 1 more; give prefixes like 10.0.0.0/8 or fd00::/8'
+    )
+
+
+def test_ranges_of_a_wrong_type_close_the_service() -> None:
+    assert asked(loadBalancerSourceRanges="10.0.0.0/8").ports == ()
+
+
+@cases(
+    "field annotation requested",
+    ("LB-7-address", "10.0.0.7", None, ("10.0.0.7",)),
+    ("LB-7-address-empty", "", None, ()),
+    ("annotation", None, "10.0.0.7", ("10.0.0.7",)),
+    ("annotation-empty", None, "", ()),
+    ("both-families", None, " FD00::0:7, 10.0.0.7", ("10.0.0.7", "fd00::7")),
+    ("LB-7-address-and-annotation", "10.0.0.7", "fd00::7", ("10.0.0.7", "fd00::7")),
+    ("LB-7-address-named-twice", "10.0.0.7", "10.0.0.7,10.0.0.7", ("10.0.0.7",)),
+)
+def test_a_fixed_address_is_understood(field: Any, annotation: Any, requested: tuple[str, ...]) -> None:
+    families = BOTH if len(requested) == 2 else ["IPv4"]
+    found = annotated(ADDRESS, annotation, loadBalancerIP=field, ipFamilies=families)
+    assert (found.requested, found.refusals) == (requested, ())
+
+
+ONE_OF_EACH = "give an address, or one of each family with a comma between them"
+
+
+@cases(
+    "field annotation note",
+    (
+        "LB-7-address-none",
+        *(None, "10.0.0.300", f'annotation {ADDRESS} asks for "10.0.0.300": {ONE_OF_EACH}'),
+    ),
+    (
+        "LB-7-address-other-family",
+        *("fd00::7", None),
+        'spec.loadBalancerIP asks for "fd00::7": the Service has no IPv6; see spec.ipFamilies',
+    ),
+    (
+        "LB-7-address-contradiction",
+        *("10.0.0.8", "10.0.0.7"),
+        'spec.loadBalancerIP asks for "10.0.0.8": 10.0.0.7 is asked for, too; give one address of IPv4',
+    ),
+    ("LB-7-address-comma", None, "10.0.0.7,", f'annotation {ADDRESS} asks for "": {ONE_OF_EACH}'),
+)
+def test_an_address_that_cannot_be_had_is_refused(field: Any, annotation: Any, note: str) -> None:
+    found = annotated(ADDRESS, annotation, loadBalancerIP=field)
+    assert (found.ports, only(found)) == ((), Refusal("InvalidAddress", note))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [7, True, {}, ["10.0.0.1"], LONG, "0.0.0.0", "224.0.0.1", "10.0.0.1/32", "::ffff:10.0.0.1"],
+    ids=brief,
+)
+@pytest.mark.parametrize("annotation", [True, False], ids=["annotation", "field"])
+def test_what_is_no_address_is_refused(bad: Any, annotation: bool) -> None:
+    found = annotated(ADDRESS, bad) if annotation else asked(loadBalancerIP=bad)
+    assert (found.requested, found.ports, only(found).reason) == ((), (), "InvalidAddress")
+
+
+@pytest.mark.parametrize(
+    ("value", "version"), [("v1", 1), ("v2", 2), (None, None)], ids=["v1", "v2", "absent"]
+)
+def test_the_proxy_protocol_has_two_versions(value: str | None, version: int | None) -> None:
+    assert annotated(PROXY, value).proxy_protocol == version
+
+
+@pytest.mark.parametrize("bad", ["", "V1", "v3", "1", 1, True, LONG], ids=brief)
+def test_without_the_header_that_was_asked_for_nothing_is_served(bad: Any) -> None:
+    found = annotated(PROXY, bad)
+    assert (found.ports, only(found).reason) == ((), "InvalidProxyProtocol")
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("90s", 90),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        ("1s", 1),
+        ("1500ms", 1.5),
+        ("2000000µs", 2),
+        (" 5m ", 300),
+    ],
+)
+def test_an_idle_timeout_is_written_as_in_go(value: str, seconds: float) -> None:
+    assert annotated(IDLE, value).idle_timeout == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *("", "90", "s", "-5s", "+5s", "0", "0s", "1ms", "9000h", "1e3s", "1.2.3s", "5 s", "٥s", "1d"),
+        *(LONG, 90, {}),
+    ],
+    ids=brief,
+)
+def test_an_idle_timeout_that_cannot_be_read_is_as_usual(bad: Any) -> None:
+    found = annotated(IDLE, bad)
+    assert (found.idle_timeout, found.places) == (None, ("80/TCP",))
+    assert only(found).reason == "InvalidIdleTimeout"
+
+
+@pytest.mark.parametrize(("value", "limit"), [("1", 1), (" 1000 ", 1000), ("999999999", 999999999)])
+def test_connections_can_be_limited(value: str, limit: int) -> None:
+    assert annotated(LIMIT, value).max_connections == limit
+
+
+@pytest.mark.parametrize("bad", ["", "0", "-1", "1e3", "٣", "1_000", "9" * 10_000, 5, True], ids=brief)
+def test_a_limit_that_cannot_be_read_is_none(bad: Any) -> None:
+    found = annotated(LIMIT, bad)
+    assert (found.max_connections, found.places) == (None, ("80/TCP",))
+    assert only(found).reason == "InvalidConnectionLimit"
+
+
+def test_a_refusal_names_field_value_and_remedy() -> None:
+    assert only(annotated(LIMIT, LONG)).note == (
+        f'annotation {LIMIT} is "{"x" * 64}…": give a number of 1 to 999999999; until then there is no limit'
+    )
+
+
+def test_several_refusals_are_told_together() -> None:
+    found = asked(annotations={IDLE: "x", LIMIT: "x"}, ports=[HTTP, {"port": 9, "protocol": "SCTP"}])
+    assert [one.reason for one in found.refusals] == [
+        "InvalidIdleTimeout",
+        "InvalidConnectionLimit",
+        "SCTPNotSupported",
+    ]
+
+
+@pytest.mark.parametrize(("value", "word"), [("web", "web"), (" a.b/c ", "a.b/c"), ("", None), (None, None)])
+def test_an_address_is_shared_by_a_word(value: str | None, word: str | None) -> None:
+    assert annotated(SHARE, value).share == word
+
+
+@pytest.mark.parametrize("bad", ["two words", " ", LONG, 7], ids=brief)
+def test_what_is_no_word_shares_nothing(bad: Any) -> None:
+    found = annotated(SHARE, bad)
+    assert (found.share, found.ports, only(found).reason) == (None, (), "InvalidShare")
+
+
+_SPECIAL = st.sampled_from([RANGES, ADDRESS, SHARE, PROXY, IDLE, LIMIT])
+
+
+@given(st.dictionaries(_SPECIAL, st.text() | st.text("0123456789.,:/ hmsv", max_size=20)))
+def test_any_annotation_gets_an_answer(annotations: dict[str, str]) -> None:
+    answer = asked(annotations=annotations, ipFamilies=BOTH)
+    assert bool(answer.ports) or bool(answer.refusals)
+    assert answer.idle_timeout is None or answer.idle_timeout >= 1
+
+
+@pytest.mark.parametrize(("value", "drained"), [("true", True), ("false", False), ("", False)])
+def test_an_annotation_asks_for_draining(value: str, drained: bool) -> None:
+    found = annotated(DRAIN, value)
+    assert (found.drained, found.refusals) == (drained, ())
+
+
+def test_an_invalid_drain_annotation_is_refused_while_serving() -> None:
+    found = annotated(DRAIN, "maybe")
+    assert (found.drained, found.places, only(found).reason) == (False, ("80/TCP",), "InvalidDrain")
+    assert "give true or false" in only(found).note

@@ -1,4 +1,4 @@
-"""What a run of a Service makes of a world that does not do as it is told."""
+"""What a run of a Service does when a call fails, and the rights that load balancers take."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.support.rules import rule
 from windowbox.errors import Forbidden, Missing, Refused, Unreachable, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from windowbox.rights.rbac import RULES
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.core.reconcile import Request, reconcile
 from workers.core.reports import Reports
@@ -158,3 +159,31 @@ async def test_what_a_starting_server_forbids_is_tried_again_soon(services: Serv
     outcome = await run(services, Wish(reason=Reason.RETRY, attempt=9), world)
     assert outcome.requeue is not None
     assert outcome.requeue.after == 20
+
+
+READING = {"get", "list", "watch"}
+
+
+def verbs(role: str, resource: str) -> set[str]:
+    rules = (one for one in RULES[role] if resource in one["resources"])
+    return {verb for one in rules for verb in one["verbs"]}
+
+
+@rule("LB-2-rights", "LB-2-subresource")
+@pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
+def test_of_services_only_the_status_may_be_written(role: str) -> None:
+    assert verbs(role, "services") <= READING
+    assert verbs(role, "services/status") <= {"patch"}
+
+
+@rule("LB-2-rights")
+@pytest.mark.parametrize("resource", ["nodes", "pods", "endpointslices"])
+@pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
+def test_what_traffic_goes_to_is_only_looked_at(role: str, resource: str) -> None:
+    assert verbs(role, resource) <= READING
+
+
+@rule("LB-2-rights")
+def test_only_the_patcher_writes_events() -> None:
+    writing = {role for role in RULES if verbs(role, "events")}
+    assert writing == {"patcher"}

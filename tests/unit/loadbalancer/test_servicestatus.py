@@ -1,4 +1,4 @@
-"""What a Service's status shows."""
+"""What a Service shows in its status, what its Events say, and what it claims by its status."""
 
 from __future__ import annotations
 
@@ -9,14 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bus.messages import EventIntent
 from tests.support.cases import cases
-from tests.support.lbobjects import DNS, HTTP, nonsense, service
+from tests.support.lbobjects import DNS, HTTP, UID, nonsense, service
 from tests.support.rules import rule
+from windowbox.errors import Refused
 from windowbox.models.loadbalancers import Family
 from windowbox.models.objects import Object
-from workers.loadbalancer.service import servicestatus
+from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.core.reconcile import BACKOFF
+from workers.loadbalancer.edge import endpoints
+from workers.loadbalancer.edge.trafficnodes import Backend
+from workers.loadbalancer.service import eventmessages, servicestatus
+from workers.loadbalancer.service.adoption import claim, confirmed
 from workers.loadbalancer.service.servicestatus import Standing
+from workers.loadbalancer.spec import fields
 from workers.loadbalancer.spec.demands import demand
+from workers.loadbalancer.spec.options import DRAIN, Refusal
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SPELLED = "2026-01-02T03:04:05Z"
@@ -291,3 +301,121 @@ def test_nonsense_gets_an_answer(found: Object, backends: bool, waiting: bool) -
     assert servicestatus.emptied(found)["loadBalancer"] == {"ingress": None}
     types = [one.get("type") for one in patch["conditions"]]
     assert types.count("LoadBalancerServing") == types.count("LoadBalancerProvisioning") == 1
+
+
+WEB = ObjectRef(RUNTIME, SERVICES.id, "default", "web")
+DRAINED = service(annotations={DRAIN: "true"})
+
+
+def test_a_drained_service_has_no_listeners_and_so_another_digest() -> None:
+    node = Backend("node-1", {"IPv4": "10.0.0.1"})
+    idle = endpoints.load_balancer(WEB, demand(DRAINED, direct=False), V4, [node])
+    busy = endpoints.load_balancer(WEB, demand(service(), direct=False), V4, [node])
+    assert (idle.uid, idle.listeners) == (UID, ())
+    assert len(busy.listeners) == 1
+    assert idle.digest != busy.digest
+
+
+def test_a_drained_service_keeps_its_address_and_says_why() -> None:
+    patch = servicestatus.patch(service(), standing(DRAINED, backends=False), NOW, conditions=True)
+    assert [entry["ip"] for entry in patch["loadBalancer"]["ingress"]] == ["192.0.2.1"]
+    serving = next(one for one in patch["conditions"] if one["type"] == "LoadBalancerServing")
+    assert (serving["status"], serving["reason"]) == ("False", "Drained")
+    assert DRAIN in serving["message"]
+
+
+CLAIMED = {"loadBalancer": {"ingress": [{"ip": "10.0.0.20"}]}}
+DIRECT = LoadBalancerSettings(direct=("runtime",))
+
+
+def test_an_address_is_claimed_with_its_ports() -> None:
+    without_node_port = HTTP | {"nodePort": 0}
+    word = {"loadbalancer.windowbox/share": "word"}
+    found = claim(RUNTIME, service(ports=[without_node_port], annotations=word, status=CLAIMED), DIRECT)
+    assert found.ref == WEB
+    assert (found.addresses, found.ports, found.share) == ((), ("80/TCP",), "word")
+    assert (found.shown, found.families) == (("10.0.0.20",), ("IPv4",))
+
+
+def test_addresses_that_an_edge_serves_are_its_own() -> None:
+    found = confirmed(claim(RUNTIME, service(status=CLAIMED), DIRECT), ["10.0.0.20"])
+    assert (found.addresses, found.shown) == (("10.0.0.20",), ())
+
+
+def test_a_claim_stays_small_whatever_is_shown() -> None:
+    many = {"loadBalancer": {"ingress": [{"ip": f"10.0.{n}.1"} for n in range(250)]}}
+    found = claim(RUNTIME, service(status=many, metadata={"creationTimestamp": "2" * 10_000}), DIRECT)
+    assert len(found.shown) == 8
+    assert len(found.created) <= 32
+
+
+def test_a_value_for_a_message_is_short_however_deep_it_is() -> None:
+    deep: Any = "end"
+    for _ in range(100_000):
+        deep = [deep]
+    assert fields.shown(deep) == '"[[[[[[[...]]]]]]]"'
+
+
+NO_NODES = "There are no available nodes for LoadBalancer"
+REFUSED = Refusal("SCTPNotSupported", "port 9/SCTP is not served", (9, "SCTP"))
+ENSURE, DELETE = eventmessages.sync_failed("ensure", "why"), eventmessages.sync_failed("delete", "why")
+FAILED = "Error syncing load balancer: failed to {} load balancer: why"
+
+
+@cases(
+    "event kind reason note",
+    ("LB-3-ensuring", eventmessages.ensuring(), "Normal", "EnsuringLoadBalancer", "Ensuring load balancer"),
+    ("LB-3-ensured", eventmessages.ensured(), "Normal", "EnsuredLoadBalancer", "Ensured load balancer"),
+    (
+        "LB-3-updated",
+        *(eventmessages.updated(), "Normal", "UpdatedLoadBalancer", "Updated load balancer with new hosts"),
+    ),
+    ("LB-3-unavailable", eventmessages.unavailable(), "Warning", "UnAvailableLoadBalancer", NO_NODES),
+    (
+        "LB-3-unavailable-and-why",
+        *(eventmessages.unavailable("it has none"), "Warning", "UnAvailableLoadBalancer"),
+        f"{NO_NODES}: it has none",
+    ),
+    ("LB-3-deleting", eventmessages.deleting(), "Normal", "DeletingLoadBalancer", "Deleting load balancer"),
+    ("LB-3-deleted", eventmessages.deleted(), "Normal", "DeletedLoadBalancer", "Deleted load balancer"),
+    ("LB-3-syncfailed-ensure", ENSURE, "Warning", "SyncLoadBalancerFailed", FAILED.format("ensure")),
+    ("LB-3-syncfailed-delete", DELETE, "Warning", "SyncLoadBalancerFailed", FAILED.format("delete")),
+    ("LB-7-sctp", eventmessages.refused([REFUSED])[0], "Warning", REFUSED.reason, REFUSED.note),
+    (
+        "LB-3-updatefailed-few",
+        *(eventmessages.update_failed(["b", "a"], "away"), "Warning", "UpdateLoadBalancerFailed"),
+        "Error updating load balancer with new hosts [a b] [node names limited, total number of nodes: 2], "
+        "error: away",
+    ),
+)
+def test_an_event_says(event: EventIntent, kind: str, reason: str, note: str) -> None:
+    assert (event.type, event.reason, event.note) == (kind, reason, note)
+
+
+@rule("LB-3-updatefailed")
+def test_of_many_nodes_twenty_are_named() -> None:
+    note = eventmessages.update_failed([f"n{number:02}" for number in range(23)], "away").note
+    assert " n19 <3 more>] [node names limited, total number of nodes: 23]" in note
+    assert "n20" not in note
+
+
+def test_many_refusals_are_told_in_one_event_for_each_reason() -> None:
+    many = [Refusal("SCTPNotSupported", f"port {n}/SCTP is not served", (n, "SCTP")) for n in range(1, 251)]
+    few = [Refusal("InvalidPort", f"spec.ports[{n}].port is 0") for n in range(3)]
+    told = eventmessages.refused([*many, *few])
+    assert [event.reason for event in told] == ["SCTPNotSupported", *["InvalidPort"] * 3]
+    assert told[0].note == (
+        "port 1/SCTP is not served. So it is with 249 more (2/SCTP, 3/SCTP, 4/SCTP and 246 more)"
+    )
+
+
+def test_a_note_is_never_longer_than_the_api_takes() -> None:
+    note = eventmessages.sync_failed("ensure", "x" * 5000).note
+    assert (len(note), note[-1]) == (1024, "…")
+
+
+@rule("LB-16-backoff")
+@rule("LB-6-retry")
+def test_failures_are_tried_again_ever_more_seldom() -> None:
+    delays = [BACKOFF.delay(Refused("forbidden"), failures) for failures in range(1, 9)]
+    assert delays == [5, 10, 20, 40, 80, 160, 300, 300]
