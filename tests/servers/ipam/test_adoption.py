@@ -1,117 +1,262 @@
-"""Services whose status shows addresses that nobody gave them: their owners may write it."""
+"""The bus may forget whose an address is: then edges and status tell, and nobody gets what another has."""
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from bus.transport.connection import Bus
+from bus.transport.connection import Bus, connected
 from tests.servers.ipam.stores import (
     BOTH,
+    SMALL,
+    SMALL6,
     V4,
-    allocate,
     allocated,
+    claims,
     everybody,
     opened,
+    purge,
+    queued,
     range_of,
+    rejected,
     service,
     settled,
 )
+from tests.support.natsserver import NatsServer, made_anew
+from tests.support.rules import rule
+from tests.support.running import eventually, running, soon, until
 from windowbox.models.refs import RUNTIME
-from workers.loadbalancer.ipam import addressclaims
-from workers.loadbalancer.ipam.addressclaims import Claim
-from workers.loadbalancer.ipam.results import Queued, Rejected
+from windowbox.settings.bussettings import Access
+from workers.loadbalancer.ipam.addressclaims import Claim, adopt_all
+from workers.loadbalancer.ipam.store import AddressStore
 
-SMALL = "10.0.0.16/28"
-V6 = "fd00::10/124"
-TWO = "10.0.0.16/31"
 EVERYTHING = [f"10.0.0.{n}" for n in range(16, 32)] + [f"fd00::{n:x}" for n in range(0x10, 0x20)]
-
-
-def served(name: str, *addresses: str) -> Claim:
-    """An edge says so."""
-    return Claim(service(name), name, addresses, ("80/TCP",))
 
 
 def shows(
     name: str, *addresses: str, created: str = "2026", cluster: str = RUNTIME, both: bool = False
 ) -> Claim:
-    """Only its status says so."""
-    return Claim(
-        service(name, cluster), name, (), ("80/TCP",), None, addresses, BOTH if both else V4, created
-    )
+    """Only its status says so, which its owner may have written."""
+    families = BOTH if both else V4
+    return Claim(service(name, cluster), name, (), ("80/TCP",), None, addresses, families, created)
+
+
+async def must_wait(store: AddressStore, name: str, **asked: Any) -> None:
+    answer = await queued(store, name, **asked)
+    assert answer.reason == "AddressBookIncomplete"
+    assert "being restored" in answer.note
+
+
+async def test_nothing_is_allocated_before_all_claims_are_known(bus: Bus) -> None:
+    async with opened(bus, SMALL) as store:
+        assert store.needs_adoption()
+        await must_wait(store, "newcomer")
+        await must_wait(store, "thief", shown=["10.0.0.20"])
+        assert await allocated(store, "web", adopt=["10.0.0.20"]) == ["10.0.0.20"]
+        done = await adopt_all(store, claims([("web", ["10.0.0.20"]), ("api", ["10.0.0.21"])]))
+        assert set(done.wake) == {service("newcomer"), service("thief")}
+        assert (store.needs_adoption(), store.is_complete()) == (False, True)
+        new = await allocated(store, "newcomer")
+        assert await everybody(store) == {"10.0.0.20": ["web"], "10.0.0.21": ["api"], new[0]: ["newcomer"]}
+
+
+async def test_whoever_listens_learns_that_an_empty_book_is_to_be_rebuilt(bus: Bus) -> None:
+    needs: list[bool] = []
+    store = AddressStore(bus, [range_of(SMALL)])
+    store.on_change(lambda: needs.append(store.needs_adoption()))
+    async with running(store.run()):
+        await soon(store.synced.wait())
+    assert needs == [True]
+
+
+async def test_rebuilding_a_book_in_which_nothing_is_missing_moves_nobody(store: AddressStore) -> None:
+    shown = {name: await allocated(store, name) for name in ("web", "api")}
+    before = await everybody(store)
+    assert (await adopt_all(store, claims(shown.items()))).wake == ()
+    assert await everybody(store) == before
+
+
+async def test_addresses_that_are_not_ours_to_give_are_not_taken_over(bus: Bus) -> None:
+    async with opened(bus, SMALL) as store:
+        await adopt_all(store, claims([("web", ["192.0.2.1"])]))
+        assert await everybody(store) == {}
+        assert (await allocated(store, "web", adopt=["192.0.2.1"]))[0].startswith("10.0.0.")
+
+
+@pytest.mark.parametrize("shown", ["10.0.0.20", "10.0.0.21"], ids=["another", "its-own"])
+async def test_what_another_has_is_not_taken_over_from_a_stale_status(
+    store: AddressStore, shown: str
+) -> None:
+    await allocated(store, "api", requested=["10.0.0.20"])
+    got = await allocated(store, "web", adopt=[shown])
+    assert (got == ["10.0.0.21"]) is (shown == "10.0.0.21")
+    assert (await everybody(store))["10.0.0.20"] == ["api"]
+
+
+# Services whose status shows addresses that nobody gave them.
 
 
 async def test_who_shows_all_addresses_gets_one_of_each_family(bus: Bus) -> None:
-    async with opened(bus, range_of(SMALL, V6)) as store:
-        await addressclaims.adopt_all(store, [shows("greedy", *EVERYTHING, both=True)])
+    async with opened(bus, range_of(SMALL, SMALL6)) as store:
+        await adopt_all(store, [shows("greedy", *EVERYTHING, both=True)])
         assert await everybody(store) == {"10.0.0.16": ["greedy"], "fd00::10": ["greedy"]}
 
 
 @pytest.mark.parametrize("lost", [True, False], ids=["the-book-is-lost", "another-owner"])
 async def test_who_shows_the_address_of_another_does_not_get_it(bus: Bus, lost: bool) -> None:
-    async with opened(bus, range_of(SMALL)) as store:
+    victim = claims([("victim", ["10.0.0.20"])])
+    async with opened(bus, SMALL) as store:
         if not lost:
-            await addressclaims.adopt_all(store, [served("victim", "10.0.0.20")])
-        claims = [] if not lost else [served("victim", "10.0.0.20")]
-        await addressclaims.adopt_all(store, [shows("thief", "10.0.0.20", created="2020"), *claims])
+            await adopt_all(store, victim)
+        thief = shows("thief", "10.0.0.20", created="2020")
+        await adopt_all(store, [thief, *(victim if lost else [])])
         assert await everybody(store) == {"10.0.0.20": ["victim"]}
 
 
-async def test_who_has_one_gets_no_other_by_its_status(bus: Bus) -> None:
-    async with settled(bus, SMALL) as store:
-        has = await allocated(store, "greedy")
-        await addressclaims.adopt_all(store, [shows("greedy", *EVERYTHING)])
-        assert await everybody(store) == {has[0]: ["greedy"]}
+async def test_who_has_one_gets_no_other_by_its_status(store: AddressStore) -> None:
+    has = await allocated(store, "greedy")
+    await adopt_all(store, [shows("greedy", *EVERYTHING)])
+    assert await everybody(store) == {has[0]: ["greedy"]}
 
 
 async def test_where_all_is_lost_uncontested_claims_come_first_then_older_services(bus: Bus) -> None:
-    async with opened(bus, range_of(SMALL)) as store:
+    async with opened(bus, SMALL) as store:
         thief = shows("thief", "10.0.0.20", "10.0.0.21", created="2025")
-        victim, other = (
-            shows("victim", "10.0.0.20", created="2024"),
-            shows("web", "10.0.0.22", created="2026"),
-        )
-        await addressclaims.adopt_all(store, [thief, other, victim])
+        other, victim = shows("web", "10.0.0.22"), shows("victim", "10.0.0.20", created="2024")
+        await adopt_all(store, [thief, other, victim])
         assert await everybody(store) == {"10.0.0.20": ["victim"], "10.0.0.22": ["web"]}
 
 
-async def test_who_only_shows_an_address_comes_after_those_who_wait(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await allocated(store, "first", requested=["10.0.0.16"])
-        await allocated(store, "second", requested=["10.0.0.17"])
-        assert isinstance(await allocate(store, "waiting"), Queued)
-        await store.release(service("second"))
-        await addressclaims.adopt_all(store, [shows("thief", "10.0.0.17")])
-        assert await everybody(store) == {"10.0.0.16": ["first"]}
-        assert isinstance(await allocate(store, "thief", shown=["10.0.0.17"]), Queued)
-        assert await allocated(store, "waiting") == ["10.0.0.17"]
+async def test_who_only_shows_an_address_comes_after_those_who_wait(two: AddressStore) -> None:
+    await allocated(two, "first", requested=["10.0.0.16"])
+    await allocated(two, "second", requested=["10.0.0.17"])
+    await queued(two, "waiting")
+    await two.release(service("second"))
+    await adopt_all(two, [shows("thief", "10.0.0.17")])
+    assert await everybody(two) == {"10.0.0.16": ["first"]}
+    await queued(two, "thief", shown=["10.0.0.17"])
+    assert await allocated(two, "waiting") == ["10.0.0.17"]
 
 
-async def test_a_shown_address_is_preferred_if_it_is_free(bus: Bus) -> None:
-    async with settled(bus, SMALL) as store:
-        assert await allocated(store, "web", shown=["10.0.0.27"]) == ["10.0.0.27"]
-        got = await allocated(store, "thief", shown=["10.0.0.27"])
-        assert got != ["10.0.0.27"]
-
-
-async def test_a_shown_address_waits_until_all_in_use_are_known(bus: Bus) -> None:
-    async with opened(bus, range_of(SMALL)) as store:
-        answer = await allocate(store, "thief", shown=["10.0.0.20"])
-        assert isinstance(answer, Queued)
-        assert answer.reason == "AddressBookIncomplete"
+async def test_a_shown_address_is_preferred_if_it_is_free(store: AddressStore) -> None:
+    assert await allocated(store, "web", shown=["10.0.0.27"]) == ["10.0.0.27"]
+    assert await allocated(store, "thief", shown=["10.0.0.27"]) != ["10.0.0.27"]
 
 
 async def test_a_cluster_gets_no_more_than_its_quota(bus: Bus) -> None:
-    async with opened(bus, range_of(SMALL), quota=2) as store:
-        await addressclaims.adopt_all(
-            store, [shows(f"s{n}", f"10.0.0.{20 + n}", cluster="greedy") for n in range(5)]
-        )
+    async with opened(bus, SMALL, quota=2) as store:
+        await adopt_all(store, [shows(f"s{n}", f"10.0.0.{20 + n}", cluster="greedy") for n in range(5)])
         assert len(await everybody(store)) == 2
-        refused = await allocate(store, "s9", cluster="greedy")
-        assert isinstance(refused, Rejected)
-        assert refused.reason == "AddressQuotaExceeded"
-        fixed = await allocate(store, "s8", cluster="greedy", requested=["10.0.0.30"])
-        assert isinstance(fixed, Rejected)
+        assert (await rejected(store, "s9", cluster="greedy")).reason == "AddressQuotaExceeded"
+        await rejected(store, "s8", cluster="greedy", requested=["10.0.0.30"])
         await allocated(store, "other")
         await store.release(service("s0", "greedy"))
         await allocated(store, "s9", cluster="greedy")
+
+
+# A bus that has lost entries.
+
+
+@rule("LB-11-5")
+async def test_after_a_purge_nobody_gets_what_another_has(bus: Bus, store: AddressStore) -> None:
+    async with opened(bus, SMALL) as owner:
+        shown = {name: await allocated(store, name) for name in ("web", "api", "db")}
+        await purge(bus)
+        await must_wait(store, "newcomer")
+        await until(owner.needs_adoption)  # though its own consumer never heard of the purge
+        assert await allocated(store, "web", adopt=shown["web"]) == shown["web"]
+        await adopt_all(owner, claims(shown.items()))
+        shown["newcomer"] = await allocated(store, "newcomer")
+        assert await everybody(store) == {address: [name] for name, [address] in shown.items()}
+
+
+class Copies:
+    """A server whose store can be put back to an older copy."""
+
+    def __init__(self, nats: NatsServer, folder: Path) -> None:
+        self._nats = nats
+        self._store = folder / "nats"
+        self._copy = folder / "copy"
+
+    async def keep(self, *books: AddressStore) -> None:
+        await self._away(books)
+        shutil.copytree(self._store, self._copy)
+        await self._back(books)
+
+    async def put_back(self, *books: AddressStore) -> None:
+        await self._away(books)
+        shutil.rmtree(self._store)
+        shutil.copytree(self._copy, self._store)
+        await self._back(books)
+
+    async def _away(self, books: tuple[AddressStore, ...]) -> None:
+        self._nats.stop()
+        await until(lambda: not any(store.synced.is_set() or store.is_complete() for store in books))
+
+    async def _back(self, books: tuple[AddressStore, ...]) -> None:
+        self._nats.start()
+        for store in books:
+            await soon(store.synced.wait())
+
+
+@pytest.fixture
+async def copies(nats: NatsServer, tmp_path: Path) -> Copies:
+    async with connected(Access(nats.url)) as bus:
+        await eventually(lambda: made_anew(bus))
+    return Copies(nats, tmp_path)
+
+
+@rule("LB-11-5")
+async def test_an_older_store_never_causes_double_allocation(nats: NatsServer, copies: Copies) -> None:
+    async with connected(Access(nats.url)) as bus, settled(bus, SMALL) as store:
+        await allocated(store, "web", requested=["10.0.0.20"])
+        await copies.keep(store)
+        await allocated(store, "web", requested=["10.0.0.21"])
+        await allocated(store, "api", requested=["10.0.0.20"])
+        await allocated(store, "db", requested=["10.0.0.22"])
+        await copies.put_back(store)
+
+        assert await everybody(store) == {"10.0.0.20": ["web"]}
+        await must_wait(store, "newcomer")
+        await must_wait(store, "api", adopt=["10.0.0.20"])  # the book says that it is web's
+        await must_wait(store, "web")  # the book says so, but its status does not
+        assert await allocated(store, "db", adopt=["10.0.0.22"]) == ["10.0.0.22"]
+
+        shown = {"web": ["10.0.0.21"], "api": ["10.0.0.20"], "db": ["10.0.0.22"]}
+        woken = (await adopt_all(store, claims(shown.items()))).wake
+        assert {service("web"), service("newcomer"), service("api")} <= set(woken)
+        for name, addresses in shown.items():
+            assert await allocated(store, name, adopt=addresses) == addresses
+        assert await everybody(store) == {address: [name] for name, [address] in shown.items()}
+
+
+async def test_who_has_noticed_an_older_copy_waits_for_a_newer_marker(
+    nats: NatsServer, copies: Copies
+) -> None:
+    access = Access(nats.url)
+    async with (
+        connected(access) as bus,
+        connected(access) as another,
+        settled(bus, SMALL) as store,
+        opened(another, SMALL) as other,
+    ):
+        await until(other.is_complete)
+        await copies.keep(store, other)
+        await allocated(store, "web")
+        await other.bucket.catch_up()
+        await copies.put_back(store, other)
+        assert (store.is_complete(), other.is_complete()) == (False, False)
+        await adopt_all(other, [])
+        await until(store.is_complete)
+        assert not store.needs_adoption()
+
+
+async def test_without_a_connection_the_book_is_relied_on_by_nobody(nats: NatsServer, copies: Copies) -> None:
+    async with connected(Access(nats.url)) as bus, settled(bus, SMALL) as store:
+        before = await allocated(store, "web")
+        await copies.keep(store)
+        assert (store.is_complete(), store.needs_adoption()) == (True, False)
+        assert await allocated(store, "web") == before

@@ -1,159 +1,139 @@
-"""When all addresses are in use: who waits, who is next, and who is woken."""
+"""When addresses run out: who waits, who is next, who is woken, and what one cluster can take at most."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import contextlib
+import json
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from bus.transport.connection import Bus
-from tests.servers.ipam.stores import BOTH, allocate, allocated, opened, range_of, service, settled
-from windowbox.models.refs import ObjectRef
+from bus import streams, subjects
+from bus.messages import OPERATION, PREDECESSOR, UID, VERSION
+from bus.transport.connection import Bus, connected
+from bus.views import View
+from bus.workqueue.queue import Queue
+from tests.servers.ipam.stores import (
+    BOTH,
+    TWO,
+    allocate,
+    allocated,
+    opened,
+    queued,
+    range_of,
+    rejected,
+    service,
+    settled,
+)
+from tests.support.rules import rule
+from tests.support.running import eventually, running, soon
+from windowbox.models.refs import SERVICES, ObjectRef
+from windowbox.settings.bussettings import Access
 from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.entries import Waiter
-from workers.loadbalancer.ipam.results import Allocated, Queued, Rejected
+from workers.loadbalancer.ipam.results import Allocated, Queued, Released
 from workers.loadbalancer.ipam.store import AddressStore
+from workers.loadbalancer.service.upkeep import Asking, Waking
 
-TWO = "10.0.0.16/31"
-
-
-async def waits(store: AddressStore, name: str) -> int:
-    """The place in the line of a Service that has to wait."""
-    answer = await allocate(store, name)
-    assert isinstance(answer, Queued), answer
-    assert answer.reason == "AddressRangeUsedUp"
-    assert "all 2 IPv4 addresses" in answer.note
-    return answer.place
+WAITER = Waiter(uid="1", since=1.0, families=("IPv4",))
 
 
-async def full(store: AddressStore) -> None:
-    await allocated(store, "first")
-    await allocated(store, "second")
+async def waits(store: AddressStore, *names: str) -> list[int]:
+    """The places in the line of Services that have to wait."""
+    answers = [await queued(store, name) for name in names]
+    assert {answer.reason for answer in answers} == {"AddressRangeUsedUp"}
+    assert all("all 2 IPv4 addresses" in answer.note for answer in answers)
+    return [answer.place for answer in answers]
 
 
-async def gone(store: AddressStore, name: str) -> list[ObjectRef]:
+async def gone(store: AddressStore, name: str) -> list[str]:
     """Who is woken when a Service goes."""
-    return list((await store.release(service(name))).wake)
+    return [ref.name for ref in (await store.release(service(name))).wake]
 
 
-async def test_who_finds_no_address_has_a_place_in_the_line(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await full(store)
-        assert [await waits(store, name) for name in ("third", "fourth", "fifth")] == [1, 2, 3]
-        assert [await waits(store, name) for name in ("fifth", "third", "fourth")] == [3, 1, 2]
+async def test_who_finds_no_address_has_a_place_in_the_line(full: AddressStore) -> None:
+    assert await waits(full, "third", "fourth", "fifth") == [1, 2, 3]
+    assert await waits(full, "fifth", "third", "fourth") == [3, 1, 2]
 
 
-async def test_the_next_address_serves_the_longest_waiting(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await full(store)
-        for name in ("third", "fourth", "fifth"):
-            await waits(store, name)
-        assert await gone(store, "first") == [service("third")]
-        assert await waits(store, "newcomer") == 4
-        assert await waits(store, "fourth") == 2
-        await allocated(store, "third")
-        assert await waits(store, "fourth") == 1
-        assert await gone(store, "second") == [service("fourth")]
+async def test_the_next_address_serves_the_longest_waiting(full: AddressStore) -> None:
+    await waits(full, "third", "fourth", "fifth")
+    assert await gone(full, "first") == ["third"]
+    assert await waits(full, "newcomer", "fourth") == [4, 2]
+    await allocated(full, "third")
+    assert await waits(full, "fourth") == [1]
+    assert await gone(full, "second") == ["fourth"]
 
 
-async def test_as_many_are_woken_as_can_be_served(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await full(store)
-        for name in ("third", "fourth", "fifth"):
-            await waits(store, name)
-        await gone(store, "first")
-        assert await gone(store, "second") == [service("third"), service("fourth")]
-        await allocated(store, "fourth")
-        await allocated(store, "third")
-        assert await waits(store, "fifth") == 1
+async def test_those_who_were_not_woken_are_found(full: AddressStore) -> None:
+    await waits(full, "third", "fourth")
+    assert full.servable() == []
+    await full.release(service("first"))
+    await full.bucket.catch_up()
+    assert full.servable() == [service("third")]
 
 
-async def test_a_waiter_that_leaves_passes_its_turn_on(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await full(store)
-        await waits(store, "third")
-        await waits(store, "fourth")
-        assert await gone(store, "first") == [service("third")]
-        assert await gone(store, "third") == [service("fourth")]
-        await allocated(store, "fourth")
-        assert store.index.waiters.keys() <= {service("fourth")}
+async def test_a_served_waiter_leaves_the_queue_after_a_restart(full: AddressStore) -> None:
+    await waits(full, "third")
+    await full.bucket.catch_up()
+    waiter = full.index.waiters[service("third")]
+    await full.release(service("first"))
+    await allocated(full, "third")
+    await full.join_queue(service("third"), waiter)
+    await full.bucket.catch_up()
+    assert await waits(full, "fourth") == [1]
+    await allocated(full, "third")
+    await full.bucket.catch_up()
+    assert list(full.index.waiters) == [service("fourth")]
 
 
-async def test_those_who_were_not_woken_are_found(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await full(store)
-        await waits(store, "third")
-        await waits(store, "fourth")
-        assert store.servable() == []
-        await store.release(service("first"))
-        await store.bucket.catch_up()
-        assert store.servable() == [service("third")]
+async def test_who_becomes_something_else_leaves_the_line(full: AddressStore) -> None:
+    await waits(full, "third", "fourth")
+    await full.keep(service("third"), "third", until=1000.0)
+    assert await waits(full, "fourth") == [1]
 
 
-async def test_a_served_waiter_leaves_the_queue_after_a_restart(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await full(store)
-        await waits(store, "third")
-        await store.bucket.catch_up()
-        waiter = store.index.waiters[service("third")]
-        await store.release(service("first"))
-        await allocated(store, "third")
-        await store.join_queue(service("third"), waiter)
-        await store.bucket.catch_up()
-        assert await waits(store, "fourth") == 1
-        await allocated(store, "third")
-        await store.bucket.catch_up()
-        assert list(store.index.waiters) == [service("fourth")]
+async def test_who_cannot_be_served_lets_those_behind_it_pass(full: AddressStore) -> None:
+    await waits(full, "third", "fourth")
+    await gone(full, "first")
+    assert (await full.step_back(service("third"))).wake == (service("fourth"),)
+    await allocated(full, "fourth")
+    assert (await full.step_back(service("second"))).wake == ()
 
 
-async def test_who_becomes_something_else_leaves_the_line(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await full(store)
-        await waits(store, "third")
-        await waits(store, "fourth")
-        await store.keep(service("third"), "third", until=1000.0)
-        assert await waits(store, "fourth") == 1
-
-
-async def test_who_cannot_be_served_lets_those_behind_it_pass(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await full(store)
-        await waits(store, "third")
-        await waits(store, "fourth")
-        await gone(store, "first")
-        assert (await store.step_back(service("third"))).wake == (service("fourth"),)
-        await allocated(store, "fourth")
-        assert (await store.step_back(service("second"))).wake == ()
-
-
-async def test_a_port_that_was_anothers_is_had_once_the_other_goes(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await allocated(store, "web", share="word", ports=["80/TCP"])
-        await allocated(store, "api", share="word", ports=["443/TCP"])
-        assert isinstance(await allocate(store, "web", share="word", ports=["80/TCP", "443/TCP"]), Rejected)
-        assert store.servable() == []
-        assert await gone(store, "api") == [service("web")]
-        await allocated(store, "web", share="word", ports=["80/TCP", "443/TCP"])
-        await store.bucket.catch_up()
-        assert store.index.waiters == {}
+async def test_a_port_that_was_anothers_is_had_once_the_other_goes(two: AddressStore) -> None:
+    both: dict[str, Any] = {"share": "word", "ports": ["80/TCP", "443/TCP"]}
+    await allocated(two, "web", share="word", ports=["80/TCP"])
+    await allocated(two, "api", share="word", ports=["443/TCP"])
+    await rejected(two, "web", **both)
+    assert two.servable() == []
+    assert await gone(two, "api") == ["web"]
+    await allocated(two, "web", **both)
+    await two.bucket.catch_up()
+    assert two.index.waiters == {}
 
 
 @pytest.mark.parametrize(
     "asked", [pytest.param({"requested": ["10.0.0.16"]}, id="that-address"), pytest.param({}, id="any")]
 )
-async def test_who_could_share_an_address_by_now_is_found(bus: Bus, asked: dict[str, Any]) -> None:
-    async with settled(bus, TWO) as store:
-        await allocated(store, "web", requested=["10.0.0.16"], share="word", ports=["80/TCP"])
-        await allocated(store, "second")
-        assert not isinstance(
-            await allocate(store, "api", share="word", ports=["80/TCP"], **asked), Allocated
-        )
-        assert store.servable() == []
-        await allocated(store, "web", requested=["10.0.0.16"], share="word", ports=["8080/TCP"])
-        await store.bucket.catch_up()
-        assert store.servable() == [service("api")]
-        assert await allocated(store, "api", share="word", ports=["80/TCP"], **asked) == ["10.0.0.16"]
+async def test_who_could_share_an_address_by_now_is_found(two: AddressStore, asked: dict[str, Any]) -> None:
+    asked |= {"share": "word", "ports": ["80/TCP"]}
+    web: dict[str, Any] = {"requested": ["10.0.0.16"], "share": "word"}
+    await allocated(two, "web", **web, ports=["80/TCP"])
+    await allocated(two, "second")
+    assert not isinstance(await allocate(two, "api", **asked), Allocated)
+    assert two.servable() == []
+    await allocated(two, "web", **web, ports=["8080/TCP"])
+    await two.bucket.catch_up()
+    assert two.servable() == [service("api")]
+    assert await allocated(two, "api", **asked) == ["10.0.0.16"]
 
 
 async def test_an_address_given_back_by_asking_for_less_wakes_the_next(bus: Bus) -> None:
@@ -166,41 +146,33 @@ async def test_an_address_given_back_by_asking_for_less_wakes_the_next(bus: Bus)
         assert answer.wake == (service("third"),)
 
 
-async def test_who_shares_need_not_wait(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await allocated(store, "first", share="word", ports=["80/TCP"])
-        await allocated(store, "second")
-        await waits(store, "third")
-        assert await allocated(store, "fourth", share="word", ports=["443/TCP"]) == await allocated(
-            store, "first", share="word", ports=["80/TCP"]
-        )
+async def test_who_shares_need_not_wait(two: AddressStore) -> None:
+    first = await allocated(two, "first", share="word", ports=["80/TCP"])
+    await allocated(two, "second")
+    await waits(two, "third")
+    assert await allocated(two, "fourth", share="word", ports=["443/TCP"]) == first
 
 
-async def test_a_fixed_address_is_not_a_way_past_the_line(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await full(store)
-        await waits(store, "third")
-        (freed,) = (await store.release(service("first"))).addresses
-        assert isinstance(await allocate(store, "newcomer", requested=[freed]), Queued)
-        assert await allocated(store, "third") == [freed]
+async def test_a_fixed_address_is_not_a_way_past_the_line(full: AddressStore) -> None:
+    await waits(full, "third")
+    (freed,) = (await full.release(service("first"))).addresses
+    await queued(full, "newcomer", requested=[freed])
+    assert await allocated(full, "third") == [freed]
 
 
 async def test_each_range_has_its_own_line(bus: Bus) -> None:
     ranges = range_of(TWO, clusters=("runtime",)), range_of("10.0.1.16/31", clusters=("shoot",))
     async with opened(bus, *ranges) as store:
         await addressclaims.adopt_all(store, [])
-        await full(store)
-        await waits(store, "third")
-        for name in ("first", "second"):
-            await allocated(store, name, cluster="shoot")
-        answer = await allocate(store, "third", cluster="shoot")
-        assert isinstance(answer, Queued)
-        assert answer.place == 1
+        for cluster in ("runtime", "shoot"):
+            for name in ("first", "second"):
+                await allocated(store, name, cluster=cluster)
+            assert (await queued(store, "third", cluster=cluster)).place == 1
         assert (await store.release(service("first", "shoot"))).wake == (service("third", "shoot"),)
 
 
-async def test_many_who_wait_are_all_served_in_the_end(bus: Bus) -> None:
-    async with settled(bus, TWO) as store, opened(bus, range_of(TWO)) as other:
+async def test_many_who_wait_are_all_served_in_the_end(bus: Bus, two: AddressStore) -> None:
+    async with opened(bus, TWO) as other:
         names = [f"web-{number}" for number in range(30)]
         served: list[str] = []
 
@@ -213,7 +185,7 @@ async def test_many_who_wait_are_all_served_in_the_end(bus: Bus) -> None:
                 woken[ref.name].set()
 
         woken = {name: asyncio.Event() for name in names}
-        await asyncio.gather(*(live(name, (store, other)[at % 2]) for at, name in enumerate(names)))
+        await asyncio.gather(*(live(name, (two, other)[at % 2]) for at, name in enumerate(names)))
         assert sorted(served) == sorted(names)
 
 
@@ -222,21 +194,22 @@ async def test_what_is_missed_while_joining_the_line_is_not_waited_for(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
     complete = meanwhile == "the-book-becomes-complete"
-    async with opened(bus, range_of(TWO)) as store, opened(bus, range_of(TWO)) as another:
+    async with opened(bus, TWO) as store, opened(bus, TWO) as another:
         if not complete:
             await addressclaims.adopt_all(store, [])
-            await full(store)
+            await allocated(store, "first")
+            await allocated(store, "second")
         joining = store.join_queue
 
         async def late(ref: ObjectRef, waiter: Waiter) -> None:
             if complete:
                 await addressclaims.adopt_all(another, [])
             else:
-                assert (await another.release(service("first"))).wake == ()
+                assert await gone(another, "first") == []
             await joining(ref, waiter)
 
         monkeypatch.setattr(store, "join_queue", late)
-        assert isinstance(await allocate(store, "third"), Allocated)
+        await allocated(store, "third")
 
 
 async def test_who_prefers_both_families_is_content_with_one(bus: Bus) -> None:
@@ -245,39 +218,275 @@ async def test_who_prefers_both_families_is_content_with_one(bus: Bus) -> None:
         answer = await allocate(store, "web", BOTH, content=True)
         assert isinstance(answer, Allocated)
         assert list(answer.addresses) == ["IPv4"]
-        assert isinstance(await allocate(store, "must", BOTH), Queued)
-        assert await gone(store, "first") == [service("web")]
+        await queued(store, "must", BOTH)
+        assert await gone(store, "first") == ["web"]
         assert len(await allocated(store, "web", BOTH, content=True)) == 2
         await store.bucket.catch_up()
         assert store.index.waiters.keys() == {service("must")}
 
 
-async def test_the_note_stays_the_same_while_the_line_moves(bus: Bus) -> None:
-    async with settled(bus, TWO) as store:
-        await full(store)
-        for name in ("third", "fourth", "fifth"):
-            await waits(store, name)
-        before = await allocate(store, "fifth")
-        await store.release(service("third"))
-        after = await allocate(store, "fifth")
-        assert isinstance(before, Queued)
-        assert isinstance(after, Queued)
-        assert (before.note, before.place, after.place) == (after.note, 3, 2)
+async def test_the_note_stays_the_same_while_the_line_moves(full: AddressStore) -> None:
+    await waits(full, "third", "fourth", "fifth")
+    before = await queued(full, "fifth")
+    await full.release(service("third"))
+    after = await queued(full, "fifth")
+    assert (before.note, before.place, after.place) == (after.note, 3, 2)
 
 
-async def test_who_would_share_and_cannot_is_told_why(bus: Bus) -> None:
-    async with settled(bus, "10.0.0.16/28") as store:
-        one = await allocate(store, "one", share="word")
-        assert isinstance(one, Allocated)
-        assert one.notice == ""
-        for _ in range(2):  # also when it has one already
-            two = await allocate(store, "two", share="word")
-            assert isinstance(two, Allocated)
-            where = one.addresses["IPv4"]
-            assert two.notice == (
-                f"it has an address of its own: port 80/TCP of {where} belongs to Service shop/one; to share "
-                "that address, use other ports"
-            )
-        three = await allocate(store, "three", share="word", ports=["81/TCP"])
-        assert isinstance(three, Allocated)
-        assert three.notice == ""
+# What one cluster can take at most.
+
+
+async def crowd(store: AddressStore) -> None:
+    """A hundred Services of a cluster wait for an address."""
+    for number in range(100):
+        await store.join_queue(service(f"waits-{number}", "shoot"), WAITER)
+    await store.bucket.catch_up()
+
+
+async def test_beyond_a_hundred_that_wait_services_are_refused(full: AddressStore) -> None:
+    await crowd(full)
+    refused = await rejected(full, "late", cluster="shoot")
+    assert refused.reason == "AddressQueueFull"
+    assert refused.note == (
+        "all 2 IPv4 addresses of its range are in use, and as many Services of this cluster wait as may "
+        "at once (100); it waits, too, once there are fewer: delete Services that are no longer needed, "
+        "or widen loadbalancer.ranges in windowbox's settings"
+    )
+    assert service("late", "shoot") not in full.index.waiters
+    await queued(full, "waits-7", uid="1", cluster="shoot")
+    await queued(full, "late", cluster="neighbour")
+    await full.step_back(service("waits-7", "shoot"))
+    await queued(full, "late", cluster="shoot")
+
+
+async def test_a_full_queue_leaves_other_reasons_as_they_are(full: AddressStore) -> None:
+    await crowd(full)
+    where = await allocated(full, "first")
+    assert (await rejected(full, "late", cluster="shoot", requested=where)).reason == "AddressTaken"
+    assert service("late", "shoot") not in full.index.waiters
+
+
+async def test_a_full_queue_does_not_grow_while_addresses_are_restored(bus: Bus) -> None:
+    async with opened(bus, TWO) as store:
+        await crowd(store)
+        assert (await queued(store, "late", cluster="shoot")).reason == "AddressBookIncomplete"
+        await store.bucket.catch_up()
+        assert len(store.index.waiters) == 100
+
+
+async def test_by_default_a_shoot_leaves_half_to_others(bus: Bus) -> None:
+    async with settled(bus, "10.0.0.16/30") as store:
+        for name in ("one", "two"):
+            await allocated(store, name, cluster="greedy")
+        assert (await rejected(store, "three", cluster="greedy")).note == (
+            "Services of this cluster have as many IPv4 addresses as a cluster may have (2): delete a "
+            "Service that is no longer needed, or set a higher loadbalancer.quota in windowbox's settings"
+        )
+        for name in ("one", "two"):
+            await allocated(store, name)  # of the runtime cluster
+
+
+async def announce(bus: Bus, ref: ObjectRef) -> None:
+    """A Service of type LoadBalancer, as a watcher mirrors it."""
+    headers = {OPERATION: "ADDED", UID: ref.name, VERSION: "1", PREDECESSOR: "0"}
+    await bus.publish(subjects.seen(ref), json.dumps({"metadata": {"name": ref.name}}).encode(), headers)
+
+
+@contextlib.asynccontextmanager
+async def waking(bus: Bus, store: AddressStore, services: Collection[ObjectRef]) -> AsyncIterator[None]:
+    """Whoever holds the lease of the addresses requeues Services."""
+    for ref in services:
+        await announce(bus, ref)
+    view: View[Asking] = View(
+        bus, SERVICES.id, lambda ref, _: Asking(ref.cluster, ("IPv4",)), lambda one: one.cluster
+    )
+    end = store.on_change((changed := asyncio.Event()).set)
+    try:
+        async with running(view.run(), Waking(store, Queue(bus, "loadbalancer"), view).run(changed)):
+            yield
+    finally:
+        end()
+
+
+async def requeued(bus: Bus) -> set[str]:
+    """The names of Services that have a wish."""
+    info = await bus.api(f"STREAM.INFO.{streams.TRIGGERS}", {"subjects_filter": ">"})
+    return {subject.rsplit(".", 1)[-1] for subject in info["state"].get("subjects") or {}}
+
+
+async def all_seen(bus: Bus, store: AddressStore) -> set[str]:
+    """The names of Services that have been requeued once all changes until now have been looked at."""
+    free = Waiter(uid="1", since=1.0, addresses=("192.0.2.1",))
+    for _ in range(2):  # of what is requeued at once, the sign may come first
+        sign = f"sign-{uuid.uuid4().hex}"
+        await store.join_queue(service(sign, "elsewhere"), free)
+
+        async def is_seen(sign: str = sign) -> bool:
+            return sign in await requeued(bus)
+
+        await eventually(is_seen)
+        await store.leave_queue(service(sign, "elsewhere"))
+    return {name for name in await requeued(bus) if not name.startswith("sign")}
+
+
+async def test_refused_services_take_turns_when_one_of_their_cluster_leaves(
+    bus: Bus, full: AddressStore
+) -> None:
+    late = [service(f"late-{number}", "shoot") for number in range(20)]
+    await crowd(full)
+    async with waking(bus, full, [*late, service("first"), service("waits-0", "shoot")]):
+        assert await all_seen(bus, full) == set()
+        for expected in (9, 18, 20):
+            await full.step_back(service("waits-1", "shoot"))
+            assert len(await all_seen(bus, full)) == expected
+            await full.join_queue(service("waits-1", "shoot"), WAITER)
+            found = await all_seen(bus, full)
+            assert len(found) == expected
+            assert found <= {ref.name for ref in late}
+
+
+async def test_beyond_the_quota_a_service_is_requeued_at_a_release(bus: Bus) -> None:
+    refs = [service(f"{name}-{cluster}", cluster) for cluster in ("greedy", "other") for name in ("a", "b")]
+    async with settled(bus, TWO, quota=1) as store:
+        for cluster in ("greedy", "other"):
+            await allocated(store, f"a-{cluster}", cluster=cluster)
+            await rejected(store, f"b-{cluster}", cluster=cluster)
+        async with waking(bus, store, refs):
+            assert await all_seen(bus, store) == set()
+            await store.release(service("a-greedy", "greedy"))
+            # The first of them is still there, and asks again, too.
+            assert await all_seen(bus, store) == {"a-greedy", "b-greedy"}
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [pytest.param(1, set(), id="the-same-quota"), pytest.param(2, {"two"}, id="a-higher-quota")],
+)
+async def test_a_higher_quota_is_used_by_the_next_holder_of_the_lease(
+    bus: Bus, quota: int, expected: set[str]
+) -> None:
+    async with settled(bus, TWO, quota=1) as before:
+        await allocated(before, "one", cluster="shoot")
+        await rejected(before, "two", cluster="shoot")
+    refs = [service("one", "shoot"), service("two", "shoot")]
+    async with opened(bus, TWO, quota=quota) as store, waking(bus, store, refs):
+        assert await all_seen(bus, store) == expected
+
+
+# Whatever Services ask, in whatever order: no address has two owners, and nobody waits beside a free one.
+
+
+PREFIX = "10.0.0.16/30"
+ROOM = 4
+NAMES = ("a", "b", "c", "d", "e", "f", "g")
+
+REQUESTS = st.tuples(
+    st.just("take"),
+    st.sampled_from(NAMES),
+    st.fixed_dictionaries(
+        {"share": st.sampled_from([None, None, "word"]), "port": st.sampled_from([80, 443])}
+    ),
+)
+NOTHING: dict[str, object] = {}
+LEAVING = st.tuples(st.sampled_from(["release", "keep", "expire"]), st.sampled_from(NAMES), st.just(NOTHING))
+STEPS = st.lists(st.one_of(REQUESTS, LEAVING), min_size=5, max_size=40)
+
+
+@dataclass
+class Model:
+    """What must be true, told by what the book answered."""
+
+    had: dict[str, str] = field(default_factory=dict)
+    waiting: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
+    asked: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    def alone(self, name: str) -> bool:
+        return list(self.had.values()).count(self.had[name]) == 1
+
+
+@rule("LB-11-3")
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_any_order_of_asking_and_leaving_keeps_the_book_in_order(nats_url: str, steps: list[object]) -> None:
+    asyncio.run(_simulated(nats_url, cast("list[tuple[str, str, dict[str, object]]]", steps)))
+
+
+async def _simulated(url: str, steps: Iterable[tuple[str, str, dict[str, object]]]) -> None:
+    async with connected(Access(url)) as bus:
+        await streams.ensure(bus)
+        async with settled(bus, PREFIX) as one, opened(bus, PREFIX) as two:
+            await two.bucket.catch_up()
+            try:
+                await _play((one, two), steps)
+            finally:
+                await bus.api(f"STREAM.PURGE.KV_{streams.ADDRESSES}")
+
+
+async def _play(
+    books: tuple[AddressStore, AddressStore], steps: Iterable[tuple[str, str, dict[str, object]]]
+) -> None:
+    model = Model()
+    for number, (what, name, asked) in enumerate(steps):
+        store = books[number % 2]
+        if what == "take":
+            woken = await _take(store, model, name, asked)
+        elif name in model.asked:
+            woken = await _leave(store, model, what, name)
+        else:
+            continue
+        for other in woken:
+            await _take(store, model, other, model.asked[other])
+        await _check(store, model)
+
+
+async def _take(store: AddressStore, model: Model, name: str, asked: dict[str, object]) -> list[str]:
+    model.asked[name] = asked
+    before = dict(model.had)
+    answer = await allocate(store, name, share=asked["share"], ports=[f"{asked['port']}/TCP"])
+    if isinstance(answer, Allocated):
+        address = answer.addresses["IPv4"]
+        if name in before and model.alone(name):
+            assert address == before[name], "moved without a reason"
+        model.had[name] = address
+        model.waiting.discard(name)
+        model.kept.discard(name)
+    elif isinstance(answer, Queued) and name not in model.had:
+        model.waiting.add(name)
+    return [ref.name for ref in answer.wake]
+
+
+async def _leave(store: AddressStore, model: Model, what: str, name: str) -> list[str]:
+    released = Released()
+    if what == "keep":
+        released = await soon(store.keep(service(name), name, until=1000.0))
+        model.waiting.discard(name)
+        model.kept |= {name} & model.had.keys()
+    elif what == "expire" and name in model.kept:
+        await store.bucket.catch_up()
+        released = await soon(store.release_expired(service(name), now=1000.0))
+        model.kept.discard(name)
+        assert released.addresses == (model.had.pop(name),)
+    elif what == "release":
+        released = await soon(store.release(service(name)))
+        model.waiting.discard(name)
+        model.kept.discard(name)
+        had = model.had.pop(name, None)
+        assert released.addresses == ((had,) if had else ())
+    return [ref.name for ref in released.wake]
+
+
+async def _check(store: AddressStore, model: Model) -> None:
+    await store.bucket.catch_up()
+    found = {holder.name: address for address, holder in store.holders()}
+    assert found == model.had
+    taken = Counter(found.values())
+    assert len(taken) <= ROOM
+    for address in taken:
+        can_share = [h for a, h in store.holders() if a == address]
+        ports = [port for holder in can_share for port in holder.ports]
+        assert len(ports) == len(set(ports))
+        assert len(can_share) == 1 or {h.share for h in can_share} == {"word"}
+    waiting = {ref.name for ref in store.index.waiters}
+    assert model.waiting <= waiting | model.had.keys()
+    assert not model.waiting or len(taken) == ROOM, "somebody waits beside a free address"

@@ -1,7 +1,8 @@
-"""Adoption of addresses beside clusters whose API servers answer as they like: each harms itself alone."""
+"""Clusters are asked which addresses are in use: when, and though their API servers answer as they like."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import itertools
@@ -18,21 +19,26 @@ from bus import streams, subjects
 from bus.clusters.clusters import clusters
 from bus.clusters.registry import Member, Registry
 from bus.transport.buckets import Bucket
-from bus.transport.connection import Bus
+from bus.transport.connection import Bus, connected
+from bus.workqueue.queue import Queue
 from sandbox import files
 from tests.api.watchers.test_big_answers import MIB, Answer, allow, little_memory
-from tests.servers.ipam.stores import range_of
+from tests.servers.ipam.stores import SMALL, range_of, service
 from tests.support import loopback
 from tests.support.apiservers import ApiServers, api_servers, kubeconfig
-from tests.support.running import running, soon
+from tests.support.natsserver import NatsServer, ensured
+from tests.support.running import eventually, running, soon, until
 from windowbox.clients.kubernetes import kube
 from windowbox.models.objects import Object
-from windowbox.models.refs import RUNTIME, SECRETS, SERVICES, ObjectRef, SecretKey
+from windowbox.models.refs import RUNTIME, SECRETS, SERVICES, SecretKey
+from windowbox.settings.bussettings import Access
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.loadbalancer.edgestate import States
+from workers.loadbalancer.edgestate import POOL, States
+from workers.loadbalancer.ipam.entries import Waiter
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service import adoption
 from workers.loadbalancer.service.adoption import Adoption
+from workers.loadbalancer.service.upkeep import AddressUpkeep
 
 SETTINGS = LoadBalancerSettings()
 
@@ -112,7 +118,7 @@ async def world(
 ) -> AsyncIterator[tuple[Adoption, AddressStore]]:
     async with api_servers() as apis, served(answers) as url:
         files.write_private(path / "runtime", apis.kubeconfig(RUNTIME))
-        registry, store = Registry(bus), AddressStore(bus, [range_of("10.0.0.16/28")])
+        registry, store = Registry(bus), AddressStore(bus, [range_of(SMALL)])
         states = States(Bucket(bus, streams.EDGES))
         for cluster in answers:
             await join(registry, bus, apis, url, cluster)
@@ -126,27 +132,17 @@ async def world(
             yield Adoption(bus, store, opened, registry, states, SETTINGS), store
 
 
-def service(cluster: str, name: str) -> ObjectRef:
-    return ObjectRef(cluster, SERVICES.id, "shop", name)
-
-
 async def test_a_hostile_cluster_spoils_no_adoption_but_its_own(
     bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allow(monkeypatch, objects=2000)
-    answers: dict[str, Answer] = {
-        "endless": without_end,
-        "empty": empty_without_end,
-        "nested": nested,
-        "garbled": garbled,
-        "honest": honest,
-    }
-    async with world(bus, tmp_path, answers) as (adoption, store):
+    hostile = {"endless": without_end, "empty": empty_without_end, "nested": nested, "garbled": garbled}
+    async with world(bus, tmp_path, {**hostile, "honest": honest}) as (adoption, store):
         await soon(adoption.adopt())
         assert store.is_complete()
-        assert store.has_address(service("honest", "web"))
-        assert store.has_address(service("nested", "deep")), "its other fields are what they were"
-        assert not store.has_address(service("endless", "greedy"))
+        assert store.has_address(service("web", "honest"))
+        assert store.has_address(service("deep", "nested")), "its other fields are what they were"
+        assert not store.has_address(service("greedy", "endless"))
 
 
 async def test_a_defect_that_one_cluster_finds_spoils_no_adoption_but_its_own(
@@ -163,7 +159,7 @@ async def test_a_defect_that_one_cluster_finds_spoils_no_adoption_but_its_own(
     async with world(bus, tmp_path, {"unlucky": honest, "honest": honest}) as (one, store):
         with caplog.at_level(logging.ERROR):
             await soon(one.adopt())
-        assert store.has_address(service("honest", "web"))
+        assert store.has_address(service("web", "honest"))
     assert "addresses of cluster unlucky are not known, others may get them" in caplog.text
 
 
@@ -195,7 +191,43 @@ async def test_the_claims_of_one_cluster_are_bounded(
 
     async with world(bus, tmp_path, {"many": many, "honest": honest}) as (one, store):
         await soon(one.adopt())
-        kept = [n for n in range(8) if store.has_address(service("many", f"web-{n}"))]
+        kept = [n for n in range(8) if store.has_address(service(f"web-{n}", "many"))]
         assert store.is_complete()
     assert len(kept) <= 3
     assert "cluster many has more load balancers than 3" in caplog.text
+
+
+async def test_a_lease_of_the_addresses_that_is_back_has_nothing_listed_while_the_bus_is_connected(
+    nats: NatsServer, tmp_path: Path
+) -> None:
+    async with connected(Access(nats.url)) as bus, api_servers() as apis:
+        await ensured(bus)
+        paths = {name: tmp_path / f"{name}.kubeconfig" for name in (RUNTIME, "shoot")}
+        for name, path in paths.items():
+            files.write_private(path, apis.kubeconfig(name))
+        registry, store = Registry(bus), AddressStore(bus, [range_of(SMALL)])
+        states, settings = States(Bucket(bus, streams.EDGES)), LoadBalancerSettings()
+        await registry.join(Member(id="shoot", file=str(paths["shoot"])))
+        async with (
+            kube.from_file(paths[RUNTIME]) as runtime,
+            clusters(runtime, registry, loopback.SETTINGS, paths) as opened,
+            running(registry.run(), store.run(), states.bucket.run()),
+        ):
+            upkeep = AddressUpkeep(bus, opened, registry, store, states, settings, Queue(bus, POOL))
+            async with running(upkeep.run()):
+                await until(lambda: upkeep.adopted_in == store.bucket.readings)
+            before = apis.listings.copy()
+            assert before.keys() == paths.keys()
+            await store.join_queue(service("waiting"), Waiter(uid="1", since=1.0, families=("IPv4",)))
+            async with running(upkeep.run()):
+
+                async def is_at_work() -> bool:
+                    return bool(await bus.newest_of(streams.WORK, "work.>"))
+
+                await eventually(is_at_work)
+            assert apis.listings == before
+            readings = store.bucket.readings
+            await asyncio.to_thread(nats.restart)  # what it loses, another process may have written
+            await until(lambda: store.bucket.readings > readings)
+            async with running(upkeep.run()):
+                await until(lambda: all(apis.listings[name] > before[name] for name in paths))
