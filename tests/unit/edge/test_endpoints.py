@@ -10,7 +10,7 @@ from hypothesis import given
 
 from tests.support.lbobjects import DNS, HTTP, UID, nonsense, pods, service
 from tests.support.rules import rule
-from windowbox.models.loadbalancers import Endpoint, Family, LoadBalancer
+from windowbox.models.loadbalancers import Endpoint, Family, Listener, LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.edge import edges, endpoints
@@ -32,10 +32,10 @@ def balancer(
     addresses: dict[Family, str] = V4,
     nodes: tuple[Backend, ...] = NODES,
     slices: tuple[Object, ...] = (),
+    direct: bool | None = None,
 ) -> LoadBalancer:
-    return endpoints.load_balancer(
-        REF, demand(found or service(), direct=bool(slices)), addresses, nodes, slices
-    )
+    asked = demand(found or service(), direct=bool(slices) if direct is None else direct)
+    return endpoints.load_balancer(REF, asked, addresses, nodes, slices)
 
 
 @pytest.mark.parametrize(
@@ -49,39 +49,39 @@ def test_a_box_is_named_after_the_uid(uid: str, name: str) -> None:
     assert edges.box_name(uid) == name
 
 
+def listener(found: Object | None = None, **asked: Any) -> Listener:
+    """The only one that there is."""
+    (one,) = balancer(found, **asked).listeners
+    return one
+
+
+UNHEALTHY = tuple(replace(node, unhealthy=frozenset({"IPv4"})) for node in NODES)
+BOTH = ["IPv4", "IPv6"]
+
+
+@rule("LB-7-nodeport", "LB-7-cluster")
+def test_traffic_goes_to_the_node_ports_of_all_nodes() -> None:
+    one = listener()
+    assert (one.address, one.place, one.check) == ("192.0.2.1", "80/TCP", 10256)
+    assert one.endpoints == (
+        Endpoint("10.0.0.1", 30080, "node-1"),
+        Endpoint("10.0.0.2", 30080, "node-2"),
+    )
+
+
 @rule("LB-7-cluster")
 def test_unhealthy_addresses_are_told_to_envoy() -> None:
-    nodes = tuple(replace(node, unhealthy=frozenset({"IPv6"})) for node in NODES)
-    v4, v6 = balancer(service(ipFamilies=["IPv4", "IPv6"]), DUAL, nodes).listeners
+    v4, v6 = balancer(service(ipFamilies=BOTH), DUAL, UNHEALTHY).listeners
     assert (v4.check, v6.check) == (None, None)
-    assert [one.unhealthy for one in v4.endpoints] == [False, False]
-    assert [one.unhealthy for one in v6.endpoints] == [True]
+    assert [one.unhealthy for one in v4.endpoints] == [True, True]
+    assert [one.unhealthy for one in v6.endpoints] == [False]
 
 
 @rule("LB-7-local")
 def test_where_each_service_has_a_port_for_its_health_envoy_asks() -> None:
-    nodes = tuple(replace(node, unhealthy=frozenset({"IPv4"})) for node in NODES)
-    local = service(externalTrafficPolicy="Local", healthCheckNodePort=31234)
-    (listener,) = balancer(local, nodes=nodes).listeners
-    assert listener.check == 31234
-    assert not any(endpoint.unhealthy for endpoint in listener.endpoints)
-
-
-def test_who_asks_nodes_for_their_health_is_not_the_services_business() -> None:
-    asked = tuple(replace(node, unhealthy=frozenset({"IPv4"})) for node in NODES)
-    digests = {balancer(nodes=nodes).digest for nodes in (NODES, asked, ())}
-    assert len(digests) == 1
-
-
-@rule("LB-7-nodeport")
-@rule("LB-7-cluster")
-def test_traffic_goes_to_the_node_ports_of_all_nodes() -> None:
-    (listener,) = balancer().listeners
-    assert (listener.address, listener.place, listener.check) == ("192.0.2.1", "80/TCP", 10256)
-    assert listener.endpoints == (
-        Endpoint("10.0.0.1", 30080, "node-1"),
-        Endpoint("10.0.0.2", 30080, "node-2"),
-    )
+    one = listener(service(externalTrafficPolicy="Local", healthCheckNodePort=31234), nodes=UNHEALTHY)
+    assert one.check == 31234
+    assert not any(endpoint.unhealthy for endpoint in one.endpoints)
 
 
 @rule("LB-7-families")
@@ -98,32 +98,31 @@ def test_each_family_has_backends_of_its_own() -> None:
 
 @rule("LB-7-families")
 def test_a_family_that_is_not_asked_for_is_not_served() -> None:
-    assert [one.address for one in balancer(addresses=DUAL).listeners] == ["192.0.2.1"]
+    assert listener(addresses=DUAL).address == "192.0.2.1"
 
 
 @rule("LB-2-empty")
 def test_without_nodes_there_are_listeners_all_the_same() -> None:
-    (listener,) = balancer(nodes=()).listeners
-    assert listener.endpoints == ()
+    assert listener(nodes=()).endpoints == ()
 
 
-@rule("LB-7-ranges")
-def test_ranges_hold_for_their_own_family() -> None:
-    both = service(ipFamilies=["IPv4", "IPv6"], loadBalancerSourceRanges=["10.0.0.0/8", "fd00::/8"])
-    assert [one.allowed for one in balancer(both, DUAL).listeners] == [("10.0.0.0/8",), ("fd00::/8",)]
-
-
-@rule("LB-7-ranges")
-def test_a_family_without_ranges_lets_nobody_in_where_the_other_has_some() -> None:
-    one = service(ipFamilies=["IPv4", "IPv6"], loadBalancerSourceRanges=["10.0.0.0/8"])
-    assert [found.allowed for found in balancer(one, DUAL).listeners] == [("10.0.0.0/8",), ()]
+@pytest.mark.parametrize(
+    ("ranges", "allowed"),
+    [
+        pytest.param(["10.0.0.0/8", "fd00::/8"], [("10.0.0.0/8",), ("fd00::/8",)], id="LB-7-ranges-of-each"),
+        pytest.param(["10.0.0.0/8"], [("10.0.0.0/8",), ()], id="LB-7-ranges-none-lets-nobody-in"),
+    ],
+)
+def test_ranges_hold_for_their_own_family(ranges: list[str], allowed: list[tuple[str, ...]]) -> None:
+    both = service(ipFamilies=BOTH, loadBalancerSourceRanges=ranges)
+    assert [one.allowed for one in balancer(both, DUAL).listeners] == allowed
 
 
 @rule("LB-7-ranges")
 def test_nobody_is_not_everybody() -> None:
     closed = replace(demand(service(), direct=False), allowed=())
-    (listener,) = endpoints.load_balancer(REF, closed, V4, NODES).listeners
-    assert listener.allowed == ()
+    (one,) = endpoints.load_balancer(REF, closed, V4, NODES).listeners
+    assert one.allowed == ()
 
 
 def test_options_reach_the_listeners_that_know_them() -> None:
@@ -149,6 +148,12 @@ def test_a_port_without_node_port_leads_to_pods() -> None:
     assert dns.check == 10256
 
 
+def port(**other: Any) -> Object:
+    """A Pod's slice, whose port differs in this; None: it says nothing."""
+    fields = {"name": "http", "port": 8080, "protocol": "TCP", **other}
+    return pods("10.1.0.1", ports=[{key: value for key, value in fields.items() if value is not None}])
+
+
 @pytest.mark.parametrize(
     ("slices", "addresses"),
     [
@@ -161,18 +166,10 @@ def test_a_port_without_node_port_leads_to_pods() -> None:
         ),
         pytest.param((pods("web.example.com", family="FQDN"),), [], id="a-name"),
         pytest.param((pods("fd01::1", family="IPv4"),), [], id="family-contradicts"),
-        pytest.param(
-            (pods("10.1.0.1", ports=[{"name": "other", "port": 8080, "protocol": "TCP"}]),),
-            [],
-            id="other-port",
-        ),
-        pytest.param(
-            (pods("10.1.0.1", ports=[{"name": "http", "port": 8080, "protocol": "UDP"}]),),
-            [],
-            id="other-protocol",
-        ),
-        pytest.param((pods("10.1.0.1", ports=[{"name": "http", "port": 8080}]),), ["10.1.0.1"], id="default"),
-        pytest.param((pods("10.1.0.1", ports=[{"name": "http", "protocol": "TCP"}]),), [], id="no-number"),
+        pytest.param((port(name="other"),), [], id="other-port"),
+        pytest.param((port(protocol="UDP"),), [], id="other-protocol"),
+        pytest.param((port(protocol=None),), ["10.1.0.1"], id="default"),
+        pytest.param((port(port=None),), [], id="no-number"),
         pytest.param((), [], id="none"),
     ],
 )
@@ -189,9 +186,38 @@ def test_a_port_without_a_name_is_found_without_one() -> None:
     assert [one.address for one in found] == ["10.1.0.1", "10.1.0.2"]
 
 
+def slice(*conditions: dict[str, bool], family: str = "IPv4") -> Object:
+    listed = [{"addresses": ["10.1.0.1"], "conditions": one} for one in conditions]
+    return Object({"metadata": {"name": "web-1"}, "addressType": family, "endpoints": listed})
+
+
+@pytest.mark.parametrize(
+    ("slices", "vacant"),
+    [
+        pytest.param([], False, id="no-slice-tells-anything"),
+        pytest.param([slice()], True, id="a-slice-without-pods"),
+        pytest.param([slice({"ready": True})], False, id="a-pod-that-is-ready"),
+        pytest.param([slice({"ready": False, "serving": False})], True, id="a-pod-that-is-not-ready"),
+        pytest.param([slice({"ready": False, "serving": True})], False, id="a-pod-that-ends-but-serves"),
+        pytest.param([slice({})], False, id="a-pod-of-which-nothing-is-known"),
+        pytest.param([slice(), slice({"ready": True})], False, id="one-slice-of-two"),
+        pytest.param([slice(family="IPv6")], False, id="only-the-other-family-is-told-of"),
+    ],
+)
+def test_clients_are_turned_away_where_it_is_known_that_nobody_serves(
+    slices: list[Object], vacant: bool
+) -> None:
+    one = listener(slices=tuple(slices), direct=False)
+    assert one.vacant == vacant
+    # The nodes are still its nodes: that Pods come and go is no news about them.
+    assert [endpoint.name for endpoint in one.endpoints] == ["node-1", "node-2"]
+
+
 @rule("LB-2-idempotent")
-def test_the_digest_knows_nothing_of_nodes() -> None:
-    assert balancer().digest == balancer(nodes=()).digest
+def test_the_digest_knows_nothing_of_nodes_their_health_and_pods() -> None:
+    found = [balancer(nodes=nodes) for nodes in (NODES, UNHEALTHY, ())]
+    found += [balancer(slices=(slice(*one),), direct=False) for one in ([{"ready": True}], [])]
+    assert len({one.digest for one in found}) == 1
 
 
 @pytest.mark.parametrize(
@@ -209,9 +235,6 @@ def test_the_digest_knows_nothing_of_nodes() -> None:
 )
 def test_the_digest_knows_what_the_service_asks(other: Object) -> None:
     assert balancer().digest != balancer(other).digest
-
-
-def test_the_digest_knows_the_address() -> None:
     assert balancer().digest != balancer(addresses={"IPv4": "192.0.2.2"}).digest
 
 

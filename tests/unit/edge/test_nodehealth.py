@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.running import eventually
+from tests.support.running import until
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT
 from workers.loadbalancer.edge import nodehealth
 from workers.loadbalancer.edge.nodehealth import HEALTHY, Health, NodeHealth, initial, next_state, pause
@@ -93,11 +93,8 @@ async def test_a_node_is_well_if_it_says_so(said: bytes, healthy: bool) -> None:
         assert await nodehealth.is_healthy(f"{NODE}.1") is healthy
 
 
-async def test_a_node_that_does_not_listen_is_not_well() -> None:
+async def test_a_node_that_does_not_listen_or_is_silent_is_not_well() -> None:
     assert await nodehealth.is_healthy(f"{NODE}.2") is False
-
-
-async def test_a_silent_node_is_unhealthy() -> None:
     with socket.create_server((f"{NODE}.3", KUBE_PROXY_PORT)):
         assert await nodehealth.is_healthy(f"{NODE}.3") is False
 
@@ -142,13 +139,13 @@ async def test_few_checks_are_under_way_and_failed_ones_are_repeated_soon(
         health = NodeHealth(group, lambda: None)
         health.follow({"a": [f"{NODE}.9"], "b": [f"{NODE}.10"]})
         health.follow({"a": [f"{NODE}.9", *nodes], "b": [f"{NODE}.10", f"{NODE}.11"]})
-        await eventually(lambda: _is(most > nodehealth._AT_ONCE_OF_CLUSTER))  # cluster a is at its limit
+        await until(lambda: most > nodehealth._AT_ONCE_OF_CLUSTER)  # cluster a is at its limit
         assert f"{NODE}.11" in asked, "no cluster takes the places of others"
         assert most <= nodehealth._AT_ONCE_OF_CLUSTER + 3
         for _ in range(2 * len(nodes)):
             answers.release()
-        await eventually(lambda: _is(asked[f"{NODE}.9"] > 1))  # healthy as yet: the next check decides
-        await eventually(lambda: _is(asked[f"{NODE}.11"] > 1))  # its cluster has few suspects
+        await until(lambda: asked[f"{NODE}.9"] > 1)  # healthy as yet: the next check decides
+        await until(lambda: asked[f"{NODE}.11"] > 1)  # its cluster has few suspects
         assert max(asked[node] for node in nodes) == 1, "many suspects are checked less often"
         health.follow({})
 
@@ -167,19 +164,7 @@ async def test_health_changes_are_reported_once() -> None:
         assert health.unhealthy(f"{NODE}.7"), "the other is known to serve, and this one is not"
         assert not health.unhealthy(f"{NODE}.6"), "nobody asks it any more"
         said[0] = _DRAINING
-
-        async def out() -> bool:
-            return health.unhealthy(f"{NODE}.5")
-
-        await eventually(out)
+        await until(lambda: health.unhealthy(f"{NODE}.5"))
         said[0] = _OK
-
-        async def back() -> bool:
-            return not health.unhealthy(f"{NODE}.5")
-
-        await eventually(back)
+        await until(lambda: not health.unhealthy(f"{NODE}.5"))
         health.follow({})
-
-
-async def _is(condition: bool) -> bool:
-    return condition

@@ -1,0 +1,311 @@
+"""Nodes that run in Pods: routes to them, and which of the addresses that they name traffic is sent to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from bus import streams, subjects
+from bus.clusters.registry import MachinePlace, Member, Registry
+from bus.transport.connection import Bus, connected
+from tests.servers.edge.mirror import forget, list_all, see
+from tests.support.natsserver import NatsServer, made_anew
+from tests.support.rules import rule
+from tests.support.running import eventually, running, soon, until
+from windowbox.models.loadbalancers import family
+from windowbox.models.objects import Object
+from windowbox.models.refs import PODS, RUNTIME, ObjectRef
+from windowbox.settings.bussettings import Access
+from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.loadbalancer.edge import machineroutes, nodeadmission
+from workers.loadbalancer.edge.machineroutes import Hosts, Machines, Node, NodeRoutes
+from workers.loadbalancer.edge.nodeadmission import Admission
+from workers.loadbalancer.edge.trafficnodes import Backend
+
+PLACE = MachinePlace(namespace="infra-a")
+HOST: Hosts = {"IPv4": "172.18.0.2", "IPv6": "fd00:10::2"}
+OTHER: Hosts = {"IPv4": "172.18.0.3", "IPv6": "fd00:10::3"}
+GATEWAY = "172.18.0.1"
+VICTIM = "10.1.0.5"
+LONG_AGO = "2020-01-01T00:00:00Z"
+WIDE: dict[str, Any] = {"node_networks": [{"prefixes": ["10.2.0.0/16"]}]}
+
+
+def node(name: str, *addresses: str, created: str = "2026-01-01T00:00:00Z", uid: str = "") -> Backend:
+    return Backend(name, {family(one): one for one in addresses}, created=created, uid=uid)
+
+
+M1 = node("m1", VICTIM)
+
+
+def pod(*hosts: str, own: tuple[str, ...] = (), **status: Any) -> Object:
+    """A machine Pod that runs."""
+    listed = {"hostIPs": [{"ip": ip} for ip in hosts], "podIPs": [{"ip": ip} for ip in own]}
+    return Object(
+        {"metadata": {"labels": {"app": "machine"}}, "status": {"phase": "Running", **listed, **status}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("pod", "found"),
+    [
+        pytest.param(pod("172.18.0.2", "fd00:10::2"), HOST, id="LB-10-routes-both-families"),
+        pytest.param(pod("172.18.0.2"), {"IPv4": "172.18.0.2"}, id="one-family"),
+        pytest.param(pod(hostIP="172.18.0.2"), {"IPv4": "172.18.0.2"}, id="only-the-old-field"),
+        pytest.param(pod(phase="Pending"), None, id="no-host-yet"),
+        pytest.param(pod("172.18.0.2", phase="Failed"), None, id="ended"),
+        pytest.param(pod("nonsense"), None, id="no-address"),
+        pytest.param(pod(hostIPs="x", phase=1), None, id="nonsense"),
+        pytest.param(pod(hostIP="172.18.0.2", phase=[]), {"IPv4": "172.18.0.2"}, id="a-list-as-phase"),
+    ],
+)
+def test_where_a_machine_is(pod: Object, found: Hosts | None) -> None:
+    assert machineroutes.hosts(pod) == found
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        pytest.param([], {}, id="no-node"),
+        pytest.param([M1], {"10.1.0.5/32": "172.18.0.2"}, id="LB-10-routes"),
+        pytest.param(
+            [node("m1", "10.1.0.5", "fd00:1::5")],
+            {"10.1.0.5/32": "172.18.0.2", "fd00:1::5/128": "fd00:10::2"},
+            id="LB-10-routes-of-the-same-family",
+        ),
+        pytest.param(
+            [M1, node("m2", "10.1.0.6")],
+            {"10.1.0.5/32": "172.18.0.2", "10.1.0.6/32": "172.18.0.3"},
+            id="two-hosts",
+        ),
+    ],
+)
+def test_each_node_is_reached_through_the_host_of_its_machine(
+    nodes: list[Backend], expected: dict[str, str]
+) -> None:
+    assert _ways({"a": nodes}) == NodeRoutes(expected, {})
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        pytest.param(node("m3", "10.1.0.7"), "no machine Pod infra-a/m3", id="LB-10-unused-no-pod"),
+        pytest.param(node("v4", "10.1.0.7", "fd00:1::7"), "none of this family", id="no-host-of-the-family"),
+        pytest.param(node("m1", "172.18.0.2"), "no address of a machine Pod", id="calls-itself-its-host"),
+        pytest.param(node("m1", "127.0.0.1"), "no address of a machine Pod", id="calls-itself-us"),
+    ],
+)
+def test_a_node_that_cannot_be_reached_is_told(found: Backend, why: str) -> None:
+    missing = _ways({"a": [found]}).missing
+    assert list(missing) == [Node("a", found.name)]
+    assert why in missing[Node("a", found.name)]
+
+
+def test_a_cluster_cannot_draw_the_traffic_of_another_to_itself() -> None:
+    found = _ways({"a": [M1], "b": [node("m2", VICTIM), node("m1", "10.1.0.9")]})
+    assert found.routes == {"10.1.0.5/32": "172.18.0.2", "10.1.0.9/32": "172.18.0.2"}
+    assert list(found.missing) == [Node("b", "m2")]
+
+
+def test_nodes_of_clusters_without_machine_pods_need_no_route() -> None:
+    assert _ways({RUNTIME: [node("kind-worker", "172.18.0.2")]}) == NodeRoutes({}, {})
+
+
+def _ways(nodes: Mapping[str, list[Backend]]) -> NodeRoutes:
+    found: dict[str, Hosts] = {"m1": HOST, "m2": OTHER, "v4": {"IPv4": "172.18.0.2"}}
+
+    def machine(place: MachinePlace, name: str) -> Hosts | None:
+        assert place == PLACE
+        return found.get(name)
+
+    return machineroutes.node_routes(nodes, {"a": PLACE, "b": PLACE}, machine)
+
+
+@dataclass
+class Scene:
+    """Shoots a and b, whose nodes are Pods of the runtime cluster, simulated by messages on the bus; c, whose
+    nodes are none."""
+
+    bus: Bus
+    machines: Machines
+    changed: asyncio.Event
+
+    def admission(self, **settings: Any) -> Admission:
+        return Admission(LoadBalancerSettings(**settings), self.machines, self.changed.set)
+
+    async def machine(self, cluster: str, name: str, *own: str, hosts: Mapping[Any, str] = HOST) -> None:
+        """The machine Pod runs on this host, and has addresses of its own; without a host it is gone."""
+        found = pod(*hosts.values(), own=own) if hosts else None
+        await see(self.bus, PODS, name, found, f"infra-{cluster}")
+
+    def routes(self, *nodes: Backend) -> Mapping[str, str]:
+        return self.machines.routes({"a": nodes or [M1]})
+
+    async def routes_to(self, host: str | None) -> None:
+        """Wait until the node m1 is reached through this host."""
+        await until(lambda: self.routes() == ({"10.1.0.5/32": host} if host else {}))
+
+
+@contextlib.asynccontextmanager
+async def scene_on(bus: Bus) -> AsyncIterator[Scene]:
+    registry, changed = Registry(bus), asyncio.Event()
+    for cluster in "ab":
+        place = MachinePlace(namespace=f"infra-{cluster}")
+        await registry.join(Member(id=cluster, file="kubeconfig", machines=place))
+    await registry.join(Member(id="c", file="kubeconfig"))
+    await list_all(bus, PODS)
+    machines = Machines(bus, registry, changed.set)
+    async with running(registry.run(), machines.run()):
+        await soon(machines.complete())
+        await until(lambda: not machines.unlisted("a") and len(registry.members) == 3)
+        yield Scene(bus, machines, changed)
+
+
+@pytest_asyncio.fixture
+async def scene(bus: Bus) -> AsyncIterator[Scene]:
+    """Shoot a has the machine `victim`, b `thief`."""
+    async with scene_on(bus) as made:
+        await made.machine("a", "victim", VICTIM, "fd00:1::5")
+        await made.machine("b", "thief", "10.1.0.6")
+        seen = {"victim": VICTIM, "thief": "10.1.0.6"}
+        of = {"victim": "a", "thief": "b"}
+        await until(lambda: not any(made.machines.disowned(Node(of[n], n), ip) for n, ip in seen.items()))
+        yield made
+
+
+@rule("LB-10-unused", "LB-11-10")
+async def test_a_route_follows_its_machine(scene: Scene) -> None:
+    await scene.routes_to(None)
+    await scene.machine("a", "m1")
+    await scene.routes_to("172.18.0.2")
+    await scene.machine("a", "m1", hosts=OTHER)
+    await scene.routes_to("172.18.0.3")
+    assert scene.machines.routes({}) == {}
+    await scene.machine("a", "m1", hosts={})
+    await scene.routes_to(None)
+
+
+async def test_what_is_missing_is_told_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        assert scene.routes() == {}
+    told = [r.message for r in caplog.records if r.name == "workers.loadbalancer.edge.machineroutes"]
+    assert told == ["no route to node m1 of cluster a: it has no machine Pod infra-a/m1 that runs on a host"]
+
+
+async def test_a_route_stays_while_the_bus_knows_nothing_of_machines(nats: NatsServer) -> None:
+    async with connected(Access(nats.url)) as bus:
+        await eventually(lambda: made_anew(bus))
+        async with scene_on(bus) as scene:
+            await scene.machine("a", "m1")
+            await scene.routes_to("172.18.0.2")
+            nats.wipe()
+            nats.start()
+            await eventually(lambda: made_anew(bus))
+
+            async def read_anew() -> bool:
+                # A machine of which nothing was known is seen: the view has begun afresh.
+                await scene.machine("a", "m2")
+                return "10.1.0.9/32" in scene.routes(M1, node("m2", "10.1.0.9"))
+
+            await eventually(read_anew)
+            subject = subjects.seen(ObjectRef(RUNTIME, PODS.id, PLACE.namespace, "m1"))
+            assert await bus.last(streams.OBJECTS, subject) is None
+            assert scene.routes() == {"10.1.0.5/32": "172.18.0.2"}
+            await list_all(bus, PODS)
+            await scene.routes_to(None)
+
+
+def admitted(of: Admission, **clusters: list[Backend]) -> dict[str, set[str]]:
+    """All addresses that are admitted, by cluster; those of none are left out."""
+    found = of.admitted({RUNTIME: [], **clusters})
+    addresses = {c: {a for node in nodes for a in node.addresses.values()} for c, nodes in found.items()}
+    return {cluster: good for cluster, good in addresses.items() if good}
+
+
+@pytest.mark.parametrize(
+    ("addresses", "good"),
+    [
+        pytest.param([VICTIM, "fd00:1::5"], {VICTIM, "fd00:1::5"}, id="its-machines"),
+        pytest.param([VICTIM, "fd00:1::6"], {VICTIM}, id="of-one-family"),
+    ],
+)
+async def test_the_addresses_of_a_machine_pod_are_its_nodes(
+    scene: Scene, addresses: list[str], good: set[str]
+) -> None:
+    assert admitted(scene.admission(), a=[node("victim", *addresses)]) == {"a": good}
+
+
+@pytest.mark.parametrize("stolen", [VICTIM, GATEWAY, HOST["IPv4"], "10.1.0.99", "127.0.0.1", "8.8.8.8"])
+async def test_no_node_gets_an_address_that_is_not_its_machines(scene: Scene, stolen: str) -> None:
+    tried = scene.admission()
+    nodes = {"a": [node("victim", VICTIM)], "b": [node("thief", stolen, created=LONG_AGO)]}
+    assert admitted(tried, **nodes) == {"a": {VICTIM}}
+    assert scene.machines.routes(tried.admitted(nodes)) == {f"{VICTIM}/32": HOST["IPv4"]}
+
+
+async def test_nodes_may_be_where_the_settings_say(scene: Scene) -> None:
+    tried = scene.admission(node_networks=[{"prefixes": ["10.2.0.0/16"], "clusters": ["b", "c"]}])
+    of_c = [node("one", "10.2.0.3"), node("two", "10.3.0.3")]
+    found = admitted(tried, a=[node("victim", "10.2.0.1")], b=[node("thief", "10.2.0.2")], c=of_c)
+    assert found == {"b": {"10.2.0.2"}, "c": {"10.2.0.3"}}
+
+
+@pytest.mark.parametrize(
+    ("address", "good"),
+    [("172.18.0.9", True), ("127.0.0.1", False), ("::1", False), ("169.254.169.254", False)],
+)
+async def test_nodes_that_are_no_pods_are_not_on_this_host(scene: Scene, address: str, good: bool) -> None:
+    assert admitted(scene.admission(), c=[node("n", address)]) == ({"c": {address}} if good else {})
+    assert len(scene.admission().admitted({RUNTIME: [node("n", address)]})[RUNTIME]) == 1
+
+
+async def test_an_address_stays_with_the_node_that_had_it_first(scene: Scene) -> None:
+    tried = scene.admission(**WIDE)
+    mine, theirs = node("m", "10.2.0.1"), node("n", "10.2.0.1", created=LONG_AGO)
+    assert admitted(tried, a=[mine]) == {"a": {"10.2.0.1"}}
+    assert admitted(tried, a=[mine], b=[theirs]) == {"a": {"10.2.0.1"}}
+    assert admitted(tried, b=[theirs]) == {"b": {"10.2.0.1"}}
+    assert admitted(tried, a=[mine], b=[theirs]) == {"b": {"10.2.0.1"}}
+
+
+async def test_the_older_of_two_has_the_address_if_neither_was_known(scene: Scene) -> None:
+    older, newer = node("m", "10.2.0.1", created=LONG_AGO), node("n", "10.2.0.1")
+    assert admitted(scene.admission(**WIDE), a=[newer], b=[older]) == {"b": {"10.2.0.1"}}
+    runtimes = scene.admission(**WIDE).admitted({RUNTIME: [newer], "b": [older]})
+    assert (len(runtimes[RUNTIME]), runtimes["b"]) == (1, [])
+
+
+async def test_a_cluster_that_takes_part_under_two_names_is_no_conflict(scene: Scene) -> None:
+    same = node("m", "10.2.0.1", uid="u")
+    assert admitted(scene.admission(**WIDE), a=[same], b=[same]).keys() == {"a", "b"}
+
+
+async def test_a_refusal_that_lasts_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodeadmission, "_SETTLING", 0.01)
+    tried = scene.admission()
+    scene.changed.clear()
+    tried.admitted({"b": [node("thief", VICTIM), node("new", "10.1.0.9")]})
+    assert tried.refused("b") == ()
+    await soon(scene.changed.wait())
+    assert tried.refused("b") == (
+        "node new: it has no machine Pod infra-b/new that runs on a host",
+        f"node thief: {VICTIM} is no address of its machine Pod infra-b/thief",
+    )
+    assert tried.refused("a") == ()
+    tried.admitted({"b": [node("thief", "10.1.0.6")]})
+    assert tried.refused("b") == ()
+
+
+async def test_machines_that_the_bus_has_forgotten_decide_nothing(scene: Scene) -> None:
+    tried, known, new = scene.admission(), node("victim", VICTIM), node("new", "10.1.0.7")
+    assert not tried.undecided("a", [known, new])
+    await forget(scene.bus, PODS)
+    await until(lambda: scene.machines.unlisted("a"))
+    assert tried.undecided("a", [new])
+    assert not tried.undecided("c", [new])

@@ -1,0 +1,97 @@
+"""What the edge reports of load balancers, and answers about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import pytest
+
+from windowbox.errors import Unreachable
+from windowbox.models.loadbalancers import Endpoint, Family, Listener, LoadBalancer
+from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
+from workers.loadbalancer.edge import edgestatus
+from workers.loadbalancer.edge.edgestatus import EdgeStatus
+from workers.loadbalancer.edge.reporter import occupied_places, without_endpoints
+from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState
+from workers.loadbalancer.envoy.edge import Edge
+from workers.loadbalancer.envoy.readiness import Applied
+
+Occupied = Mapping[str, tuple[str, ...]]
+
+A: Occupied = {"127.0.9.1": ("80/TCP",)}
+B: Occupied = {"127.0.9.2": ("80/TCP",)}
+OTHER_PORT: Occupied = {"127.0.9.2": ("81/TCP",)}
+
+
+def balancer(*listeners: Listener) -> LoadBalancer:
+    return LoadBalancer(ObjectRef(RUNTIME, SERVICES.id, "shop", "web"), "uid", listeners)
+
+
+def applied(occupied: Occupied, address: str = "127.0.9.2", port: int = 80) -> Applied:
+    return Applied(balancer(Listener(address, port, "TCP")), {}, occupied)
+
+
+def reported(occupied: Occupied, uid: str = "uid") -> EdgeState:
+    return EdgeState(uid=uid, digest="earlier", since="", occupied=dict(occupied))
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "known"),
+    [
+        pytest.param(applied({}), None, {}, id="nothing"),
+        pytest.param(applied(B), None, B, id="the-first"),
+        pytest.param(applied(B), reported(A), {**A, **B}, id="one-more"),
+        pytest.param(applied(A, "127.0.9.1"), reported(A), A, id="the-same-again"),
+        pytest.param(applied({}), reported(A), {}, id="all-is-served"),
+        pytest.param(applied(B), reported(A, "another"), B, id="another-service"),
+        pytest.param(applied(OTHER_PORT, port=81), reported(A), OTHER_PORT, id="other-ports"),
+    ],
+)
+def test_occupied_addresses_are_remembered_until_all_is_served(
+    now: Applied, before: EdgeState | None, known: Occupied
+) -> None:
+    assert occupied_places(now, before) == known
+
+
+def test_few_addresses_are_remembered() -> None:
+    many = {f"127.0.9.{number}": ("80/TCP",) for number in range(100, 120)}
+    found = occupied_places(applied(B), reported(many))
+    assert len(found) == MOST_OCCUPIED
+    assert list(found)[-1] == "127.0.9.2"
+
+
+V4, V6 = (
+    Listener("127.0.9.1", 80, "TCP", (Endpoint("10.0.0.1", 30080, "n1"),)),
+    Listener("fd00::1", 80, "TCP"),
+)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "unreached"),
+    [
+        pytest.param((), [], id="nothing-asked-for"),
+        pytest.param((V4,), [], id="LB-7-families-one"),
+        pytest.param((V4, V6), ["IPv6"], id="LB-7-families-of-two-one-without-nodes"),
+        pytest.param((V6,), ["IPv6"], id="LB-7-families-only-the-one-without-nodes"),
+        pytest.param((V4, Listener("127.0.9.1", 81, "TCP")), [], id="one-port-without-pods"),
+    ],
+)
+def test_families_without_endpoints(listeners: tuple[Listener, ...], unreached: list[Family]) -> None:
+    assert without_endpoints(balancer(*listeners)) == unreached
+
+
+class Starting:
+    """An Envoy that cannot be asked yet."""
+
+    name = "edge"
+
+    async def about(self) -> None:
+        raise Unreachable("ask admin.sock for /server_info: no such file")
+
+    health = traffic = about
+
+
+async def test_an_envoy_that_starts_is_left_out() -> None:
+    answered = await edgestatus.answer(b"", [cast(Edge, Starting())], {}, [])
+    assert EdgeStatus.model_validate_json(answered).envoys == ()
