@@ -21,7 +21,6 @@ from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from watchers.watching import Watching
 from windowbox.clients.kubernetes import kube
-from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Malformed
 from windowbox.models.refs import PODS, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
@@ -66,7 +65,12 @@ async def test_machines_are_followed_with_rights_in_one_namespace(
         kube.from_file(control_plane.kubeconfig) as api,
         clusters(api, registry := Registry(bus), loopback.SETTINGS, files) as opened,
     ):
-        await _machine(api, NAMESPACE)
+        for space in (NAMESPACE, "default"):
+            container = {"name": "node", "image": "none", "imagePullPolicy": "Never"}
+            pod = _object("Pod", "v1", "machine-1", labels={"app": "machine"})
+            pod["spec"] = {"containers": [container], "automountServiceAccountToken": False}
+            with contextlib.suppress(Conflict):
+                await api.create(PODS, space, pod)
         watching = Watching(bus, leases := Leases(bus, "watcher", "watch"), opened, registry, ())
         work = (registry.run(), leases.run(), watching.run(), ccmconfig.join(registry, found.infrastructure))
         async with running(*work):
@@ -76,42 +80,28 @@ async def test_machines_are_followed_with_rights_in_one_namespace(
 
 def _limited(plane: ControlPlane, folder: Path) -> Path:
     """The kubeconfig of somebody who may see Pods of one namespace."""
+
+    def apply(path: str, kind: str, version: str, **content: Any) -> None:
+        plane.api.apply(path, {**_object(kind, version, path.rpartition("/")[2]), **content})
+
     for space in (NAMESPACE, "default"):
-        plane.api.apply(f"/api/v1/namespaces/{space}", _object("Namespace", "v1", space))
+        apply(f"/api/v1/namespaces/{space}", "Namespace", "v1")
         # The controller that would make it is not there.
-        account = f"/api/v1/namespaces/{space}/serviceaccounts/default"
-        plane.api.apply(account, _object("ServiceAccount", "v1", "default"))
-    role = _object("Role", "rbac.authorization.k8s.io/v1", "takeover")
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
-    plane.api.apply(f"{_RBAC}/roles/takeover", {**role, "rules": rules})
+        apply(f"/api/v1/namespaces/{space}/serviceaccounts/default", "ServiceAccount", "v1")
     group = "rbac.authorization.k8s.io"
-    binding = _object("RoleBinding", "rbac.authorization.k8s.io/v1", "takeover")
-    plane.api.apply(
-        f"{_RBAC}/rolebindings/takeover",
-        {
-            **binding,
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": "takeover"},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": "ccm-of-a-shoot"}],
-        },
-    )
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
+    apply(f"{_RBAC}/roles/takeover", "Role", f"{group}/v1", rules=rules)
+    role = {"apiGroup": group, "kind": "Role", "name": "takeover"}
+    users = [{"apiGroup": group, "kind": "User", "name": "ccm-of-a-shoot"}]
+    apply(f"{_RBAC}/rolebindings/takeover", "RoleBinding", f"{group}/v1", roleRef=role, subjects=users)
     user = certificates.client(plane.api.ca, folder, "ccm-of-a-shoot")
     path = folder / "kubeconfig"
     path.write_text(kubeconfigs.text(plane.api.url, plane.api.ca, user))
     return path
 
 
-def _object(kind: str, version: str, name: str) -> dict[str, Any]:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
-
-
-async def _machine(api: Kube, namespace: str) -> None:
-    for space in (namespace, "default"):
-        pod = _object("Pod", "v1", "machine-1")
-        pod["metadata"]["labels"] = {"app": "machine"}
-        container = {"name": "node", "image": "none", "imagePullPolicy": "Never"}
-        pod["spec"] = {"containers": [container], "automountServiceAccountToken": False}
-        with contextlib.suppress(Conflict):
-            await api.create(PODS, space, pod)
+def _object(kind: str, version: str, name: str, **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **metadata}}
 
 
 async def _seen(bus: Bus, member: Member | None, namespace: str) -> bool:

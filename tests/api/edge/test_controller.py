@@ -17,7 +17,7 @@ from bus.transport.connection import connected
 from bus.workqueue.queue import Queue
 from tests.support.balancerworld import BalancerWorld, balancer_world
 from tests.support.natsserver import NatsServer
-from tests.support.running import eventually
+from tests.support.running import eventually, until
 from tests.support.servers import ControlPlane
 from windowbox.clients import docker
 from windowbox.errors import TransientError, Unreachable
@@ -45,46 +45,32 @@ def ref(world: BalancerWorld, name: str) -> ObjectRef:
     return ObjectRef(RUNTIME, SERVICES.id, world.namespace, name)
 
 
-async def stands(parts: BalancerParts, service: ObjectRef) -> bool:
+async def digest(parts: BalancerParts, service: ObjectRef) -> str | None:
+    """What the state of a Service is about; None if it has none."""
+    found = None
     with contextlib.suppress(TransientError):  # the bus may be away
-        return await parts.states.get(service) is not None
-    return False
+        found = await parts.states.get(service)
+    return found.digest if found else None
 
 
-async def test_a_state_that_comes_too_late_does_not_stay(world: BalancerWorld) -> None:
+async def test_states_that_others_wrote_or_removed_are_put_right(world: BalancerWorld) -> None:
+    web, late = ref(world, "web"), ref(world, "late")
     async with world.worker() as parts:
         await world.service("web")
         await world.served("web")
-        late = ref(world, "late")
+        rightly = await parts.states.get(web)
+        assert rightly
+        wanted = (rightly.digest, None)
+
+        async def is_right() -> bool:
+            return (await digest(parts, web), await digest(parts, late)) == wanted
+
         await parts.states.put(late, EdgeState(uid="1", digest="2", since="3"))
-
-        async def gone() -> bool:
-            return await parts.states.get(late) is None
-
-        await eventually(gone)
-
-
-async def test_a_state_that_another_took_away_comes_back(world: BalancerWorld) -> None:
-    async with world.worker() as parts:
-        await world.service("web")
-        await world.served("web")
-        await parts.states.remove(ref(world, "web"))
-        await eventually(lambda: stands(parts, ref(world, "web")))
-
-
-async def test_what_a_former_owner_says_too_late_is_put_right(world: BalancerWorld) -> None:
-    async with world.worker() as parts:
-        await world.service("web")
-        await world.served("web")
-        rightly = await parts.states.get(ref(world, "web"))
-        assert rightly is not None
-        await parts.states.put(ref(world, "web"), rightly.model_copy(update={"digest": "of old"}))
-
-        async def right() -> bool:
-            found = await parts.states.get(ref(world, "web"))
-            return found is not None and found.digest == rightly.digest
-
-        await eventually(right)
+        await eventually(is_right)
+        await parts.states.remove(web)
+        await eventually(is_right)
+        await parts.states.put(web, rightly.model_copy(update={"digest": "of a former owner"}))
+        await eventually(is_right)
 
 
 async def test_node_changes_survive_a_bus_outage(
@@ -107,8 +93,12 @@ async def test_a_service_is_released_after_a_bus_outage(
         await world.told("leaving", "EnsuredLoadBalancer")
         failed, remove = wish_that_fails_once(parts, monkeypatch), parts.states.remove
 
+        async def waits_for_the_edge() -> bool:
+            found = await runs(world, "leaving")
+            return bool(found) and found[-1].note.startswith("waiting for")
+
         async def removed(service: ObjectRef) -> None:
-            await eventually(lambda: waits_for_the_edge(world, "leaving"))
+            await eventually(waits_for_the_edge)
             await remove(service)
 
         monkeypatch.setattr(parts.states, "remove", removed)
@@ -132,46 +122,28 @@ def wish_that_fails_once(parts: BalancerParts, monkeypatch: pytest.MonkeyPatch) 
     return failed
 
 
-async def waits_for_the_edge(world: BalancerWorld, name: str) -> bool:
-    """Whether the last run of the Service ended with having to wait for the edge."""
-    subject = subjects.run("loadbalancer", subjects.key(ref(world, name)))
-    async with connected(Access(world.nats.url)) as bus:
-        last = await bus.last(streams.JOURNAL, subject)
-    return last is not None and RunRecord.model_validate_json(last.data).note.startswith("waiting for")
-
-
-async def test_states_that_the_bus_has_forgotten_come_back(world: BalancerWorld) -> None:
-    async with world.worker() as parts:
-        await world.service("web")
-        where = await world.served("web")
-        world.nats.wipe()
-        world.nats.start()
-        await eventually(lambda: stands(parts, ref(world, "web")))
-        nothing = {"status": {"loadBalancer": None}}
-        await world.kube.merge(SERVICES, world.namespace, "web", nothing, part="status")
-        assert await world.served("web") == where
-
-
-async def test_a_new_edge_owner_requeues_every_service(world: BalancerWorld) -> None:
-    async with world.worker():
-        await world.service("web")
-        await world.served("web")
-    before = await told_by_the_edge(world, "web")
-    async with world.worker():
-
-        async def told() -> bool:
-            return await told_by_the_edge(world, "web") > before
-
-        await eventually(told)
-
-
-async def told_by_the_edge(world: BalancerWorld, name: str) -> int:
-    """How many runs of the Service there were because the edge had asked for them."""
+async def runs(world: BalancerWorld, name: str) -> list[RunRecord]:
+    """All runs of the Service."""
     subject = subjects.run("loadbalancer", subjects.key(ref(world, name)))
     async with connected(Access(world.nats.url)) as bus:
         found = consumers.snapshot(bus, streams.JOURNAL, [subject], history=True)
-        runs = [RunRecord.model_validate_json(stored.data) async for stored in found]
-    return sum(run.wish.reason == "edge" for run in runs)
+        return [RunRecord.model_validate_json(stored.data) async for stored in found]
+
+
+async def test_a_new_edge_owner_requeues_every_service(world: BalancerWorld) -> None:
+    async def told_by_the_edge() -> int:
+        return sum(run.wish.reason == "edge" for run in await runs(world, "web"))
+
+    async with world.worker():
+        await world.service("web")
+        await world.served("web")
+    before = await told_by_the_edge()
+    async with world.worker():
+
+        async def told() -> bool:
+            return await told_by_the_edge() > before
+
+        await eventually(told)
 
 
 async def test_an_envoy_that_cannot_start_holds_up_no_other_service(world: BalancerWorld) -> None:
@@ -198,11 +170,9 @@ async def test_a_docker_engine_that_is_away_ends_no_worker(
     async with docker.opened(str(tmp_path / "docker.sock")) as engine:
         world.attachment = opening.on_docker(engine, settings)
         async with world.worker():
-
-            async def tried_again() -> bool:
-                return sum("edge: " in said and "; again in" in said for said in caplog.messages) > 1
-
-            await eventually(tried_again)
+            await until(
+                lambda: sum("edge: " in said and "; again in" in said for said in caplog.messages) > 1
+            )
 
 
 async def test_a_service_no_longer_a_load_balancer_leaves_nothing(world: BalancerWorld) -> None:
