@@ -16,7 +16,7 @@ from commands.sandbox import output_option
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bus.clusters.registry import Member, Registry
+    from bus.clusters.registry import Registry
     from bus.transport.connection import Bus
     from windowbox.settings.settings import Settings
 
@@ -56,22 +56,40 @@ def clusters() -> None:
     "--machines", metavar="NAMESPACE", help="Namespace of the runtime cluster with the Pods of its machines."
 )
 @busoptions.settings_options
-def add(id: str, kinds: tuple[str, ...], file: Path | None, name: str | None, **credentials: Any) -> None:
+def add(
+    id: str, secret: str | None, key: str, kubeconfig: Path | None, kinds: tuple[str, ...],
+    machines: str | None, file: Path | None, name: str | None,
+) -> None:  # fmt: skip
     """Add the cluster ID, or change its credentials.
 
     The bus only holds the place of the credentials, never the credentials. Without --kind, windowbox watches
     what load balancers need. A cluster joins by itself if the Namespace of its control plane has the
     annotation cluster.windowbox/kubeconfig: SECRET[/KEY].
     """
+    from bus.clusters.registry import MachinePlace, Member
     from windowbox.kinds import RESOURCES
-    from windowbox.models.refs import NODES, RUNTIME, SERVICES
+    from windowbox.models.refs import NODES, RUNTIME, SERVICES, SecretKey
 
     if id == RUNTIME:
         raise click.UsageError(f"{RUNTIME!r} is the cluster of the settings: it takes part already")
     for kind in kinds:
         if kind not in RESOURCES:
             raise click.UsageError(f"no kind {kind!r}; there are: {', '.join(sorted(RESOURCES))}")
-    member = _member(id, kinds or (SERVICES.id, NODES.id), **credentials)
+    if (secret is None) == (kubeconfig is None):
+        raise click.UsageError("say where the credentials are: either --secret or --kubeconfig")
+    where = None
+    if secret is not None:
+        namespace, _, of = secret.partition("/")
+        if not namespace or not of:
+            raise click.UsageError(f"{secret!r} names no Secret: write NAMESPACE/NAME")
+        where = SecretKey(namespace=namespace, name=of, key=key)
+    member = Member(
+        id=id,
+        secret=where,
+        file=str(kubeconfig.absolute()) if kubeconfig else None,
+        kinds=kinds or (SERVICES.id, NODES.id),
+        machines=MachinePlace(namespace=machines) if machines else None,
+    )
 
     async def join() -> None:
         async with _registry(busoptions.loaded(file, name)) as (_, registry):
@@ -157,30 +175,6 @@ async def listed(settings: Settings) -> list[dict[str, Any]]:
         }
         for id, member in sorted(registry.members.items())
     ]
-
-
-def _member(
-    id: str,
-    kinds: tuple[str, ...],
-    secret: str | None,
-    key: str,
-    kubeconfig: Path | None,
-    machines: str | None,
-) -> Member:
-    from bus.clusters.registry import MachinePlace, Member
-    from windowbox.models.refs import SecretKey
-
-    if (secret is None) == (kubeconfig is None):
-        raise click.UsageError("say where the credentials are: either --secret or --kubeconfig")
-    place = MachinePlace(namespace=machines) if machines else None
-    if secret is None:
-        file = str(kubeconfig.absolute()) if kubeconfig else None
-        return Member(id=id, file=file, kinds=kinds, machines=place)
-    namespace, _, name = secret.partition("/")
-    if not namespace or not name:
-        raise click.UsageError(f"{secret!r} names no Secret: write NAMESPACE/NAME")
-    where = SecretKey(namespace=namespace, name=name, key=key)
-    return Member(id=id, secret=where, kinds=kinds, machines=place)
 
 
 @contextlib.asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import logging
 import secrets
 import tempfile
@@ -49,6 +50,7 @@ def make_secrets(
       windowbox make-secrets --namespace windowbox-system --passwords windowbox-bus
     """
     from windowbox.clients.kubernetes import kube
+    from windowbox.models.refs import SECRETS
     from windowbox.telemetry import logs
 
     logs.configure("auto", "info")
@@ -61,8 +63,23 @@ def make_secrets(
     async def create() -> None:
         async with kube.from_file(kubeconfig) as cluster:
             for name, content in contents.items():
-                if name:
-                    await _create_once(cluster, namespace, name, content)
+                if not name:
+                    continue
+                if not await cluster.find(SECRETS, namespace, name):
+                    labels = {"app.kubernetes.io/part-of": "windowbox"}
+                    body = {
+                        "apiVersion": "v1",
+                        "kind": "Secret",
+                        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+                        "type": "Opaque",
+                        "data": {key: base64.b64encode(value).decode() for key, value in content().items()},
+                    }
+                    # Another Job may have created it in the meantime.
+                    with contextlib.suppress(Conflict):
+                        await cluster.create(SECRETS, namespace, body, owner=_OWNER)
+                        logger.info("Secret %s/%s is made", namespace, name)
+                        continue
+                logger.info("Secret %s/%s is there", namespace, name)
 
     asyncio.run(create())
 
@@ -88,29 +105,6 @@ def server_certificate(hosts: Sequence[str]) -> Content:
             "tls.crt": server.certificate.read_bytes(),
             "tls.key": server.key.read_bytes(),
         }
-
-
-async def _create_once(kube: Kube, namespace: str, name: str, content: Callable[[], Content]) -> None:
-    """Create a Secret unless it exists. `content` is only called if it does not."""
-    from windowbox.models.refs import SECRETS
-
-    if not await kube.find(SECRETS, namespace, name):
-        labels = {"app.kubernetes.io/part-of": "windowbox"}
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": name, "namespace": namespace, "labels": labels},
-            "type": "Opaque",
-            "data": {key: base64.b64encode(value).decode() for key, value in content().items()},
-        }
-        try:
-            await kube.create(SECRETS, namespace, body, owner=_OWNER)
-        except Conflict:
-            pass  # another Job has created it in the meantime
-        else:
-            logger.info("Secret %s/%s is made", namespace, name)
-            return
-    logger.info("Secret %s/%s is there", namespace, name)
 
 
 @click.command()

@@ -114,37 +114,27 @@ def _default(
 
 def kinds_page(text: str) -> str:
     """docs/kinds.md, whose present text is given, with updated tables."""
-    for name, lines in {"served": _served(), "settings": _switches(), "not served": _unserved()}.items():
+    served, unserved = (
+        ["| kind | type | pool | becomes |", "|---|---|---|---|"],
+        ["| kind | what to do |", "|---|---|"],
+    )
+    for row in KINDS:
+        which = f" {row.which}" if row.which else ""
+        type_ = f"`{row.type}`" if row.type else ""
+        served.append(f"| `{row.resource.kind}`{which} | {type_} | `{row.pool}` | {row.about} |")
+    served.append("| `Cluster` | | | read only |")
+    switches = ["These pools are served only where a setting says so:", ""]
+    for setting, rows in groupby((row for row in KINDS if row.setting), lambda row: row.setting):
+        name, _, rest = setting.partition(" ")
+        pools = ", ".join(f"`{row.pool}`" for row in rows)
+        switches.append(f"* {pools}: set `{name}`{f' {rest}' if rest else ''}")
+    unserved += [f"| `{row.resource.kind}` | {row.why}: {row.remedy} |" for row in UNSERVED]
+    for name, lines in {"served": served, "settings": switches, "not served": unserved}.items():
         before, begin, rest = text.partition(_BEGIN.format(name))
         _, end, after = rest.partition(_END.format(name))
         assert end, f"{KINDS_PAGE} has no place for {name}"
         text = "".join([before, begin, "\n\n", *(f"{line}\n" for line in lines), "\n", end, after])
     return text
-
-
-def _served() -> Iterator[str]:
-    yield "| kind | type | pool | becomes |"
-    yield "|---|---|---|---|"
-    for row in KINDS:
-        which = f" {row.which}" if row.which else ""
-        type_ = f"`{row.type}`" if row.type else ""
-        yield f"| `{row.resource.kind}`{which} | {type_} | `{row.pool}` | {row.about} |"
-    yield "| `Cluster` | | | read only |"
-
-
-def _switches() -> Iterator[str]:
-    yield "These pools are served only where a setting says so:"
-    yield ""
-    for setting, rows in groupby((row for row in KINDS if row.setting), lambda row: row.setting):
-        name, _, rest = setting.partition(" ")
-        yield f"* {', '.join(f'`{row.pool}`' for row in rows)}: set `{name}`{f' {rest}' if rest else ''}"
-
-
-def _unserved() -> Iterator[str]:
-    yield "| kind | what to do |"
-    yield "|---|---|"
-    for row in UNSERVED:
-        yield f"| `{row.resource.kind}` | {row.why}: {row.remedy} |"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from commands.sandbox import name_option
 from windowbox.errors import Missing, Unreachable
 
 if TYPE_CHECKING:
-    from sandbox.shoots.chain import Link
     from sandbox.shoots.creation import Sandbox
 
 _MOST = 20
@@ -104,12 +103,23 @@ def status(shoot_name: str, wait: float, name: str | None) -> None:
     For a link that has waited for 60 s, it names the blocking object and the next step. Ends with 1 if a
     link is not done.
     """
-    from sandbox.shoots import chain
+    from commands import clusters
+    from sandbox import roles
+    from sandbox.shoots import chain, observing, records
     from sandbox.shoots.chain import State
+    from windowbox.settings import settings
 
     sandbox, limit = _sandbox(name), time.monotonic() + wait
     while True:
-        links = _links(sandbox, shoot_name)
+        shoot = records.read(sandbox.folder, shoot_name)
+        operator = settings.load(roles.settings_file(sandbox.folder, "operator"))
+        members = asyncio.run(clusters.listed(operator))
+        membership = next((one for one in members if one["id"] == shoot.technical_id), None)
+        try:
+            links = chain.chain(observing.observe(sandbox, shoot, membership))
+        except Unreachable as error:
+            hint = "see `windowbox status` and `windowbox logs kube-apiserver`"
+            raise Unreachable(f"{error}; {hint}") from error
         done = all(link.state in (State.DONE, State.NONE) for link in links)
         if done or time.monotonic() >= limit:
             break
@@ -117,22 +127,6 @@ def status(shoot_name: str, wait: float, name: str | None) -> None:
     click.echo("\n".join([f"shoot {shoot_name}", *chain.picture(links, datetime.now(UTC))]))
     if not done:
         raise SystemExit(1)
-
-
-def _links(sandbox: Sandbox, name: str) -> list[Link]:
-    """The links of the Shoot's chain as they are now."""
-    from commands import clusters
-    from sandbox import roles
-    from sandbox.shoots import chain, observing, records
-    from windowbox.settings import settings
-
-    shoot = records.read(sandbox.folder, name)
-    members = asyncio.run(clusters.listed(settings.load(roles.settings_file(sandbox.folder, "operator"))))
-    membership = next((one for one in members if one["id"] == shoot.technical_id), None)
-    try:
-        return chain.chain(observing.observe(sandbox, shoot, membership))
-    except Unreachable as error:
-        raise Unreachable(f"{error}; see `windowbox status` and `windowbox logs kube-apiserver`") from error
 
 
 @shoot.command(

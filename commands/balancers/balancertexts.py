@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from commands.formatting import edge_lines, size
 
 if TYPE_CHECKING:
     from commands.balancers.balancerquery import Balancer, ReportedEvent, Snapshot
-    from workers.loadbalancer.edge.edgestatus import ListenerStatus
 
 _COLOURS = {
     "serving": "green", "in part": "yellow", "drained": "yellow", "waiting": "yellow", "leaving": "yellow",
@@ -76,7 +75,19 @@ def print_one(one: Balancer, found: Snapshot, events: Sequence[ReportedEvent]) -
     lines.append(f"  address: {', '.join(one.addresses) or 'none yet'}")
     if one.envoy:
         for place in one.envoy.places:
-            lines += _place_lines(place)
+            what = "connections" if place.protocol == "TCP" else "flows"
+            line = f"  {_host(place.address)}:{place.port}/{place.protocol}: {place.open} {what} now, "
+            line += f"{place.total} in all; {size(place.received)} in, {size(place.sent)} out"
+            if place.protocol == "UDP":
+                line += f"; {place.datagrams_received} datagrams in, {place.datagrams_sent} out"
+            lines.append(line + (f"; {place.turned_away} turned away" if place.turned_away else ""))
+            for end in place.backends:
+                sign = click.style("✓ healthy", fg="green") if end.healthy else click.style("✗ ", fg="red")
+                reasons = " and ".join(_REASONS.get(reason, reason) for reason in end.reasons)
+                why = "" if end.healthy else reasons or "unhealthy"
+                lines.append(f"    {end.name:<20} {_host(end.address)}:{end.port:<6} {sign}{why}")
+            if not place.backends:
+                lines.append("    no backend")
     elif missing := found.missing_controller():
         lines.append(f"  {missing}")
     if not one.envoy or not one.envoy.places:
@@ -93,22 +104,8 @@ def print_one(one: Balancer, found: Snapshot, events: Sequence[ReportedEvent]) -
     click.echo("\n".join(lines))
 
 
-def _place_lines(place: ListenerStatus) -> Iterator[str]:
-    """One port at one address: its traffic, and the health of its backends."""
-    where = f"[{place.address}]" if ":" in place.address else place.address
-    what = "connections" if place.protocol == "TCP" else "flows"
-    line = f"  {where}:{place.port}/{place.protocol}: {place.open} {what} now, {place.total} in all"
-    line += f"; {size(place.received)} in, {size(place.sent)} out"
-    if place.protocol == "UDP":
-        line += f"; {place.datagrams_received} datagrams in, {place.datagrams_sent} out"
-    yield line + (f"; {place.turned_away} turned away" if place.turned_away else "")
-    for one in place.backends:
-        sign = click.style("✓ healthy", fg="green") if one.healthy else click.style("✗ ", fg="red")
-        why = "" if one.healthy else " and ".join(_REASONS.get(r, r) for r in one.reasons) or "unhealthy"
-        where = f"[{one.address}]" if ":" in one.address else one.address
-        yield f"    {one.name:<20} {where}:{one.port:<6} {sign}{why}"
-    if not place.backends:
-        yield "    no backend"
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
 
 
 def _clock(since: str) -> str:

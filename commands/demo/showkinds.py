@@ -100,7 +100,18 @@ def show_owners(scene: Scene) -> None:
         if lacking:
             click.echo(f"  left out, as {lacking}: a Bastion")
         else:
-            await _show_bastion(demo)
+            [bastion] = manifests("bastion.yaml", SHOOT)
+            began = time.perf_counter()
+            applied = await demo.apply(bastion, succeeded)
+            pod = await demo.cluster.get(PODS, _HOME, f"bastion-{_NAME}")
+            address = str((applied.found.status.get("ingress") or {}).get("ip"))
+            say(f"Bastion {SHOOT}/{_NAME}: Succeeded, at {address}, after", applied.took)
+            node = pod.spec.get("nodeName")
+            click.echo(f"      made: Pod {pod.name} on {node}, its load balancer, Secret and policy")
+            greeting = await first_line(address, 22)
+            say(f"    its SSH server answers {greeting} after", time.perf_counter() - began)
+            await demo.delete_by_hand(SERVICES, _HOME, f"bastion-{_NAME}")
+            await demo.delete(BASTIONS, SHOOT, _NAME, "its Pod, Service, Secret and policy with it")
         await demo.delete(INFRASTRUCTURES, SHOOT, _NAME, "Kubernetes removes what was made")
         click.echo(f"      waiting until Kubernetes has removed {_HOME}")
         began = time.perf_counter()
@@ -111,22 +122,6 @@ def show_owners(scene: Scene) -> None:
         say_traces(_summed(await _made(demo)))
 
     scene.play(steps)
-
-
-async def _show_bastion(demo: Stage) -> None:
-    [bastion] = manifests("bastion.yaml", SHOOT)
-    began = time.perf_counter()
-    applied = await demo.apply(bastion, succeeded)
-    pod = await demo.cluster.get(PODS, _HOME, f"bastion-{_NAME}")
-    address = str((applied.found.status.get("ingress") or {}).get("ip"))
-    say(f"Bastion {SHOOT}/{_NAME}: Succeeded, at {address}, after", applied.took)
-    click.echo(
-        f"      made: Pod {pod.name} on {pod.spec.get('nodeName')}, its load balancer, Secret and policy"
-    )
-    greeting = await first_line(address, 22)
-    say(f"    its SSH server answers {greeting} after", time.perf_counter() - began)
-    await demo.delete_by_hand(SERVICES, _HOME, f"bastion-{_NAME}")
-    await demo.delete(BASTIONS, SHOOT, _NAME, "its Pod, Service, Secret and policy with it")
 
 
 async def _made(demo: Stage) -> dict[str, list[str]]:

@@ -30,7 +30,20 @@ def described(difference: Difference) -> Iterator[Line]:
     run = difference.run
     yield Line(f"{subjects.ref(run.key)}  {run.started:%Y-%m-%d %H:%M:%S}  ({run.wish.reason})", "yellow")
     yield Line(f"  trace {tracing.trace_id(run.trace) or '-'}, run as {run.process}")
-    yield from _effects(difference.recorded, difference.now)
+    then, today = [_text(e) for e in difference.recorded], [_text(e) for e in difference.now]
+    for tag, a, b, c, d in SequenceMatcher(None, then, today, autojunk=False).get_opcodes():
+        old, new = difference.recorded[a:b], difference.now[c:d]
+        if tag == "equal":
+            yield from (Line(f"    {_cut(text)}") for text in then[a:b])
+        elif len(old) == len(new) and all(x.door == y.door for x, y in zip(old, new, strict=True)):
+            for x, y in zip(old, new, strict=True):
+                yield Line(f"    {x.door}, differently:")
+                for place, was, is_ in changes(x.request, y.request):
+                    yield Line(f"  -   {place}: {_cut(_json(was))}", "red")
+                    yield Line(f"  +   {place}: {_cut(_json(is_))}", "green")
+        else:
+            yield from (Line(f"  - {_cut(text)}", "red") for text in then[a:b])
+            yield from (Line(f"  + {_cut(text)}", "green") for text in today[c:d])
     if difference.stopped:
         yield Line(f"  ! stopped: {difference.stopped}", "red")
     elif difference.outcome != run.outcome:
@@ -107,23 +120,6 @@ def changes(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]
             yield from changes(was.get(name, ABSENT), is_.get(name, ABSENT), place)
     elif old is ABSENT or new is ABSENT or old != new:
         yield path, old, new
-
-
-def _effects(recorded: list[Effect], now: list[Effect]) -> Iterator[Line]:
-    then, today = [_text(e) for e in recorded], [_text(e) for e in now]
-    for tag, a, b, c, d in SequenceMatcher(None, then, today, autojunk=False).get_opcodes():
-        old, new = recorded[a:b], now[c:d]
-        if tag == "equal":
-            yield from (Line(f"    {_cut(text)}") for text in then[a:b])
-        elif len(old) == len(new) and all(x.door == y.door for x, y in zip(old, new, strict=True)):
-            for x, y in zip(old, new, strict=True):
-                yield Line(f"    {x.door}, differently:")
-                for place, was, is_ in changes(x.request, y.request):
-                    yield Line(f"  -   {place}: {_cut(_json(was))}", "red")
-                    yield Line(f"  +   {place}: {_cut(_json(is_))}", "green")
-        else:
-            yield from (Line(f"  - {_cut(_text(effect))}", "red") for effect in old)
-            yield from (Line(f"  + {_cut(_text(effect))}", "green") for effect in new)
 
 
 def _text(effect: Effect) -> str:

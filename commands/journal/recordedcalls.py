@@ -76,18 +76,12 @@ def _text(call: Call) -> str:
 
 def _status(patch: dict[str, Any]) -> str:
     """A patch of a status in one line."""
-    if "lastOperation" not in patch and patch.keys() & {"loadBalancer", "conditions"}:
-        return _status_of_service(patch)
-    if not patch:
-        return "as it is"
-    last = patch.get("lastOperation") or {}
-    error = (patch.get("lastError") or {}).get("description")
-    if not last and not error:
-        return ", ".join(patch)
-    return f"{last.get('type', '')} {last.get('state', '')}: {error or last.get('description', '')}"
-
-
-def _status_of_service(patch: dict[str, Any]) -> str:
+    if "lastOperation" in patch or not patch.keys() & {"loadBalancer", "conditions"}:
+        last = patch.get("lastOperation") or {}
+        error = (patch.get("lastError") or {}).get("description")
+        if not last and not error:
+            return ", ".join(patch) or "as it is"
+        return f"{last.get('type', '')} {last.get('state', '')}: {error or last.get('description', '')}"
     parts = []
     if "loadBalancer" in patch:
         entries = []

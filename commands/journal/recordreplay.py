@@ -101,29 +101,24 @@ def replay(ctx: click.Context, recording: Path, onto: str | None, speed: float, 
     """
     from bus import recordings
     from bus.transport.connection import connected
-    from windowbox.settings.bussettings import Access
-
-    read = recordings.read(recording)
-    if not onto:
-        ctx.exit(_compare(read, output))
-
-    async def publish() -> int:
-        async with connected(Access(onto, name="windowbox replay"), patience=5) as bus:
-            return await recordings.publish(bus, read, speed)
-
-    click.echo(f"{asyncio.run(publish())} object versions published onto {onto}")
-
-
-def _compare(recording: Recording, output: str) -> int:
-    """Replay, and print the differences. Returns the exit code."""
     from commands.journal import differences
     from webhooks import journal as webhooks
+    from windowbox.settings.bussettings import Access
     from workers import replay as workers
 
+    read = recordings.read(recording)
+    if onto:
+
+        async def publish() -> int:
+            async with connected(Access(onto, name="windowbox replay"), patience=5) as bus:
+                return await recordings.publish(bus, read, speed)
+
+        click.echo(f"{asyncio.run(publish())} object versions published onto {onto}")
+        return
     logging.disable()  # workers would log the day that was recorded
     try:
-        result = asyncio.run(workers.replayed(recording))
-        reviews = webhooks.replayed(recording.reviews)
+        result = asyncio.run(workers.replayed(read))
+        reviews = webhooks.replayed(read.reviews)
     finally:
         logging.disable(logging.NOTSET)
     if output == "json":
@@ -139,4 +134,4 @@ def _compare(recording: Recording, output: str) -> int:
             click.echo()
         for sentence in (*differences.summary(result), *differences.review_summary(reviews)):
             click.echo(sentence)
-    return 1 if result.differences or reviews.differences else 0
+    ctx.exit(1 if result.differences or reviews.differences else 0)

@@ -133,32 +133,29 @@ def unwritten(sequence: int, patch: dict[str, Any], runs: Iterable[RunRecord], n
 
 
 def _seen(versions: Sequence[SeenObject]) -> Iterator[Moment]:
-    before: SeenObject | None = None
+    before: dict[str, Any] | None = None
     for version in versions:
-        seen = version.announcement()
+        seen, body = version.announcement(), version.body
         generation = seen.object().generation
         title = f"{seen.operation}, version {seen.version}"
         title += f", generation {generation}" if generation else ""
-        details = () if seen.gone else tuple(_changed(before, version))
-        trace = tracing.trace_id(seen.trace)
-        at = datetime.fromtimestamp(version.time / 1e9, UTC)
-        yield Moment(at, "seen", title, details, "late" if seen.gone else "plain", trace=trace)
-        before = None if seen.gone else version
-
-
-def _changed(before: SeenObject | None, version: SeenObject) -> list[str]:
-    if version.body is None:
-        return ["too large for the bus: read from the API instead"]
-    if before is None or before.body is None:
-        # Of a new object, show annotations and spec.
-        metadata = version.body.get("metadata", {})
-        compared = {"annotations": metadata.get("annotations"), "spec": version.body.get("spec")}
-        return [f"{name}: {short(value)}" for name, value in compared.items() if value]
-    return _first(
-        f"{place}: {short(old)} → {short(new)}"
-        for place, old, new in changes(before.body, version.body)
-        if place not in _UNSURPRISING and not place.endswith("Time")
-    )
+        if seen.gone:
+            details = []
+        elif body is None:
+            details = ["too large for the bus: read from the API instead"]
+        elif before is None:
+            # Of a new object, show annotations and spec.
+            shown = {"annotations": body.get("metadata", {}).get("annotations"), "spec": body.get("spec")}
+            details = [f"{name}: {short(value)}" for name, value in shown.items() if value]
+        else:
+            details = _first(
+                f"{place}: {short(old)} → {short(new)}"
+                for place, old, new in changes(before, body)
+                if place not in _UNSURPRISING and not place.endswith("Time")
+            )
+        at, trace = datetime.fromtimestamp(version.time / 1e9, UTC), tracing.trace_id(seen.trace)
+        yield Moment(at, "seen", title, tuple(details), "late" if seen.gone else "plain", trace=trace)
+        before = None if seen.gone else body
 
 
 def _first(changed: Iterable[str]) -> list[str]:

@@ -9,7 +9,6 @@ import statistics
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from bus.transport.connection import Bus
     from commands.busstatus import BusState
-    from windowbox.settings.settings import Settings
 
 _WINDOW = 60.0
 """Seconds of the journal from which figures are computed."""
@@ -112,51 +110,42 @@ def top(once: bool, interval: float, output: str, file: Path | None, name: str |
     Rates, errors and times cover the last minute. RE-GIVEN: items in flight that were delivered before, to a
     worker that did not finish them. UNROUTED: changes that have not been mapped to keys yet.
     """
-    settings = busoptions.loaded(file, name)
-    monitor = busoptions.monitor(file, name)
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_show(settings, monitor, once, interval, output))
+    from rich.console import Console
+    from rich.live import Live
 
-
-async def _show(settings: Settings, monitor: str | None, once: bool, interval: float, output: str) -> None:
-    async with contextlib.aclosing(_states(settings, monitor, interval)) as states:
-        if not once and output == "text" and sys.stdout.isatty():
-            from rich.live import Live
-
-            with Live(auto_refresh=False, screen=False) as live:
-                async for found, recent in states:
-                    live.update(_picture(found, recent), refresh=True)
-        async for found, recent in states:
-            if output == "json":
-                now, figures = time.time(), found.as_json()
-                for pool in figures["pools"]:
-                    pool.update(recent.figures(pool["pool"], now)._asdict())
-                click.echo(json.dumps({"at": datetime.fromtimestamp(now, UTC).isoformat(), **figures}))
-            else:
-                from rich.console import Console
-
-                Console(width=None if sys.stdout.isatty() else 120).print(_picture(found, recent))
-            if once:
-                return
-
-
-async def _states(
-    settings: Settings, monitor: str | None, interval: float
-) -> AsyncGenerator[tuple[BusState, Recent], None]:
-    """The state of the bus, once per interval, for ever."""
     from commands import busstatus
 
-    async with busoptions.connected(settings, "top") as bus:
-        recent = Recent()
-        following = asyncio.create_task(recent.follow(bus), name="journal")
-        try:
-            await recent.complete.wait()
-            while True:
-                yield await busstatus.read(bus, monitor), recent
-                await asyncio.sleep(interval)
-        finally:
-            following.cancel()
-            await asyncio.wait([following])
+    settings = busoptions.loaded(file, name)
+    monitor = busoptions.monitor(file, name)
+    live = None if once or output == "json" or not sys.stdout.isatty() else Live(auto_refresh=False)
+
+    async def show() -> None:
+        async with busoptions.connected(settings, "top") as bus:
+            recent = Recent()
+            following = asyncio.create_task(recent.follow(bus), name="journal")
+            try:
+                await recent.complete.wait()
+                while True:
+                    found = await busstatus.read(bus, monitor)
+                    if output == "json":
+                        now, figures = time.time(), found.as_json()
+                        for pool in figures["pools"]:
+                            pool.update(recent.figures(pool["pool"], now)._asdict())
+                        at = datetime.fromtimestamp(now, UTC).isoformat()
+                        click.echo(json.dumps({"at": at, **figures}))
+                    elif live:
+                        live.update(_picture(found, recent), refresh=True)
+                    else:
+                        Console(width=None if sys.stdout.isatty() else 120).print(_picture(found, recent))
+                    if once:
+                        return
+                    await asyncio.sleep(interval)
+            finally:
+                following.cancel()
+                await asyncio.wait([following])
+
+    with contextlib.suppress(KeyboardInterrupt), live or contextlib.nullcontext():
+        asyncio.run(show())
 
 
 def _picture(found: BusState, recent: Recent) -> Group:

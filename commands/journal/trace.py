@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -20,8 +20,7 @@ from commands.sandbox import output_option
 if TYPE_CHECKING:
     from bus.messages import ReviewRecord, RunRecord
     from bus.recordings import SeenObject
-    from bus.transport.connection import Bus
-    from commands.journal.timeline import Moment, Pending
+    from commands.journal.timeline import Moment
     from windowbox.models.refs import ObjectRef
     from windowbox.settings.settings import Settings
 
@@ -103,9 +102,11 @@ def _ref(kind: str, object: str, cluster: str) -> ObjectRef:
 async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
     from bus import intents, streams, subjects
     from bus.leases import presence
-    from bus.messages import ReviewRecord, RunRecord
+    from bus.messages import ReviewRecord, RunRecord, Wish
     from bus.recordings import SeenObject
     from bus.transport import consumers
+    from bus.transport.connection import ApiError, instant
+    from bus.workqueue.queue import Scheduled
     from commands.journal import timeline
     from windowbox.kinds import POOLS
 
@@ -115,44 +116,38 @@ async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
         versions = [SeenObject.of(stored) async for stored in seen]
         filters = [subjects.run(pool, key) for pool in pools]
         noted = consumers.snapshot(bus, streams.JOURNAL, filters, history=True)
-        runs = [RunRecord.model_validate_json(stored.data) async for stored in noted]
-        runs.sort(key=lambda run: run.started)
+        found = [RunRecord.model_validate_json(stored.data) async for stored in noted]
+        runs = sorted(found, key=lambda run: run.started)
         asked = consumers.snapshot(bus, streams.REVIEWS, [subjects.review(key)], history=True)
         reviews = [ReviewRecord.model_validate_json(stored.data) async for stored in asked]
         processes = await presence.processes(bus)
-        pending = [await _pending(bus, pool, key, processes) for pool in pools]
+        pending = []
+        for pool in pools:
+            wish = await bus.last(streams.TRIGGERS, subjects.wish(pool, key))
+            item = await bus.last(streams.WORK, subjects.item(pool, key))
+            later = [await bus.last(streams.LATER, of(pool, key)) for of in (subjects.due, subjects.later)]
+            whereabouts: Literal["none", "waiting", "in hand"] = "waiting" if item else "none"
+            if item:
+                # Without a consumer, no worker has ever served the pool.
+                with contextlib.suppress(ApiError):
+                    consumer = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
+                    if item.sequence <= int(consumer["delivered"]["stream_seq"]):
+                        whereabouts = "in hand"
+            pending.append(
+                timeline.Pending(
+                    pool,
+                    Wish.model_validate_json(wish.data) if wish else None,
+                    datetime.fromtimestamp(instant(wish.time), UTC) if wish else None,
+                    whereabouts,
+                    sum(any(each["pool"] == pool for each in p.get("pools", ())) for p in processes),
+                    [Scheduled.of(stored) for stored in later if stored],
+                )
+            )
         reported = await intents.last(bus, key)
     now = datetime.now(UTC)
     patch = reported.intent.patch if reported.intent else {}
     waiting = [*timeline.waits(pending, runs, now), *timeline.unwritten(reported.sequence, patch, runs, now)]
     return Traces(versions, runs, waiting, reviews)
-
-
-async def _pending(bus: Bus, pool: str, key: str, processes: list[dict[str, Any]]) -> Pending:
-    from bus import streams, subjects
-    from bus.messages import Wish
-    from bus.transport.connection import ApiError, instant
-    from bus.workqueue.queue import Scheduled
-    from commands.journal.timeline import Pending
-
-    wish = await bus.last(streams.TRIGGERS, subjects.wish(pool, key))
-    item = await bus.last(streams.WORK, subjects.item(pool, key))
-    scheduled = [await bus.last(streams.LATER, of(pool, key)) for of in (subjects.due, subjects.later)]
-    whereabouts: Literal["none", "waiting", "in hand"] = "waiting" if item else "none"
-    if item:
-        # Without a consumer, no worker has ever served the pool.
-        with contextlib.suppress(ApiError):
-            consumer = await bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{pool}")
-            if item.sequence <= int(consumer["delivered"]["stream_seq"]):
-                whereabouts = "in hand"
-    return Pending(
-        pool,
-        Wish.model_validate_json(wish.data) if wish else None,
-        datetime.fromtimestamp(instant(wish.time), UTC) if wish else None,
-        whereabouts,
-        sum(any(each["pool"] == pool for each in p.get("pools", ())) for p in processes),
-        [Scheduled.of(stored) for stored in scheduled if stored],
-    )
 
 
 def _print(ref: ObjectRef, moments: Sequence[Moment], waiting: Sequence[Moment]) -> None:

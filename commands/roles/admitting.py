@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from bus import subjects
@@ -79,16 +80,21 @@ class Admitting:
                 images[name] = settings.kinds.images.image(name)
         targets = (Target.GARDEN,) if garden else (Target.SEED, Target.SHOOT)
         webhooks = [table.WEBHOOKS[one.name] for one in configurations.served(settings.webhooks, *targets)]
-        given = Context(settings.webhooks, images=images)
-        server = Server(webhooks, given, self._lookups.look, self._journal)
+        server = Server(
+            webhooks, Context(settings.webhooks, images=images), self._lookups.look, self._journal
+        )
+        leading = self._by_bus
+        if self._lease_of_api:
+            # Without a bus: write the configurations while this process holds the Lease of the API.
+            given = self._served.settings
+            election = LeaderElection(self._served.own, given.namespace, given.garden_lease, self._process)
+            leading = partial(election.while_leading, self.keeping.keep)
         async with server.listening(self._certificates) as self._address:
             logger.info("webhooks at https://%s; metrics at http://%s/metrics", self._address, self.metrics)
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self.keeping.follow(), name="certificates")
-                    group.create_task(
-                        self._by_lease() if self._lease_of_api else self._by_bus(), name="leader"
-                    )
+                    group.create_task(leading(), name="leader")
             finally:
                 self._address = ""  # not ready while the last requests are answered
 
@@ -104,12 +110,6 @@ class Admitting:
             "certificate": self.keeping.shown,
             **({"renewal": renewal.isoformat()} if renewal else {}),
         }
-
-    async def _by_lease(self) -> None:
-        """Without a bus: write the configurations while this process holds the Lease of the API."""
-        given = self._served.settings
-        election = LeaderElection(self._served.own, given.namespace, given.garden_lease, self._process)
-        await election.while_leading(self.keeping.keep)
 
     async def _by_bus(self) -> None:
         """Run the tasks that need the bus; write the configurations while this process holds their lease."""

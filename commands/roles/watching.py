@@ -22,21 +22,33 @@ _VERSIONS_INTERVAL = 3600.0
 async def watch(made: Process) -> None:
     """Mirror clusters to the bus. Watchers also keep the streams: as publishers, they notice a loss first."""
     settings = made.settings
-    await streams.ensure(made.bus, settings.nats.replicas, settings.objects.retention)
+
+    async def ensure_streams() -> None:
+        await streams.ensure(made.bus, settings.nats.replicas, settings.objects.retention)
+
+    async def keep_streams() -> None:
+        """Recreate the streams after every reconnect: the server may have lost its store."""
+        back = asyncio.Event()
+        with made.bus.on_reconnect(back.set):
+            while True:
+                await back.wait()
+                back.clear()
+                try:
+                    await ensure_streams()
+                except WindowboxError as error:
+                    logger.warning("streams: %s; again in %.0f s", error, _STREAMS_RETRY)
+                    await asyncio.sleep(_STREAMS_RETRY)
+                    back.set()
+
+    await ensure_streams()
     watching = Watching(
-        made.bus,
-        made.leases,
-        await made.clusters(),
-        made.registry,
-        settings.watch.kinds,
-        settings.watch.page,
-        settings.objects.retention,
-        settings.objects.share,
-    )
+        made.bus, made.leases, await made.clusters(), made.registry, settings.watch.kinds,
+        settings.watch.page, settings.objects.retention, settings.objects.share,
+    )  # fmt: skip
     made.details["watches"] = lambda: dict(watching.states)
     made.tasks |= {
         "watch": watching.run,
-        "streams": lambda: _keep_streams(made),
+        "streams": keep_streams,
         "versions": lambda: _check_versions(made),
     }
 
@@ -58,18 +70,3 @@ async def _check_versions(made: Process) -> None:
                     logger.warning("%s", why)
                 metrics.version_supported.labels(component, version).set(not why)
         await asyncio.sleep(_VERSIONS_INTERVAL)
-
-
-async def _keep_streams(made: Process) -> None:
-    """Recreate the streams after every reconnect: the server may have lost its store."""
-    settings, back = made.settings, asyncio.Event()
-    with made.bus.on_reconnect(back.set):
-        while True:
-            await back.wait()
-            back.clear()
-            try:
-                await streams.ensure(made.bus, settings.nats.replicas, settings.objects.retention)
-            except WindowboxError as error:
-                logger.warning("streams: %s; again in %.0f s", error, _STREAMS_RETRY)
-                await asyncio.sleep(_STREAMS_RETRY)
-                back.set()

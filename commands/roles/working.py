@@ -42,7 +42,18 @@ async def work(made: Process, names: Iterable[str]) -> None:
     )
     made.tasks["world"] = common.world.run
     made.tasks["settings"] = lambda: recordings.tell_settings(made.bus, PROCESS, settings.deciding)
-    _add_membership(made, providers)
+    made.tasks["clusters kept"] = made.registry.keep
+    if member := ccmconfig.applied(settings.loadbalancer).infrastructure:
+        made.tasks["infrastructure"] = lambda: ccmconfig.join(made.registry, member)
+    if settings.join.enabled:
+        with_controlplanes = settings.controlplane.ccm == "none"
+        joining = Joining(
+            made.bus, made.registry, settings.join, settings.loadbalancer.direct,
+            with_controlplanes=with_controlplanes,
+        )  # fmt: skip
+        made.add_leased("join", joining.run)
+    membership = ProviderMembership(made.bus, made.registry, providers, settings.work.sweep_interval)
+    made.add_leased("providers", membership.run)
     garden = settings.garden
     if garden.kubeconfig and not await gardenaccess.proven(garden):
         made.tasks["garden"] = lambda: gardenaccess.prove_later(garden)
@@ -52,22 +63,3 @@ async def work(made: Process, names: Iterable[str]) -> None:
             made.add_parts(parts)
         if isinstance(parts, BalancerParts) and settings.loadbalancer.edge == "work":
             await edging.add_edge(made, parts.store, parts.states)
-
-
-def _add_membership(made: Process, providers: Providers) -> None:
-    """Have clusters join and leave by Namespaces and provider Secrets; restore members after a bus loss."""
-    settings = made.settings
-    made.tasks["clusters kept"] = made.registry.keep
-    if member := ccmconfig.applied(settings.loadbalancer).infrastructure:
-        made.tasks["infrastructure"] = lambda: ccmconfig.join(made.registry, member)
-    if settings.join.enabled:
-        joining = Joining(
-            made.bus,
-            made.registry,
-            settings.join,
-            settings.loadbalancer.direct,
-            with_controlplanes=settings.controlplane.ccm == "none",
-        )
-        made.add_leased("join", joining.run)
-    membership = ProviderMembership(made.bus, made.registry, providers, settings.work.sweep_interval)
-    made.add_leased("providers", membership.run)
