@@ -102,21 +102,21 @@ def operated(plane: ControlPlane, named: NameServer, folder: Path) -> Iterator[O
         running = processes.start(program, folder / "run.log")
         command_line = CommandLine(settings, {"NATS_MONITOR_URL": f"http://127.0.0.1:{monitor}"})
         try:
-            asyncio.run(_with_streams(nats))
+            asyncio.run(_until_ready(nats))
             with witnessing(plane.kubeconfig) as witness:
                 yield Operated(command_line, nats, plane, named, witness)
         finally:
             servers.end(running)
 
 
-async def _with_streams(nats: str) -> None:
-    """Wait until the bus is furnished."""
+async def _until_ready(nats: str) -> None:
+    """Wait until the last bucket of the bus is there."""
 
-    async def furnished() -> bool:
-        async with connected(Access(nats, name="test")) as bus:
-            with contextlib.suppress(WindowboxError):
+    async def ready() -> bool:
+        with contextlib.suppress(WindowboxError):
+            async with connected(Access(nats, name="test")) as bus:
                 await bus.api(f"STREAM.INFO.KV_{streams.EDGES}")
                 return True
         return False
 
-    await eventually(furnished)
+    await eventually(ready)

@@ -39,11 +39,10 @@ def test_top_counts_errors(operated: Operated) -> None:
     space = operated.space()
     before = by_name(operated.windowbox.until("top", "--once", shows=lambda shown: shown["pools"]))
     record = space.record(space.name(), ["nonsense"])
+    errors = before["dnsrecord"]["errors"]
     after = by_name(
         operated.windowbox.until(
-            "top",
-            "--once",
-            shows=lambda shown: by_name(shown)["dnsrecord"]["errors"] > before["dnsrecord"]["errors"],
+            "top", "--once", shows=lambda shown: by_name(shown)["dnsrecord"]["errors"] > errors
         )
     )
     assert after["patch"]["errors"] == before["patch"]["errors"]
@@ -95,14 +94,11 @@ def test_status_tells_of_processes_watches_and_streams(operated: Operated) -> No
     assert [stream.name for stream in found.streams][:3] == ["OBJECTS", "TRIGGERS", "WORK"]
 
 
-def test_status_tells_what_a_watcher_waits_for() -> None:
+def test_status_tells_what_a_watcher_waits_for_and_when_nobody_is_there() -> None:
     state = {"runtime/dnsrecords.extensions.gardener.cloud": "waiting for its CustomResourceDefinition"}
     watcher = {"role": "watch", "process": "host/1", "metrics": "127.0.0.1:1", "watches": state}
     told = "\n".join(busstatus.lines(BusState([watcher], [], [], None)))
     assert "dnsrecords.extensions.gardener.cloud: waiting for its CustomResourceDefinition" in told
-
-
-def test_status_says_when_nobody_is_there() -> None:
     assert "no process of windowbox answers" in "\n".join(busstatus.lines(BusState([], [], [], None)))
 
 

@@ -32,13 +32,7 @@ def test_what_happened_is_recorded_and_happens_again(operated: Operated, tmp_pat
     notes = {run.note for run in recordings.read(day).runs if space.namespace in run.key}
     assert {"Create", "Reconcile", "Delete"} <= notes
     assert "none with differences" in operated.windowbox("replay", str(day))
-
-
-def test_a_recording_holds_no_key_and_no_name_of_a_machine(operated: Operated, tmp_path: Path) -> None:
-    space = operated.space()
-    space.record(space.name(), ["10.0.0.1"]).until_ready()
-    day = tmp_path / "day.wbx"
-    operated.windowbox("record", "-o", str(day))
+    # It holds no key, and no name of a machine.
     content = gzip.decompress(day.read_bytes()).decode()
     assert operated.named.key
     assert operated.named.key.secret not in content

@@ -84,19 +84,14 @@ def test_the_run_and_the_change_that_caused_it_have_one_trace(operated: Operated
     assert first_run["trace"] == story[0]["trace"] != ""
 
 
-def test_people_get_a_hundred_columns_without_colours(operated: Operated, mended: Record) -> None:
-    traced(operated, mended)
-    shown = operated.windowbox("trace", "dnsrecord", f"{mended.namespace}/{mended.name}")
-    assert max(len(line) for line in shown.splitlines()) <= 100
-    assert "\x1b" not in shown
-
-
-def test_the_last_line_says_that_nothing_is_waiting(operated: Operated) -> None:
+def test_people_get_a_hundred_columns_and_nothing_that_waits(operated: Operated) -> None:
     space = operated.space()
     record = space.record(space.name(), ["10.0.0.1"])
     record.until_ready()
     traced(operated, record)
     shown = operated.windowbox("trace", "dns", f"{space.namespace}/{record.name}")
+    assert max(len(line) for line in shown.splitlines()) <= 100
+    assert "\x1b" not in shown
     assert shown.splitlines()[-1].split() == ["now", "nothing", "is", "waiting"]
 
 
@@ -111,12 +106,6 @@ def test_a_retry_that_outlived_its_cause_is_told_as_such(operated: Operated) -> 
     assert left.startswith("left from the run of ")
     assert "(because: spec.values holds " in left
     assert since.endswith(" has ended since (succeeded), and waits for nothing")
-
-
-@pytest.mark.parametrize("kind", ["dnsrecord", "dnsrecords", "dns", "DNSRecord", DNSRECORDS.id])
-def test_a_kind_has_several_spellings(operated: Operated, mended: Record, kind: str) -> None:
-    shown = operated.windowbox.here("trace", kind, f"{mended.namespace}/{mended.name}")
-    assert f"dnsrecords {mended.namespace}/{mended.name}" in shown.output
 
 
 def test_what_waits_is_told_with_the_reason_and_the_time(operated: Operated) -> None:
@@ -134,61 +123,37 @@ def test_what_waits_is_told_with_the_reason_and_the_time(operated: Operated) -> 
     assert because.endswith(" is not there yet")
 
 
-@pytest.mark.parametrize(
-    ("short", "plural"),
-    [
-        ("infra", "infrastructures"),
-        ("osc", "operatingsystemconfigs"),
-        ("bastion", "bastions"),
-        ("exposure", "selfhostedshootexposures"),
-        ("ext", "extensions"),
-        ("ing", "ingresses"),
-    ],
-)
-def test_the_kinds_that_make_objects_have_short_names(operated: Operated, short: str, plural: str) -> None:
-    shown = operated.windowbox.here("trace", short, "shoot--a--b/web")
-    assert f"holds nothing of {plural} shoot--a--b/web" in shown.output
+def test_wishes_that_nobody_works_for_are_told_so(alone: CommandLine, nats_url: str) -> None:
+    key = subjects.key(ObjectRef(RUNTIME, DNSRECORDS.id, "default", "www.example.com"))
 
+    async def wish() -> None:
+        async with connected(Access(nats_url)) as bus:
+            await streams.ensure(bus)
+            queue = Queue(bus, "dnsrecord")
+            await queue.wish(key, Wish(reason=Reason.DRIFT))
+            await queue.schedule(key, Wish(reason=Reason.DUE, note="it is renewed then"), 0.01)
 
-async def wish_for(url: str, ref: ObjectRef) -> None:
-    async with connected(Access(url)) as bus:
-        await streams.ensure(bus)
-        await Queue(bus, "dnsrecord").wish(subjects.key(ref), Wish(reason=Reason.DRIFT))
+            async def fired() -> bool:
+                return await bus.last(streams.LATER, subjects.due("dnsrecord", key)) is not None
 
+            await eventually(fired)
 
-def test_a_wish_that_nobody_works_for_is_told_so(alone: CommandLine, nats_url: str) -> None:
-    asyncio.run(wish_for(nats_url, ObjectRef(RUNTIME, DNSRECORDS.id, "default", "www.example.com")))
-    [waiting] = alone.json("trace", "dns", "default/www.example.com")["waiting"]
-    assert waiting["title"].startswith("dnsrecord: wished for since ")
-    assert waiting["title"].endswith("(drift): no process works for pool dnsrecord; start one")
-
-
-async def schedule(url: str, ref: ObjectRef) -> None:
-    async with connected(Access(url)) as bus:
-        await streams.ensure(bus)
-        key = subjects.key(ref)
-        await Queue(bus, "dnsrecord").schedule(key, Wish(reason=Reason.DUE, note="it is renewed then"), 0.01)
-
-        async def fired() -> bool:
-            return await bus.last(streams.LATER, subjects.due("dnsrecord", key)) is not None
-
-        await eventually(fired)
-
-
-def test_a_due_wish_that_nobody_takes_up_is_told_so(alone: CommandLine, nats_url: str) -> None:
-    asyncio.run(schedule(nats_url, ObjectRef(RUNTIME, DNSRECORDS.id, "default", "www.example.com")))
-    [waiting] = alone.json("trace", "dns", "default/www.example.com")["waiting"]
-    assert waiting["title"].startswith("dnsrecord: again at ")
-    assert waiting["title"].endswith(": no process works for pool dnsrecord; start one (due)")
-    assert waiting["details"] == ["because: it is renewed then"]
+    asyncio.run(wish())
+    now, later = alone.json("trace", "dns", "default/www.example.com")["waiting"]
+    assert now["title"].startswith("dnsrecord: wished for since ")
+    assert now["title"].endswith("(drift): no process works for pool dnsrecord; start one")
+    assert later["title"].startswith("dnsrecord: again at ")
+    assert later["title"].endswith(": no process works for pool dnsrecord; start one (due)")
+    assert later["details"] == ["because: it is renewed then"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         pytest.param(
-            ("dns", "default/nobody"), 3, "holds nothing of dnsrecords default/nobody", id="unknown"
+            ("dns", "default/nobody"), 3, "holds nothing of dnsrecords default", id="unknown"
         ),
+        pytest.param(("infra", "a/b"), 3, "holds nothing of infrastructures a/b", id="short-name"),
         pytest.param(("job", "default/web"), 2, "no kind 'job'; there are: backupbucket, ", id="kind"),
         pytest.param(("dns", "web"), 2, "write NAMESPACE/NAME", id="no-namespace"),
         pytest.param(("namespace", "a/b"), 2, "'a/b' names no Namespace: write NAME", id="too-much"),

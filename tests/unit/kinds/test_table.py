@@ -8,7 +8,19 @@ from commands import pages
 from windowbox import kinds
 from windowbox.kinds import KINDS, POOLS, RESOURCES, Served
 from windowbox.models import crds
-from windowbox.models.refs import DNSRECORDS, HEARTBEATS, MACHINE_LEASES, SECRETS, SERVICES
+from windowbox.models.refs import (
+    BASTIONS,
+    DNSRECORDS,
+    EXPOSURES,
+    EXTENSIONS,
+    HEARTBEATS,
+    INFRASTRUCTURES,
+    INGRESSES,
+    MACHINE_LEASES,
+    OPERATING_SYSTEM_CONFIGS,
+    SECRETS,
+    SERVICES,
+)
 from windowbox.settings.bussettings import Deciding
 from workers import replay
 from workers.core import pools
@@ -51,6 +63,12 @@ def test_secrets_are_never_mirrored() -> None:
         ("DNSRecord", DNSRECORDS),
         ("dnsrecords", DNSRECORDS),
         ("dnsrecords.extensions.gardener.cloud", DNSRECORDS),
+        ("infra", INFRASTRUCTURES),
+        ("osc", OPERATING_SYSTEM_CONFIGS),
+        ("bastion", BASTIONS),
+        ("exposure", EXPOSURES),
+        ("ext", EXTENSIONS),
+        ("ing", INGRESSES),
         ("lb", SERVICES),
         ("lease", HEARTBEATS),
         ("machineleases.coordination.k8s.io", MACHINE_LEASES),
