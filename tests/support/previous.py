@@ -22,11 +22,14 @@ _OLDEST = "d9e55937175b4eba7d601238c9a6a10a0cc94beb"
 
 def extracted(folder: Path) -> Path:
     """Its sources, in `folder`. `CHAOS_PREVIOUS` names another commit or tag."""
+    chosen = os.environ.get("CHAOS_PREVIOUS") or _git("describe", "--tags", "--abbrev=0", "HEAD^") or _OLDEST
+    # A release has its own top-level folders.
+    names = wheels.SOURCES & set(_git("ls-tree", "--name-only", chosen).splitlines())
+    if not names:
+        pytest.skip(f"the release before, {chosen}, is not in this checkout")
     archive = subprocess.run(
-        ["git", "archive", _name(), *wheels.SOURCES], cwd=ROOT, capture_output=True, timeout=60, check=False
+        ["git", "archive", chosen, *names], cwd=ROOT, capture_output=True, timeout=60, check=True
     )
-    if archive.returncode:
-        pytest.skip(f"the release before is not in this checkout: {archive.stderr.decode().strip()}")
     subprocess.run(
         ["tar", "--extract", f"--directory={folder}"], input=archive.stdout, timeout=60, check=True
     )
@@ -44,11 +47,9 @@ def image(sources: Path) -> Image:
     return replace(now, name=IMAGE, files=kept | then)
 
 
-def _name() -> str:
-    if chosen := os.environ.get("CHAOS_PREVIOUS"):
-        return chosen
-    told = subprocess.run(
-        ["git", "describe", "--tags", "--abbrev=0", "HEAD^"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    return told.stdout.strip() or _OLDEST
+def _git(*arguments: str) -> str:
+    """What git prints; nothing if it fails."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.stdout.strip()

@@ -8,11 +8,11 @@ import sysconfig
 import venv
 from pathlib import Path
 
-SOURCES = (
+SOURCES = {
     "pyproject.toml", "README.md", "LICENSE",
     "bus", "commands", "deploy", "examples", "patchers", "sandbox", "watchers", "webhooks", "windowbox",
     "workers",
-)  # fmt: skip
+}  # fmt: skip
 """What a wheel is built from."""
 
 
