@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support import helm, servers
+from tests.support import helm
 from tests.support.helm import Manifest, dry_run, of_kind
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -30,12 +30,6 @@ INJECTED: dict[str, dict[str, Any]] = {
     },
     APPLICATION: {"virtualCluster": {"enabled": True, "serviceAccount": ACCOUNT}},
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _programs() -> None:
-    if reason := servers.missing("helm"):
-        pytest.skip(reason)
 
 
 def _values() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from bus import permissions
 from commands import installation
 from sandbox.programs import binaries
 from sandbox.servers.apiserver import ApiServer
-from tests.support import helm, servers
+from tests.support import helm
 from tests.support.helm import Manifest, dry_run, of_kind, refusal, rendered
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -40,12 +40,6 @@ GARDENER = {
 }
 FOREIGN = {"ServiceMonitor", "PrometheusRule", "ScaledObject", "VerticalPodAutoscaler"}
 """Kinds of programs that are not here: Prometheus' operator, KEDA, and the autoscaler."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _programs() -> None:
-    if reason := servers.missing("helm"):
-        pytest.skip(reason)
 
 
 @pytest.fixture(scope="module")
@@ -319,17 +313,6 @@ def test_values_of_gardeners_objects_are_rendered() -> None:
         for values in (place["values"], place.get("runtimeClusterValues", {})):
             found = of_kind(rendered(**(values | GARDENER)), "Deployment")
             assert all(one["spec"]["template"]["metadata"]["labels"] for one in found.values())
-
-
-def test_keda_counts_the_items_of_each_pool() -> None:
-    group = {"name": "a", "pools": ["dnsrecord", "worker"], "autoscaling": {"type": "keda", "lag": 5}}
-    manifests = rendered(work=[group])
-    [scaled] = of_kind(manifests, "ScaledObject").values()
-    found = [one["metadata"] for one in scaled["spec"]["triggers"]]
-    assert [one["consumer"] for one in found] == ["pool-dnsrecord", "pool-worker"]
-    assert {one["stream"] for one in found} == {"WORK"}
-    assert "replicas" not in of_kind(manifests, "Deployment")["windowbox-work-a"]["spec"]
-    assert of_kind(manifests, "HorizontalPodAutoscaler") == {}
 
 
 def test_images_are_pinned_and_come_from_one_registry() -> None:

@@ -150,9 +150,7 @@ def test_wishes_that_nobody_works_for_are_told_so(alone: CommandLine, nats_url: 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        pytest.param(
-            ("dns", "default/nobody"), 3, "holds nothing of dnsrecords default", id="unknown"
-        ),
+        pytest.param(("dns", "default/nobody"), 3, "holds nothing of dnsrecords default", id="unknown"),
         pytest.param(("infra", "a/b"), 3, "holds nothing of infrastructures a/b", id="short-name"),
         pytest.param(("job", "default/web"), 2, "no kind 'job'; there are: backupbucket, ", id="kind"),
         pytest.param(("dns", "web"), 2, "write NAMESPACE/NAME", id="no-namespace"),

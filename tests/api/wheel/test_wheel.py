@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import os
 import re
 import shutil
 import sys
@@ -19,7 +20,6 @@ from sandbox import stages
 from tests.support import servers, wheels
 from tests.support.commandline import ROOT, CommandLine
 
-OURS = {"bus", "commands", "patchers", "sandbox", "watchers", "webhooks", "windowbox", "workers"}
 OURS = {"bus", "commands", "patchers", "sandbox", "watchers", "webhooks", "windowbox", "workers"}
 
 
@@ -48,13 +48,16 @@ def windowbox(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 def test_the_wheel_holds_the_packages_and_their_data(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+        held = archive.namelist()
+    tops = {name.partition("/")[0] for name in held if ".dist-info/" not in name}
     assert tops == OURS
     for kind in ("crds", "examples", "binaries"):
         source = ROOT / "sandbox" / "shipped" / kind
-        wanted = {f"sandbox/shipped/{kind}/{file.relative_to(source)}" for file in _files(source)}
-        assert wanted == {name for name in names if name.startswith(f"sandbox/shipped/{kind}/")}
+        files = (
+            Path(folder, file) for folder, _, names in os.walk(source, followlinks=True) for file in names
+        )
+        wanted = {f"sandbox/shipped/{kind}/{file.relative_to(source)}" for file in files}
+        assert wanted == {name for name in held if name.startswith(f"sandbox/shipped/{kind}/")}
 
 
 def test_all_that_is_imported_is_declared(wheel: Path) -> None:
@@ -66,10 +69,9 @@ def test_all_that_is_imported_is_declared(wheel: Path) -> None:
     installed = _required([one for one in required if 'extra == "dev"' not in one])
     distributions = metadata.packages_distributions()
     imported = {name.partition(".")[0] for source in sources for name in _imports(ast.parse(source))}
-    own = OURS
     missing = {
         name
-        for name in imported - set(sys.stdlib_module_names) - own
+        for name in imported - set(sys.stdlib_module_names) - OURS
         if installed.isdisjoint(map(_normal, distributions.get(name, ())))
     }
     assert missing == set()
@@ -81,7 +83,8 @@ def test_help_and_version(windowbox: CommandLine) -> None:
 
 
 def test_a_sandbox_runs(windowbox: CommandLine) -> None:
-    _need_programs()
+    if reason := servers.missing(*stages.PROGRAMS):
+        pytest.skip(reason)
     windowbox("up", "--watchers=1", "--workers=1", "--patchers=1", "--nodes=0")
     found = {one["what"]: one for one in json.loads(windowbox("doctor", "-o", "json", expect=None))}
     assert found["sandbox 'default'"]["verdict"] == "ok"
@@ -94,19 +97,6 @@ def test_a_sandbox_runs(windowbox: CommandLine) -> None:
 
 def test_benchmarks_need_a_checkout(windowbox: CommandLine) -> None:
     assert "runs from a checkout" in windowbox("bench", "bus", "-n", "200", expect=1)
-
-
-def _need_programs() -> None:
-    if reason := servers.missing(*stages.PROGRAMS):
-        pytest.skip(reason)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for found in folder.iterdir():
-        if found.is_dir():
-            yield from _files(found)
-        else:
-            yield found
 
 
 def _required(requirements: list[str]) -> set[str]:

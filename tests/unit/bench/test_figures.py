@@ -1,25 +1,32 @@
-"""How measurements are counted and summed up."""
+"""How measurements are made, counted and summed up."""
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
+from collections import Counter
 from pathlib import Path
 
+import click
 import orjson
+import pytest
+from click.testing import CliRunner
 
+from commands import bench as command
 from tests.support.lifecycleobjects import record
-from tools.bench import audit
+from tools.bench import audit, requests
 from tools.bench.audit import AuditLog
 from tools.bench.client import done
-from tools.bench.report import Phase, Spread
-from tools.bench.usage import usage
+from tools.bench.loadbalancers.crowd import CrowdFigures
+from tools.bench.report import Measured, Phase, Spread
+from tools.bench.requests import WebhookCalls
+from tools.bench.usage import private, running_first, usage
+from windowbox.errors import Refused, Unreachable
 
 
 def test_a_spread_is_in_milliseconds_and_in_order() -> None:
     assert Spread.of([n / 1000 for n in range(100, 0, -1)]) == Spread(p50=50.5, p95=96.0, max=100.0)
-
-
-def test_a_single_latency_is_its_own_spread() -> None:
     assert Spread.of([0.02]) == Spread(20.0, 20.0, 20.0)
 
 
@@ -30,13 +37,12 @@ def test_only_windowboxs_own_cpu_is_summed_up() -> None:
 
 def test_requests_are_counted_once_and_only_ours(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
-    lines = [
-        _line("system:windowbox:worker", "patch", "dnsrecords"),
-        _line("system:windowbox:patcher", "patch", "dnsrecords", subresource="status"),
-        _line("system:windowbox:watcher", "watch", "dnsrecords", stage="ResponseStarted"),
-        _line("admin", "create", "dnsrecords"),
-    ]
-    path.write_bytes(b"".join(lines))
+    path.write_bytes(
+        _line("system:windowbox:worker", "patch")
+        + _line("system:windowbox:patcher", "patch", subresource="status")
+        + _line("system:windowbox:watcher", "watch", stage="ResponseStarted")
+        + _line("admin", "create")
+    )
     counted = AuditLog(path).requests()
     assert counted == {"patch dnsrecords": 1, "patch dnsrecords/status": 1}
     assert audit.writes(counted) == 2
@@ -44,7 +50,7 @@ def test_requests_are_counted_once_and_only_ours(tmp_path: Path) -> None:
 
 def test_a_line_is_counted_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
-    line = _line("system:windowbox:worker", "get", "dnsrecords")
+    line = _line("system:windowbox:worker", "get")
     log = AuditLog(path)
     path.write_bytes(line + line[:20])
     assert log.requests() == {"get dnsrecords": 1}
@@ -55,7 +61,9 @@ def test_a_line_is_counted_when_it_is_complete(tmp_path: Path) -> None:
 
 def test_a_process_that_has_ended_uses_nothing() -> None:
     assert usage(os.getpid()).peak > 1
+    assert private(os.getpid()) > 1
     assert usage(2**30) == (0.0, 0.0)
+    assert private(2**30) == 0.0
 
 
 def test_a_record_is_done_when_its_newest_generation_is() -> None:
@@ -66,11 +74,98 @@ def test_a_record_is_done_when_its_newest_generation_is() -> None:
     assert not done(record())
 
 
-def _line(user: str, verb: str, resource: str, stage: str = "ResponseComplete", **about: str) -> bytes:
-    event = {
-        "stage": stage,
-        "verb": verb,
-        "user": {"username": user},
-        "objectRef": {"resource": resource, **about},
-    }
-    return orjson.dumps(event) + b"\n"
+GOOD = Measured("created", 20, 300, Spread(299.0, 900.0, 1000.0))
+
+
+@pytest.mark.parametrize(
+    ("measured", "reached"),
+    [
+        pytest.param(GOOD, True, id="the-median-is-within-the-aim"),
+        pytest.param(Measured("created", 20, 300, Spread(301.0, 302.0, 303.0)), False, id="it-is-not"),
+        pytest.param(Measured("created", 20, 300, GOOD.spread, ("never",)), False, id="one-never-ended"),
+        pytest.param(Measured("created", 0, 300, None), False, id="none-ever-ended"),
+        pytest.param(
+            Measured("changed", 20, 300, GOOD.spread, connections=200, errors=("reset",)),
+            False,
+            id="a-client-failed",
+        ),
+        pytest.param(Measured("changed", 20, None, GOOD.spread), True, id="without-an-aim"),
+    ],
+)
+def test_an_aim_is_reached_by_the_median_and_without_failures(measured: Measured, reached: bool) -> None:
+    assert measured.reached is reached
+
+
+def test_idleness_is_that_of_envoy_and_windowbox_together() -> None:
+    idle = {"envoy": 0.5, "worker-1": 0.25, "watcher-1": 0.25, "kube-apiserver": 5.0, "node-simulator": 3.0}
+    assert CrowdFigures(1, "4 simulated nodes", 1.0, (), 20.0, {}, idle, 2.0, {}).ours_idle == 1.0
+
+
+def test_events_do_not_count_as_writes() -> None:
+    requests = Counter({"create events": 4, "patch services/status": 3, "get services": 1})
+    assert audit.writes(audit.without_events(requests)) == 3
+
+
+async def test_a_request_that_fails_ends_no_benchmark() -> None:
+    async def act(number: int) -> None:
+        if number:
+            raise (Unreachable if number == 1 else Refused)(f"{number}")
+
+    asked = await requests.at_rate(act, 1000, 3)
+    assert (len(asked.seconds), sorted(asked.failed)) == (1, ["1", "2"])
+
+
+_NAME = "apiserver_admission_webhook_admission_duration_seconds"
+_METRICS = f"""# TYPE {_NAME} histogram
+{_NAME}_bucket{{name="a",operation="CREATE",rejected="false",type="admit",le="0.005"}} 3
+{_NAME}_bucket{{name="a",operation="CREATE",rejected="false",type="admit",le="0.025"}} 4
+{_NAME}_bucket{{name="a",operation="CREATE",rejected="false",type="admit",le="+Inf"}} 4
+{_NAME}_sum{{name="a",operation="CREATE",rejected="false",type="admit"}} 0.03
+{_NAME}_count{{name="a",operation="CREATE",rejected="false",type="admit"}} 4
+{_NAME}_bucket{{name="b",operation="UPDATE",rejected="false",type="admit",le="0.005"}} 1
+{_NAME}_sum{{name="b",operation="UPDATE",rejected="false",type="admit"}} 0.001
+{_NAME}_count{{name="b",operation="UPDATE",rejected="false",type="admit"}} 1
+apiserver_admission_step_admission_duration_seconds_count{{type="admit"}} 9
+"""
+
+
+def test_calls_of_all_webhooks_are_counted() -> None:
+    found = WebhookCalls.parsed(_METRICS)
+    assert found == WebhookCalls(5, 0.031, 4)
+    since = found.since(WebhookCalls(1, 0.001, 1))
+    assert (since.average_ms, since.short_percent) == (7.5, 75.0)
+    assert WebhookCalls().average_ms == WebhookCalls().short_percent == 0.0
+
+
+def _policies(process: int) -> set[int]:
+    return {os.sched_getscheduler(int(task.name)) for task in Path(f"/proc/{process}/task").iterdir()}
+
+
+def test_a_measurement_gives_precedence_back() -> None:
+    before = os.sched_getscheduler(0)
+    try:
+        with running_first([os.getpid()]):
+            given = _policies(os.getpid())
+    except Refused:
+        pytest.skip("this user may not set real-time priorities")
+    assert os.SCHED_RR in given
+    assert os.sched_getscheduler(0) == before
+
+
+def test_without_a_checkout_bench_says_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command.bench.callback
+    # As in a wheel, which does not contain the module with the commands.
+    monkeypatch.setitem(sys.modules, command.bench.callback.__module__, None)
+    try:
+        result = CliRunner().invoke(importlib.reload(command).bench, ["bus", "-n", "1"])
+    finally:
+        monkeypatch.undo()
+        importlib.reload(command)
+    assert result.exit_code == 1
+    assert "runs from a checkout of the repository" in result.output
+    assert isinstance(command.bench, click.Group)
+
+
+def _line(user: str, verb: str, stage: str = "ResponseComplete", **about: str) -> bytes:
+    ref = {"resource": "dnsrecords", **about}
+    return orjson.dumps({"stage": stage, "verb": verb, "user": {"username": user}, "objectRef": ref}) + b"\n"

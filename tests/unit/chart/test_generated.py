@@ -1,9 +1,11 @@
-"""The parts of the chart that are written from Python."""
+"""The parts of the chart that are written from Python, and files that have to fit others."""
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,18 @@ from tools.chart import alerts, dashboards, generated
 from tools.chart.values import Values
 from windowbox.rights import rbac
 from windowbox.settings.clustersettings import GrantSettings
-from windowbox.telemetry import metrics  # noqa: F401 -- declares all metrics
+
+ROOT = generated.CHART.parents[2]
+KIND = "deploy/compose.kind.yaml"
+COMPOSED: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["services"]
+LET_IN = {
+    line.removeprefix("!")
+    for line in (ROOT / ".dockerignore").read_text().splitlines()
+    if line.startswith("!")
+}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = [name.removesuffix("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]]
+LINKS = sorted(one for one in (ROOT / "sandbox" / "shipped").iterdir() if one.is_symlink())
 
 
 @pytest.mark.parametrize("name", sorted(generated.files()))
@@ -90,3 +103,32 @@ def test_bindings_name_service_accounts() -> None:
 def test_what_names_no_service_account_is_refused(accounts: dict[str, str]) -> None:
     with pytest.raises(ValueError):
         GrantSettings(service_accounts=accounts)
+
+
+def test_in_kind_all_that_reach_the_cluster_are_in_its_network() -> None:
+    roles = {"watch", "work", "patch", "admit"}
+    reaching = {name for name, one in COMPOSED.items() if one.get("command", [""])[0] in roles}
+    kind = yaml.safe_load((ROOT / KIND).read_text())
+    assert kind["networks"] == {"kind": {"external": True}}
+    assert kind["services"].keys() == reaching
+    for service in kind["services"].values():
+        assert {*service["networks"]} == {"default", "kind"}  # the bus is in the default one
+    assert f"-f {KIND} up" in (ROOT / "docker-compose.yaml").read_text()
+
+
+def test_every_process_speaks_tls_with_the_bus() -> None:
+    ours = [one for one in COMPOSED.values() if "windowbox" in one["image"]]
+    assert len(ours) == 5
+    urls = {one["environment"]["WINDOWBOX_NATS__URL"] for one in ours}
+    assert urls == {"tls://nats:4222", "tls://127.0.0.1:${NATS_PORT:-4222}"}
+    assert {one["environment"]["WINDOWBOX_NATS__CA"] for one in ours} == {"/etc/windowbox/nats/ca.crt"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_is_let_in(package: str) -> None:
+    assert package in LET_IN
+
+
+@pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
+def test_what_shipped_links_is_let_in(link: Path) -> None:
+    assert str(link.resolve().relative_to(ROOT)) in LET_IN

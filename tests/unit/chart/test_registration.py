@@ -15,30 +15,19 @@ from windowbox.settings.settings import Settings
 
 FOLDER = CHART.parents[1] / "gardener"
 PLAIN = (
-    "BackupBucket",
-    "BackupEntry",
-    "ControlPlane",
-    "DNSRecord",
-    "Infrastructure",
-    "OperatingSystemConfig",
-    "Worker",
+    *("BackupBucket", "BackupEntry", "ControlPlane", "DNSRecord", "Infrastructure"),
+    *("OperatingSystemConfig", "Worker"),
 )
-LIFECYCLE = {
-    "reconcile": "BeforeKubeAPIServer",
-    "delete": "AfterKubeAPIServer",
-    "migrate": "AfterKubeAPIServer",
-}
+BEFORE, BEYOND = "BeforeKubeAPIServer", "AfterKubeAPIServer"
+LIFECYCLE = {"reconcile": BEFORE, "delete": BEYOND, "migrate": BEYOND}
 EXPOSURE = {"kind": "SelfHostedShootExposure", "type": "local", "continuousEndpointUpdate": True}
 SEED = {
     "kind": "Extension", "type": "local-ext-seed", "clusterCompatibility": ["shoot", "seed"],
     "lifecycle": LIFECYCLE, "workerlessSupported": True,
 }  # fmt: skip
 SHOOT = {"kind": "Extension", "type": "local-ext-shoot", "workerlessSupported": True}
-AFTER = {
-    "kind": "Extension",
-    "type": "local-ext-shoot-after-worker",
-    "lifecycle": {"reconcile": "AfterWorker"},
-}
+_AFTER = {"reconcile": "AfterWorker"}
+AFTER = {"kind": "Extension", "type": "local-ext-shoot-after-worker", "lifecycle": _AFTER}
 POD_SECURITY = {"security.gardener.cloud/pod-security-enforce": "privileged"}
 
 
@@ -56,10 +45,8 @@ def test_the_registration_names_exactly_what_the_contract_lists() -> None:
     plain = [{"kind": kind, "type": "local"} for kind in (*PLAIN, "Bastion")]
     assert _sorted(registration["spec"]["resources"]) == _sorted([*plain, EXPOSURE, SEED, SHOOT, AFTER])
     assert registration["metadata"]["annotations"] == POD_SECURITY
-    assert registration["spec"]["deployment"] == {
-        "policy": "Always",
-        "deploymentRefs": [{"name": "provider-local"}],
-    }
+    refs = [{"name": "provider-local"}]
+    assert registration["spec"]["deployment"] == {"policy": "Always", "deploymentRefs": refs}
     assert {deployment["metadata"]["name"], registration["metadata"]["name"]} == {"provider-local"}
     assert deployment["apiVersion"] == "core.gardener.cloud/v1"
     assert deployment["injectGardenKubeconfig"] is True

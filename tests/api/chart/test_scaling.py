@@ -1,8 +1,10 @@
-"""VerticalPodAutoscalers of the charts, checked by Gardener's definition of their kind."""
+"""ScaledObjects and VerticalPodAutoscalers of the charts, checked by KEDA's and Gardener's definitions."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +12,82 @@ import yaml
 
 from sandbox.servers import manifests
 from sandbox.servers.apiserver import ApiServer
-from tests.support import helm, installing, servers
+from tests.support import helm, installing
 from tests.support.helm import Manifest, dry_run, of_kind, refusal, rendered
+from tests.support.keda import sources
 from tests.support.servers import ControlPlane
 from tools.chart.admission import RUNTIME
 from tools.chart.generated import CHART
+
+GROUP = {"name": "a", "pools": ["dnsrecord", "worker"], "autoscaling": {"type": "keda", "lag": 5}}
+SCALER = re.compile(r'^\t\w+ +\w+ +`keda:"name=(\w+),([^"`]*)"`$', re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def keda() -> Path:
+    """KEDA's sources."""
+    return sources()
+
+
+@pytest.fixture(scope="module")
+def scaled_objects(control_plane: ControlPlane, keda: Path) -> Iterator[ApiServer]:
+    """An API server that knows ScaledObjects."""
+    file = keda / "config" / "crd" / "bases" / "keda.sh_scaledobjects.yaml"
+    definition = yaml.safe_load(file.read_text())
+    manifests.define(control_plane.api, definition)
+    yield control_plane.api
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    control_plane.api.request("DELETE", f"{path}/{definition['metadata']['name']}").close()
+
+
+@pytest.mark.long
+def test_kedas_own_definition_takes_what_the_chart_renders(scaled_objects: ApiServer) -> None:
+    [scaled] = of_kind(rendered(work=[GROUP]), "ScaledObject").values()
+    assert dry_run(scaled_objects, scaled) == ""
+    scaled["spec"]["minReplicas"] = 1
+    assert ".spec.minReplicas: field not declared in schema" in dry_run(scaled_objects, scaled)
+
+
+@pytest.mark.long
+def test_the_scaler_reads_each_parameter_and_lacks_none(keda: Path) -> None:
+    source = (keda / "pkg" / "scalers" / "nats_jetstream_scaler.go").read_text()
+    known = {name: "optional" in rest or "default=" in rest for name, rest in SCALER.findall(source)}
+    [scaled] = of_kind(rendered(work=[GROUP]), "ScaledObject").values()
+    for trigger in scaled["spec"]["triggers"]:
+        given = trigger["metadata"].keys()
+        assert given <= known.keys()
+        assert {name for name, may_lack in known.items() if not may_lack} <= given
+
+
+@pytest.mark.parametrize(
+    ("scaling", "kind", "reason"),
+    [
+        pytest.param("keda", "HorizontalPodAutoscaler", "by keda already", id="an-hpa-beside-keda"),
+        pytest.param("hpa", "ScaledObject", "by hpa already", id="a-scaledobject-beside-an-hpa"),
+    ],
+)
+def test_two_that_would_scale_the_same_pods_are_refused(scaling: str, kind: str, reason: str) -> None:
+    group = {"name": "a", "pools": ["dnsrecord"], "autoscaling": {"type": scaling}}
+    refused = refusal(work=[group], extraObjects=[_scaler(kind, "windowbox-work-a")])
+    assert f"extraObjects: {kind} mine scales windowbox-work-a, which is scaled {reason}" in refused
+    others = rendered(work=[group], extraObjects=[_scaler(kind, "something-else")])
+    assert "mine" in of_kind(others, kind)
+
+
+def test_a_group_has_one_way_to_scale() -> None:
+    refused = refusal(work=[{"pools": ["dnsrecord"], "autoscaling": {"type": ["hpa", "keda"]}}])
+    assert "work/0/autoscaling/type" in refused
+
+
+def test_keda_counts_the_items_of_each_pool() -> None:
+    manifests = rendered(work=[GROUP])
+    [scaled] = of_kind(manifests, "ScaledObject").values()
+    found = [one["metadata"] for one in scaled["spec"]["triggers"]]
+    assert [one["consumer"] for one in found] == ["pool-dnsrecord", "pool-worker"]
+    assert {one["stream"] for one in found} == {"WORK"}
+    assert "replicas" not in of_kind(manifests, "Deployment")["windowbox-work-a"]["spec"]
+    assert of_kind(manifests, "HorizontalPodAutoscaler") == {}
+
 
 KIND = "VerticalPodAutoscaler"
 VPA = {"enabled": True}
@@ -35,22 +108,12 @@ BY_CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Ut
 BY_MEMORY = {"type": "ContainerResource", "containerResource": {"container": "windowbox", "name": "memory"}}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _programs() -> None:
-    if reason := servers.missing("helm"):
-        pytest.skip(reason)
-
-
 @pytest.fixture(scope="module")
 def api(control_plane: ControlPlane) -> Iterator[ApiServer]:
     """An API server that knows VerticalPodAutoscalers."""
     name = "verticalpodautoscalers.autoscaling.k8s.io"
-    file = (
-        installing.gardeners_sources()
-        / "example"
-        / "seed-crds"
-        / f"10-crd-{'_'.join(name.split('.', 1)[::-1])}.yaml"
-    )
+    definitions = installing.gardeners_sources() / "example" / "seed-crds"
+    file = definitions / "10-crd-autoscaling.k8s.io_verticalpodautoscalers.yaml"
     manifests.define(control_plane.api, yaml.safe_load(file.read_text()))
     for namespace in (helm.NAMESPACE, "garden"):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
@@ -89,19 +152,12 @@ def test_each_role_has_one_and_servers_have_none() -> None:
         pod = deployments[target["name"]]["spec"]["template"]["spec"]
         assert [one["name"] for one in pod["containers"]] == ["windowbox"]
     [spec] = [one["spec"] for name, one in made.items() if name == "windowbox-watch-vpa"]
+    memory = {"minAllowed": {"memory": "96Mi"}}
+    ours = {"containerName": "windowbox", "controlledValues": "RequestsOnly", **memory}
     assert spec == {
         "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "windowbox-watch"},
         "updatePolicy": {"updateMode": "InPlaceOrRecreate"},
-        "resourcePolicy": {
-            "containerPolicies": [
-                {
-                    "containerName": "windowbox",
-                    "controlledValues": "RequestsOnly",
-                    "minAllowed": {"memory": "96Mi"},
-                },
-                {"containerName": "*", "mode": "Off"},
-            ]
-        },
+        "resourcePolicy": {"containerPolicies": [ours, {"containerName": "*", "mode": "Off"}]},
     }
 
 

@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.support import servers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs() -> None:
+    if reason := servers.missing("helm"):
+        pytest.skip(reason)
