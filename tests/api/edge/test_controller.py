@@ -17,7 +17,7 @@ from bus.transport.connection import connected
 from bus.workqueue.queue import Queue
 from tests.support.balancerworld import BalancerWorld, balancer_world
 from tests.support.natsserver import NatsServer
-from tests.support.running import eventually, until
+from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.clients import docker
 from windowbox.errors import TransientError, Unreachable
@@ -170,7 +170,7 @@ async def test_a_docker_engine_that_is_away_ends_no_worker(
     async with docker.opened(str(tmp_path / "docker.sock")) as engine:
         world.attachment = opening.on_docker(engine, settings)
         async with world.worker():
-            await until(
+            await eventually(
                 lambda: sum("edge: " in said and "; again in" in said for said in caplog.messages) > 1
             )
 

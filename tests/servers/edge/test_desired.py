@@ -13,7 +13,7 @@ from tests.servers.ipam.stores import range_of
 from tests.support.lbobjects import HTTP, node, pods, service
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.rules import rule
-from tests.support.running import eventually, running, soon, until
+from tests.support.running import eventually, running, soon
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
@@ -64,11 +64,11 @@ async def test_nodes_that_the_bus_has_forgotten_are_still_there(nats: NatsServer
         async with sight(bus) as seen:
             assert names(seen) == ["one"]
             await lose_everything(nats, bus)
-            await until(lambda: RUNTIME in seen.unlisted())
+            await eventually(lambda: RUNTIME in seen.unlisted())
             assert names(seen) == ["one"]
             await see(bus, NODES, "two", node("two"))
             await list_all(bus, SERVICES, NODES)
-            await until(lambda: names(seen) == ["two"])
+            await eventually(lambda: names(seen) == ["two"])
 
 
 async def test_pods_that_the_bus_has_forgotten_are_waited_for(nats: NatsServer) -> None:
@@ -79,10 +79,10 @@ async def test_pods_that_the_bus_has_forgotten_are_waited_for(nats: NatsServer) 
             await lose_everything(nats, bus)
             await list_all(bus, SERVICES, NODES)
             await see(bus, NODES, "one", node("one"))
-            await until(lambda: names(seen) == ["one"])
+            await eventually(lambda: names(seen) == ["one"])
             assert seen.unlisted() == {RUNTIME}
             await list_all(bus, ENDPOINT_SLICES)
-            await until(lambda: seen.unlisted() == set())
+            await eventually(lambda: seen.unlisted() == set())
 
 
 async def test_a_cluster_whose_pods_nobody_watches_is_not_waited_for(bus: Bus) -> None:
@@ -100,14 +100,14 @@ async def test_people_are_told_what_is_missing_behind_a_service(bus: Bus) -> Non
         assert seen.backends() == {RUNTIME: []}
         assert seen.no_backends(web, "IPv4") == "the cluster has no nodes"
         await see(bus, NODES, "one", node("one"))
-        await until(lambda: names(seen) == ["one"])
+        await eventually(lambda: names(seen) == ["one"])
         assert seen.no_backends(web, "IPv6") == (
             "the only node has no InternalIP of IPv6: choose another family in spec.ipFamilies, "
             "or give nodes such an address"
         )
         await see(bus, SERVICES, "direct", service(ports=[{**HTTP, "nodePort": None}]), "default")
         why = "no Pod of the Service is ready that has an address of IPv4"
-        await until(lambda: seen.no_backends(direct, "IPv4") == why)
+        await eventually(lambda: seen.no_backends(direct, "IPv4") == why)
 
 
 class CountingStore(AddressStore):
@@ -170,14 +170,14 @@ async def test_whatever_changes_all_load_balancers_are_what_they_ought_to_be(bus
                     assert by_name(seen) == computed_anew(seen)
                     return what(by_name(seen))
 
-                await until(holds)
+                await eventually(holds)
 
             await comes(lambda found: found.keys() == set(names))
             kept = seen.load_balancers()
             assert seen.load_balancers() is kept
             before, others = store.asked, by_name(seen)
             await tell("a", 81)
-            await until(lambda: [one.port for one in by_name(seen)["a"].listeners] == [81])
+            await eventually(lambda: [one.port for one in by_name(seen)["a"].listeners] == [81])
             assert store.asked - before < len(names)
             assert by_name(seen)["b"] is others["b"]
             await tell("b", gone=True)

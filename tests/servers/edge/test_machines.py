@@ -17,7 +17,7 @@ from bus.transport.connection import Bus, connected
 from tests.servers.edge.mirror import forget, list_all, see
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.rules import rule
-from tests.support.running import eventually, running, soon, until
+from tests.support.running import eventually, running, soon
 from windowbox.models.loadbalancers import family
 from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, RUNTIME, ObjectRef
@@ -149,7 +149,7 @@ class Scene:
 
     async def routes_to(self, host: str | None) -> None:
         """Wait until the node m1 is reached through this host."""
-        await until(lambda: self.routes() == ({"10.1.0.5/32": host} if host else {}))
+        await eventually(lambda: self.routes() == ({"10.1.0.5/32": host} if host else {}))
 
 
 @contextlib.asynccontextmanager
@@ -163,7 +163,7 @@ async def scene_on(bus: Bus) -> AsyncIterator[Scene]:
     machines = Machines(bus, registry, changed.set)
     async with running(registry.run(), machines.run()):
         await soon(machines.complete())
-        await until(lambda: not machines.unlisted("a") and len(registry.members) == 3)
+        await eventually(lambda: not machines.unlisted("a") and len(registry.members) == 3)
         yield Scene(bus, machines, changed)
 
 
@@ -175,7 +175,9 @@ async def scene(bus: Bus) -> AsyncIterator[Scene]:
         await made.machine("b", "thief", "10.1.0.6")
         seen = {"victim": VICTIM, "thief": "10.1.0.6"}
         of = {"victim": "a", "thief": "b"}
-        await until(lambda: not any(made.machines.disowned(Node(of[n], n), ip) for n, ip in seen.items()))
+        await eventually(
+            lambda: not any(made.machines.disowned(Node(of[n], n), ip) for n, ip in seen.items())
+        )
         yield made
 
 
@@ -306,6 +308,6 @@ async def test_machines_that_the_bus_has_forgotten_decide_nothing(scene: Scene) 
     tried, known, new = scene.admission(), node("victim", VICTIM), node("new", "10.1.0.7")
     assert not tried.undecided("a", [known, new])
     await forget(scene.bus, PODS)
-    await until(lambda: scene.machines.unlisted("a"))
+    await eventually(lambda: scene.machines.unlisted("a"))
     assert tried.undecided("a", [new])
     assert not tried.undecided("c", [new])

@@ -27,7 +27,7 @@ from tests.servers.ipam.stores import (
 )
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.rules import rule
-from tests.support.running import eventually, running, soon, until
+from tests.support.running import eventually, running, soon
 from windowbox.models.refs import RUNTIME
 from windowbox.settings.bussettings import Access
 from workers.loadbalancer.ipam.addressclaims import Claim, adopt_all
@@ -166,7 +166,7 @@ async def test_after_a_purge_nobody_gets_what_another_has(bus: Bus, store: Addre
         shown = {name: await allocated(store, name) for name in ("web", "api", "db")}
         await purge(bus)
         await must_wait(store, "newcomer")
-        await until(owner.needs_adoption)  # though its own consumer never heard of the purge
+        await eventually(owner.needs_adoption)  # though its own consumer never heard of the purge
         assert await allocated(store, "web", adopt=shown["web"]) == shown["web"]
         await adopt_all(owner, claims(shown.items()))
         shown["newcomer"] = await allocated(store, "newcomer")
@@ -194,7 +194,7 @@ class Copies:
 
     async def _away(self, books: tuple[AddressStore, ...]) -> None:
         self._nats.stop()
-        await until(lambda: not any(store.synced.is_set() or store.is_complete() for store in books))
+        await eventually(lambda: not any(store.synced.is_set() or store.is_complete() for store in books))
 
     async def _back(self, books: tuple[AddressStore, ...]) -> None:
         self._nats.start()
@@ -243,14 +243,14 @@ async def test_who_has_noticed_an_older_copy_waits_for_a_newer_marker(
         settled(bus, SMALL) as store,
         opened(another, SMALL) as other,
     ):
-        await until(other.is_complete)
+        await eventually(other.is_complete)
         await copies.keep(store, other)
         await allocated(store, "web")
         await other.bucket.catch_up()
         await copies.put_back(store, other)
         assert (store.is_complete(), other.is_complete()) == (False, False)
         await adopt_all(other, [])
-        await until(store.is_complete)
+        await eventually(store.is_complete)
         assert not store.needs_adoption()
 
 

@@ -27,7 +27,7 @@ from tests.servers.ipam.stores import SMALL, range_of, service
 from tests.support import loopback
 from tests.support.apiservers import ApiServers, api_servers, kubeconfig
 from tests.support.natsserver import NatsServer, ensured
-from tests.support.running import eventually, running, soon, until
+from tests.support.running import eventually, running, soon
 from windowbox.clients.kubernetes import kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SECRETS, SERVICES, SecretKey
@@ -215,7 +215,7 @@ async def test_a_lease_of_the_addresses_that_is_back_has_nothing_listed_while_th
         ):
             upkeep = AddressUpkeep(bus, opened, registry, store, states, settings, Queue(bus, POOL))
             async with running(upkeep.run()):
-                await until(lambda: upkeep.adopted_in == store.bucket.readings)
+                await eventually(lambda: upkeep.adopted_in == store.bucket.readings)
             before = apis.listings.copy()
             assert before.keys() == paths.keys()
             await store.join_queue(service("waiting"), Waiter(uid="1", since=1.0, families=("IPv4",)))
@@ -228,6 +228,6 @@ async def test_a_lease_of_the_addresses_that_is_back_has_nothing_listed_while_th
             assert apis.listings == before
             readings = store.bucket.readings
             await asyncio.to_thread(nats.restart)  # what it loses, another process may have written
-            await until(lambda: store.bucket.readings > readings)
+            await eventually(lambda: store.bucket.readings > readings)
             async with running(upkeep.run()):
-                await until(lambda: all(apis.listings[name] > before[name] for name in paths))
+                await eventually(lambda: all(apis.listings[name] > before[name] for name in paths))

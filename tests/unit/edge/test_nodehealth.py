@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.running import until
+from tests.support.running import eventually
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT
 from workers.loadbalancer.edge import nodehealth
 from workers.loadbalancer.edge.nodehealth import HEALTHY, Health, NodeHealth, initial, next_state, pause
@@ -139,13 +139,13 @@ async def test_few_checks_are_under_way_and_failed_ones_are_repeated_soon(
         health = NodeHealth(group, lambda: None)
         health.follow({"a": [f"{NODE}.9"], "b": [f"{NODE}.10"]})
         health.follow({"a": [f"{NODE}.9", *nodes], "b": [f"{NODE}.10", f"{NODE}.11"]})
-        await until(lambda: most > nodehealth._AT_ONCE_OF_CLUSTER)  # cluster a is at its limit
+        await eventually(lambda: most > nodehealth._AT_ONCE_OF_CLUSTER)  # cluster a is at its limit
         assert f"{NODE}.11" in asked, "no cluster takes the places of others"
         assert most <= nodehealth._AT_ONCE_OF_CLUSTER + 3
         for _ in range(2 * len(nodes)):
             answers.release()
-        await until(lambda: asked[f"{NODE}.9"] > 1)  # healthy as yet: the next check decides
-        await until(lambda: asked[f"{NODE}.11"] > 1)  # its cluster has few suspects
+        await eventually(lambda: asked[f"{NODE}.9"] > 1)  # healthy as yet: the next check decides
+        await eventually(lambda: asked[f"{NODE}.11"] > 1)  # its cluster has few suspects
         assert max(asked[node] for node in nodes) == 1, "many suspects are checked less often"
         health.follow({})
 
@@ -164,7 +164,7 @@ async def test_health_changes_are_reported_once() -> None:
         assert health.unhealthy(f"{NODE}.7"), "the other is known to serve, and this one is not"
         assert not health.unhealthy(f"{NODE}.6"), "nobody asks it any more"
         said[0] = _DRAINING
-        await until(lambda: health.unhealthy(f"{NODE}.5"))
+        await eventually(lambda: health.unhealthy(f"{NODE}.5"))
         said[0] = _OK
-        await until(lambda: not health.unhealthy(f"{NODE}.5"))
+        await eventually(lambda: not health.unhealthy(f"{NODE}.5"))
         health.follow({})
