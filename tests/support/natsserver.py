@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from bus import streams
 from bus.transport.connection import Bus
 from sandbox import processes
 from tests.support import servers
+from tests.support.running import eventually
 from windowbox.errors import WindowboxError
+
+
+class Startable(Protocol):
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def wipe(self) -> None: ...
 
 
 class NatsServer:
@@ -40,6 +49,19 @@ class NatsServer:
         shutil.rmtree(self._folder)
 
 
+_Server = TypeVar("_Server", bound=Startable)
+
+
+@contextlib.contextmanager
+def started(server: _Server) -> Iterator[_Server]:
+    """Run a server, or a cluster, as long as the body lasts."""
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
 async def ensured(bus: Bus) -> list[str]:
     """The streams as this bus can have them: on all of its servers."""
     return await streams.ensure(bus, 3 if bus.clustered else 1)
@@ -51,6 +73,13 @@ async def made_anew(bus: Bus) -> bool:
         return bool(await ensured(bus))
     except WindowboxError:
         return False
+
+
+async def emptied(server: Startable, bus: Bus) -> None:
+    """Have a server come back without its memory, and the streams made anew."""
+    server.wipe()
+    server.start()
+    await eventually(lambda: made_anew(bus))
 
 
 def port_of(url: str) -> int:

@@ -7,13 +7,14 @@ import contextlib
 import itertools
 import json
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiohttp import web
 
 from bus import streams, subjects
 from bus.messages import Announcement
@@ -22,7 +23,7 @@ from bus.transport.connection import Bus
 from sandbox import files, processes
 from sandbox.programs import binaries
 from sandbox.servers import controlplane, kubeconfigs, manifests
-from tests.support import servers
+from tests.support import apiservers, servers
 from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
@@ -30,6 +31,20 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RUNTIME, ObjectRef
 
 _numbers = itertools.count(1)
+
+
+@contextlib.asynccontextmanager
+async def serving(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    """A server that answers everything so. What is yielded is a kubeconfig for it."""
+    application = web.Application()
+    application.router.add_route("*", "/server/{path:.*}", answer)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield apiservers.kubeconfig(f"http://127.0.0.1:{runner.addresses[0][1]}", "server")
+    finally:
+        await runner.cleanup()
 
 
 @dataclass(frozen=True)

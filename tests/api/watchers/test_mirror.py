@@ -200,9 +200,7 @@ async def test_two_mirrors_of_one_kind_announce_nothing_twice(bus: Bus, records:
     assert {name for _, name, value in told if value == "10.0.0.2"} == {f"web-{n}" for n in range(20)}
 
 
-async def test_what_could_not_be_published_is_noticed_without_another_change(
-    bus: Bus, records: Records
-) -> None:
+async def test_a_failed_publish_is_noticed_without_a_change(bus: Bus, records: Records) -> None:
     live = mirror(bus, records.kube)
     task = asyncio.create_task(live.run())
     await soon(live.listed.wait())

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import os
 import sys
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +14,23 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 
-from bus import streams
+from bus import streams, subjects
 from bus.clusters.clusters import clusters
 from bus.clusters.registry import Member, Registry
 from bus.leases import presence
 from bus.leases.leases import Leases
+from bus.messages import Announcement
 from bus.transport.connection import Bus, connected
 from bus.views import View
 from sandbox import processes
-from tests.api.watchers.conftest import Records, heard, in_namespace, knows
-from tests.support import loopback
+from sandbox.programs import binaries
+from tests.api.watchers.conftest import Records, heard, in_namespace, knows, serving
+from tests.api.watchers.test_mirror import mirror
+from tests.support import loopback, servers
 from tests.support.natsserver import NatsServer, made_anew
-from tests.support.running import eventually, running
+from tests.support.running import eventually, running, soon
 from tests.support.servers import ControlPlane
 from watchers.watching import Watching
 from windowbox import kinds as table
@@ -103,8 +106,7 @@ async def test_who_stood_by_takes_over_without_a_gap(bus: Bus, records: Records)
 async def test_a_killed_watcher_is_replaced_without_a_gap(
     bus: Bus, nats_url: str, control_plane: ControlPlane, records: Records
 ) -> None:
-    first = await watch_process(nats_url, control_plane.kubeconfig)
-    try:
+    async with watch_process(nats_url, control_plane.kubeconfig) as first:
         await records.create("before")
         await eventually(lambda: heard(bus, records))
         async with watcher(bus, records.kube, "heir") as heir:
@@ -115,31 +117,24 @@ async def test_a_killed_watcher_is_replaced_without_a_gap(
             await heir.reaches("watching")
             await eventually(lambda: knows(bus, records.ref("between"), "LISTED", "10.0.0.1"))
         assert len(await heard(bus, records)) == 2
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            first.kill()
-        await first.wait()
 
 
 async def test_a_watcher_process_tells_what_it_does(nats_url: str, control_plane: ControlPlane) -> None:
-    process = await watch_process(nats_url, control_plane.kubeconfig)
-    try:
-        async with connected(Access(nats_url)) as bus:
+    async with (
+        watch_process(nats_url, control_plane.kubeconfig) as process,
+        connected(Access(nats_url)) as bus,
+    ):
 
-            async def told() -> list[dict[str, Any]]:
-                there = await presence.processes(bus)
-                return [p for p in there if set(p.get("watches", {}).values()) == {"watching"}]
+        async def told() -> list[dict[str, Any]]:
+            there = await presence.processes(bus)
+            return [p for p in there if set(p.get("watches", {}).values()) == {"watching"}]
 
-            [watch] = await eventually(told)
-            assert watch["role"] == "watch"
-            assert set(watch["watches"]) == {f"runtime/{kind}" for kind in WATCHED}
-            process.terminate()
-            assert await process.wait() == 0
-            assert await presence.processes(bus) == []
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        [watch] = await eventually(told)
+        assert watch["role"] == "watch"
+        assert set(watch["watches"]) == {f"runtime/{kind}" for kind in WATCHED}
+        process.terminate()
+        assert await process.wait() == 0
+        assert await presence.processes(bus) == []
 
 
 async def test_a_watcher_fills_a_store_that_was_emptied(nats: NatsServer, records: Records) -> None:
@@ -156,7 +151,7 @@ async def test_a_watcher_fills_a_store_that_was_emptied(nats: NatsServer, record
             await eventually(lambda: knows(bus, records.ref("after"), "ADDED", "10.0.0.1"))
 
 
-async def test_a_kind_that_is_missing_is_waited_for(
+async def test_a_missing_kind_is_waited_for(
     bus: Bus, records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     widgets = Resource("test.windowbox.dev", "v1", "widgets", "Widget")
@@ -190,7 +185,7 @@ async def test_a_cluster_joins_and_leaves(bus: Bus, control_plane: ControlPlane,
         assert one.state() == "watching"
 
 
-async def test_who_reads_along_forgets_a_cluster_that_has_left(
+async def test_a_view_forgets_a_cluster_that_has_left(
     bus: Bus, control_plane: ControlPlane, records: Records
 ) -> None:
     await store_kubeconfig(records, portable(control_plane))
@@ -206,7 +201,7 @@ async def test_who_reads_along_forgets_a_cluster_that_has_left(
         assert view.get(records.ref("web")) == "web"
 
 
-async def test_a_cluster_that_cannot_be_used_disturbs_no_other(
+async def test_an_unusable_cluster_disturbs_no_other(
     bus: Bus, control_plane: ControlPlane, records: Records
 ) -> None:
     content = yaml.safe_load(portable(control_plane))
@@ -226,11 +221,18 @@ async def test_a_cluster_that_cannot_be_used_disturbs_no_other(
         await eventually(lambda: knows(bus, records.ref("web"), "ADDED", "10.0.0.1"))
 
 
-async def watch_process(url: str, kubeconfig: Path) -> Process:
-    return await asyncio.create_subprocess_exec(
+@contextlib.asynccontextmanager
+async def watch_process(url: str, kubeconfig: Path) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "windowbox", "watch", "--nats", url, "--kubeconfig", str(kubeconfig),
-        stdout=DEVNULL, preexec_fn=processes.dying_with_parent(), env=dict(os.environ),
+        stdout=DEVNULL, preexec_fn=processes.dying_with_parent(),
     )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 def member(id: str, records: Records) -> Member:
@@ -271,3 +273,124 @@ def definition(resource: Resource, *versions: str) -> dict[str, Any]:
 
 async def is_forgotten(bus: Bus, records: Records, one: Watcher, which: str) -> bool:
     return not one.state(which) and not await heard(bus, records, "shoot--a.b")
+
+
+@contextlib.asynccontextmanager
+async def stranger(one: Watcher, folder: Path, listing: str, line: str = "") -> AsyncIterator[list[str]]:
+    """A member whose server is no Kubernetes API. What is yielded are the paths that were watched."""
+    watched: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if "watch" not in request.query:
+            return web.Response(text=listing)
+        watched.append(request.path)
+        return web.Response(text=line + "\n")
+
+    async with serving(answer) as kubeconfig:
+        (folder / "strange").write_text(kubeconfig)
+        await one.registry.join(Member(id="strange", kinds=(DNSRECORDS.id,), file=str(folder / "strange")))
+        yield watched
+
+
+EMPTY = '{"metadata": {"resourceVersion": "1"}, "items": []}'
+OBJECTS = {
+    "a-number": "5",
+    "nothing": "{}",
+    "a-list-as-metadata": '{"metadata": []}',
+    "a-number-as-version": '{"metadata": {"resourceVersion": 7}}',
+    "a-header-in-the-uid": '{"metadata": {"resourceVersion": "1", "uid": "a\\r\\nb: c"}}',
+    "a-list-as-annotations": '{"metadata": {"resourceVersion": "1", "annotations": [5]}}',
+    "words-as-generation": '{"metadata": {"resourceVersion": "1", "generation": "x"}}',
+}
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        pytest.param("<html>", id="a-web-page"),
+        pytest.param("[]", id="a-list"),
+        pytest.param('{"metadata": 5}', id="a-number-as-metadata"),
+        pytest.param('{"items": {"a": 1}}', id="a-mapping-as-items"),
+        *(pytest.param(f'{{"items": [{one}]}}', id=f"item-{name}") for name, one in OBJECTS.items()),
+    ],
+)
+async def test_a_strange_listing_disturbs_no_other_cluster(
+    bus: Bus, records: Records, tmp_path: Path, listing: str
+) -> None:
+    async with (
+        watcher(bus, records.kube, files={"strange": tmp_path / "strange"}) as one,
+        stranger(one, tmp_path, listing),
+    ):
+        await one.reaches("broken", f"strange/{DNSRECORDS.id}")
+        assert "not from a Kubernetes API" in one.state(f"strange/{DNSRECORDS.id}")
+        await _all_is_well(one, bus, records)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("5", id="a-number"),
+        pytest.param("{}", id="nothing"),
+        pytest.param('{"type": "ERROR", "object": {"code": "x"}}', id="words-as-code"),
+        pytest.param('{"type": 5, "object": {"metadata": {"resourceVersion": "1"}}}', id="a-type"),
+        *(
+            pytest.param(f'{{"type": "ADDED", "object": {one}}}', id=f"object-{name}")
+            for name, one in OBJECTS.items()
+        ),
+    ],
+)
+async def test_strange_watch_lines_disturb_no_other_cluster(
+    bus: Bus, records: Records, tmp_path: Path, line: str
+) -> None:
+    async with (
+        watcher(bus, records.kube, files={"strange": tmp_path / "strange"}) as one,
+        stranger(one, tmp_path, EMPTY, line) as asked,
+    ):
+        await eventually(lambda: len(asked) > 1)
+        await _all_is_well(one, bus, records)
+
+
+async def _all_is_well(one: Watcher, bus: Bus, records: Records) -> None:
+    await one.reaches("watching", RECORDS)
+    await records.create("web")
+    await eventually(lambda: knows(bus, records.ref("web"), "ADDED", "10.0.0.1"))
+
+
+@pytest.mark.parametrize("depth", [260, 1100], ids=["deeper-than-written", "deeper-than-read"])
+async def test_a_too_deep_object_stops_no_other(
+    bus: Bus, control_plane: ControlPlane, records: Records, depth: int
+) -> None:
+    live = mirror(bus, records.kube)
+    async with running(live.run()):
+        await soon(live.listed.wait())
+        await _deep(control_plane, records, depth)
+        await records.create("web")
+        await eventually(lambda: knows(bus, records.ref("web"), "ADDED", "10.0.0.1"))
+        await eventually(lambda: knows(bus, records.ref("deep"), "ADDED", "10.0.0.1"))
+    stored = await bus.last(streams.OBJECTS, subjects.seen(records.ref("deep")))
+    assert stored
+    assert set(Announcement(stored).object().spec["providerConfig"]) == {"a"}
+    again = mirror(bus, records.kube)
+    async with running(again.run()):
+        await soon(again.listed.wait())
+    assert (await records.kube.get(DNSRECORDS, records.namespace, "deep")).spec["values"] == ["10.0.0.1"]
+    await records.delete("deep")
+
+
+async def _deep(plane: ControlPlane, records: Records, depth: int) -> None:
+    """A DNSRecord, made by kubectl, which can write what we cannot."""
+    if reason := servers.missing("kubectl"):
+        pytest.skip(reason)
+    nested = '{"a":' * depth + '"end"' + "}" * depth
+    spec = '"type": "local", "name": "deep.local.gardener.cloud", "recordType": "A", "values": ["10.0.0.1"]'
+    body = (
+        '{"apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "DNSRecord", '
+        f'"metadata": {{"name": "deep", "namespace": "{records.namespace}"}}, '
+        f'"spec": {{{spec}, "secretRef": {{"name": "dns"}}, "providerConfig": {nested}}}}}'
+    )
+    kubectl = await asyncio.create_subprocess_exec(
+        binaries.find("kubectl"), f"--kubeconfig={plane.kubeconfig}", "create", "--validate=false", "-f", "-",
+        stdin=PIPE, stdout=DEVNULL, stderr=PIPE,
+    )  # fmt: skip
+    _, said = await soon(kubectl.communicate(body.encode()))
+    assert kubectl.returncode == 0, said.decode()

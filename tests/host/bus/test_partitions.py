@@ -18,9 +18,8 @@ from bus import streams
 from bus.transport.connection import Bus, connected
 from sandbox import processes
 from sandbox.nodes import iproute
-from tests.servers.bus.handlers import POOL, overlaps
-from tests.servers.bus.wishing import Wishing, rests
-from tests.servers.bus.workers import workers
+from tests.servers.bus.handlers import POOL, overlaps, rests
+from tests.servers.bus.workers import Wishing, workers
 from tests.support import natsnetwork
 from tests.support.natsnetwork import NatsNetwork, Place
 from tests.support.natsserver import ensured

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
+from bus.transport.connection import Bus, connected
 from tests.support import servers
 from tests.support.natscluster import NatsCluster
-from tests.support.natsserver import NatsServer
+from tests.support.natsserver import NatsServer, made_anew, started
+from tests.support.running import eventually
+from windowbox.settings.bussettings import Access
 
 _UNREST = 0.3
 """Seconds between two leaders that step down."""
@@ -20,21 +24,16 @@ def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClust
     """Three servers for all tests, one test after the other."""
     if reason := servers.missing("nats-server"):
         pytest.skip(reason)
-    cluster = NatsCluster(tmp_path_factory.mktemp("cluster"))
-    cluster.start()
-    try:
+    with started(NatsCluster(tmp_path_factory.mktemp("cluster"))) as cluster:
         yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture(params=["one", "three"])
 def nats_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Where a bus is that this test has for itself."""
     if request.param == "one":
-        folder = tmp_path / "nats"
-        folder.mkdir()
-        with servers.nats_server(folder) as url:
+        (tmp_path / "nats").mkdir()
+        with servers.nats_server(tmp_path / "nats") as url:
             yield url
         return
     cluster: NatsCluster = request.getfixturevalue("nats_cluster")
@@ -43,24 +42,34 @@ def nats_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield cluster.url
 
 
-@pytest.fixture
-def one_server(tmp_path: Path) -> Iterator[NatsServer]:
-    """One server, where that is what a test is about."""
-    server = NatsServer(tmp_path / "nats")
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
 @pytest.fixture(params=["one", "three"])
 def nats(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NatsServer | NatsCluster]:
     """Servers that keep their addresses when they are stopped, emptied and started again."""
     folder = tmp_path / "nats"
-    server = NatsServer(folder) if request.param == "one" else NatsCluster(folder)
-    server.start()
-    try:
+    with started(NatsServer(folder) if request.param == "one" else NatsCluster(folder)) as server:
         yield server
-    finally:
-        server.stop()
+
+
+@pytest_asyncio.fixture
+async def nats_bus(nats: NatsServer | NatsCluster) -> AsyncIterator[Bus]:
+    """A connection to `nats`, with all streams."""
+    async with connected(Access(nats.url)) as bus:
+        await eventually(lambda: made_anew(bus))
+        yield bus
+
+
+@pytest.fixture
+def one_server(tmp_path: Path) -> Iterator[NatsServer]:
+    """One server, where that is what a test is about."""
+    if reason := servers.missing("nats-server"):
+        pytest.skip(reason)
+    with started(NatsServer(tmp_path / "nats")) as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def one_bus(one_server: NatsServer) -> AsyncIterator[Bus]:
+    """A connection to `one_server`, with all streams."""
+    async with connected(Access(one_server.url)) as bus:
+        await eventually(lambda: made_anew(bus))
+        yield bus

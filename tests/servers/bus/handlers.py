@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from bus import intents, subjects
-from bus.messages import StatusIntent
+from bus import intents, streams, subjects
+from bus.messages import Reason, StatusIntent, Wish
 from bus.outcomes import Done, Outcome
 from bus.transport.connection import Bus
 from bus.workqueue.pool import Item
-from windowbox.errors import Unreachable
+from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.refs import ObjectRef
 
 POOL = "test"
 
-_HANGS = 2.0
+EVENT = Wish(reason=Reason.EVENT)
 
 
 def key(name: str) -> str:
     return subjects.key(ObjectRef("runtime", "webs.example.com", "default", name))
+
+
+async def waiting(bus: Bus, stream: str) -> list[str]:
+    """The subjects of all messages of the pool that a stream holds."""
+    info = await bus.api(f"STREAM.INFO.{stream}", {"subjects_filter": f"*.{POOL}.>"})
+    return list(info["state"].get("subjects", ()))
+
+
+async def at_rest(bus: Bus) -> bool:
+    return not await waiting(bus, streams.TRIGGERS) and not await waiting(bus, streams.WORK)
+
+
+async def rests(bus: Bus) -> bool:
+    """Whether the pool is at rest, as far as servers answer."""
+    with contextlib.suppress(WindowboxError):
+        return await at_rest(bus)
+    return False
 
 
 @dataclass(frozen=True)
@@ -76,11 +94,14 @@ class Telling:
             case "gated":
                 await self.gate.wait()
             case "stubborn":
-                await self._stubborn()
+                try:
+                    await self.gate.wait()
+                finally:
+                    await asyncio.sleep(0.3)  # it takes its time, even when it is cancelled
             case "deadly":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "hanging":
-                time.sleep(_HANGS)  # noqa: ASYNC251
+                time.sleep(2)  # noqa: ASYNC251
             case "lasting":
                 await asyncio.sleep(random.uniform(0, 2))  # as the world outside takes its time
             case "failing" if not self.gate.is_set():
@@ -90,16 +111,22 @@ class Telling:
                 by = StatusIntent(uid="u", patch={"by": self.who})
                 await intents.report(self.bus, item.key, by, reported)
 
-    async def _stubborn(self) -> None:
-        try:
-            await self.gate.wait()
-        finally:
-            await asyncio.sleep(0.3)  # it takes its time, even when it is cancelled
-
     def _say(self, word: str, item: Item) -> None:
         name = subjects.ref(item.key).name
-        said = Said(word, name, item.wish.reason, item.delivery, time.monotonic(), self.who)
-        self.tell(said)
+        self.tell(Said(word, name, item.wish.reason, item.delivery, time.monotonic(), self.who))
+
+
+class Doing:
+    """A handler of one function."""
+
+    def __init__(self, act: Callable[[Item], Awaitable[Outcome]]) -> None:
+        self._act = act
+
+    async def handle(self, item: Item) -> Outcome:
+        return await self._act(item)
+
+    async def quarantine(self, item: Item) -> None:
+        raise AssertionError(f"{item.key} is quarantined")
 
 
 class Story:
@@ -107,14 +134,12 @@ class Story:
 
     def __init__(self) -> None:
         self.all: list[Said] = []
-        self._more = asyncio.Condition()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._more = asyncio.Event()
 
     def add(self, said: Said) -> None:
         self.all.append(said)
-        task = asyncio.create_task(self._notify())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._more.set()
+        self._more = asyncio.Event()
 
     def times(self, short: str) -> int:
         return sum(said.short == short for said in self.all)
@@ -125,14 +150,11 @@ class Story:
 
     async def until_so(self, is_so: Callable[[], bool], what: str) -> None:
         try:
-            async with asyncio.timeout(60), self._more:
-                await self._more.wait_for(is_so)
+            async with asyncio.timeout(60):
+                while not is_so():
+                    await self._more.wait()
         except TimeoutError:
             raise AssertionError(f"never said: {what}; said was {[s.short for s in self.all]}") from None
-
-    async def _notify(self) -> None:
-        async with self._more:
-            self._more.notify_all()
 
 
 def overlaps(story: list[Said]) -> list[tuple[Said, Said]]:

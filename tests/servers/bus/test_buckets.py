@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
-from bus import streams, subjects
+from bus import intents, streams, subjects
+from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, StatusIntent
+from bus.transport import consumers
 from bus.transport.buckets import Bucket
 from bus.transport.connection import Bus, WrongSequence, connected
-from sandbox import processes
-from tests.support.natsserver import NatsServer, ensured, made_anew
+from bus.views import View
+from tests.servers.bus.handlers import key
+from tests.support import servers
+from tests.support.natsserver import NatsServer, emptied, ensured, made_anew
+from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
+from windowbox.errors import Superseded
+from windowbox.models.objects import Object
+from windowbox.models.refs import NAMESPACES, ObjectRef
 from windowbox.settings.bussettings import Access
 
 KEY = subjects.of_address("10.0.0.1")
@@ -123,34 +133,30 @@ async def test_a_bucket_that_was_deleted_and_made_again_is_noticed(bus: Bus) -> 
         assert told.regresses == 1
 
 
-async def test_a_lost_connection_alone_is_no_regress(nats: NatsServer) -> None:
-    async with connected(Access(nats.url)) as bus:
-        await eventually(lambda: made_anew(bus))
-        async with following(bus) as (bucket, told):
-            await bucket.put(KEY, b"one", 0)
-            await soon(bucket.catch_up())
-            nats.stop()
-            await eventually(lambda: not bucket.complete.is_set())
-            nats.start()
-            await soon(bucket.complete.wait())
-            await soon(bucket.catch_up())
-            assert told.changes == [(KEY, b"one")]
-            assert told.regresses == 0
+async def test_a_lost_connection_alone_is_no_regress(nats: NatsServer, nats_bus: Bus) -> None:
+    async with following(nats_bus) as (bucket, told):
+        await bucket.put(KEY, b"one", 0)
+        await soon(bucket.catch_up())
+        nats.stop()
+        await eventually(lambda: not bucket.complete.is_set())
+        nats.start()
+        await soon(bucket.complete.wait())
+        await soon(bucket.catch_up())
+        assert told.changes == [(KEY, b"one")]
+        assert told.regresses == 0
 
 
-async def test_a_store_that_was_wiped_is_noticed(nats: NatsServer) -> None:
-    async with connected(Access(nats.url)) as bus:
-        await eventually(lambda: made_anew(bus))
-        async with following(bus) as (bucket, told):
-            await bucket.put(KEY, b"one", 0)
-            await soon(bucket.catch_up())
-            nats.wipe()
-            await eventually(lambda: not bucket.complete.is_set())
-            nats.start()
-            await eventually(lambda: made_anew(bus))
-            await soon(bucket.complete.wait())
-            assert bucket.entries == {}
-            assert told.regresses == 1
+async def test_a_store_that_was_wiped_is_noticed(nats: NatsServer, nats_bus: Bus) -> None:
+    async with following(nats_bus) as (bucket, told):
+        await bucket.put(KEY, b"one", 0)
+        await soon(bucket.catch_up())
+        nats.wipe()
+        await eventually(lambda: not bucket.complete.is_set())
+        nats.start()
+        await eventually(lambda: made_anew(nats_bus))
+        await soon(bucket.complete.wait())
+        assert bucket.entries == {}
+        assert told.regresses == 1
 
 
 async def added(bucket: Bucket) -> None:
@@ -169,59 +175,36 @@ async def come_and_gone(bucket: Bucket) -> None:
     await bucket.delete(OTHER, await bucket.put(OTHER, b"lost", 0))
 
 
-@pytest.mark.parametrize("overtaken", [False, True], ids=["as-it-was", "and-written-to-since"])
-@pytest.mark.parametrize("change", [added, rewritten, deleted])
-async def test_a_store_put_back_to_an_older_copy_is_noticed(
-    one_server: NatsServer, tmp_path: Path, change: Callable[[Bucket], Awaitable[None]], overtaken: bool
+@pytest.mark.parametrize(
+    ("change", "overtaken"),
+    [*((one, lost) for one in (added, rewritten, deleted) for lost in (False, True)), (come_and_gone, False)],
+)
+async def test_a_store_restored_from_an_older_copy_is_noticed(
+    one_server: NatsServer, one_bus: Bus, tmp_path: Path, change: Callable[[Bucket], Any], overtaken: bool
 ) -> None:
-    assert await regresses(one_server, tmp_path, change, overtaken) == 1
-
-
-async def test_a_rolled_back_store_is_noticed_after_deletions(one_server: NatsServer, tmp_path: Path) -> None:
-    assert await regresses(one_server, tmp_path, come_and_gone, overtaken=False) == 1
-
-
-async def regresses(
-    one_server: NatsServer, tmp_path: Path, change: Callable[[Bucket], Awaitable[None]], overtaken: bool
-) -> int:
-    """How often a reader is told of a loss when the store is put back to before another's change."""
-    async with connected(Access(one_server.url)) as bus:
-        await eventually(lambda: made_anew(bus))
-        async with following(bus) as (bucket, told):
-            await bucket.put(KEY, b"one", 0)
-            await soon(bucket.catch_up())
-            one_server.stop()
-            await eventually(lambda: not bucket.complete.is_set())
-            shutil.copytree(tmp_path / "nats", tmp_path / "copy")
-            one_server.start()
-            await soon(bucket.complete.wait())
-            await change(Bucket(bus, streams.ADDRESSES))
-            await soon(bucket.catch_up())
-            one_server.wipe()
-            await eventually(lambda: not bucket.complete.is_set())
-            shutil.copytree(tmp_path / "copy", tmp_path / "nats")
-            if overtaken:
-                await _write_behind_its_back(one_server)
-            one_server.start()
-            await soon(bucket.complete.wait())
-            assert bucket.entries[KEY].value == b"one"
-            return told.regresses
-
-
-async def _write_behind_its_back(one_server: NatsServer) -> None:
-    """Let others write to the store on another port, until it has come further than it was before."""
-    port = one_server.port
-    one_server.port = processes.free_port()
-    one_server.url = f"nats://127.0.0.1:{one_server.port}"
-    one_server.start()
-    try:
-        async with connected(Access(one_server.url)) as bus:
-            writer = Bucket(bus, streams.ADDRESSES)
-            for number in range(10):
-                await writer.put(subjects.of_address(f"10.0.2.{number}"), b"x", 0)
-    finally:
+    async with following(one_bus) as (bucket, told):
+        await bucket.put(KEY, b"one", 0)
+        await soon(bucket.catch_up())
         one_server.stop()
-        one_server.port, one_server.url = port, f"nats://127.0.0.1:{port}"
+        await eventually(lambda: not bucket.complete.is_set())
+        shutil.copytree(tmp_path / "nats", tmp_path / "copy")
+        one_server.start()
+        await soon(bucket.complete.wait())
+        await change(Bucket(one_bus, streams.ADDRESSES))
+        await soon(bucket.catch_up())
+        one_server.wipe()
+        await eventually(lambda: not bucket.complete.is_set())
+        shutil.copytree(tmp_path / "copy", tmp_path / "nats")
+        if overtaken:  # others write to the store on another port until it is further than it was before
+            with servers.nats_server(tmp_path / "nats") as url:
+                async with connected(Access(url)) as other:
+                    for number in range(10):
+                        where = subjects.of_address(f"10.0.2.{number}")
+                        await Bucket(other, streams.ADDRESSES).put(where, b"x", 0)
+        one_server.start()
+        await soon(bucket.complete.wait())
+        assert bucket.entries[KEY].value == b"one"
+        assert told.regresses == 1
 
 
 async def test_many_wait_for_the_same_change(bus: Bus) -> None:
@@ -233,3 +216,157 @@ async def test_many_wait_for_the_same_change(bus: Bus) -> None:
         )
         await soon(bucket.catch_up())
         assert len(bucket.entries) == 50
+
+
+def space(name: str) -> ObjectRef:
+    return ObjectRef("runtime", NAMESPACES.id, "", name)
+
+
+async def announce(bus: Bus, name: str, color: str, operation: str = "MODIFIED") -> int:
+    headers = {OPERATION: operation, UID: name, VERSION: "1", PREDECESSOR: "0"}
+    body = b'{"metadata": {"labels": {"color": "%s"}}}' % color.encode()
+    sequence = await bus.publish(subjects.seen(space(name)), body, headers)
+    assert sequence
+    return sequence
+
+
+def color_of(_: ObjectRef, object: Object) -> str | None:
+    return object.labels.get("color")
+
+
+async def test_a_snapshot_ends_although_messages_are_deleted_meanwhile(bus: Bus) -> None:
+    for number in range(3000):
+        await bus.client.publish(subjects.wish("test", key(f"web-{number}")), bytes(10_000))
+    await bus.client.flush()
+    read: list[str] = []
+    async with asyncio.timeout(60):
+        async for stored in consumers.snapshot(bus, streams.TRIGGERS, ["trigger.test.>"]):
+            if not read:
+                await bus.purge(streams.TRIGGERS, "trigger.test.>")
+            read.append(stored.subject)
+    assert len(set(read)) == len(read)
+
+
+async def test_a_snapshot_of_nothing_is_empty(bus: Bus) -> None:
+    assert [s async for s in consumers.snapshot(bus, streams.TRIGGERS, ["trigger.test.>"])] == []
+
+
+async def test_a_reading_is_complete_once(bus: Bus) -> None:
+    await announce(bus, "one", "red")
+    await announce(bus, "one", "blue")
+    await announce(bus, "two", "red")
+    colors: dict[str, str | None] = {}
+    completed: list[dict[str, str | None]] = []
+    async for stored in consumers.follow(bus, streams.OBJECTS, ["object.>"]):
+        if stored is None:
+            completed.append(dict(colors))
+            await announce(bus, "three", "gray")
+            continue
+        # A server that lags behind the others may deliver an earlier version, too.
+        colors[stored.headers[UID]] = color_of(space(""), Object(orjson.loads(stored.data)))
+        if "three" in colors:
+            break
+    assert completed == [{"one": "blue", "two": "red"}]
+    assert colors["three"] == "gray"
+
+
+@contextlib.asynccontextmanager
+async def viewing(bus: Bus, changed: Callable[[], None] = lambda: None) -> AsyncIterator[View[str]]:
+    """A view of the colors of namespaces, once it is complete."""
+    view = View(bus, NAMESPACES.id, color_of, index=lambda color: color, changed=changed)
+    async with running(view.run()):
+        await soon(view.complete.wait())
+        yield view
+
+
+async def test_a_view_knows_what_was_and_what_comes(bus: Bus) -> None:
+    await announce(bus, "one", "red")
+    await announce(bus, "two", "blue")
+    async with viewing(bus) as view:
+        assert dict(view.items()) == {space("one"): "red", space("two"): "blue"}
+
+        await announce(bus, "one", "blue")
+        await eventually(lambda: view.get(space("one")) == "blue")
+        assert sorted(view.refs("blue")) == [space("one"), space("two")]
+        assert view.refs("red") == []
+
+        await announce(bus, "two", "blue", "DELETED")
+        await eventually(lambda: view.get(space("two")) is None)
+        assert view.refs("blue") == [space("one")]
+
+
+async def test_a_view_keeps_the_last_state_of_too_large_objects(bus: Bus) -> None:
+    changed = asyncio.Event()
+    await announce(bus, "one", "red")
+    async with viewing(bus, changed.set) as view:
+        assert list(view.omitted()) == []
+        changed.clear()
+        large = {OPERATION: "MODIFIED", UID: "one", VERSION: "2", PREDECESSOR: "1", BODY: "omitted"}
+        await bus.publish(subjects.seen(space("one")), b"", large)
+        await soon(changed.wait())
+        assert list(view.omitted()) == [space("one")]
+        assert view.get(space("one")) == "red"
+        changed.clear()
+        await announce(bus, "one", "red", "DELETED")
+        await soon(changed.wait())
+        assert list(view.omitted()) == []
+        assert view.get(space("one")) is None
+
+
+async def test_a_view_starts_afresh_after_a_gap(nats: NatsServer, nats_bus: Bus) -> None:
+    await announce(nats_bus, "old", "red")
+    async with viewing(nats_bus) as view:
+        await emptied(nats, nats_bus)
+        await announce(nats_bus, "new", "blue")
+        await eventually(lambda: view.get(space("new")) == "blue")
+        assert dict(view.items()) == {space("new"): "blue"}
+        assert view.refs("red") == []
+
+
+@rule("V-8")
+async def test_only_the_report_that_expects_the_last_one_is_taken(bus: Bus) -> None:
+    early, late = (StatusIntent(uid="u", patch={"by": by}) for by in ("early", "late"))
+    before = await intents.last(bus, key("web"))
+    assert before == intents.Reported(None, 0)
+    first = await intents.report(bus, key("web"), early, before.sequence)
+    with pytest.raises(Superseded):
+        await intents.report(bus, key("web"), late, before.sequence)
+    assert await intents.last(bus, key("web")) == intents.Reported(early, first)
+    await intents.report(bus, key("web"), late, first)
+    assert (await intents.last(bus, key("web"))).intent == late
+
+
+@rule("V-1")
+async def test_the_report_of_a_recreated_object_is_kept(bus: Bus) -> None:
+    newer = StatusIntent(uid="newer", patch={})
+    await intents.report(bus, key("web"), newer, 0)
+    await intents.forget(bus, key("web"), "older")
+    assert (await intents.last(bus, key("web"))).intent == newer
+    await intents.forget(bus, key("web"), "newer")
+    assert (await intents.last(bus, key("web"))).intent is None
+
+
+async def test_a_view_forgets_a_cluster_that_has_left(bus: Bus) -> None:
+    changed = asyncio.Event()
+    view: View[str] = View(bus, NAMESPACES.id, color_of, index=lambda color: color, changed=changed.set)
+    all_of_it = subjects.listed("runtime", NAMESPACES.id)
+    await announce(bus, "one", "red")
+    await bus.publish(all_of_it, b"")
+    async with running(view.run()):
+        await soon(view.complete.wait())
+        assert (view.refs("red"), view.listed) == ([space("one")], {"runtime"})
+        changed.clear()
+        await bus.publish(all_of_it, b"", {OPERATION: "DELETED"})
+        await soon(changed.wait())
+        assert (list(view.items()), view.refs("red"), view.listed) == ([], [], set())
+
+
+async def test_a_view_tells_only_of_what_it_looks_at(bus: Bus) -> None:
+    changes: list[int] = []
+    await announce(bus, "one", "red")
+    async with viewing(bus, lambda: changes.append(1)) as view:
+        before = len(changes)
+        await announce(bus, "one", "red")
+        await announce(bus, "one", "blue")
+        await eventually(lambda: view.get(space("one")) == "blue")
+    assert len(changes) == before + 1

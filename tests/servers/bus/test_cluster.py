@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
+import random
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from bus import streams, subjects
 from bus.leases import elections
+from bus.messages import Wish
 from bus.transport import consumers
 from bus.transport import pull as pulling
-from bus.transport.connection import Bus, connected
+from bus.transport.buckets import Bucket
+from bus.transport.connection import Bus, Occupied, WrongSequence, connected
 from bus.transport.pull import Pull
-from tests.servers.bus.handlers import key
+from bus.workqueue.pool import Pool
+from bus.workqueue.queue import Queue
+from tests.servers.bus.handlers import POOL, Story, Telling, at_rest, key, overlaps, rests
+from tests.servers.bus.workers import Wishing, workers
 from tests.support.natscluster import NatsCluster
-from tests.support.natsserver import ensured
+from tests.support.natsserver import ensured, started
+from tests.support.rules import rule
 from tests.support.running import eventually, running
-from windowbox.errors import WindowboxError
+from windowbox.errors import TransientError, Unreachable, WindowboxError
 from windowbox.settings.bussettings import Access
 
 
@@ -35,12 +45,6 @@ async def speaking(cluster: NatsCluster) -> AsyncIterator[list[Bus]]:
         yield buses
 
 
-async def follower(bus: Bus, stream: str) -> int:
-    """The number of a server that does not lead the stream."""
-    leader = (await bus.api(f"STREAM.INFO.{stream}"))["cluster"]["leader"]
-    return (int(leader.removeprefix("n")) + 1) % 3
-
-
 @pytest.fixture
 def cluster(nats_cluster: NatsCluster) -> NatsCluster:
     nats_cluster.clear()
@@ -50,7 +54,8 @@ def cluster(nats_cluster: NatsCluster) -> NatsCluster:
 @contextlib.asynccontextmanager
 async def behind(cluster: NatsCluster, buses: list[Bus]) -> AsyncIterator[tuple[Bus, Bus]]:
     """A server that does not hear for a while, and then answers what it was asked before it catches up."""
-    late = await follower(buses[0], streams.INTENTS)
+    leader = (await buses[0].api(f"STREAM.INFO.{streams.INTENTS}"))["cluster"]["leader"]
+    late = (int(leader.removeprefix("n")) + 1) % 3
     process = cluster.members[late].process
     assert process
     process.send_signal(signal.SIGSTOP)
@@ -82,12 +87,12 @@ async def test_reading_from_a_lagging_server_waits(cluster: NatsCluster) -> None
                     await near.publish(subjects.intent(key(f"web-{turn}-{number}")), b"x" * 10_000)
                 reading = asyncio.create_task(snapshot(far))
                 await asyncio.sleep(0.05)  # it is on its way, and waits for the server
-            assert await reading == 100 * (turn + 1)
+            assert len(await reading) == 100 * (turn + 1)
 
 
-async def snapshot(bus: Bus) -> int:
-    found = consumers.snapshot(bus, streams.INTENTS, [subjects.intent(">")])
-    return len([stored async for stored in found])
+async def snapshot(bus: Bus) -> list[str]:
+    """The subjects of all reports."""
+    return [one.subject async for one in consumers.snapshot(bus, streams.INTENTS, [subjects.intent(">")])]
 
 
 async def test_after_an_election_as_much_is_asked_for_as_before(
@@ -146,14 +151,161 @@ async def test_wishes_are_enqueued_again_after_an_election(
         due = asyncio.ensure_future(anext(sweeps))
         async with asyncio.timeout(60):
             while not due.done():  # the first election may come before the first look
-                await elected(buses[1])
+                with contextlib.suppress(WindowboxError):
+                    await buses[1].api(f"STREAM.LEADER.STEPDOWN.{streams.WORK}")
                 await asyncio.wait([due], timeout=2)
         assert due.result() == 0.0
         await sweeps.aclose()
 
 
-async def elected(bus: Bus) -> bool:
-    """Have the queue's servers choose another leader."""
-    with contextlib.suppress(WindowboxError):
-        return bool((await bus.api(f"STREAM.LEADER.STEPDOWN.{streams.WORK}"))["success"])
-    return False
+@rule("V-4")
+async def test_a_wish_right_after_a_run_needs_no_sweep(bus: Bus) -> None:
+    """Each object is wished for as soon as its last run has ended, when its item is about to be settled."""
+    story, queue, rounds = Story(), Queue(bus, POOL), 40
+    names = [f"web-{number}" for number in range(8)]
+
+    async def wish_again_and_again(name: str) -> None:
+        for turn in map(str, range(1, rounds + 1)):
+            await queue.wish(key(name), Wish(reason=turn))
+            ended = (f"end {name}", turn)
+            await story.until_so(lambda: any((s.short, s.reason) == ended for s in story.all), f"{ended}")  # noqa: B023
+            await asyncio.sleep(random.uniform(0, 0.01))
+
+    async with running(Pool(bus, POOL, Telling(bus, story.add)).run()):
+        await asyncio.gather(*map(wish_again_and_again, names))
+        await eventually(lambda: at_rest(bus))
+
+
+async def test_an_item_that_was_settled_makes_room_for_the_next(bus: Bus) -> None:
+    queue = Queue(bus, POOL)
+    pull = Pull(bus, queue.item_consumer(10), 1)
+    await queue.enqueue(key("web"))
+    turns = 0
+    async for [delivery] in pull.deliveries():
+        await delivery.ack()
+        await queue.removed(delivery.sequence)
+        # Occupied would mean that it waits already.
+        await bus.publish(subjects.item(POOL, key("web")), b"")
+        pull.done()
+        if (turns := turns + 1) == 50:
+            break
+
+
+async def test_what_was_stored_is_read_at_once_by_everybody(bus: Bus, nats_url: str) -> None:
+    subject = subjects.intent(key("web"))
+    async with contextlib.AsyncExitStack() as stack:
+        urls = nats_url.split(",")
+        readers = [await stack.enter_async_context(connected(Access(url))) for url in urls]
+        for _ in range(60):
+            sequence = await bus.publish(subject, b"{}")
+            assert sequence
+            found = await asyncio.gather(
+                *(reader.last(streams.INTENTS, subject) for reader in readers),
+                *(reader.at(streams.INTENTS, sequence) for reader in readers),
+            )
+            assert [last and last.sequence for last in found] == [sequence] * 2 * len(urls)
+
+
+async def test_what_was_deleted_is_read_no_more(bus: Bus) -> None:
+    subject = subjects.intent(key("web"))
+    for _ in range(30):
+        sequence = await bus.publish(subject, b"{}")
+        assert sequence
+        assert await bus.delete(streams.INTENTS, sequence) in (True, False)
+        assert await bus.last(streams.INTENTS, subject) is None
+        assert not await bus.delete(streams.INTENTS, sequence)
+
+
+async def test_a_reading_misses_nothing_that_was_stored_before(bus: Bus) -> None:
+    for number in range(25):
+        for filler in range(20):
+            subject = subjects.intent(key(f"web-{number}-{filler}"))
+            await bus.publish(subject, b"{}")
+        found = set(await snapshot(bus))
+        assert subject in found
+        assert len(found) == 20 * (number + 1)
+
+
+async def test_a_bucket_that_was_just_read_knows_what_was_written_before(bus: Bus) -> None:
+    writer = Bucket(bus, streams.EDGES)
+    for number in range(10):
+        name = subjects.of_address(f"10.0.0.{number}")
+        await writer.put(name, b"x", 0)
+        reader = Bucket(bus, streams.EDGES)
+        async with running(reader.run()):
+            await reader.catch_up()
+            assert name in reader.entries
+
+
+@rule("V-8")
+async def test_one_of_two_concurrent_writers_gets_a_conflict(bus: Bus) -> None:
+    subject = subjects.intent(key("web"))
+    expected = 0
+    for _ in range(30):
+        answers = await asyncio.gather(
+            *(bus.publish(subject, b"%d" % who, expect_last=expected) for who in range(4)),
+            return_exceptions=True,
+        )
+        won = [answer for answer in answers if isinstance(answer, int)]
+        assert len(won) == 1
+        assert [type(a) for a in answers if not isinstance(a, int)] == [WrongSequence] * 3
+        expected = won[0]
+
+
+async def test_a_full_stream_is_no_item_that_waits_already(bus: Bus) -> None:
+    config = (await bus.api(f"STREAM.INFO.{streams.WORK}"))["config"]
+    await bus.api(f"STREAM.UPDATE.{streams.WORK}", {**config, "max_bytes": 1})
+    with pytest.raises(TransientError, match="maximum bytes exceeded") as refused:
+        await bus.publish(subjects.item(POOL, key("web")), b"")
+    assert not isinstance(refused.value, Occupied)
+
+
+async def test_a_message_that_must_not_be_deleted_is_not_gone(bus: Bus) -> None:
+    await bus.api("STREAM.CREATE.kept", {"name": "kept", "subjects": ["kept"], "deny_delete": True})
+    sequence = await bus.publish("kept", b"")
+    assert sequence
+    with pytest.raises(Unreachable, match="not permitted"):
+        await bus.delete("kept", sequence)
+
+
+async def test_a_stream_that_is_not_there_holds_no_answer(bus: Bus) -> None:
+    with contextlib.suppress(Unreachable):
+        await bus.delete("nowhere", 1)
+        raise AssertionError("it was taken for gone")
+
+
+logger = logging.getLogger(__name__)
+
+_ROUNDS = 100 if os.environ.get("CHAOS") == "long" else 2
+"""Every one takes some six seconds."""
+_OBJECTS = 12
+
+
+@rule("V-3", "B-7")
+async def test_nothing_is_lost_or_doubled_while_servers_die(tmp_path: Path) -> None:
+    """Without any sweep: each wish that was accepted leads to a run by itself."""
+    with started(NatsCluster(tmp_path)) as cluster:
+        async with connected(Access(cluster.url)) as bus, workers(cluster.url, ack_wait=4) as crew:
+            await ensured(bus)
+            for _ in range(3):
+                await crew.start()
+            wishing = Wishing(bus, crew)
+            with cluster.unrest(0.7):
+                async with wishing.going_on(_OBJECTS, patience=90):
+                    for turn in range(_ROUNDS):
+                        member = cluster.members[turn % len(cluster.members)]
+                        assert member.process
+                        if random.random() < 0.5:
+                            member.stop(signal.SIGKILL)
+                            await asyncio.sleep(1.5)  # as long as the outage lasts
+                            member.start()
+                        else:
+                            member.process.send_signal(signal.SIGSTOP)
+                            await asyncio.sleep(3)  # as long as the outage lasts
+                            member.process.send_signal(signal.SIGCONT)
+                        await asyncio.to_thread(cluster.wait)
+                        await asyncio.sleep(1)  # the cluster heals before the next server dies
+            await eventually(lambda: rests(bus), patience=90)
+    assert wishing.wished > 10 * _ROUNDS
+    assert overlaps(crew.story.all) == []
+    logger.warning("%s", wishing.figures())

@@ -7,22 +7,17 @@ import itertools
 import signal
 
 from bus import intents, streams, subjects
-from bus.messages import Reason, Wish
+from bus.messages import Wish
 from bus.transport.connection import Bus, connected
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
-from tests.servers.bus.handlers import POOL, Story, Telling, key, overlaps
-from tests.servers.bus.test_pool import at_rest, waiting
-from tests.servers.bus.wishing import rests
+from tests.servers.bus.handlers import EVENT, POOL, Story, Telling, at_rest, key, overlaps, rests, waiting
 from tests.servers.bus.workers import workers
-from tests.support.natscluster import NatsCluster
-from tests.support.natsserver import NatsServer, ensured, port_of
+from tests.support.natsserver import NatsServer, port_of
 from tests.support.proxy import proxy
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 from windowbox.settings.bussettings import Access
-
-EVENT = Wish(reason=Reason.EVENT)
 
 
 @rule("V-9")
@@ -35,21 +30,6 @@ async def test_a_run_that_died_with_its_process_is_finished_by_another(bus: Bus,
         crew.open_gate(await crew.start())
         await crew.story.until("end gated")
         await eventually(lambda: at_rest(bus))
-
-
-async def test_nothing_is_lost_by_a_graceful_stop(bus: Bus, nats_url: str) -> None:
-    async with workers(nats_url) as crew:
-        first, queue = await crew.start(), Queue(bus, POOL)
-        await queue.wish(key("gated"), EVENT)
-        await crew.story.until("begin gated")
-        first.send_signal(signal.SIGTERM)
-        await queue.wish(key("web"), EVENT)
-        crew.open_gate(first)
-        assert await first.wait() == 0
-        crew.open_gate(await crew.start())
-        await crew.story.until("end web")
-        await eventually(lambda: at_rest(bus))
-        assert crew.story.times("end gated") >= 1
 
 
 @rule("V-3")
@@ -108,20 +88,18 @@ async def test_an_item_that_kills_its_workers_is_quarantined(bus: Bus, nats_url:
         assert await last.wait() == -signal.SIGKILL
 
 
-async def test_an_item_whose_workers_lost_the_bus_is_not_quarantined(nats: NatsServer | NatsCluster) -> None:
-    async with connected(Access(nats.url)) as bus:
-        await ensured(bus)
-        story = Story()
-        handler = Telling(bus, story.add)
-        async with running(Pool(bus, POOL, handler, ack_wait=1).run()):
-            await Queue(bus, POOL).wish(key("gated"), EVENT)
-            # One more than an item may take workers down.
-            for begun in range(1, 5):
-                await story.until_so(lambda n=begun: story.times("begin gated") >= n, f"begun {begun} times")  # type: ignore[misc]
-                await asyncio.to_thread(nats.restart)
-            handler.gate.set()
-            await story.until("end gated")
-            await eventually(lambda: rests(bus))
+async def test_workers_that_lost_the_bus_quarantine_nothing(nats: NatsServer, nats_bus: Bus) -> None:
+    story = Story()
+    handler = Telling(nats_bus, story.add)
+    async with running(Pool(nats_bus, POOL, handler, ack_wait=1).run()):
+        await Queue(nats_bus, POOL).wish(key("gated"), EVENT)
+        # One more than an item may take workers down.
+        for begun in range(1, 5):
+            await story.until("begin gated", times=begun)
+            await asyncio.to_thread(nats.restart)
+        handler.gate.set()
+        await story.until("end gated")
+        await eventually(lambda: rests(nats_bus))
     assert story.times("aside gated") == 0
 
 
@@ -135,12 +113,8 @@ async def test_an_item_that_blocks_its_workers_is_quarantined(bus: Bus, nats_url
             await queue.wish(key("hanging"), Wish(reason=str(attempt)))
             for name in names:
                 await queue.wish(key(name), EVENT)
-            await crew.story.until_so(
-                lambda attempt=attempt: (  # type: ignore[misc]
-                    crew.story.times("aside hanging") + crew.story.times("begin hanging") >= attempt
-                ),
-                f"attempt {attempt}, or set aside",
-            )
+            story = crew.story
+            await eventually(lambda: story.times("aside hanging") + story.times("begin hanging") >= attempt)  # noqa: B023
             if crew.story.times("aside hanging"):
                 break
         await crew.story.until("aside hanging")
@@ -178,11 +152,9 @@ async def test_a_worker_that_was_frozen_overwrites_nothing(bus: Bus, nats_url: s
         crew.open_gate(frozen)
         frozen.send_signal(signal.SIGCONT)
 
-        # It asks for another look: what it did late in the world might have undone something.
-        await crew.story.until_so(
-            lambda: any(s.short == "end reporting" and s.reason == "late report" for s in crew.story.all),
-            "the late report is made up for",
-        )
+        # It asks for another run: what it did late in the world might have undone something.
+        story = crew.story.all
+        await eventually(lambda: any((s.short, s.reason) == ("end reporting", "late report") for s in story))
         await eventually(lambda: at_rest(bus))
         late = [s for s in crew.story.all if s.process == frozen.pid and s.reason == "event"]
         assert [s.word for s in late] == ["begin", "left"]
@@ -199,7 +171,12 @@ async def test_a_thawed_worker_starts_no_overdue_item(bus: Bus, nats_url: str) -
         await eventually(lambda: at_rest(bus))
         frozen.send_signal(signal.SIGSTOP)
         await queue.wish(key("gated"), EVENT)
-        await eventually(lambda: delivered(bus, times=2))
+
+        async def delivered() -> bool:
+            info = await bus.api(f"CONSUMER.INFO.WORK.pool-{POOL}")
+            return int(info["delivered"]["consumer_seq"]) >= 2
+
+        await eventually(delivered)
         awake = await crew.start()
         await crew.story.until("begin gated")
 
@@ -216,17 +193,10 @@ async def test_a_thawed_worker_starts_no_overdue_item(bus: Bus, nats_url: str) -
         assert crew.story.times("begin gated") == 1
 
 
-async def delivered(bus: Bus, times: int) -> bool:
-    """Whether the pool's consumer has handed out so many messages."""
-    info = await bus.api(f"CONSUMER.INFO.WORK.pool-{POOL}")
-    return int(info["delivered"]["consumer_seq"]) >= times
-
-
 @rule("B-7", "V-10")
 async def test_a_worker_that_is_cut_off_stops_before_another_one_begins(bus: Bus, nats_url: str) -> None:
     story, queue = Story(), Queue(bus, POOL)
-    port = port_of(nats_url)
-    async with proxy(port) as line, connected(Access(f"nats://127.0.0.1:{line.port}")) as far:
+    async with proxy(port_of(nats_url)) as line, connected(Access(f"nats://127.0.0.1:{line.port}")) as far:
         cut_off = Telling(far, story.add, who=1)
         async with running(Pool(far, POOL, cut_off, ack_wait=2).run()):
             await queue.wish(key("gated"), EVENT)
@@ -237,7 +207,7 @@ async def test_a_worker_that_is_cut_off_stops_before_another_one_begins(bus: Bus
             async with running(Pool(bus, POOL, near, ack_wait=2).run()):
                 await story.until("end gated")
                 line.resume()
-                await story.until_so(lambda: story.all[-1].reason == "late report", "a late report")
+                await eventually(lambda: story.all[-1].reason == "late report")
     assert [said.word for said in story.all[:4]] == ["begin", "left", "begin", "end"]
     assert overlaps(story.all) == []
 
@@ -254,7 +224,7 @@ async def test_no_object_is_ever_worked_on_twice_at_once(bus: Bus, nats_url: str
             if turn % 4 == 1:
                 await crew.kill(alive.pop(0))
                 alive.append(await crew.start())
-            await crew.story.until_so(lambda: len(crew.story.all) > told, "anything more")  # noqa: B023
+            await eventually(lambda: len(crew.story.all) > told)  # noqa: B023
         await eventually(lambda: at_rest(bus))
         assert {said.name for said in crew.story.all if said.word == "end"} == set(names)
         survivors = {process.pid for process in alive}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from bus import streams
+from bus import streams, subjects
 from bus.leases import presence
-from bus.messages import Reason, Result, Wish
+from bus.messages import Reason, Result, RunRecord, Wish
 from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, Unfinished
 from bus.transport import consumers
 from bus.transport.connection import ApiError, Bus, connected
@@ -21,9 +20,11 @@ from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.ranks import Rank
 from bus.workqueue.routing import run_due
-from tests.servers.bus.handlers import POOL, key
+from tests.servers.bus.handlers import EVENT, POOL, Doing, key
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually, running
+from windowbox.clients.kubernetes import bulkhead
+from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.bussettings import Access
 
 FIRST, SECOND, THIRD = 0, 3, 7
@@ -32,8 +33,8 @@ FIRST, SECOND, THIRD = 0, 3, 7
 class Taker:
     """Takes messages at a rank, and settles them at once, or keeps them until `settle`."""
 
-    def __init__(self, bus: Bus, consumer: Consumer, rank: int | None, *, keeps: bool = False) -> None:
-        self.pull = Pull(bus, consumer, 128, None if rank is None else lambda: rank)
+    def __init__(self, bus: Bus, rank: int, *, keeps: bool = False) -> None:
+        self.pull = Pull(bus, consumer_of(bus), 128, lambda: rank)
         self.keeps = keeps
         self.taken: list[str] = []
         self.redelivered = 0
@@ -55,21 +56,8 @@ class Taker:
             self.pull.done()
 
 
-@pytest.fixture
-def consumer(bus: Bus) -> Consumer:
+def consumer_of(bus: Bus) -> Consumer:
     return Queue(bus, POOL).item_consumer(10)
-
-
-@pytest.fixture
-async def one_bus(one_server: NatsServer) -> AsyncIterator[Bus]:
-    async with connected(Access(one_server.url)) as bus:
-        await streams.ensure(bus)
-        yield bus
-
-
-@pytest.fixture
-def consumer_of_one(one_bus: Bus) -> Consumer:
-    return Queue(one_bus, POOL).item_consumer(10)
 
 
 async def enqueue(bus: Bus, names: Iterator[int], count: int) -> None:
@@ -87,142 +75,94 @@ async def asking(bus: Bus, consumer: Consumer, requests: int) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def taking(bus: Bus, consumer: Consumer, *takers: Taker) -> AsyncIterator[None]:
+async def taking(bus: Bus, *takers: Taker) -> AsyncIterator[None]:
     """While these take messages, each by two requests."""
     async with running(*(taker.run() for taker in takers)):
-        await eventually(lambda: asking(bus, consumer, 2 * len(takers)))
+        await eventually(lambda: asking(bus, consumer_of(bus), 2 * len(takers)))
         yield
 
 
-async def test_the_first_is_given_everything_as_long_as_it_has_little_to_do(
-    one_bus: Bus, consumer_of_one: Consumer
-) -> None:
-    bus, names = one_bus, iter(range(1000))
-    takers = [Taker(bus, consumer_of_one, rank) for rank in (SECOND, FIRST, THIRD)]
-    async with taking(bus, consumer_of_one, *takers):
+async def test_the_first_gets_everything_while_it_has_room(one_bus: Bus) -> None:
+    takers, names = [Taker(one_bus, rank) for rank in (SECOND, FIRST, THIRD)], iter(range(1000))
+
+    async def settled() -> bool:
+        return not (await one_bus.api("STREAM.INFO.WORK", repeat=True))["state"]["messages"]
+
+    async with taking(one_bus, *takers):
         for _ in range(40):
-            await enqueue(bus, names, 1)
-            await eventually(lambda: settled(bus))
+            await enqueue(one_bus, names, 1)
+            await eventually(settled)
     assert [len(taker.taken) for taker in takers] == [0, 40, 0]
 
 
-async def test_the_next_is_given_what_the_first_has_no_hands_for(
-    one_bus: Bus, consumer_of_one: Consumer
-) -> None:
-    bus, names = one_bus, iter(range(1000))
-    first, second = (Taker(bus, consumer_of_one, rank, keeps=True) for rank in (FIRST, SECOND))
-    async with taking(bus, consumer_of_one, second, first):
-        await enqueue(bus, names, 128)
-        await eventually(lambda: took(128, first, second))
+async def test_the_second_gets_what_the_first_has_no_room_for(one_bus: Bus) -> None:
+    names = iter(range(1000))
+    first, second = (Taker(one_bus, rank, keeps=True) for rank in (FIRST, SECOND))
+    async with taking(one_bus, second, first):
+        await enqueue(one_bus, names, 128)
+        await eventually(lambda: len(first.taken) + len(second.taken) == 128)
         assert (len(first.taken), len(second.taken)) == (64, 64)
-        await enqueue(bus, names, 64)  # both have enough to do: it is shared
-        await eventually(lambda: took(192, first, second))
+        await enqueue(one_bus, names, 64)  # both have enough to do: it is shared
+        await eventually(lambda: len(first.taken) + len(second.taken) == 192)
         await first.settle()
         await second.settle()
 
 
-async def test_whoever_is_next_goes_on_at_once_when_the_first_is_gone(
-    one_bus: Bus, consumer_of_one: Consumer, one_server: NatsServer
+async def test_the_second_takes_over_at_once_from_a_killed_first(
+    one_bus: Bus, one_server: NatsServer
 ) -> None:
-    names = iter(range(1000))
-    second = Taker(one_bus, consumer_of_one, SECOND)
-    async with taking(one_bus, consumer_of_one, second):
+    second = Taker(one_bus, SECOND)
+
+    async def nobody_answers() -> bool:
+        return not await presence.processes(one_bus)
+
+    async with taking(one_bus, second):
         async with (
             connected(Access(one_server.url)) as other,
             presence.answering(other, lambda: {"role": "work", "process": "host/1"}),
-            running(Taker(other, consumer_of_one, FIRST).run()),
+            running(Taker(other, FIRST).run()),
         ):
-            await eventually(lambda: asking(one_bus, consumer_of_one, 4))
+            await eventually(lambda: asking(one_bus, consumer_of(one_bus), 4))
             await other.client.close()  # as the kernel does for a process that was killed
-            await eventually(lambda: nobody_answers(one_bus))  # the server knows it, too
-        await enqueue(one_bus, names, 10)
-        await eventually(lambda: took(10, second))
+            await eventually(nobody_answers)  # the server knows it, too
+        await enqueue(one_bus, iter(range(10)), 10)
+        await eventually(lambda: len(second.taken) == 10)
     assert second.redelivered == 0
 
 
-async def test_a_consumer_without_ranks_becomes_ranked_when_a_process_with_a_rank_starts(
-    bus: Bus, consumer: Consumer
-) -> None:
-    await consumers.ensure(bus, consumer)
+@pytest.mark.parametrize("before", [False, True], ids=["unranked-before", "ranked-before"])
+async def test_a_rank_makes_and_keeps_its_consumer_ranked(bus: Bus, before: bool) -> None:
+    consumer = consumer_of(bus)
+    await consumers.ensure(bus, consumer, ranked=before)
     await consumers.ensure(bus, consumer, ranked=True)
-    assert await ranked(bus, consumer)
-
-
-async def test_a_consumer_that_is_ranked_stays_so_when_another_process_starts(
-    bus: Bus, consumer: Consumer
-) -> None:
-    await consumers.ensure(bus, consumer, ranked=True)
-    await consumers.ensure(bus, consumer, ranked=True)
-    assert await ranked(bus, consumer)
+    info = await bus.api(f"CONSUMER.INFO.{consumer.stream}.{consumer.name}", repeat=True)
+    assert info["config"]["priority_policy"] == "prioritized"
     await consumers.ensure(bus, consumer._replace(ack_wait=20), ranked=True)
     info = await bus.api(f"CONSUMER.INFO.{consumer.stream}.{consumer.name}", repeat=True)
     assert info["config"]["ack_wait"] == 20_000_000_000
 
 
-async def ranked(bus: Bus, consumer: Consumer) -> bool:
-    info = await bus.api(f"CONSUMER.INFO.{consumer.stream}.{consumer.name}", repeat=True)
-    return bool(info["config"].get("priority_policy") == "prioritized")
+async def test_a_worker_whose_calls_fail_lets_others_come_first(one_bus: Bus) -> None:
+    queue, rank, failed, succeeded = Queue(one_bus, POOL), Rank(one_bus), [], []
 
+    async def fail(item: Item) -> Outcome:
+        failed.append(item.key)
+        return Failed("no answer", RequeueAfter(Wish(reason=Reason.RETRY), 0.01))
 
-async def nobody_answers(bus: Bus) -> bool:
-    return not await presence.processes(bus)
+    async def succeed(item: Item) -> Outcome:
+        succeeded.append(item.key)
+        return Done()
 
-
-async def settled(bus: Bus) -> bool:
-    return not (await bus.api("STREAM.INFO.WORK", repeat=True))["state"]["messages"]
-
-
-async def took(count: int, *takers: Taker) -> bool:
-    return sum(len(taker.taken) for taker in takers) == count
-
-
-class Calling:
-    """Reconciles by a call to a server, which `way` leads to."""
-
-    def __init__(self, way: int) -> None:
-        self._way = way
-        self.results = Counter[Result]()
-
-    async def handle(self, item: Item) -> Outcome:
-        outcome: Outcome = Done()
-        if not await self._is_answered():
-            outcome = Failed("no answer", RequeueAfter(Wish(reason=Reason.RETRY), 0.01))
-        self.results[outcome.result] += 1
-        return outcome
-
-    async def _is_answered(self) -> bool:
-        with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._way)
-            with contextlib.closing(writer):
-                return bool(await reader.read(1))
-        return False
-
-    async def quarantine(self, item: Item) -> None:
-        """Never."""
-
-
-async def test_a_worker_whose_way_is_cut_lets_others_come_first(one_bus: Bus) -> None:
-    def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.abort()
-
-    def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"!")
-        writer.close()
-
-    queue, rank = Queue(one_bus, POOL), Rank(one_bus)
-    async with serving(refuse) as nowhere, serving(answer) as there:
-        cut_off, other = Calling(nowhere), Calling(there)
-        first = Pool(one_bus, POOL, cut_off, rank=rank)
-        second = Pool(one_bus, POOL, other, rank=Rank(one_bus))
-        with rank.first():
-            async with running(first.run(), second.run(), run_due(one_bus, queue)):
-                await eventually(lambda: asking(one_bus, queue.item_consumer(10), 2))
-                for number in range(30):
-                    await queue.wish(key(f"web-{number}"), Wish(reason=Reason.EVENT))
-
-                await eventually(lambda: other.results[Result.SUCCEEDED] == 30)
+    first = Pool(one_bus, POOL, Doing(fail), rank=rank)
+    second = Pool(one_bus, POOL, Doing(succeed), rank=Rank(one_bus))
+    with rank.first():
+        async with running(first.run(), second.run(), run_due(one_bus, queue)):
+            await eventually(lambda: asking(one_bus, queue.item_consumer(10), 2))
+            for number in range(30):
+                await queue.wish(key(f"web-{number}"), EVENT)
+            await eventually(lambda: len(succeeded) == 30)
     # What it had asked for before it stepped aside is given to it.
-    assert 16 <= cut_off.results[Result.FAILED] <= 16 + 64 + 30
+    assert 16 <= len(failed) <= 16 + 64 + 30
 
 
 async def test_a_worker_steps_aside_until_a_run_succeeds(one_bus: Bus) -> None:
@@ -240,9 +180,72 @@ async def test_a_worker_steps_aside_until_a_run_succeeds(one_bus: Bus) -> None:
         assert rank.number == 0
 
 
-@contextlib.asynccontextmanager
-async def serving(answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]) -> AsyncIterator[int]:
-    """A server on a port of its own."""
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+SLOTS = 16
+SHARE = 4
+
+
+async def hang(item: Item) -> Outcome:
+    """Never end in the cluster, or namespace, `slow`; elsewhere at once."""
+    ref = subjects.ref(item.key)
+    if "slow" in (ref.cluster, ref.namespace):
+        await asyncio.Event().wait()
+    return Done()
+
+
+async def _wish(bus: Bus, cluster: str, namespace: str, name: str) -> None:
+    key = subjects.key(ObjectRef(cluster, SERVICES.id, namespace, name))
+    await Queue(bus, POOL).wish(key, EVENT)
+
+
+async def _ended(bus: Bus) -> dict[str, RunRecord]:
+    """The last record of each object, by its name."""
+    stored = consumers.snapshot(bus, streams.JOURNAL, [f"run.{POOL}.>"])
+    found = [RunRecord.model_validate_json(one.data) async for one in stored]
+    return {subjects.ref(one.key).name: one for one in found}
+
+
+@pytest.fixture(autouse=True)
+def _no_introduction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulkhead, "_INTRODUCTION", 0.01)
+
+
+@pytest.mark.parametrize(
+    ("slow", "quick", "sharing"),
+    [
+        pytest.param(("slow", "shop"), (RUNTIME, "shop"), lambda ref: ref.cluster, id="runtime-cluster"),
+        pytest.param(("slow", "shop"), ("another", "shop"), lambda ref: ref.cluster, id="another-cluster"),
+        pytest.param((RUNTIME, "slow"), (RUNTIME, "shop"), lambda ref: ref.namespace, id="namespaces"),
+    ],
+)
+async def test_a_hanging_cluster_leaves_slots_to_others(
+    bus: Bus, slow: tuple[str, str], quick: tuple[str, str], sharing: Callable[[ObjectRef], str]
+) -> None:
+    async with running(Pool(bus, POOL, Doing(hang), concurrency=SLOTS, sharing=sharing).run()):
+        for number in range(20):
+            await _wish(bus, *slow, f"s{number}")
+        await _wish(bus, *quick, "web")
+
+        async def all_but_the_share_have_ended() -> bool:
+            return len(await _ended(bus)) == 20 - SHARE + 1
+
+        await eventually(all_but_the_share_have_ended)
+        ended = await _ended(bus)
+    assert ended.pop("web").outcome is Result.SUCCEEDED
+    assert {one.outcome for one in ended.values()} == {Result.WAITING}
+    assert {one.note.partition(":")[0] for one in ended.values()} == {"waiting for a turn"}
+
+
+async def test_a_run_that_is_stopped_is_insisted_on(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulkhead, "_BUDGET", 0.01)
+    async with running(Pool(bus, POOL, Doing(hang), sharing=lambda ref: ref.cluster).run()):
+        await _wish(bus, "slow", "shop", "web")
+
+        async def stopped() -> bool:
+            return "web" in await _ended(bus)
+
+        await eventually(stopped)
+        key = subjects.key(ObjectRef("slow", SERVICES.id, "shop", "web"))
+        later = await bus.last(streams.LATER, subjects.later(POOL, key))
+    assert (await _ended(bus))["web"].note == "stopped, because runs of slow take too long"
+    assert later
+    assert Wish.decoded(later.data).insist

@@ -9,18 +9,16 @@ import pytest
 
 from bus import subjects
 from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, Announcement, Reason, Wish
-from bus.transport.connection import ApiError, Bus, connected
+from bus.transport.connection import ApiError, Bus
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import PreviousVersion, Router, run_due
-from tests.servers.bus.handlers import POOL
-from tests.servers.bus.test_pool import waiting
-from tests.support.natsserver import NatsServer, made_anew
+from tests.servers.bus.handlers import POOL, waiting
+from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 from windowbox.errors import Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, ObjectRef
-from windowbox.settings.bussettings import Access
 
 
 def space(name: str) -> ObjectRef:
@@ -75,6 +73,12 @@ async def is_wished(bus: Bus, *names: str) -> bool:
     return sorted(await waiting(bus, "TRIGGERS")) == wishes(*names)
 
 
+@pytest.fixture(autouse=True)
+def _all_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps look at what was announced just now, too."""
+    monkeypatch.setattr("bus.workqueue.routing._YOUNG", -1.0)
+
+
 async def test_a_new_pool_hears_the_last_of_every_object(bus: Bus) -> None:
     for state in ("first", "second", "third"):
         await announce(bus, "one", state)
@@ -89,14 +93,17 @@ async def test_a_new_pool_hears_the_last_of_every_object(bus: Bus) -> None:
 async def test_a_change_is_shown_with_what_was_before(bus: Bus) -> None:
     interest = All(asks=True)
     async with running(Router(bus, Queue(bus, POOL), interest).run()):
-        first = await announce(bus, "web", "first")
-        await eventually(lambda: len(interest.seen) >= 1)
-        await announce(bus, "web", "second", before=first)
-        await eventually(lambda: len(interest.seen) >= 2)
-        elsewhere = await announce(bus, "other", "third", before=999)
-        await eventually(lambda: len(interest.seen) >= 3)
-        await announce(bus, "web", "fourth", before=elsewhere)
-        await eventually(lambda: len(interest.seen) >= 4)
+
+        async def announced(name: str, state: str, before: int = 0) -> int:
+            seen = len(interest.seen)
+            sequence = await announce(bus, name, state, before=before)
+            await eventually(lambda: len(interest.seen) > seen)
+            return sequence
+
+        first = await announced("web", "first")
+        await announced("web", "second", first)
+        elsewhere = await announced("other", "third", 999)
+        await announced("web", "fourth", elsewhere)
     assert interest.seen == [("first", None), ("second", "first"), ("third", None), ("fourth", None)]
 
 
@@ -119,23 +126,18 @@ async def test_routers_share_the_changes(bus: Bus) -> None:
     assert sum(len(interest.seen) for interest in interests) == 30
 
 
-async def test_a_router_goes_on_when_the_store_is_another_one(nats: NatsServer) -> None:
-    async with connected(Access(nats.url)) as bus:
-        await eventually(lambda: made_anew(bus))
-        async with running(Router(bus, Queue(bus, POOL), All()).run()):
-            await announce(bus, "before")
-            await eventually(lambda: is_wished(bus, "before"))
-            nats.wipe()
-            nats.start()
-            await eventually(lambda: made_anew(bus))
-            await announce(bus, "after")
-            await eventually(lambda: is_wished(bus, "after"))
+async def test_a_router_goes_on_when_the_store_is_another_one(nats: NatsServer, nats_bus: Bus) -> None:
+    async with running(Router(nats_bus, Queue(nats_bus, POOL), All()).run()):
+        await announce(nats_bus, "before")
+        await eventually(lambda: is_wished(nats_bus, "before"))
+        await emptied(nats, nats_bus)
+        await announce(nats_bus, "after")
+        await eventually(lambda: is_wished(nats_bus, "after"))
 
 
 @rule("V-3")
-async def test_the_sweep_asks_for_what_was_left_unfinished(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_sweep_asks_for_what_was_left_unfinished(bus: Bus) -> None:
     router = Router(bus, Queue(bus, POOL), All())
-    monkeypatch.setattr("bus.workqueue.routing._YOUNG", -1.0)
     await announce(bus, "left", "unfinished")
     await announce(bus, "finished-since", "unfinished")
     await announce(bus, "finished-since", "finished")
@@ -173,11 +175,8 @@ async def test_others_have_their_turns_between_the_large_objects_of_a_sweep(bus:
     assert len(set(seen)) == 30
 
 
-async def test_a_sweep_compares_what_the_bus_did_not_know_with_what_it_made(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_sweep_checks_the_drift_of_unknown_owners(bus: Bus) -> None:
     """What it had made may have been deleted while the bus knew neither."""
-    monkeypatch.setattr("bus.workqueue.routing._YOUNG", -1.0)
     first = await announce(bus, "known", "finished", "ADDED")
     await announce(bus, "known", "finished", "LISTED", before=first)
     await announce(bus, "unknown", "finished", "LISTED")
@@ -193,22 +192,15 @@ async def test_a_sweep_compares_what_the_bus_did_not_know_with_what_it_made(
     assert Wish.decoded(found.data).drift
 
 
-async def test_a_sweep_begins_anew_when_the_store_is_another_one(
-    nats: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bus.workqueue.routing._YOUNG", -1.0)
-    async with connected(Access(nats.url)) as bus:
-        await eventually(lambda: made_anew(bus))
-        async with running(Router(bus, Queue(bus, POOL), All()).sweep(0.2)):
-            await announce(bus, "before", "unfinished")
-            await eventually(lambda: is_wished(bus, "before"))
-            nats.wipe()
-            nats.start()
-            await eventually(lambda: made_anew(bus))
-            await announce(bus, "after", "unfinished")
-            for number in range(5):
-                await announce(bus, f"finished-{number}", "finished")
-            await eventually(lambda: is_wished(bus, "after"))
+async def test_a_sweep_starts_over_in_another_store(nats: NatsServer, nats_bus: Bus) -> None:
+    async with running(Router(nats_bus, Queue(nats_bus, POOL), All()).sweep(0.2)):
+        await announce(nats_bus, "before", "unfinished")
+        await eventually(lambda: is_wished(nats_bus, "before"))
+        await emptied(nats, nats_bus)
+        await announce(nats_bus, "after", "unfinished")
+        for number in range(5):
+            await announce(nats_bus, f"finished-{number}", "finished")
+        await eventually(lambda: is_wished(nats_bus, "after"))
 
 
 @rule("V-9")
@@ -243,8 +235,7 @@ async def test_a_change_that_concerns_nobody_is_settled_at_once(bus: Bus, bugs: 
     assert len(interest.seen) == (2 if bugs else 1)
 
 
-async def test_a_sweep_asks_for_what_nobody_can_judge(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bus.workqueue.routing._YOUNG", -1.0)
+async def test_a_sweep_asks_for_what_nobody_can_judge(bus: Bus) -> None:
     await announce(bus, "web")
     async with running(Router(bus, Queue(bus, POOL), All(bugs=True)).sweep(0.05)):
         await eventually(lambda: is_wished(bus, "web"))
@@ -254,7 +245,11 @@ async def test_a_due_wish_that_cannot_be_read_is_a_wish(bus: Bus) -> None:
     await bus.publish(subjects.due(POOL, subjects.key(space("web"))), b"nonsense")
     async with running(run_due(bus, Queue(bus, POOL))):
         await eventually(lambda: is_wished(bus, "web"))
-        await eventually(lambda: nothing_is_due(bus))
+
+        async def nothing_is_due() -> bool:
+            return not await waiting(bus, "LATER")
+
+        await eventually(nothing_is_due)
 
 
 async def nothing_in_hand(bus: Bus) -> bool:

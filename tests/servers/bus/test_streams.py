@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from bus import schema, streams
+from bus import schema, streams, subjects
+from bus.schema import Schema
 from bus.transport.connection import ApiError, Bus, connected
-from tests.support.natsserver import ensured
-from windowbox.errors import Refused
+from tests.support.natsserver import NatsServer, ensured, port_of
+from tests.support.proxy import proxy
+from tests.support.running import eventually, running, soon
+from windowbox.errors import Malformed, Refused, Unreachable
+from windowbox.models.refs import ObjectRef
 from windowbox.settings.bussettings import Access
 
 NAMES = [
@@ -27,9 +32,12 @@ async def test_all_streams_are_made_once(nats_url: str) -> None:
         assert await ensured(bus) == []
 
 
+async def update(bus: Bus, stream: str, **settings: Any) -> None:
+    await bus.api(f"STREAM.UPDATE.{stream}", {**await config(bus, stream), **settings})
+
+
 async def test_a_setting_that_changed_is_brought_up_to_date(bus: Bus) -> None:
-    changed = {**await config(bus, "OBJECTS"), "max_msgs_per_subject": 3}
-    await bus.api("STREAM.UPDATE.OBJECTS", changed)
+    await update(bus, "OBJECTS", max_msgs_per_subject=3)
     await bus.publish("object.c.k.n.web", b"kept")
 
     assert await ensured(bus) == ["updated stream OBJECTS: max_msgs_per_subject"]
@@ -41,8 +49,7 @@ async def test_a_setting_that_changed_is_brought_up_to_date(bus: Bus) -> None:
 
 async def test_reviews_move_out_of_the_journal_of_an_older_version(bus: Bus) -> None:
     await bus.api("STREAM.DELETE.REVIEWS")
-    journal = await config(bus, "JOURNAL")
-    await bus.api("STREAM.UPDATE.JOURNAL", {**journal, "subjects": [*journal["subjects"], "review.>"]})
+    await update(bus, "JOURNAL", subjects=[*(await config(bus, "JOURNAL"))["subjects"], "review.>"])
     await bus.publish("run.pool.one", b"kept")
 
     assert await ensured(bus) == ["updated stream JOURNAL: subjects", "created stream REVIEWS"]
@@ -52,7 +59,7 @@ async def test_reviews_move_out_of_the_journal_of_an_older_version(bus: Bus) -> 
 
 
 async def test_what_an_operator_added_is_left_alone(bus: Bus) -> None:
-    await bus.api("STREAM.UPDATE.JOURNAL", {**await config(bus, "JOURNAL"), "description": "of our team"})
+    await update(bus, "JOURNAL", description="of our team")
     assert await ensured(bus) == []
     assert (await config(bus, "JOURNAL"))["description"] == "of our team"
 
@@ -61,26 +68,22 @@ async def test_each_stream_carries_the_version_of_its_schema(bus: Bus) -> None:
     assert {schema.found(await config(bus, name)) for name in NAMES} == {schema.CURRENT}
 
 
-async def test_a_stream_of_an_older_version_gets_its_number_and_keeps_what_operators_noted(bus: Bus) -> None:
-    found = await config(bus, "WORK")
-    await bus.api("STREAM.UPDATE.WORK", {**found, "metadata": {"team": "ours"}})
+async def test_an_older_stream_gets_its_number_and_keeps_notes(bus: Bus) -> None:
+    await update(bus, "WORK", metadata={"team": "ours"})
     assert await ensured(bus) == ["updated stream WORK: metadata"]
     metadata = (await config(bus, "WORK"))["metadata"]
     assert (metadata["team"], metadata["windowbox.schema"]) == ("ours", "1")
 
 
 async def test_what_a_newer_version_has_set_is_left_alone(bus: Bus) -> None:
-    newer = schema.Schema(version=2, reader=1)
-    changed = {"max_msgs_per_subject": 3, "metadata": newer.metadata}
-    await bus.api("STREAM.UPDATE.OBJECTS", {**await config(bus, "OBJECTS"), **changed})
+    await update(bus, "OBJECTS", max_msgs_per_subject=3, metadata=Schema(version=2, reader=1).metadata)
     assert await ensured(bus) == []
     assert (await config(bus, "OBJECTS"))["max_msgs_per_subject"] == 3
     await schema.check(bus, "OBJECTS")
 
 
 async def test_messages_that_only_newer_versions_read_are_refused(bus: Bus) -> None:
-    newer = schema.Schema(version=3, reader=2)
-    await bus.api("STREAM.UPDATE.OBJECTS", {**await config(bus, "OBJECTS"), "metadata": newer.metadata})
+    await update(bus, "OBJECTS", metadata=Schema(version=3, reader=2).metadata)
     told = "stream OBJECTS has messages of schema 3, .*schema 2 or newer reads; this one has 1"
     with pytest.raises(Refused, match=told):
         await ensured(bus)
@@ -105,3 +108,108 @@ async def test_three_replicas_are_asked_for_where_they_are_set(nats_url: str) ->
     async with connected(Access(nats_url)) as bus:
         with pytest.raises(ApiError, match="replicas > 1 not supported in non-clustered mode"):
             await streams.ensure(bus, replicas=3)
+
+
+_UNREADABLE = r"schema 9, which windowbox with schema 8 or newer reads"
+
+
+async def test_a_running_process_ends_when_a_newer_version_takes_over(one_bus: Bus) -> None:
+    await one_bus.api("STREAM.DELETE.WORK")  # it is not there from the beginning
+    watching = asyncio.create_task(schema.watch(one_bus, "WORK", interval=0.05))
+    await streams.ensure(one_bus)
+    await update(one_bus, "WORK", metadata=Schema(9, 8).metadata)  # as a newer watcher does
+    with pytest.raises(Refused, match=_UNREADABLE):
+        await soon(watching)
+
+
+async def test_the_schema_is_checked_after_a_reconnect(one_server: NatsServer, one_bus: Bus) -> None:
+    watching = asyncio.create_task(schema.watch(one_bus, "WORK", interval=3600))
+    await asyncio.sleep(0)  # it asks before the stream changes
+    await update(one_bus, "WORK", metadata=Schema(9, 8).metadata)  # as a newer watcher does
+    one_server.restart()
+    with pytest.raises(Refused, match=_UNREADABLE):
+        await soon(watching)
+
+
+async def test_a_protocol_error_ends_the_watch_and_fails_questions(bus: Bus) -> None:
+    assert not bus.dead
+    await bus.client.publish("x" * 5000, b"")
+    with pytest.raises(Unreachable, match="maximum control line exceeded"):
+        await soon(bus.watch())
+    assert bus.dead
+    assert bus.lost_for > 0
+    with pytest.raises(Unreachable):
+        await soon(bus.last(streams.OBJECTS, "object.a.b.c.d"))
+
+
+async def test_a_server_that_is_away_is_waited_for(nats: NatsServer, nats_bus: Bus) -> None:
+    async with running(nats_bus.watch()):
+        nats.stop()
+        await eventually(lambda: nats_bus.lost_for > 0)
+        assert not nats_bus.dead
+        nats.start()
+        await eventually(lambda: nats_bus.connected)
+        assert nats_bus.lost_for == 0.0
+
+
+async def test_the_end_of_reconnecting_is_noticed(nats: NatsServer, nats_bus: Bus) -> None:
+    nats.stop()
+    await eventually(lambda: nats_bus.lost_for > 0)
+    task = nats_bus.client._reconnection_task
+    assert task
+    task.cancel()
+    with pytest.raises(Unreachable, match="closed for ever"):
+        await soon(nats_bus.watch())
+
+
+async def test_a_flush_comes_after_what_was_sent_before_it(one_server: NatsServer) -> None:
+    line = proxy(port_of(one_server.url))
+    async with line as between, connected(Access(f"nats://127.0.0.1:{between.port}")) as bus:
+        between.recorded = bytearray()
+        await bus.client.subscribe("color.red")
+        await bus.client.flush()
+        assert [one.split()[0] for one in between.recorded.splitlines()] == [b"SUB", b"PING"]
+
+
+async def test_more_than_the_socket_takes_at_once_arrives_in_order(one_bus: Bus) -> None:
+    sent = [b"%06d" % number * 20_000 for number in range(200)]
+    inbox, heard = one_bus.client.new_inbox(), list[bytes]()
+    await one_bus.client.listen(inbox, lambda message: heard.append(message.data))
+    for data in sent:
+        await one_bus.client.publish(inbox, data)
+        await asyncio.sleep(0)  # so that each is written by itself, whatever the socket has not taken yet
+    await eventually(lambda: len(heard) == len(sent))
+    assert heard == sent
+
+
+async def test_a_listener_hears_until_it_unsubscribes(one_server: NatsServer, one_bus: Bus) -> None:
+    client, heard = one_bus.client, list[bytes]()
+    inbox, listening = client.new_inbox(), dict(client._listeners)
+    subscription = await client.listen(inbox, lambda message: heard.append(message.data))
+    one_server.stop()
+    await eventually(lambda: one_bus.lost_for > 0)
+    one_server.start()
+    await eventually(lambda: one_bus.connected)
+    await client.publish(inbox, b"after the server was back")
+    await client.flush()
+    await subscription.unsubscribe()
+    await client.publish(inbox, b"after nobody listened")
+    await client.flush()
+    assert heard == [b"after the server was back"]
+    assert client._listeners == listening
+
+
+async def test_a_subject_the_server_rejects_is_never_sent(bus: Bus) -> None:
+    with pytest.raises(Malformed, match="too many"):
+        await bus.publish(f"object.{'x' * 4000}", b"")
+    assert not bus.dead
+
+
+async def test_an_object_with_the_longest_names_is_stored_and_found(bus: Bus) -> None:
+    ref = ObjectRef(*["." * 20_000] * 4)
+    subject = subjects.seen(ref)
+    sequence = await bus.publish(subject, b"{}")
+    stored = await bus.last(streams.OBJECTS, subject)
+    assert stored
+    assert (stored.sequence, stored.subject) == (sequence, subject)
+    assert await bus.publish(subjects.wish("local-ext-shoot-after-worker", subjects.key(ref)), b"{}")

@@ -21,7 +21,7 @@ from bus.transport.connection import connected
 from sandbox import processes
 from sandbox.programs import binaries
 from tests.support import servers
-from tests.support.natsserver import NatsServer
+from tests.support.natsserver import NatsServer, started
 from tests.support.natstls import Identities, Tls
 from tests.support.running import eventually, running, soon
 from windowbox.errors import Malformed, Refused
@@ -36,26 +36,16 @@ def tls(tmp_path: Path) -> Tls:
     return Tls(tmp_path / "tls")
 
 
-@contextlib.contextmanager
-def serving(folder: Path, *options: str) -> Iterator[NatsServer]:
-    server = NatsServer(folder / "nats", *options)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
 @pytest.fixture
 def server(tls: Tls, tmp_path: Path) -> Iterator[NatsServer]:
-    with serving(tmp_path, *tls.options()) as made:
+    with started(NatsServer(tmp_path / "nats", *tls.options())) as made:
         yield made
 
 
 @pytest.fixture
 def verifying(tls: Tls, tmp_path: Path) -> Iterator[NatsServer]:
     """A server that lets in whoever shows a certificate of its authority, and nobody else."""
-    with serving(tmp_path, *tls.options(verify=True)) as made:
+    with started(NatsServer(tmp_path / "nats", *tls.options(verify=True))) as made:
         yield made
 
 
@@ -81,59 +71,43 @@ async def refusal(access: Access) -> str:
     return str(refused.value)
 
 
-async def test_a_server_whose_authority_is_trusted_is_spoken_to_by_tls(server: NatsServer, tls: Tls) -> None:
+async def test_a_server_of_a_trusted_authority_is_used(server: NatsServer, tls: Tls) -> None:
     assert await works(trusting(server.url, tls))
     assert await works(trusting(server.url.replace("nats://", "tls://"), tls))
 
 
-async def test_a_server_of_another_authority_is_refused(server: NatsServer, tmp_path: Path) -> None:
-    told = await refusal(trusting(server.url, Tls(tmp_path / "other")))
-    assert "correct nats.ca" in told
-    assert "certificate" in told
-
-
-async def test_a_server_that_no_authority_of_this_machine_knows_is_refused(server: NatsServer) -> None:
-    assert "correct nats.ca" in await refusal(Access(server.url))
+async def test_a_server_of_an_unknown_authority_is_refused(server: NatsServer, tmp_path: Path) -> None:
+    for access in (trusting(server.url, Tls(tmp_path / "other")), Access(server.url)):
+        told = await refusal(access)
+        assert "correct nats.ca" in told
+        assert "certificate" in told
 
 
 async def test_an_expired_certificate_is_refused(tls: Tls, tmp_path: Path) -> None:
     tls.expire()
-    with serving(tmp_path, *tls.options()) as server:
+    with started(NatsServer(tmp_path / "nats", *tls.options())) as server:
         assert "expired" in await refusal(trusting(server.url, tls))
 
 
 async def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
     tls = Tls(tmp_path / "tls", hosts=["nats"])
-    with serving(tmp_path, *tls.options()) as server:
-        told = await refusal(trusting(server.url, tls))
-    assert "not valid for '127.0.0.1'" in told
+    with started(NatsServer(tmp_path / "nats", *tls.options())) as server:
+        assert "not valid for '127.0.0.1'" in await refusal(trusting(server.url, tls))
 
 
-async def test_a_server_that_verifies_lets_in_whom_its_authority_knows(
-    verifying: NatsServer, tls: Tls
-) -> None:
-    assert await works(known(verifying.url, tls))
-
-
-async def test_who_shows_no_certificate_to_a_server_that_verifies_is_told_so(
-    verifying: NatsServer, tls: Tls
-) -> None:
-    assert "nats.cert" in await refusal(trusting(verifying.url, tls))
-
-
-async def test_who_shows_the_certificate_of_another_authority_is_told_so(
+async def test_a_verifying_server_admits_only_clients_of_its_authority(
     verifying: NatsServer, tls: Tls, tmp_path: Path
 ) -> None:
-    other = Tls(tmp_path / "other").client
-    stranger = dataclasses.replace(trusting(verifying.url, tls), cert=other.certificate, key=other.key)
-    assert "nats.cert" in await refusal(stranger)
+    assert await works(known(verifying.url, tls))
+    without, other = trusting(verifying.url, tls), Tls(tmp_path / "other").client
+    stranger = dataclasses.replace(without, cert=other.certificate, key=other.key)
+    for access in (without, stranger):
+        assert "nats.cert" in await refusal(access)
 
 
-async def test_one_bad_server_of_several_keeps_nobody_out(
-    server: NatsServer, tls: Tls, tmp_path: Path
-) -> None:
+async def test_one_bad_server_of_several_is_skipped(server: NatsServer, tls: Tls, tmp_path: Path) -> None:
     other = Tls(tmp_path / "other")
-    with serving(tmp_path / "other", *other.options()) as bad:
+    with started(NatsServer(tmp_path / "other-nats", *other.options())) as bad:
         for _ in range(4):  # which comes first is chosen at random
             assert await works(trusting(f"{bad.url},{server.url}", tls))
 
@@ -148,7 +122,7 @@ async def test_connections_outlive_a_change_of_all_certificates(verifying: NatsS
         await bus.api("STREAM.NAMES")
 
 
-async def test_a_server_with_a_bad_certificate_is_told_of_once_and_waited_for(
+async def test_a_bad_certificate_is_logged_once_and_waited_for(
     server: NatsServer, tls: Tls, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = tmp_path / "kept"
@@ -168,7 +142,7 @@ async def test_a_server_with_a_bad_certificate_is_told_of_once_and_waited_for(
         await eventually(lambda: bus.connected)
 
 
-async def test_a_connection_that_we_end_while_the_server_speaks_is_not_mistrusted(
+async def test_a_connection_we_end_is_not_mistrusted(
     server: NatsServer, tls: Tls, caplog: pytest.LogCaptureFixture
 ) -> None:
     access = trusting(server.url, tls)
@@ -202,7 +176,7 @@ def test_the_end_of_a_connection_by_tls_is_no_warning(
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
-async def test_no_password_is_told_to_a_server_that_should_speak_tls_and_does_not(tls: Tls) -> None:
+async def test_no_password_goes_to_a_server_without_tls(tls: Tls) -> None:
     async with listening("127.0.0.1") as (url, heard):
         access = dataclasses.replace(trusting(url, tls), user="worker", password="hunter2")
         assert "speaks no TLS" in await refusal(access)
@@ -210,7 +184,7 @@ async def test_no_password_is_told_to_a_server_that_should_speak_tls_and_does_no
         assert await soon(heard.get()) + await soon(heard.get()) == b""
 
 
-async def test_no_password_is_told_in_clear_off_loopback(elsewhere: str) -> None:
+async def test_no_password_is_sent_in_clear_off_loopback(elsewhere: str) -> None:
     async with listening(elsewhere) as (url, heard):
         told = await refusal(Access(url, "worker", "hunter2"))
         assert await soon(heard.get()) == b""
@@ -218,9 +192,9 @@ async def test_no_password_is_told_in_clear_off_loopback(elsewhere: str) -> None
     assert "nats.ca" in told
 
 
-async def test_servers_off_loopback_are_spoken_to_by_tls(elsewhere: str, tmp_path: Path) -> None:
+async def test_servers_off_loopback_use_tls(elsewhere: str, tmp_path: Path) -> None:
     tls = Tls(tmp_path / "tls", hosts=[elsewhere])
-    with serving(tmp_path, f"--addr={elsewhere}", *tls.options()) as server:
+    with started(NatsServer(tmp_path / "nats", f"--addr={elsewhere}", *tls.options())) as server:
         assert await works(trusting(f"nats://{elsewhere}:{server.port}", tls))
 
 

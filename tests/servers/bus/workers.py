@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
+import random
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 
+from bus import streams
+from bus.leases import elections
+from bus.transport.connection import Bus
+from bus.workqueue.queue import Queue
 from sandbox import processes
 from sandbox.nodes import network
-from tests.servers.bus.handlers import Said, Story
+from tests.servers.bus.handlers import EVENT, POOL, Said, Story, key, waiting
+from tests.support.running import stopped
+from windowbox.errors import WindowboxError
 from windowbox.settings.bussettings import Access
 
 
@@ -30,7 +39,7 @@ class Workers:
         """One more, in a network namespace if one is named."""
         entering = ["nsenter", f"--net={network.namespace_path(namespace)}"] if namespace else []
         process = await asyncio.create_subprocess_exec(
-            *entering, sys.executable, "-m", "tests.servers.bus.worker",
+            *entering, sys.executable, "-m", "tests.servers.bus.programs", "work",
             self._access.url, str(self._ack_wait), *([str(self._access.ca)] if self._access.ca else []),
             stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
         )  # fmt: skip
@@ -69,3 +78,73 @@ async def workers(bus: str | Access, *, ack_wait: float = 1.5) -> AsyncIterator[
         yield crew
     finally:
         await crew.end()
+
+
+class Wishing:
+    """Wishes for objects, and how long each waits until it is fulfilled."""
+
+    def __init__(self, bus: Bus, crew: Workers, what: str = "web") -> None:
+        self.wished = 0
+        self.over = False
+        """Nobody begins to wish any more."""
+        self._what = what
+        self._crew = crew
+        self._bus = bus
+        self._queue = Queue(bus, POOL)
+        self._waited: list[float] = []
+        self._swept = 0
+
+    @contextlib.asynccontextmanager
+    async def going_on(self, objects: int, patience: float, *, sweeping: bool = False) -> AsyncIterator[None]:
+        """Wish for so many objects; in the end, wait until each wish has been fulfilled."""
+        wishes = [asyncio.create_task(self._keep_wishing(number)) for number in range(objects)]
+        sweep = [asyncio.create_task(self._sweep())] if sweeping else []
+        try:
+            yield
+            self.over = True
+            _, late = await asyncio.wait(wishes, timeout=patience)
+            assert not late, f"{len(late)} wishes are not fulfilled after {patience} s: {await self._left()}"
+        finally:
+            await stopped(*wishes, *sweep)
+
+    async def _keep_wishing(self, number: int) -> None:
+        """Wish for an object; as soon as it was run, for the same object again."""
+        name = f"{self._what}-{number}"
+        while not self.over:
+            begun = time.monotonic()
+            while True:
+                with contextlib.suppress(WindowboxError):
+                    await self._queue.wish(key(name), EVENT)
+                    break
+                await asyncio.sleep(0.2)  # like those whose delivery comes again until it is settled
+            wished = time.monotonic()
+            self.wished += 1
+            story = self._crew.story.all
+            while not any(s.short == f"end {name}" and s.at >= begun for s in story[-2000:]):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            self._waited.append(time.monotonic() - wished)
+            await asyncio.sleep(random.uniform(0, 0.1))  # wishes come at uneven intervals
+
+    async def _sweep(self) -> None:
+        """After elections, find wishes whose items got lost, as a worker does. Never by time alone."""
+        async with contextlib.aclosing(elections.sweeps(self._bus, math.inf, math.inf)) as due:
+            async for age in due:
+                while age == 0:
+                    try:
+                        self._swept += await self._queue.sweep(age)
+                        break
+                    except WindowboxError:
+                        await asyncio.sleep(1)  # servers are being elected
+
+    async def _left(self) -> str:
+        """The state of the queue, for those who have to find out why."""
+        told = [f"{one}: {await waiting(self._bus, one)}" for one in (streams.TRIGGERS, streams.WORK)]
+        consumer = await self._bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{POOL}")
+        stream = await self._bus.api(f"STREAM.INFO.{streams.WORK}")
+        return f"{told}, {consumer}, {stream['state']}"
+
+    def figures(self) -> str:
+        waited = sorted(self._waited)
+        middle, late = waited[len(waited) // 2], waited[int(len(waited) * 0.99)]
+        figures = f"p50 {middle:.3f} s, p99 {late:.3f} s, longest {waited[-1]:.1f} s"
+        return f"{self.wished} wishes: {figures}; swept after elections: {self._swept}"

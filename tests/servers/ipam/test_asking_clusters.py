@@ -22,7 +22,7 @@ from bus.transport.buckets import Bucket
 from bus.transport.connection import Bus, connected
 from bus.workqueue.queue import Queue
 from sandbox import files
-from tests.api.watchers.test_big_answers import MIB, Answer, allow, little_memory
+from tests.api.watchers.test_answers import MIB, Answer, allow, little_memory
 from tests.servers.ipam.stores import SMALL, range_of, service
 from tests.support import loopback
 from tests.support.apiservers import ApiServers, api_servers, kubeconfig

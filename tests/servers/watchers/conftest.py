@@ -14,19 +14,25 @@ from bus.clusters.clusters import clusters
 from bus.clusters.registry import Member, Registry
 from bus.leases.leases import Leases
 from bus.messages import Announcement
-from bus.transport.connection import Bus
+from bus.transport.connection import Bus, connected
 from sandbox import files
 from tests.support import loopback
 from tests.support.apiservers import ApiServers, api_servers
-from tests.support.running import eventually, running
+from tests.support.natsserver import NatsServer
+from tests.support.running import eventually, running, soon
+from watchers.mirror import Mirror
 from watchers.watching import Watching
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import Unreachable
 from windowbox.models.refs import DNSRECORDS, NODES, RUNTIME, SERVICES, ObjectRef
-from windowbox.settings.bussettings import Retention
+from windowbox.settings.bussettings import Access, Retention
 
 KINDS = (DNSRECORDS, NODES, SERVICES)
 PATIENCE = 90.0
+
+
+def service(name: str, filler: str = "") -> dict[str, object]:
+    return {"metadata": {"namespace": "default", "name": name}, "spec": {"filler": filler}}
 
 
 @dataclass
@@ -52,16 +58,24 @@ class Watched:
 
         await eventually(look, PATIENCE)
 
-    async def stands_by(self) -> bool:
-        """Whether no lease is held."""
-        return set(self.watching.states.values()) == {"standing by"}
+    def put(self, cluster: str, name: str, filler: str = "") -> None:
+        """Create or change a Service."""
+        self.apis.put(cluster, SERVICES, service(name, filler))
 
     async def add(self, name: str) -> None:
         """Create a Service of this name in each cluster, and wait until the bus tells of all."""
         for cluster in self.everywhere:
-            self.apis.put(cluster, SERVICES, {"metadata": {"namespace": "default", "name": name}})
+            self.put(cluster, name)
         for cluster in self.everywhere:
             await self.tells(cluster, name, "ADDED")
+
+    async def has_watches(self, cluster: str, number: int) -> None:
+        await eventually(lambda: self.apis.watches[cluster] == number, PATIENCE)
+
+    async def tells_of_more(self, cluster: str) -> None:
+        """Create a Service, and wait until the bus tells of it."""
+        self.put(cluster, "more")
+        await self.tells(cluster, "more", "ADDED", "LISTED")
 
     async def tells(self, cluster: str, name: str, *operations: str) -> None:
         """Wait until the last that the bus has heard of the Service is one of these."""
@@ -75,6 +89,22 @@ class Watched:
             return stored is not None and Announcement(stored).operation in operations
 
         await eventually(look, PATIENCE)
+
+
+@contextlib.asynccontextmanager
+async def listed(mirror: Mirror) -> AsyncIterator[None]:
+    """Mirror as long as the body lasts, which begins after the first listing."""
+    async with running(mirror.run()):
+        await soon(mirror.listed.wait())
+        yield
+
+
+@pytest_asyncio.fixture
+async def bus(nats: NatsServer) -> AsyncIterator[Bus]:
+    """A connection to a server that may be restarted, with all streams."""
+    async with connected(Access(nats.url)) as connection:
+        await streams.ensure(connection)
+        yield connection
 
 
 @pytest_asyncio.fixture
@@ -93,11 +123,12 @@ async def watched(
     share: float = 1.0,
 ) -> AsyncIterator[Watched]:
     """Watch the runtime cluster and so many others as long as the body lasts."""
+    await streams.ensure(bus, 1, retention)
     names = [f"shoot--{number}" for number in range(members)]
     paths = {name: folder / f"{name}.kubeconfig" for name in [RUNTIME, *names]}
     for name, path in paths.items():
         files.write_private(path, apis.kubeconfig(name))
-        apis.put(name, SERVICES, {"metadata": {"namespace": "default", "name": "web"}})
+        apis.put(name, SERVICES, service("web"))
     registry, leases = Registry(bus), Leases(bus, "one", "watch")
     async with (
         kube.from_file(paths[RUNTIME]) as runtime,

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import base64
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from random import Random
 
 import pytest
 from aiohttp.client_proto import ResponseHandler
+from nats.aio.msg import Msg
 
-from bus import streams
-from bus.clusters.clusters import Clusters
-from bus.clusters.registry import Member
+from bus import streams, subjects
+from bus.clusters.clusters import Clusters, clusters
+from bus.clusters.registry import Member, Registry
+from bus.leases.leases import Leases
+from bus.messages import OPERATION
+from bus.transport import consumers
 from bus.transport.connection import Bus
+from bus.transport.directclient import Requests
 from sandbox import files
-from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, watched
+from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, service, watched
 from tests.support import loopback
 from tests.support.apiservers import ApiServers
-from tests.support.running import eventually, soon
-from watchers import watching
+from tests.support.running import eventually, running, soon
+from watchers import purging, watching
+from watchers.watching import Watching
 from windowbox.clients.kubernetes import kube
-from windowbox.errors import PermanentError, Unreachable
-from windowbox.models.refs import SERVICES
+from windowbox.errors import PermanentError, Unreachable, WindowboxError
+from windowbox.models.refs import RUNTIME, SECRETS, SERVICES, ObjectRef, SecretKey
 
 
 async def test_a_watch_ends_when_its_session_is_closed(apis: ApiServers, tmp_path: Path) -> None:
@@ -39,7 +48,7 @@ async def test_a_watch_ends_when_its_session_is_closed(apis: ApiServers, tmp_pat
     assert client.stale
 
 
-async def test_a_watch_ends_when_its_session_is_closed_as_its_headers_arrive(
+async def test_a_session_closed_as_headers_arrive_ends_the_watch(
     apis: ApiServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take, closing = ResponseHandler.data_received, list[asyncio.Task[bool | None]]()
@@ -58,10 +67,7 @@ async def test_a_watch_ends_when_its_session_is_closed_as_its_headers_arrive(
     assert client.stale
 
 
-async def test_a_client_made_anew_for_one_kind_silences_no_other(
-    bus: Bus, apis: ApiServers, tmp_path: Path
-) -> None:
-    await streams.ensure(bus)
+async def test_a_new_client_silences_no_other_kind(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
     async with watched(bus, apis, tmp_path, 1) as there:
         (name,) = there.members
         former = await there.watching.clusters.get(name)
@@ -70,13 +76,12 @@ async def test_a_client_made_anew_for_one_kind_silences_no_other(
             await former.version()
         apis.unknowing.remove(name)
         assert await there.watching.clusters.get(name) is not former
-        await _tells_of_more(there, name)
+        await there.tells_of_more(name)
 
 
-async def test_a_cluster_that_came_back_while_others_were_closed_stays_open(
+async def test_a_cluster_back_while_others_close_stays_open(
     bus: Bus, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await streams.ensure(bus)
     close, closed, goes_on = Clusters._close, asyncio.Queue[str](), asyncio.Semaphore(0)
 
     async def slowly(clusters: Clusters, cluster: str) -> None:
@@ -92,27 +97,26 @@ async def test_a_cluster_that_came_back_while_others_were_closed_stays_open(
         assert await soon(closed.get()) == first
         for name in others:
             await registry.leave(name)
-            await _has_watches(there, name, 0)
+            await there.has_watches(name, 0)
         goes_on.release()  # now both of the others are to be closed, one after the other
         second = await soon(closed.get())
         (last,) = set(others) - {second}
         client = there.watching.clusters._opened[last].kube
         await registry.join(Member(id=last, file=str(tmp_path / f"{last}.kubeconfig")))
-        await _has_watches(there, last, len(KINDS))
+        await there.has_watches(last, len(KINDS))
         for _ in range(100):
             goes_on.release()
-        await _tells_of_more(there, last)
+        await there.tells_of_more(last)
         await registry.join(Member(id=second, file=str(tmp_path / f"{second}.kubeconfig")))
-        await _has_watches(there, second, len(KINDS))
+        await there.has_watches(second, len(KINDS))
         await registry.leave(second)
         assert await soon(closed.get()) == second  # whatever was begun before has been done
         assert not client.stale
 
 
-async def test_a_cluster_that_came_back_before_its_watches_ended_is_watched(
+async def test_a_cluster_back_before_its_watches_end_is_watched(
     bus: Bus, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await streams.ensure(bus)
     end, ending, goes_on = watching._all_cancelled, asyncio.Event(), asyncio.Event()
 
     async def slowly(tasks: Iterable[asyncio.Task[None]]) -> None:
@@ -137,15 +141,134 @@ async def test_a_cluster_that_came_back_before_its_watches_ended_is_watched(
         await registry.join(Member(id=second, file=str(tmp_path / f"{second}.kubeconfig")))
         await eventually(lambda: second in there.watching.registry.members)
         goes_on.set()
-        await _tells_of_more(there, second)
+        await there.tells_of_more(second)
 
 
-async def _has_watches(there: Watched, cluster: str, number: int) -> None:
-
-    await eventually(lambda: there.apis.watches[cluster] == number, PATIENCE)
+CLUSTERS = {"slow", "fast"}
 
 
-async def _tells_of_more(there: Watched, cluster: str) -> None:
-    """Wait until the bus tells of a Service that is made now."""
-    there.apis.put(cluster, SERVICES, {"metadata": {"namespace": "default", "name": "more"}})
-    await there.tells(cluster, "more", "ADDED", "LISTED")
+async def test_a_slow_cluster_holds_up_no_other(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+    files.write_private(tmp_path / "runtime", apis.kubeconfig(RUNTIME))
+    for name in CLUSTERS:
+        data = base64.b64encode(apis.kubeconfig(name).encode()).decode()
+        secret = {"metadata": {"namespace": "default", "name": name}, "data": {"kubeconfig": data}}
+        apis.put(RUNTIME, SECRETS, secret)
+    apis.hanging.add("slow")
+    registry = Registry(bus)
+    async with (
+        kube.from_file(tmp_path / "runtime") as runtime,
+        running(registry.run()),
+        clusters(runtime, registry, loopback.SETTINGS) as opened,
+    ):
+        for name in CLUSTERS:
+            await registry.join(Member(id=name, secret=SecretKey(namespace="default", name=name)))
+
+        await eventually(lambda: registry.members.keys() >= CLUSTERS, PATIENCE)
+        slow = asyncio.create_task(opened.get("slow"))
+        while not apis.hung:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # the simulator sends no events
+        assert (await opened.get("fast")).host.endswith("/fast")
+        assert not slow.done()
+        slow.cancel()
+        await asyncio.wait([slow])
+
+
+ROUNDS = 12
+_PAUSES = (0.0, 0.0, 0.001, 0.005, 0.02, 0.1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [31, 32])
+async def test_nothing_is_lost_in_any_order(
+    bus: Bus, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    dice = Random(seed)
+    monkeypatch.setattr(Requests, "ask", late(Requests.ask, dice))
+    monkeypatch.setattr(purging, "_PROPAGATION_SECONDS", 0.3)
+    async with watched(bus, apis, tmp_path, 4) as there:
+        leases, first = Leases(bus, "two", "watch"), there.watching
+        second = Watching(bus, leases, first.clusters, first.registry, tuple(kind.id for kind in KINDS))
+        async with running(leases.run(), second.run()):
+            world, told = World(there, tmp_path, dice), []
+            for number in range(ROUNDS):
+                for _ in range(dice.randint(1, 8)):
+                    act = dice.choice(
+                        (world.leave, world.leave, world.join, world.refuse, world.lose, world.pause)
+                    )
+                    told.append(act.__name__)
+                    await act(dice.choice(there.members))
+                for name in there.members:
+                    apis.put(name, SERVICES, service(f"round-{number}"))
+                for name in there.members:
+                    try:
+                        await eventually(lambda name=name: world.is_told(name), PATIENCE)  # type: ignore[misc]
+                    except TimeoutError:
+                        pytest.fail(f"{name}: {told}; {first.states}; {second.states}")
+
+
+class World:
+    """What happens to the clusters, and what the bus ought to hold of them."""
+
+    def __init__(self, there: Watched, folder: Path, dice: Random) -> None:
+        self._there, self._folder, self._dice = there, folder, dice
+        self._joined = set(there.members)
+
+    async def leave(self, name: str) -> None:
+        if name in self._joined:
+            await self._there.watching.registry.leave(name)
+            self._joined.remove(name)
+
+    async def join(self, name: str) -> None:
+        file = str(self._folder / f"{name}.kubeconfig")
+        await self._there.watching.registry.join(Member(id=name, file=file))
+        self._joined.add(name)
+
+    async def refuse(self, name: str) -> None:
+        """Have the API server answer 401 for a moment, so that somebody gets a client anew."""
+        clusters, apis = self._there.watching.clusters, self._there.apis
+        apis.unknowing.add(name)
+        with contextlib.suppress(WindowboxError):
+            await (await clusters.get(name)).version()
+        apis.unknowing.remove(name)
+        with contextlib.suppress(WindowboxError):
+            await clusters.get(name)
+
+    async def lose(self, _: str) -> None:
+        """Have all leases lost."""
+        await self._there.bus.api(f"STREAM.PURGE.KV_{streams.LEASES}")
+
+    async def pause(self, _: str) -> None:
+        await asyncio.sleep(self._dice.choice(_PAUSES))  # orders differ by how far all has come
+
+    async def is_told(self, name: str) -> bool:
+        """Whether the bus holds just the Services of a cluster that takes part, and none of others."""
+        services = self._services(name) if name in self._joined else set()
+        found, all_of = set(), [subjects.seen_kind(name, SERVICES.id)]
+        with contextlib.suppress(WindowboxError):
+            async for stored in consumers.snapshot(
+                self._there.bus, streams.OBJECTS, all_of, headers_only=True
+            ):
+                if stored.headers[OPERATION] != "DELETED":
+                    found.add(stored.subject)
+            return found == services
+        return False
+
+    def _services(self, name: str) -> set[str]:
+        names = self._there.apis.names(name, SERVICES)
+        return {subjects.seen(ObjectRef(name, SERVICES.id, *one)) for one in names}
+
+
+Ask = Callable[..., Awaitable[Msg]]
+
+
+def late(ask: Ask, dice: Random) -> Ask:
+    """Questions to the bus that leave late, and whose answers arrive late."""
+
+    async def asked(*args: object, **more: object) -> Msg:
+        try:
+            await asyncio.sleep(dice.choice(_PAUSES))  # on the way to the server
+            return await ask(*args, **more)
+        finally:
+            await asyncio.sleep(dice.choice(_PAUSES))  # and back
+
+    return asked

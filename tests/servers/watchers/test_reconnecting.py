@@ -10,11 +10,11 @@ import pytest
 
 from bus import streams, subjects
 from bus.leases.leases import HOLDER, Leases
-from bus.transport.connection import connected
-from tests.servers.watchers.conftest import PATIENCE, watched
+from bus.transport.connection import Bus, connected
+from tests.servers.watchers.conftest import PATIENCE, service, watched
 from tests.support import servers
 from tests.support.apiservers import ApiServers
-from tests.support.natsserver import NatsServer, ensured, made_anew
+from tests.support.natsserver import NatsServer, emptied, ensured
 from tests.support.running import eventually, running
 from watchers import continuity
 from windowbox.models.refs import SERVICES
@@ -25,96 +25,83 @@ _KEPT = {"Nats-TTL": "never"}
 
 
 async def test_a_restarted_bus_that_lost_nothing_has_nothing_listed(
-    nats: NatsServer, apis: ApiServers, tmp_path: Path
+    nats: NatsServer, bus: Bus, apis: ApiServers, tmp_path: Path
 ) -> None:
-    async with connected(Access(nats.url)) as bus:
-        await ensured(bus)
-        async with watched(bus, apis, tmp_path, CLUSTERS) as there:
-            before = apis.listings.copy()
-            for name in ("first", "second"):
-                nats.restart()
-                await there.add(name)
-                await there.watches()
-            assert apis.listings == before
+    async with watched(bus, apis, tmp_path, CLUSTERS) as there:
+        before = apis.listings.copy()
+        for name in ("first", "second"):
+            nats.restart()
+            await there.add(name)
+            await there.watches()
+        assert apis.listings == before
 
 
 async def test_a_bus_that_lost_everything_is_filled_again(
-    nats: NatsServer, apis: ApiServers, tmp_path: Path
+    nats: NatsServer, bus: Bus, apis: ApiServers, tmp_path: Path
 ) -> None:
-    async with connected(Access(nats.url)) as bus:
-        await ensured(bus)
-        async with watched(bus, apis, tmp_path, CLUSTERS) as there:
-            nats.wipe()
-            nats.start()
-            await eventually(lambda: made_anew(bus))
-            for cluster in there.everywhere:
-                await there.tells(cluster, "web", "LISTED")
+    async with watched(bus, apis, tmp_path, CLUSTERS) as there:
+        await emptied(nats, bus)
+        for cluster in there.everywhere:
+            await there.tells(cluster, "web", "LISTED")
 
 
-async def test_a_bus_rolled_back_is_noticed_behind_what_others_have_published(
-    nats: NatsServer, apis: ApiServers, tmp_path: Path
+async def test_a_rolled_back_bus_is_noticed_behind_other_messages(
+    nats: NatsServer, bus: Bus, apis: ApiServers, tmp_path: Path
 ) -> None:
-    async with connected(Access(nats.url)) as bus:
-        await ensured(bus)
-        async with watched(bus, apis, tmp_path, 1) as there:
-            store, copy = tmp_path / "nats", tmp_path / "copy"
-            nats.stop()
-            shutil.copytree(store, copy)
-            nats.start()
-            apis.put("shoot--0", SERVICES, {"metadata": {"namespace": "default", "name": "late"}})
-            await there.tells("shoot--0", "late", "ADDED")
-            nats.stop()
-            # Before the watcher is back, others bring the stream to where it was.
-            with servers.nats_server(copy) as url:
-                async with connected(Access(url)) as other:
-                    for number in range(50):
-                        await other.publish(f"object.other.kind.default.{number}", b"")
-            shutil.rmtree(store)
-            shutil.copytree(copy, store)
-            nats.start()
-            # ADDED where the stop has cut off the answer to the first announcement.
-            await there.tells("shoot--0", "late", "LISTED", "ADDED")
+    async with watched(bus, apis, tmp_path, 1) as there:
+        store, copy = tmp_path / "nats", tmp_path / "copy"
+        nats.stop()
+        shutil.copytree(store, copy)
+        nats.start()
+        apis.put("shoot--0", SERVICES, service("late"))
+        await there.tells("shoot--0", "late", "ADDED")
+        nats.stop()
+        # Before the watcher is back, others bring the stream to where it was.
+        with servers.nats_server(copy) as url:
+            async with connected(Access(url)) as other:
+                for number in range(50):
+                    await other.publish(f"object.other.kind.default.{number}", b"")
+        shutil.rmtree(store)
+        shutil.copytree(copy, store)
+        nats.start()
+        # ADDED where the stop has cut off the answer to the first announcement.
+        await there.tells("shoot--0", "late", "LISTED", "ADDED")
 
 
-async def test_a_lease_that_is_back_soon_has_nothing_listed(
-    nats: NatsServer, apis: ApiServers, tmp_path: Path
+async def test_a_lease_back_soon_has_nothing_listed(
+    nats: NatsServer, bus: Bus, apis: ApiServers, tmp_path: Path
 ) -> None:
-    async with connected(Access(nats.url)) as bus:
-        await ensured(bus)
-        async with watched(bus, apis, tmp_path, CLUSTERS) as there:
-            before = apis.listings.copy()
-            # As if the server had been away: nobody holds a lease, and whoever renews one is refused.
-            leases = f"KV_{streams.LEASES}"
-            await bus.api(f"STREAM.PURGE.{leases}")
-            taken_again = subjects.entry(streams.LEASES, f"watch.runtime.{subjects.of_cluster(SERVICES.id)}")
-            await eventually(lambda: bus.last(leases, taken_again), PATIENCE)
-            await there.add("meanwhile")
-            assert apis.listings == before
+    async with watched(bus, apis, tmp_path, CLUSTERS) as there:
+        before = apis.listings.copy()
+        # As if the server had been away: nobody holds a lease, and whoever renews one is refused.
+        leases = f"KV_{streams.LEASES}"
+        await bus.api(f"STREAM.PURGE.{leases}")
+        taken_again = subjects.entry(streams.LEASES, f"watch.runtime.{subjects.of_cluster(SERVICES.id)}")
+        await eventually(lambda: bus.last(leases, taken_again), PATIENCE)
+        await there.add("meanwhile")
+        assert apis.listings == before
 
 
-async def test_a_lease_that_nobody_else_has_had_is_back_without_a_listing(
-    nats: NatsServer, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_an_untaken_lease_is_back_without_a_listing(
+    nats: NatsServer, bus: Bus, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(continuity, "_KEPT", 0.0)
-    async with connected(Access(nats.url)) as bus:
+    async with watched(bus, apis, tmp_path, CLUSTERS) as there:
+        before = apis.listings.copy()
+        # As if its servers had no leader for longer than any patience lasts.
+        await bus.api(f"STREAM.DELETE.KV_{streams.LEASES}")
+        await eventually(lambda: set(there.watching.states.values()) == {"standing by"}, PATIENCE)
         await ensured(bus)
-        async with watched(bus, apis, tmp_path, CLUSTERS) as there:
-            before = apis.listings.copy()
-            # As if its servers had no leader for longer than any patience lasts.
-            await bus.api(f"STREAM.DELETE.KV_{streams.LEASES}")
-            await eventually(there.stands_by, PATIENCE)
-            await ensured(bus)
-            await there.add("meanwhile")
-            assert apis.listings == before
+        await there.add("meanwhile")
+        assert apis.listings == before
 
 
-async def test_a_lease_that_another_process_holds_ends_the_watches(
-    nats: NatsServer, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_lease_held_elsewhere_ends_the_watches(
+    nats: NatsServer, bus: Bus, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(continuity, "_KEPT", 0.0)
     leases, prefix = f"KV_{streams.LEASES}", subjects.entry(streams.LEASES, "")
-    async with connected(Access(nats.url)) as bus, connected(Access(nats.url)) as second:
-        await ensured(bus)
+    async with connected(Access(nats.url)) as second:
         other = Leases(second, "two", "watch")
         async with watched(bus, apis, tmp_path, 1):
             watches = {"subjects_filter": f"{prefix}watch.>"}
@@ -129,7 +116,7 @@ async def test_a_lease_that_another_process_holds_ends_the_watches(
                 await eventually(lambda: apis.watches.total() == 0, PATIENCE)
 
 
-async def test_a_lease_that_another_has_lost_again_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lease_lost_again_by_another_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(continuity, "_KEPT", 0.01)
     monkeypatch.setattr(continuity, "_TOLD", 0.0)
     term = continuity.Term(lambda: None)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gzip
 import itertools
-import json
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,11 +13,10 @@ from typing import Any
 
 import orjson
 import pytest
-import yaml
 from aiohttp import web
 
 from bus.transport.connection import Bus
-from tests.api.watchers.conftest import Records, heard, knows
+from tests.api.watchers.conftest import Records, heard, knows, serving
 from tests.api.watchers.test_mirror import mirror
 from tests.support import loopback
 from tests.support.proxy import proxy
@@ -26,10 +24,10 @@ from tests.support.running import eventually, running, soon
 from tests.support.servers import ControlPlane
 from watchers.limits import Shared
 from watchers.mirror import Mirror
-from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes import apiresponses, kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import TooLarge, Unreachable
-from windowbox.models.refs import DNSRECORDS
+from windowbox.models.refs import CERTIFICATE_REQUESTS, DNSRECORDS, NODES, Resource
 
 MIB = 1 << 20
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -38,22 +36,20 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 @contextlib.asynccontextmanager
 async def tenant(answer: Answer) -> AsyncIterator[Kube]:
     """A client for a cluster whose kubeconfig was in a Secret, and whose server answers as it likes."""
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    content = {
-        "clusters": [{"name": "a", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}}],
-        "users": [{"name": "a", "user": {"token": "t"}}],
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "current-context": "a",
-    }
-    try:
-        async with kube.from_text(yaml.safe_dump(content).encode(), "it", loopback.EGRESS) as opened:
-            yield opened
-    finally:
-        await runner.cleanup()
+    async with (
+        serving(answer) as kubeconfig,
+        kube.from_text(kubeconfig.encode(), "it", loopback.EGRESS) as opened,
+    ):
+        yield opened
+
+
+def giving(listing: bytes, lines: bytes = b"", status: int = 200) -> Answer:
+    """Gives this page to everybody, or these lines to those who watch."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=lines if lines and "watch" in request.query else listing, status=status)
+
+    return answer
 
 
 def record(number: int, size: int = 0) -> dict[str, Any]:
@@ -115,15 +111,10 @@ async def test_a_page_is_read_no_further_than_it_may_be_long(announced: bool) ->
 
 
 async def test_an_error_body_is_read_up_to_a_limit() -> None:
-    async def answer(_: web.Request) -> web.Response:
-        return web.Response(status=500, body=b"x" * MIB)
-
-    async with tenant(answer) as client:
-        with pytest.raises(TooLarge, match="65,536 bytes"):
-            await client.get(DNSRECORDS, "n", "r")
-        with pytest.raises(TooLarge, match="65,536 bytes"):
-            async for _ in client.watch(DNSRECORDS, "1"):
-                pass
+    async with tenant(giving(b"x" * MIB, status=500)) as client:
+        for asked in (client.get(DNSRECORDS, "n", "r"), watched(client)):
+            with pytest.raises(TooLarge, match="65,536 bytes"):
+                await asked
 
 
 async def watched(client: Kube) -> list[str]:
@@ -191,24 +182,14 @@ async def test_too_large_pages_are_listed_in_smaller_ones(bus: Bus) -> None:
 
 async def test_a_listing_that_never_ends_is_given_up(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     allow(monkeypatch, objects=10)
-
-    async def answer(_: web.Request) -> web.StreamResponse:
-        return web.Response(body=listing(more="more"))
-
-    async with tenant(answer) as client:
+    async with tenant(giving(listing(more="more"))) as client:
         with pytest.raises(TooLarge, match=r"list dnsrecords.*: more than 10 objects"):
             await soon(Mirror(bus, client, "tenant", DNSRECORDS, Shared(bus)).run())
 
 
 async def test_a_watch_that_brings_ever_more_is_given_up(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     allow(monkeypatch, objects=10)
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        if "watch" not in request.query:
-            return web.Response(body=listing())
-        return web.Response(body=b"".join(word(number) for number in range(1000)))
-
-    async with tenant(answer) as client:
+    async with tenant(giving(listing(), b"".join(map(word, range(1000))))) as client:
         with pytest.raises(TooLarge, match="tenant has more than 10"):
             await soon(Mirror(bus, client, "tenant", DNSRECORDS, Shared(bus)).run())
 
@@ -216,57 +197,33 @@ async def test_a_watch_that_brings_ever_more_is_given_up(bus: Bus, monkeypatch: 
 @pytest.mark.parametrize(
     "metadata",
     [
-        pytest.param({"name": ""}, id="no-name"),
-        pytest.param({"name": "x" * 254}, id="long-name"),
-        pytest.param({"name": "a/b"}, id="path-as-name"),
-        pytest.param({"name": "A"}, id="upper-case"),
-        pytest.param({"name": "a\n"}, id="line-break"),
-        pytest.param({"namespace": "n" * 64}, id="long-namespace"),
-        pytest.param({"namespace": ""}, id="no-namespace"),
-        pytest.param({"namespace": "a.b"}, id="dots-in-namespace"),
-        pytest.param({"uid": "u" * 129}, id="long-uid"),
-        pytest.param({"resourceVersion": "1" * 129}, id="long-version"),
-        pytest.param({"labels": {"a": 5}}, id="number-as-label"),
-        pytest.param({"labels": {"a": None}}, id="null-as-label"),
-        pytest.param({"finalizers": [{}]}, id="mapping-as-finalizer"),
-        pytest.param({"ownerReferences": ["a"]}, id="words-as-owner"),
+        *({"name": name} for name in ("", "x" * 254, "a/b", "A", "a\n")),
+        *({"namespace": name} for name in ("n" * 64, "", "a.b")),
+        *({"uid": "u" * 129}, {"resourceVersion": "1" * 129}),
+        *({"labels": {"a": 5}}, {"labels": {"a": None}}, {"finalizers": [{}]}, {"ownerReferences": ["a"]}),
     ],
+    ids=lambda metadata: str(metadata)[:30],
 )
 async def test_metadata_of_a_wrong_form_or_length_is_refused(metadata: dict[str, Any]) -> None:
     object = record(1)
     object["metadata"] |= metadata
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        if "watch" in request.query:
-            return web.Response(body=json.dumps({"type": "ADDED", "object": object}).encode() + b"\n")
-        return web.Response(body=listing(object))
-
-    async with tenant(answer) as client:
-        with pytest.raises(Unreachable, match="not from a Kubernetes API"):
-            await client.page(DNSRECORDS)
-        with pytest.raises(Unreachable, match="not from a Kubernetes API"):
-            await watched(client)
+    line = orjson.dumps({"type": "ADDED", "object": object}) + b"\n"
+    async with tenant(giving(listing(object), line)) as client:
+        for asked in (client.page(DNSRECORDS), watched(client)):
+            with pytest.raises(Unreachable, match="not from a Kubernetes API"):
+                await asked
 
 
 @pytest.mark.parametrize("metadata", [{"continue": "c" * 8193}, {"resourceVersion": "1" * 129}])
 async def test_the_place_of_a_page_is_short(metadata: dict[str, str]) -> None:
-    async def answer(_: web.Request) -> web.StreamResponse:
-        return web.Response(body=orjson.dumps({"metadata": metadata, "items": []}))
-
-    async with tenant(answer) as client:
+    async with tenant(giving(orjson.dumps({"metadata": metadata, "items": []}))) as client:
         with pytest.raises(Unreachable, match="not from a Kubernetes API"):
             await client.page(DNSRECORDS)
 
 
 async def test_what_would_be_much_more_in_memory_is_not_taken_apart() -> None:
     big = orjson.dumps(record(1) | {"spec": [[]] * 1_300_000})
-
-    async def answer(request: web.Request) -> web.Response:
-        if "watch" in request.query:
-            return web.Response(body=b'{"type": "ADDED", "object": ' + big + b"}\n")
-        return web.Response(body=big)
-
-    async with tenant(answer) as client:
+    async with tenant(giving(big, b'{"type": "ADDED", "object": ' + big + b"}\n")) as client:
         for asked in (client.page(DNSRECORDS), client.get(DNSRECORDS, "n", "r"), watched(client)):
             with little_memory(40 * MIB), pytest.raises(TooLarge, match="200,000 lists and mappings"):
                 await asked
@@ -274,12 +231,7 @@ async def test_what_would_be_much_more_in_memory_is_not_taken_apart() -> None:
 
 async def test_while_a_big_answer_is_taken_apart_others_go_on() -> None:
     deep = orjson.loads(b"[" * 150 + b"]" * 150)
-    text = orjson.dumps(record(1) | {"spec": [deep] * 1200})
-
-    async def answer(_: web.Request) -> web.Response:
-        return web.Response(body=text)
-
-    async with tenant(answer) as client:
+    async with tenant(giving(orjson.dumps(record(1) | {"spec": [deep] * 1200}))) as client:
         asking = asyncio.create_task(client.get(DNSRECORDS, "n", "r"))
         moments = [time.perf_counter()]
         while not asking.done():
@@ -295,11 +247,8 @@ async def test_a_watch_over_a_stranded_connection_is_begun_anew(
 ) -> None:
     monkeypatch.setattr(kube, "_SILENCE", 1.0)
     async with proxy(int(control_plane.url.rpartition(":")[2])) as line:
-        text = control_plane.kubeconfig.read_text().replace(
-            control_plane.url, f"https://127.0.0.1:{line.port}"
-        )
-        there = control_plane.kubeconfig.with_name("proxied.kubeconfig")
-        there.write_text(text)
+        text, there = control_plane.kubeconfig.read_text(), control_plane.kubeconfig.with_name("proxied")
+        there.write_text(text.replace(control_plane.url, f"https://127.0.0.1:{line.port}"))
         async with kube.from_file(there) as far:
             live = mirror(bus, far)
             async with running(live.run()):
@@ -309,7 +258,158 @@ async def test_a_watch_over_a_stranded_connection_is_begun_anew(
                 line.strand()
                 await records.create("web")
                 await eventually(lambda: knows(bus, records.ref("web"), "ADDED", "10.0.0.1"))
-    assert sorted(await heard(bus, records)) == [
-        ("ADDED", "before", "10.0.0.1"),
-        ("ADDED", "web", "10.0.0.1"),
-    ]
+    assert sorted(await heard(bus, records)) == [("ADDED", name, "10.0.0.1") for name in ("before", "web")]
+
+
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+
+
+async def objects(client: Kube) -> list[str]:
+    return [one.name async for one in client.objects(DNSRECORDS)]
+
+
+CALLS: dict[str, Callable[[Kube], Awaitable[Any]]] = {
+    "get": lambda client: client.get(DNSRECORDS, "n", "r"),
+    "page": lambda client: client.page(DNSRECORDS),
+    "objects": objects,
+    "watch": watched,
+}
+
+
+def of_size(unit: bytes, size: int = 4 * MIB - 64) -> bytes:
+    return unit * (size // len(unit))
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b'{"a":"' + of_size(rb"\""), id="escaped-quotes"),
+        pytest.param(b'{"a":"' + of_size(b"\\"), id="backslashes"),
+        pytest.param(
+            b"[" * 2000 + b'"' + of_size(rb"\"", 4 * MIB - 4096), id="escaped-quotes-behind-brackets"
+        ),
+        pytest.param(of_size(b'"'), id="quotes"),
+        pytest.param(of_size(b"[" * 1025 + b'"', 150_000), id="brackets-and-quotes"),
+        pytest.param(b'{"a":"' + of_size(b'\\"x\\\\'), id="escapes-of-both-kinds"),
+    ],
+)
+async def test_text_that_is_no_json_is_refused_in_linear_time(text: bytes, call: str) -> None:
+    async with tenant(saying(text, b"\n")) as client:
+        begun = time.process_time()
+        with pytest.raises(Unreachable, match="not from a Kubernetes API"):
+            await CALLS[call](client)
+        # Some 0.1 s; a regular expression that backtracked took minutes for a hundredth of it.
+        assert time.process_time() - begun < 5
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(rb"plain", id="plain"),
+        pytest.param(rb"quote \" and [[", id="quote"),
+        pytest.param(rb"backslash \\", id="backslash-at-the-end"),
+        pytest.param(rb"\\\" both {{", id="backslash-and-quote"),
+    ],
+)
+def test_only_the_part_that_is_too_deep_becomes_null(name: bytes) -> None:
+    text = b'{"a": "' + name + b'", "deep": ' + nested(5000) + b', "b": {"c": [1, "]"]}}'
+    found = apiresponses.shallowly_decoded("it", text)
+    assert found["a"] == orjson.loads(b'"' + name + b'"')
+    assert found["b"] == {"c": [1, "]"]}
+    depth, inner = 0, found["deep"]
+    while inner:
+        depth, inner = depth + 1, inner[0]
+    assert 90 < depth < 110
+
+
+async def test_a_deep_object_of_a_listing_is_cut_and_its_neighbours_stay_whole() -> None:
+    deep = orjson.dumps(record(2)).replace(b'"padding":""', b'"padding":' + nested(900))
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=listing(record(1, 5), record(3, 5)).replace(b"},{", b"}," + deep + b",{"))
+
+    async with tenant(answer) as client:
+        found = {one.name: one async for one in client.objects(DNSRECORDS)}
+    assert list(found) == ["r1", "r2", "r3"]
+    assert found["r3"].spec == {"padding": "xxxxx"}
+    assert len(repr(found["r2"].raw)) < 500  # and repr, as any other recursion, comes to an end
+
+
+def pages(*items: dict[str, Any]) -> Answer:
+    """Pages without end, each with these objects."""
+    numbers = itertools.count()
+
+    async def answer(request: web.Request) -> web.Response:
+        number = next(numbers)
+        assert request.query.get("continue", "0") == str(number)
+        return web.Response(body=listing(*items, more=str(number + 1)))
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("items", "limits", "problem"),
+    [
+        pytest.param([record(1)], {"objects": 50}, "more than 50 objects", id="full-pages"),
+        pytest.param([], {"objects": 50}, "more than 50 objects", id="empty-pages"),
+        pytest.param([record(1, MIB)], {"size": 20 * MIB}, "more than 20,971,520 bytes", id="big-pages"),
+    ],
+)
+async def test_a_listing_without_an_end_is_given_up(
+    items: list[dict[str, Any]], limits: dict[str, int], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow(monkeypatch, **limits)
+    async with tenant(pages(*items)) as client:
+        with little_memory(80 * MIB), pytest.raises(TooLarge, match=problem):
+            async for _ in client.objects(DNSRECORDS):
+                pass
+
+
+async def test_a_listing_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(monkeypatch, seconds=0.0)
+    async with tenant(pages(record(1))) as client:
+        with pytest.raises(Unreachable, match="not listed within 0 s"):
+            await objects(client)
+
+
+def named(resource: Resource, name: str) -> dict[str, Any]:
+    metadata = {"name": name, "uid": "u", "resourceVersion": "1"}
+    return {"metadata": metadata | ({"namespace": "n"} if resource.namespaced else {})}
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        pytest.param(
+            CERTIFICATE_REQUESTS, "node-csr-GccQFgQqNWvmwYG_dse6-OjvuNPmMRfzJuyHYqO6eGg", id="kubelet"
+        ),
+        pytest.param(CERTIFICATE_REQUESTS, "csr-8b29x", id="kubelet-server"),
+        pytest.param(CERTIFICATE_REQUESTS, "Ann's request: 100 ?\n", id="any-segment"),
+        pytest.param(ROLES, "system:controller:bootstrap-signer", id="role"),
+        pytest.param(NODES, "ip-10-0-0-1.eu-west-1.compute.internal", id="node"),
+    ],
+)
+async def test_names_follow_the_rule_of_their_resource(resource: Resource, name: str) -> None:
+    async with tenant(saying(listing(named(resource, name)))) as client:
+        assert [one.name async for one in client.objects(resource)] == [name]
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [
+        pytest.param(NODES, "node-csr-Gcc_Q", id="node"),
+        pytest.param(CERTIFICATE_REQUESTS, "..", id="dots"),
+        pytest.param(CERTIFICATE_REQUESTS, "a/b", id="path"),
+        pytest.param(CERTIFICATE_REQUESTS, "a%2fb", id="escaped-path"),
+        pytest.param(CERTIFICATE_REQUESTS, "", id="nothing"),
+    ],
+)
+async def test_names_against_the_rule_of_their_resource_are_refused(resource: Resource, name: str) -> None:
+    async with tenant(saying(listing(named(resource, name)))) as client:
+        with pytest.raises(Unreachable, match="not from a Kubernetes API"):
+            await client.page(resource)

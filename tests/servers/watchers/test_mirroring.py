@@ -1,0 +1,317 @@
+"""Listings, shares of the stream, turns, and what a cluster leaves behind: mirrors of simulated clusters."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus import streams, subjects
+from bus.clusters.registry import Member
+from bus.leases.leases import Leases
+from bus.messages import Announcement
+from bus.transport.connection import Bus
+from sandbox import files
+from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, listed, service, watched
+from tests.support.apiservers import ApiServers
+from tests.support.running import eventually, running, soon
+from watchers import limits as bounds
+from watchers import purging
+from watchers.continuity import Continuity, Permit
+from watchers.limits import KnownObjects, Shared
+from watchers.mirror import Mirror
+from watchers.watching import Watching
+from windowbox.clients.kubernetes import kube
+from windowbox.errors import Superseded, TooLarge, Unreachable
+from windowbox.models.refs import SERVICES, ObjectRef
+from windowbox.settings.bussettings import Retention
+
+RETENTION = Retention(size=1 << 20, versions=8)
+BIG = "x" * 20_000
+
+
+async def test_a_full_stream_drops_former_versions(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+    async with watched(bus, apis, tmp_path, 1, RETENTION) as there:
+        before = apis.listings.copy()
+        for name in ("one", "two", "three", "four"):
+            for number in range(20):
+                apis.put("runtime", SERVICES, service(name, f"{number}{BIG}"))
+        apis.put("shoot--0", SERVICES, service("late", BIG))
+        await there.tells("shoot--0", "late", "ADDED")
+        assert apis.listings == before
+
+        async def complete() -> bool:
+            found = [await announced(bus, "runtime", name) for name in ("one", "two", "three", "four")]
+            return all(one.object().spec["filler"] == f"19{BIG}" for one in found)
+
+        await eventually(complete, PATIENCE)
+
+        async def restored() -> bool:
+            config = (await bus.api(f"STREAM.INFO.{streams.OBJECTS}"))["config"]
+            return bool(config["max_msgs_per_subject"] == RETENTION.versions)
+
+        await eventually(restored, PATIENCE)
+
+
+async def test_no_cluster_fills_the_stream_for_others(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+    retention = Retention(size=4 << 20, versions=2)
+    async with watched(bus, apis, tmp_path, 2, retention, share=0.1) as there:
+        for number in range(30):
+            apis.put("shoot--0", SERVICES, service(f"greedy-{number}", BIG))
+        apis.put("shoot--1", SERVICES, service("modest", BIG))
+        await there.tells("shoot--1", "modest", "ADDED")
+        await there.tells("shoot--0", "greedy-29", "ADDED")
+        assert (await announced(bus, "shoot--0", "greedy-0")).stored.data
+        assert (await announced(bus, "shoot--0", "greedy-29")).omitted
+        assert (await announced(bus, "shoot--1", "modest")).stored.data
+        # What goes makes room again.
+        for number in range(15):
+            apis.delete("shoot--0", SERVICES, "default", f"greedy-{number}")
+        await there.tells("shoot--0", "greedy-14", "DELETED")
+        apis.put("shoot--0", SERVICES, service("greedy-29", BIG))
+        await there.tells("shoot--0", "greedy-29", "MODIFIED")
+        assert (await announced(bus, "shoot--0", "greedy-29")).stored.data
+
+
+@contextlib.asynccontextmanager
+async def tenant(
+    bus: Bus, apis: ApiServers, folder: Path, share: float
+) -> AsyncIterator[Callable[[], Mirror]]:
+    """A cluster with a share of the stream; what is yielded makes mirrors of its Services."""
+    retention = Retention(size=1 << 20, versions=2)
+    await streams.ensure(bus, 1, retention)
+    files.write_private(folder / "tenant", apis.kubeconfig("tenant"))
+    async with kube.from_file(folder / "tenant") as opened:
+        shared = Shared(bus, retention=retention, share=share)
+        yield lambda: Mirror(bus, opened, "tenant", SERVICES, shared)
+
+
+async def test_an_object_keeps_or_regains_its_content(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+    for name in ("web", "other", "late"):
+        apis.put("tenant", SERVICES, service(name, BIG))
+    async with tenant(bus, apis, tmp_path, 0.1) as mirror:
+        async with listed(mirror()):
+            assert (await announced(bus, "tenant", "late")).omitted
+            apis.put("tenant", SERVICES, service("web", BIG + "y" * 15_000))
+            await eventually(lambda: is_announced(bus, "web", "MODIFIED"), PATIENCE)
+            assert not (await announced(bus, "tenant", "web")).omitted
+            apis.put("tenant", SERVICES, service("other", BIG * 5))
+            await eventually(lambda: is_announced(bus, "other", "MODIFIED"), PATIENCE)
+            assert (await announced(bus, "tenant", "other")).omitted
+        apis.delete("tenant", SERVICES, "default", "web")
+        for _ in range(2):  # not before the deletion has been published is there room
+            async with listed(mirror()):
+                pass
+        assert not (await announced(bus, "tenant", "late")).omitted
+        assert (await announced(bus, "tenant", "other")).omitted
+
+
+async def test_a_cluster_is_watched_again_after_cleanup(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+    for number in range(50):
+        apis.put("tenant", SERVICES, service(f"many-{number}", ""))
+    async with tenant(bus, apis, tmp_path, 0.01) as mirror:
+        with pytest.raises(TooLarge):
+            await soon(mirror().run())
+        for number in range(50):
+            apis.delete("tenant", SERVICES, "default", f"many-{number}")
+        apis.put("tenant", SERVICES, service("new", ""))
+        with pytest.raises(TooLarge):
+            await soon(mirror().run())
+        async with listed(mirror()):
+            for number in range(20):
+                apis.put("tenant", SERVICES, service(f"brief-{number}", ""))
+                apis.delete("tenant", SERVICES, "default", f"brief-{number}")
+            apis.put("tenant", SERVICES, service("last", ""))
+            last = subjects.seen(ObjectRef("tenant", SERVICES.id, "default", "last"))
+            await eventually(lambda: bus.last(streams.OBJECTS, last), PATIENCE)
+        apis.put("tenant", SERVICES, service("newer", ""))
+        async with listed(mirror()):  # what was deleted takes no part of the share
+            pass
+        assert await is_announced(bus, "newer", "LISTED")
+        assert await is_announced(bus, "new", "LISTED")
+        assert await is_announced(bus, "many-0", "DELETED")
+
+
+async def is_announced(bus: Bus, name: str, operation: str) -> bool:
+    return (await announced(bus, "tenant", name)).operation == operation
+
+
+async def announced(bus: Bus, cluster: str, name: str) -> Announcement:
+    found = await bus.last(streams.OBJECTS, subjects.seen(ObjectRef(cluster, SERVICES.id, "default", name)))
+    assert found is not None
+    return Announcement(found)
+
+
+async def test_mirrors_without_a_lease_leave_turns_to_others(
+    bus: Bus, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "_UNFINISHED", 4)
+    monkeypatch.setattr(bounds, "_LISTINGS", 1)
+    shared, held, lost, publish = Shared(bus), asyncio.Event(), asyncio.Event(), bus.publish
+    held.set()
+
+    async def losing(subject: str, *rest: Any, **more: Any) -> int | None:
+        if subject.startswith(subjects.seen_cluster("waits").removesuffix(">")) and not lost.is_set():
+            held.clear()
+            asyncio.get_running_loop().call_soon(lost.set)
+            raise Unreachable("the bus is away, and the lease with it")
+        return await publish(subject, *rest, **more)
+
+    monkeypatch.setattr(bus, "publish", losing)
+    apis.fill("tenant", SERVICES, 8)
+    files.write_private(tmp_path / "tenant", apis.kubeconfig("tenant"))
+    async with kube.from_file(tmp_path / "tenant") as opened:
+        waits = Mirror(bus, opened, "waits", SERVICES, shared, Permit(held))
+        other = Mirror(bus, opened, "other", SERVICES, shared)
+        async with running(waits.run()):
+            await soon(lost.wait())
+            async with listed(other):
+                pass
+            assert not waits.listed.is_set()
+            held.set()
+            await soon(waits.listed.wait())
+
+
+async def test_a_lost_empty_listing_is_noticed(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+    files.write_private(tmp_path / "tenant", apis.kubeconfig("tenant"))
+    async with kube.from_file(tmp_path / "tenant") as opened:
+        mirror = Mirror(bus, opened, "tenant", SERVICES, Shared(bus))
+        lost = asyncio.Event()
+        continuity = Continuity(bus, lambda: mirror.newest, lost.set)
+        async with listed(mirror), running(continuity.run()):
+            await soon(continuity.intact.wait())
+            continuity.doubt()
+            await soon(continuity.intact.wait())
+            assert not lost.is_set()
+            await bus.purge(streams.OBJECTS, subjects.listed("tenant", SERVICES.id))
+            continuity.doubt()
+            await soon(lost.wait())
+
+
+async def test_a_recreated_stream_is_noticed_despite_more_doubts(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = asyncio.Event()
+    continuity = Continuity(bus, lambda: None, lost.set)
+    async with running(continuity.run()):
+        await soon(continuity.intact.wait())
+        await bus.api(f"STREAM.DELETE.{streams.OBJECTS}")
+        await streams.ensure(bus)
+        api, again = bus.api, iter([True])
+
+        async def doubting(*asked: Any, **more: Any) -> dict[str, Any]:
+            answer = await api(*asked, **more)
+            if next(again, False):
+                continuity.doubt()
+            return answer
+
+        monkeypatch.setattr(bus, "api", doubting)
+        continuity.doubt()
+        await soon(continuity.intact.wait())
+        assert lost.is_set()
+
+
+async def test_a_superseded_mirror_doubts_the_bus(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+    doubted = asyncio.Event()
+    files.write_private(tmp_path / "tenant", apis.kubeconfig("tenant"))
+    async with kube.from_file(tmp_path / "tenant") as opened:
+        mirror = Mirror(bus, opened, "tenant", SERVICES, Shared(bus, doubted.set))
+        mirroring = asyncio.create_task(mirror.run())
+        await soon(mirror.listed.wait())
+        await bus.publish(subjects.seen(ObjectRef("tenant", SERVICES.id, "default", "web")), b"another's")
+        apis.put("tenant", SERVICES, service("web"))
+        with pytest.raises(Superseded):
+            await soon(mirroring)
+    assert doubted.is_set()
+
+
+OLD, NEW = (subjects.seen(ObjectRef("gone", SERVICES.id, "default", name)) for name in ("old", "new"))
+
+
+async def test_a_late_purge_spares_what_is_announced_later(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    await bus.publish(OLD, b"{}")
+    sent, arrives, purge = asyncio.Event(), asyncio.Event(), bus.purge
+
+    async def late(stream: str, subject: str, before: int | None = None) -> None:
+        sent.set()
+        await arrives.wait()
+        await purge(stream, subject, before)
+
+    monkeypatch.setattr(bus, "purge", late)
+    clearing = asyncio.create_task(purging.purge(bus, "gone", SERVICES.id))
+    await soon(sent.wait())
+    # The kind is mirrored anew only when what was sent has arrived; and if not, nothing new is lost.
+    for _ in range(2):
+        clearing.cancel()
+        await asyncio.wait([clearing], timeout=0.05)
+        assert not clearing.done()
+    await bus.publish(NEW, b"{}")
+    arrives.set()
+    await asyncio.wait([clearing])
+    assert clearing.cancelled()
+    assert await bus.last(streams.OBJECTS, OLD) is None
+    assert await bus.last(streams.OBJECTS, NEW) is not None
+
+
+async def test_a_listing_during_a_purge_is_repeated(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+    class Late(Shared):
+        """A purge is applied when the mirror has read what there is."""
+
+        async def known(self, cluster: str, kind: str) -> KnownObjects:
+            found = await super().known(cluster, kind)
+            await bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind))
+            apis.put("gone", SERVICES, service("new"))
+            return found
+
+    apis.put("gone", SERVICES, service("old"))
+    files.write_private(tmp_path / "kubeconfig", apis.kubeconfig("gone"))
+    async with kube.from_file(tmp_path / "kubeconfig") as client:
+        async with listed(Mirror(bus, client, "gone", SERVICES, Shared(bus))):
+            pass
+        late = Mirror(bus, client, "gone", SERVICES, Late(bus))
+        with pytest.raises(Superseded):
+            await soon(late.run())
+        assert not late.listed.is_set()
+        async with listed(Mirror(bus, client, "gone", SERVICES, Shared(bus))):
+            pass
+    for subject in (OLD, NEW):
+        assert await bus.last(streams.OBJECTS, subject) is not None
+
+
+async def test_a_rejoined_cluster_is_mirrored_again(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+    async with watched(bus, apis, tmp_path, 3) as there:
+        await everywhere_left(there)
+        for name in there.members:
+            await there.watching.registry.join(Member(id=name, file=str(tmp_path / f"{name}.kubeconfig")))
+        for name in there.members:
+            apis.put(name, SERVICES, service("later"))
+        for name in there.members:
+            await there.tells(name, "later", "LISTED", "ADDED")
+            await there.tells(name, "web", "LISTED")
+
+
+async def test_a_standby_waits_with_one_task_per_lease(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+    async with watched(bus, apis, tmp_path, 3) as there:
+        leases, first = Leases(bus, "two", "watch"), there.watching
+        second = Watching(bus, leases, first.clusters, first.registry, tuple(kind.id for kind in KINDS))
+        async with running(leases.run(), second.run()):
+            await eventually(lambda: list(second.states.values()) == 12 * ["standing by"], PATIENCE)
+            await everywhere_left(there)
+            for name in there.members:
+                await eventually(lambda name=name: is_cleared(bus, name), PATIENCE)  # type: ignore[misc]
+            await eventually(lambda: list(second.states.values()) == 3 * ["standing by"], PATIENCE)
+            waiting = [task for task in asyncio.all_tasks() if task.get_name().startswith("watch: clear")]
+            assert len(waiting) <= 2 * len(there.members)  # of two processes, not one for each kind
+
+
+async def everywhere_left(there: Watched) -> None:
+    for name in there.members:
+        await there.watching.registry.leave(name)
+
+
+async def is_cleared(bus: Bus, cluster: str) -> bool:
+    return not await purging.kinds_of(bus, cluster)
