@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 
 class Proxy:
-    """Forwards connections to `port`, until `cut`, `hang` or `strand`."""
+    """Forwards connections to `port`, until `cut`, `refuse`, `hang` or `strand`."""
 
     def __init__(self, target: int) -> None:
         self.port = 0
@@ -16,6 +16,7 @@ class Proxy:
         self.recorded: bytearray | None = None
         """What clients have sent since a test has put an array here."""
         self._target = target
+        self._refusing = False
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -26,6 +27,11 @@ class Proxy:
         for writer in list(self._writers):
             writer.transport.abort()
 
+    def refuse(self) -> None:
+        """Break all connections, also those that are being opened, until `resume`."""
+        self._refusing = True
+        self.cut()
+
     def hang(self) -> None:
         """Forward nothing, and keep connections open."""
         self._flowing.clear()
@@ -35,6 +41,7 @@ class Proxy:
         self._stranded |= self._writers
 
     def resume(self) -> None:
+        self._refusing = False
         self._flowing.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -42,6 +49,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             onward_reader, onward = await asyncio.open_connection("127.0.0.1", self._target)
             self._writers |= {writer, onward}
+            if self._refusing:
+                self.cut()
             sent = self._pass(reader, onward, record=True)
             await asyncio.gather(sent, self._pass(onward_reader, writer))
         writer.transport.abort()
