@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
+import linecache
 import logging
 import subprocess
 import sys
@@ -18,9 +19,10 @@ import aiohttp
 import pytest
 
 from sandbox import processes
+from tests.support.running import soon
 from windowbox.errors import Malformed
 from windowbox.telemetry import http as serving
-from windowbox.telemetry import logs, metrics, tracing
+from windowbox.telemetry import logs, metrics, stalls, tracing
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
@@ -118,6 +120,9 @@ def test_a_structured_line_names_the_trace_and_the_error() -> None:
     assert "a bug" in line["error"]
 
 
+async def nothing() -> None: ...
+
+
 async def test_a_process_tells_its_metrics_and_its_health() -> None:
     metrics.runs.labels("dnsrecord", "succeeded").observe(0.01)
     ready = False
@@ -140,11 +145,9 @@ async def test_a_process_tells_its_metrics_and_its_health() -> None:
 
 
 async def test_a_process_that_a_restart_would_cure_is_not_healthy() -> None:
-    async def refresh() -> None: ...
-
     health = serving.Health(False, "the connection to the bus is closed")
     async with (
-        serving.served("127.0.0.1:0", lambda: True, refresh, lambda: health) as address,
+        serving.served("127.0.0.1:0", lambda: True, nothing, lambda: health) as address,
         aiohttp.ClientSession(f"http://{address}") as session,
     ):
         answer = await session.get("/healthz")
@@ -152,12 +155,10 @@ async def test_a_process_that_a_restart_would_cure_is_not_healthy() -> None:
 
 
 async def test_probes_may_have_an_address_of_their_own() -> None:
-    async def refresh() -> None: ...
-
     port = processes.free_port()
     probes = f"127.0.0.1:{port}"
     async with (
-        serving.served("127.0.0.1:0", lambda: True, refresh, probes=probes) as address,
+        serving.served("127.0.0.1:0", lambda: True, nothing, probes=probes) as address,
         aiohttp.ClientSession() as session,
     ):
         assert address != probes
@@ -166,22 +167,18 @@ async def test_probes_may_have_an_address_of_their_own() -> None:
 
 @pytest.mark.parametrize("address", ["9101", "localhost:http", "127.0.0.1:99999x"])
 async def test_an_address_that_is_none_is_named(address: str) -> None:
-    async def refresh() -> None: ...
-
     with pytest.raises(Malformed, match="host:port"):
-        async with serving.served(address, lambda: True, refresh):
+        async with serving.served(address, lambda: True, nothing):
             pass
 
 
 async def test_what_a_client_has_compressed_is_not_unpacked() -> None:
-    async def refresh() -> None: ...
-
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     blanks = packer.compress(b" " * (16 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
     body = blanks * 100
     packed = f"Content-Encoding: deflate\r\nContent-Length: {len(body)}\r\n"
     head = f"GET /healthz HTTP/1.1\r\nHost: x\r\n{packed}\r\n"
-    async with serving.served("127.0.0.1:0", lambda: True, refresh) as address:
+    async with serving.served("127.0.0.1:0", lambda: True, nothing) as address:
         host, _, port = address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         before = time.thread_time()
@@ -192,16 +189,48 @@ async def test_what_a_client_has_compressed_is_not_unpacked() -> None:
         writer.close()
 
 
-async def test_requests_that_are_no_http_are_not_quoted_in_the_log(
+async def test_requests_that_are_no_http_are_not_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def refresh() -> None: ...
-
     monkeypatch.setattr(logging.getLogger("aiohttp.server"), "filters", [logs.is_our_error])
-    async with serving.served("127.0.0.1:0", lambda: True, refresh) as address:
+    async with serving.served("127.0.0.1:0", lambda: True, nothing) as address:
         host, _, port = address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: secret\r\n\r\n")
         assert b"400 Bad Request" in await reader.read()
         writer.close()
     assert caplog.text == ""
+
+
+async def compute(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: ASYNC251
+
+
+async def test_the_task_that_holds_the_loop_up_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    linecache.clearcache()
+    with stalls.watched(), caplog.at_level(logging.WARNING):
+        await asyncio.create_task(asyncio.sleep(0.2))  # the watchdog looks several times meanwhile
+        await soon(asyncio.create_task(compute(1.0), name="work.pool.the-object"))
+    warned = [record.getMessage() for record in caplog.records]
+    assert any("work.pool.the-object" in line and "test_telemetry.py" in line for line in warned), warned
+    assert stalls.culprit(within=60) == "work.pool.the-object"
+    # No source is kept for a stack that was logged.
+    assert [file for file in linecache.cache if file.endswith("test_telemetry.py")] == []
+
+
+async def test_a_loop_that_only_waits_is_blamed_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with stalls.watched(), caplog.at_level(logging.WARNING):
+        await asyncio.sleep(1.0)  # longer than the watchdog takes to look
+    assert not [r for r in caplog.records if "busy" in r.getMessage()]
+
+
+async def test_lateness_is_measured() -> None:
+    def late() -> float:
+        return float(metrics.loop_lag._sum.get())
+
+    before = late()
+    with stalls.watched():
+        await asyncio.sleep(0.15)  # a beat is due after half a second
+        await compute(0.7)
+        await asyncio.sleep(0.1)  # the loop is not blocked meanwhile
+    assert late() - before > 0.2

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 
 import pytest
+from nats.aio.client import Client
 
+from bus.leases.leases import _Share
+from bus.leases.liveness import Life
+from bus.transport import answers
+from bus.transport.directclient import parsed
+from bus.transport.finishing import to_end
 from bus.transport.pull import Credit, refused
+from tests.support.running import running, soon
+from windowbox.errors import Unreachable
 
 
 def asked(credit: Credit) -> tuple[int, int]:
@@ -19,16 +29,15 @@ def taken(credit: Credit, count: int) -> None:
     credit.receive(count, 0)
 
 
-def test_without_ranks_everything_is_asked_for_at_once() -> None:
-    assert asked(Credit(64)) == (64, 0)
-
-
-def test_with_ranks_what_goes_beyond_the_first_is_asked_for_late() -> None:
-    assert asked(Credit(64, 32)) == (32, 32)
-
-
-def test_whoever_has_little_room_asks_for_nothing_late() -> None:
-    assert asked(Credit(16, 32)) == (16, 0)
+@pytest.mark.parametrize(
+    ("credit", "requests"),
+    [(Credit(64), (64, 0)), (Credit(64, 32), (32, 32)), (Credit(16, 32), (16, 0))],
+    ids=["without-ranks", "ranked", "little-room"],
+)
+def test_with_ranks_only_the_first_messages_are_asked_for_early(
+    credit: Credit, requests: tuple[int, int]
+) -> None:
+    assert asked(credit) == requests
 
 
 def test_more_is_asked_for_when_a_good_part_is_used_up() -> None:
@@ -80,15 +89,14 @@ def test_what_a_request_no_longer_brings_is_asked_for_anew() -> None:
 @pytest.mark.parametrize(
     ("inbox", "headers", "expected"),
     [
-        pytest.param(
-            "_INBOX.a.early-64-1", {"Nats-Pending-Messages": "12"}, (False, 12), id="expired in part"
-        ),
-        pytest.param("_INBOX.a.late-32-2", {"Nats-Pending-Messages": "32"}, (True, 32), id="expired"),
-        pytest.param("_INBOX.a.early-16-30", {}, (False, 16), id="never accepted"),
+        ("early-64-1", {"Nats-Pending-Messages": "12"}, (False, 12)),
+        ("late-32-2", {"Nats-Pending-Messages": "32"}, (True, 32)),
+        ("early-16-30", {}, (False, 16)),
     ],
+    ids=["expired in part", "expired", "never accepted"],
 )
 def test_what_a_refusal_ends(inbox: str, headers: dict[str, str], expected: tuple[bool, int]) -> None:
-    assert refused(inbox, headers) == expected
+    assert refused(f"_INBOX.a.{inbox}", headers) == expected
 
 
 def test_a_request_that_is_refused_leaves_others_of_its_kind() -> None:
@@ -182,3 +190,101 @@ def test_as_many_are_asked_for_as_the_server_still_has_to_send() -> None:
                 case _:
                     server.expire()
             assert (credit.asked, in_hand <= limit) == (server.owed, True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b'"code":503,"err_code":10008,"description":"no leader"', Unreachable),
+        (b'"code":400,"err_code":10005,"description":"no suitable peers for placement"', Unreachable),
+        (b'"code":400,"err_code":10052,"description":"stream subjects overlap"', answers.ApiError),
+    ],
+    ids=["no-leader", "a-server-still-starts", "refused"],
+)
+def test_only_an_incomplete_cluster_is_asked_again(answer: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"STREAM\.CREATE\.WORK"):
+        answers.api("STREAM.CREATE.WORK", b'{"error":{' + answer + b"}}")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"NATS/1.0\r\nNats-Sequence: 7\r\nNats-Subject: a.b\r\n\r\n",
+        b"NATS/1.0\r\nempty:\r\nspaces:   a: b  \r\n\r\n",
+        b"NATS/1.0 503\r\n\r\n",
+        b"NATS/1.0 404 Message Not Found\r\n\r\n",
+        b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 1016\r\nNats-Last-Stream: 1024\r\n\r\n",
+        "NATS/1.0\r\nname: Zürich\r\n\r\n".encode(),
+    ],
+)
+async def test_headers_are_what_nats_py_makes_of_them(block: bytes) -> None:
+    assert parsed(block) == await Client()._process_headers(block)
+
+
+def test_a_status_and_its_description_are_read() -> None:
+    expected = {"Status": "409", "Description": "Consumer Deleted"}
+    assert parsed(b"NATS/1.0 409 Consumer Deleted\r\n\r\n") == expected
+
+
+@pytest.mark.parametrize("error", [None, Unreachable("away")], ids=["answered", "failed"])
+async def test_two_cancellations_wait_for_the_end(error: Unreachable | None) -> None:
+    answered, ended = asyncio.Event(), asyncio.Event()
+
+    async def ask() -> None:
+        await answered.wait()
+        ended.set()
+        if error:
+            raise error
+
+    asking = asyncio.create_task(to_end(ask()))
+    await asyncio.sleep(0)  # it begins
+    for _ in range(2):
+        asking.cancel()
+        await asyncio.wait([asking], timeout=0.01)
+        assert not asking.done()
+    answered.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert ended.is_set()
+
+
+async def test_an_answer_and_a_failure_are_handed_on() -> None:
+    async def answer() -> str:
+        return "answer"
+
+    assert await to_end(answer()) == "answer"
+    failed = asyncio.get_running_loop().create_future()
+    failed.set_exception(Unreachable("away"))
+    with pytest.raises(Unreachable):
+        await to_end(failed)
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_no_act_begins_after_its_lease_was_lost(steps: int) -> None:
+    """The lease is lost so many steps of the event loop after it was gained."""
+    life, share, began = Life("work"), _Share(), list[str]()
+    life.renewed = time.monotonic()
+
+    async def act() -> None:
+        began.append("began")
+        await asyncio.Event().wait()
+
+    async def keep() -> None:
+        await asyncio.Event().wait()
+
+    async def do() -> None:
+        await share.do(act)
+
+    async with running(keep(), do()) as (share.keeping, _):
+        await _steps(3)
+        share.gain(life)
+        await _steps(steps)
+        await soon(share.lost())
+        before = list(began)
+        await _steps(10)
+        assert began == before
+
+
+async def _steps(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
