@@ -1,4 +1,4 @@
-"""Where kubeconfigs in Secrets lead, and what their authors learn of it."""
+"""Egress: addresses that kubeconfigs in Secrets may not lead to, and the policies for Pods."""
 
 from __future__ import annotations
 
@@ -7,34 +7,29 @@ import contextlib
 import logging
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 import yaml
 from aiohttp import web
 
 from sandbox import processes
-from tests.api.providers.liar import liar
+from tests.api.providers.tenants import liar, serving
 from tests.support import loopback
+from tests.support.servers import ControlPlane
+from tests.support.tenantconfigs import naming
 from windowbox.clients.kubernetes import kube
-from windowbox.clients.kubernetes.egress import Egress
+from windowbox.clients.kubernetes.egress import ALWAYS_DENIED, Egress
 from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.refs import NAMESPACES
 
+POLICIES = Path(__file__).parents[3] / "deploy" / "networkpolicies.yaml"
 NEUTRAL = "no usable connection to the API server that the kubeconfig names"
-
-
-def of(server: str, **cluster: Any) -> bytes:
-    content = {
-        "clusters": [{"name": "a", "cluster": {"server": server, **cluster}}],
-        "users": [{"name": "a", "user": {"token": "t"}}],
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "current-context": "a",
-    }
-    return yaml.safe_dump(content).encode()
 
 
 async def told(kubeconfig: bytes, egress: Egress) -> str:
@@ -49,64 +44,61 @@ async def told(kubeconfig: bytes, egress: Egress) -> str:
     return str(failed.value)
 
 
+@dataclass
 class Listener:
-    """Something on loopback that notes who comes."""
+    """A server on loopback that notes its requests."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self.requests: list[str] = []
+    port: int = 0
+    requests: list[str] = field(default_factory=list)
 
 
-@contextlib.asynccontextmanager
-async def listener() -> AsyncIterator[Listener]:
+@pytest_asyncio.fixture
+async def internal() -> AsyncIterator[Listener]:
+    made = Listener()
+
     async def answer(request: web.Request) -> web.Response:
         made.requests.append(request.path_qs)
         return web.json_response({"gitVersion": "v1"})
 
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    made = Listener(runner.addresses[0][1])
-    try:
+    async with serving(answer) as made.port:
         yield made
-    finally:
-        await runner.cleanup()
+
+
+async def reaches(kubeconfig: bytes) -> bool:
+    """Whether a process that may connect to loopback reaches the listener."""
+    async with kube.from_text(kubeconfig, "it", loopback.EGRESS) as opened:
+        return await opened.version() == "v1"
 
 
 @pytest.mark.parametrize("name", ["localhost", "①27.0.0.1"])
 async def test_names_that_lead_to_denied_addresses_are_not_connected_to(
-    name: str, caplog: pytest.LogCaptureFixture
+    internal: Listener, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with listener() as internal:
-        server = f"http://{name}:{internal.port}"
-        assert await told(of(server), Egress()) == f"get /version: {NEUTRAL}"
-        assert internal.requests == []
-        assert "denied by egress settings" in caplog.text
-        async with kube.from_text(of(server), "it", loopback.EGRESS) as opened:
-            assert await opened.version() == "v1"
+    kubeconfig = naming(f"http://{name}:{internal.port}")
+    assert await told(kubeconfig, Egress()) == f"get /version: {NEUTRAL}"
+    assert internal.requests == []
+    assert "denied by egress settings" in caplog.text
+    assert await reaches(kubeconfig)
 
 
 @pytest.mark.parametrize("name", ["127.1", "2130706433", "127.0.0.1%25lo"])
-async def test_addresses_of_an_unusual_form_are_not_connected_to(name: str) -> None:
-    async with listener() as internal:
-        with contextlib.suppress(WindowboxError):
-            await told(of(f"http://{name}:{internal.port}"), Egress())
-        assert internal.requests == []
+async def test_addresses_of_an_unusual_form_are_not_connected_to(internal: Listener, name: str) -> None:
+    with contextlib.suppress(WindowboxError):
+        await told(naming(f"http://{name}:{internal.port}"), Egress())
+    assert internal.requests == []
 
 
-async def test_a_proxy_name_resolving_to_denied_addresses_fails() -> None:
-    async with listener() as internal:
-        kubeconfig = of("http://192.0.2.1", **{"proxy-url": f"http://localhost:{internal.port}"})
-        assert NEUTRAL in await told(kubeconfig, Egress())
-        assert internal.requests == []
-        async with kube.from_text(kubeconfig, "it", loopback.EGRESS) as opened:
-            assert await opened.version() == "v1"
+async def test_a_proxy_name_resolving_to_denied_addresses_fails(internal: Listener) -> None:
+    kubeconfig = naming("http://192.0.2.1", {"proxy-url": f"http://localhost:{internal.port}"})
+    assert NEUTRAL in await told(kubeconfig, Egress())
+    assert internal.requests == []
+    assert await reaches(kubeconfig)
 
 
-async def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_address_that_was_checked_is_the_one_connected_to(
+    internal: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A name that leads elsewhere when it is looked up again."""
     permitted = Egress((), (ip_network("127.0.0.2/32"),))
     given = iter(["127.0.0.2", "127.0.0.1", "127.0.0.1"])
@@ -118,11 +110,10 @@ async def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch:
         return [{**found, "family": socket.AF_INET, "proto": 0, "flags": 0}]
 
     monkeypatch.setattr(aiohttp.DefaultResolver, "resolve", resolve)
-    async with listener() as internal:
-        for _ in range(3):
-            async with kube.from_text(of(f"http://rebinding:{internal.port}"), "it", permitted) as opened:
-                with pytest.raises(Unreachable, match=NEUTRAL):
-                    await opened.version()
+    for _ in range(3):
+        async with kube.from_text(naming(f"http://rebinding:{internal.port}"), "it", permitted) as opened:
+            with pytest.raises(Unreachable, match=NEUTRAL):
+                await opened.version()
     assert asked == ["rebinding"] * 3
     assert internal.requests == []
 
@@ -137,6 +128,29 @@ async def test_refused_silent_and_distrusted_servers_are_told_alike(
         silent = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
         async with silent:
             servers += [distrusted.url, f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"]
-            assert {await told(of(server), loopback.EGRESS) for server in servers} == {
+            assert {await told(naming(server), loopback.EGRESS) for server in servers} == {
                 f"get /version: {NEUTRAL}"
             }
+
+
+def policies() -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(POLICIES.read_text()) if one["kind"] == "NetworkPolicy"]
+
+
+def test_an_api_server_takes_the_policies(plane: ControlPlane) -> None:
+    plane.api.apply("/api/v1/namespaces/windowbox-system", next(yaml.safe_load_all(POLICIES.read_text())))
+    for policy in policies():
+        name = policy["metadata"]["name"]
+        path = f"/apis/networking.k8s.io/v1/namespaces/windowbox-system/networkpolicies/{name}"
+        plane.api.apply(path, policy)
+
+
+def test_policies_except_the_addresses_that_are_always_denied() -> None:
+    rules = [rule for policy in policies() for rule in policy["spec"]["egress"]]
+    blocks = [to["ipBlock"] for rule in rules for to in rule["to"] if "ipBlock" in to]
+    wide = {one["cidr"]: [ip_network(net) for net in one["except"]] for one in blocks if "except" in one}
+    assert set(wide) == {"0.0.0.0/0", "::/0"}
+    assert all(ip_network(b["cidr"]).num_addresses == 1 for b in blocks if "except" not in b)
+    for denied in ALWAYS_DENIED:
+        excepted = wide["0.0.0.0/0" if denied.version == 4 else "::/0"]
+        assert any(denied.subnet_of(one) for one in excepted), denied  # type: ignore[arg-type]

@@ -1,8 +1,11 @@
-"""What is wrong with a provider Secret, as the status of an Infrastructure tells it."""
+"""Provider Secrets that are wrong: the status of their Infrastructure, and no trace of their content."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
+import logging
 import re
 import shlex
 from collections.abc import Callable
@@ -14,30 +17,33 @@ import yaml
 
 from sandbox import processes
 from sandbox.servers import certificates
-from tests.api.providers import rights
-from tests.api.providers.test_identities import nobody
-from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, failed
+from tests.api.providers.tenants import bound, changed, finish, infrastructure, nobody, refused, served
+from tests.support import livefiles
+from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
+from tests.support.markers import Markers
+from tests.support.natsserver import NatsServer
+from tests.support.proxy import proxy
 from tests.support.rules import rule
+from tests.support.servers import ControlPlane
+from tests.support.tenantconfigs import of, with_user
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, SECRETS
+from windowbox.rights import rbac
 
 pytestmark = pytest.mark.serves("infrastructure")
 
-
-async def infrastructure(shoot: Client, name: str = "local", secret: str = CLOUDPROVIDER) -> None:
-    reference = {"name": secret, "namespace": shoot.namespace}
-    await shoot.create(INFRASTRUCTURES, name, {"region": "local", "secretRef": reference})
-
-
-def user(world: KindWorld, **credentials: Any) -> bytes:
-    """The kubeconfig with another user."""
-    content = yaml.safe_load(world.kubeconfig())
-    content["users"][0]["user"] = credentials
-    return yaml.safe_dump(content).encode()
+UNAUTHENTICATED, UNAUTHORIZED = "ERR_INFRA_UNAUTHENTICATED", "ERR_INFRA_UNAUTHORIZED"
+MALFORMED = "ERR_CONFIGURATION_PROBLEM"
+SLOW, NEIGHBOURS = 50, 8
+EVENTS = "/api/v1/namespaces/{}/events"
 
 
-def server(world: KindWorld, url: str) -> bytes:
-    return world.kubeconfig().replace(world.plane.url.encode(), url.encode())
+def user(**credentials: Any) -> Callable[[KindWorld], bytes]:
+    return lambda world: with_user(world.kubeconfig(), **credentials)
+
+
+def server(url: str) -> Callable[[KindWorld], bytes]:
+    return lambda world: world.kubeconfig().replace(world.plane.url.encode(), url.encode())
 
 
 def other_authority(world: KindWorld) -> bytes:
@@ -47,64 +53,50 @@ def other_authority(world: KindWorld) -> bytes:
     return yaml.safe_dump(content).encode()
 
 
-UNAUTHENTICATED, UNAUTHORIZED = "ERR_INFRA_UNAUTHENTICATED", "ERR_INFRA_UNAUTHORIZED"
-MALFORMED = "ERR_CONFIGURATION_PROBLEM"
+def closed(world: KindWorld) -> bytes:
+    return server(f"https://127.0.0.1:{processes.free_port()}")(world)
+
+
+def shows(found: Object, code: str | None, text: str) -> None:
+    error = found.status["lastError"]
+    assert error.get("codes") == ([code] if code else None)
+    assert re.search(text, error["description"])
+
+
+NO_FILES = r"users\[0\].user.tokenFile is not allowed"
+UNREACHED = "no usable connection"
 
 
 @pytest.mark.parametrize(
-    ("kubeconfig", "code", "told"),
+    ("kubeconfig", "code", "text"),
     [
-        pytest.param(
-            lambda world: user(world, token="unknown"), UNAUTHENTICATED, "Unauthorized", id="B.17-401"
-        ),
+        pytest.param(user(token="unknown"), UNAUTHENTICATED, "Unauthorized", id="B.17-401"),
         pytest.param(lambda world: nobody(world.plane), UNAUTHORIZED, "cannot", id="B.17-403"),
         pytest.param(lambda _: b"a: [", MALFORMED, "the kubeconfig is not YAML", id="B.17+K-1-no-yaml"),
         pytest.param(lambda _: b"{}", MALFORMED, "unusable kubeconfig", id="B.17+K-1-empty-mapping"),
-        pytest.param(
-            lambda world: server(world, "ftp://a"),
-            MALFORMED,
-            "the kubeconfig's server is no URL",
-            id="B.17+K-1-no-url",
-        ),
-        pytest.param(
-            lambda world: user(world, tokenFile="/var/run/token"),
-            MALFORMED,
-            r"users\[0\].user.tokenFile is not allowed",
-            id="B.17+K-1-file",
-        ),
-        pytest.param(
-            lambda world: server(world, f"https://127.0.0.1:{processes.free_port()}"),
-            None,
-            "no usable connection",
-            id="K-1-nobody-listens",
-        ),
-        pytest.param(other_authority, None, "no usable connection", id="K-1-not-trusted"),
+        pytest.param(server("ftp://a"), MALFORMED, "kubeconfig's server is no URL", id="B.17+K-1-no-url"),
+        pytest.param(user(tokenFile="/var/run/token"), MALFORMED, NO_FILES, id="B.17+K-1-file"),
+        pytest.param(closed, None, UNREACHED, id="K-1-nobody-listens"),
+        pytest.param(other_authority, None, UNREACHED, id="K-1-not-trusted"),
     ],
 )
-async def test_what_is_wrong_with_a_kubeconfig_is_told(
-    world: KindWorld, kubeconfig: Callable[[KindWorld], bytes], code: str | None, told: str
+async def test_an_error_of_a_kubeconfig_is_reported(
+    world: KindWorld, kubeconfig: Callable[[KindWorld], bytes], code: str | None, text: str
 ) -> None:
     shoot = await world.shoot(kubeconfig=kubeconfig(world))
-    await infrastructure(shoot)
-    _tells(await shoot.until_failed(INFRASTRUCTURES, "local"), code, told)
-    await _left_nothing(world, shoot)
-
-
-@rule("B.17", "K-1")
-async def test_a_secret_that_is_missing_is_named(world: KindWorld) -> None:
-    shoot = await world.shoot()
-    await infrastructure(shoot, secret="absent")
-    found = await shoot.until_failed(INFRASTRUCTURES, "local")
-    _tells(found, UNAUTHENTICATED, 'secrets "absent" not found')
+    shows(await refused(shoot), code, text)
+    assert await shoot.get(NAMESPACES, f"infra-{shoot.namespace}") is None
+    page = await world.kube.page(SECRETS, limit=5000)
+    assert not [one for one in page.items if one["metadata"]["namespace"] == f"infra-{shoot.namespace}"]
 
 
 @rule("B.17", "K-1")
 async def test_a_secret_without_a_kubeconfig_is_named(world: KindWorld) -> None:
-    shoot = await world.shoot()
-    await shoot.secret("other", kubekonfig=b"x")
-    await infrastructure(shoot, secret="other")
-    found = await shoot.until_failed(INFRASTRUCTURES, "local")
-    _tells(found, UNAUTHENTICATED, "no kubeconfig found in provider secret")
+    without = "no kubeconfig found in provider secret"
+    for secret, text in (("absent", 'secrets "absent" not found'), ("other", without)):
+        shoot = await world.shoot()
+        await shoot.secret("other", kubekonfig=b"x")
+        shows(await refused(shoot, secret), UNAUTHENTICATED, text)
 
 
 @rule("K-1")
@@ -116,54 +108,114 @@ async def test_no_program_of_a_tenant_runs(world: KindWorld, tmp_path: Path) -> 
         "args": ["-c", f"touch {shlex.quote(str(trace))}"],
         "interactiveMode": "Never",
     }
-    shoot = await world.shoot(kubeconfig=user(world, exec=script))
-    await infrastructure(shoot)
-    found = await shoot.until_failed(INFRASTRUCTURES, "local")
-    _tells(found, MALFORMED, r"users\[0\].user.exec is not allowed in a kubeconfig from a Secret")
+    found = await refused(await world.shoot(kubeconfig=user(exec=script)(world)))
+    shows(found, MALFORMED, r"users\[0\].user.exec is not allowed in a kubeconfig from a Secret")
     assert not trace.exists()
 
 
 @rule("K-2", "B.35")
-async def test_an_empty_kubeconfig_means_the_runtime_cluster(
-    world: KindWorld,
-) -> None:
+async def test_an_empty_kubeconfig_means_the_runtime_cluster(world: KindWorld) -> None:
     shoot = await world.shoot(kubeconfig=b"")
-    await infrastructure(shoot)
     # By itself, a worker may make no namespaces.
-    _tells(await shoot.until_failed(INFRASTRUCTURES, "local"), UNAUTHORIZED, "system:windowbox:worker")
-    with rights.bound(world.plane, "worker", "provider"):
+    shows(await refused(shoot), UNAUTHORIZED, "system:windowbox:worker")
+    with bound(world.plane, "worker", "provider"):
         await shoot.ask(INFRASTRUCTURES, "local")
         await shoot.until_ready(INFRASTRUCTURES, "local")
         assert await shoot.get(NAMESPACES, f"infra-{shoot.namespace}")
-        await shoot.delete(INFRASTRUCTURES, "local")
-        await shoot.until_gone(INFRASTRUCTURES, "local")
+        await finish(shoot)
 
 
 @rule("K-1")
 async def test_a_renewed_secret_counts_from_the_next_run_on(world: KindWorld) -> None:
-    shoot = await world.shoot(kubeconfig=user(world, token="outdated"))
-    await infrastructure(shoot)
-    await shoot.until_failed(INFRASTRUCTURES, "local")
+    shoot = await world.shoot(kubeconfig=user(token="outdated")(world))
+    await refused(shoot)
     await shoot.secret(CLOUDPROVIDER, kubeconfig=world.kubeconfig())
     await shoot.ask(INFRASTRUCTURES, "local")
     await shoot.until_ready(INFRASTRUCTURES, "local")
-    await shoot.secret(CLOUDPROVIDER, kubeconfig=user(world, token="revoked"))
+    await shoot.secret(CLOUDPROVIDER, kubeconfig=user(token="revoked")(world))
     await shoot.delete(INFRASTRUCTURES, "local")
-    found = await shoot.until(INFRASTRUCTURES, "local", failed)
-    assert found
-    _tells(found, UNAUTHENTICATED, "Unauthorized")
+    shows(await shoot.until_failed(INFRASTRUCTURES, "local"), UNAUTHENTICATED, "Unauthorized")
     await shoot.secret(CLOUDPROVIDER, kubeconfig=world.kubeconfig())
     await shoot.ask(INFRASTRUCTURES, "local")
     await shoot.until_gone(INFRASTRUCTURES, "local")
 
 
-def _tells(found: Object, code: str | None, told: str) -> None:
-    error = found.status["lastError"]
-    assert error.get("codes") == ([code] if code else None)
-    assert re.search(told, error["description"])
+@pytest.mark.parametrize("resource", ["namespaces", "networkpolicies", "ippools"])
+async def test_each_right_of_the_provider_is_needed(world: KindWorld, resource: str) -> None:
+    rules = [
+        {**rule, "resources": [one for one in rule["resources"] if one != resource]}
+        for rule in rbac.RULES["provider"]
+    ]
+    shoot = await world.shoot()
+    with changed(world.plane, "provider", [rule for rule in rules if rule["resources"]]):
+        shows(await refused(shoot), UNAUTHORIZED, f'resource "{resource}"')
+    await shoot.ask(INFRASTRUCTURES, "local")
+    await shoot.until_ready(INFRASTRUCTURES, "local")
+    await finish(shoot)
 
 
-async def _left_nothing(world: KindWorld, shoot: Client) -> None:
-    assert await shoot.get(NAMESPACES, f"infra-{shoot.namespace}") is None
-    page = await world.kube.page(SECRETS, limit=5000)
-    assert not [one for one in page.items if one["metadata"]["namespace"] == f"infra-{shoot.namespace}"]
+@pytest.mark.parametrize("slow", ["from-the-start", "later"])
+async def test_neighbours_of_a_slow_provider_are_served_while_it_hangs(world: KindWorld, slow: str) -> None:
+    async with proxy(int(world.plane.url.rpartition(":")[2])) as between:
+        kubeconfig = server(f"https://127.0.0.1:{between.port}")(world)
+        hanging = await asyncio.gather(*(world.shoot(kubeconfig=kubeconfig) for _ in range(SLOW)))
+        neighbours = await asyncio.gather(*(world.shoot() for _ in range(NEIGHBOURS)))
+        if slow == "later":
+            await served(await world.shoot(kubeconfig=kubeconfig))
+        between.hang()
+        for shoot in (*hanging, *neighbours):
+            await infrastructure(shoot)
+        for shoot in neighbours:
+            await shoot.until_ready(INFRASTRUCTURES, "local")
+        states = [await shoot.get(INFRASTRUCTURES, "local") for shoot in hanging]
+        assert "Succeeded" not in {found.last_operation.get("state") for found in states if found}
+
+
+def private_key(plane: ControlPlane) -> str:
+    content = yaml.safe_load(plane.kubeconfigs["provider"].read_text())
+    return Path(content["users"][0]["user"]["client-key"]).read_text()
+
+
+def unusable(plane: ControlPlane, markers: Markers) -> list[bytes]:
+    """Kubeconfigs whose errors are reported."""
+    script = {"command": "false", "args": [markers.new("argument")]}
+    pair = {"client-certificate-data": markers.new("certificate"), "client-key-data": "eA=="}
+    return [
+        with_user(of(plane), token=markers.new("unknown token")),
+        with_user(of(plane), token=f"{markers.new('broken token')}\nand more"),
+        with_user(of(plane), username="a", password=markers.new("password")),
+        with_user(of(plane), exec=script),
+        with_user(of(plane), **pair),
+        f"{{{markers.new('nonsense')}: ]".encode(),
+        markers.new("no mapping").encode(),
+        yaml.safe_dump({"current-context": markers.new("context")}).encode(),
+        of(plane).replace(plane.url.encode(), f"ftp://{markers.new('server')}".encode()),
+    ]
+
+
+@rule("K-1")
+async def test_no_content_of_provider_secrets_is_kept_or_shown(
+    world: KindWorld,
+    other: ControlPlane,
+    nats: NatsServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    markers = Markers()
+    markers.texts["private key"] = private_key(other).splitlines()[1]
+    shoots: list[Client] = [await world.shoot(kubeconfig=of(other))]
+    await served(*shoots)
+    for number, kubeconfig in enumerate(unusable(other, markers)):
+        shoots.append(await world.shoot())
+        await shoots[-1].secret(f"wrong-{number}", kubeconfig=kubeconfig)
+        await refused(shoots[-1], f"wrong-{number}")
+        await shoots[-1].secret(CLOUDPROVIDER, kubeconfig=kubeconfig)
+    await world.quiet()
+    namespaces = [shoot.namespace for shoot in shoots]
+    paths = [path for one in namespaces for path in (INFRASTRUCTURES.path(one), EVENTS.format(one))]
+    written = "".join(json.dumps(world.plane.api.read(path)) for path in paths)
+    kept, logged = livefiles.contents(tmp_path / "nats"), caplog.text.encode()
+    assert all(namespace.encode() in kept for namespace in namespaces)  # the search would find what is there
+    assert all(namespace.encode() in logged for namespace in namespaces[1:])
+    assert [markers.in_(text) for text in (kept, logged, written.encode())] == [set(), set(), set()]

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from sandbox import files
 from sandbox.servers import certificates, kubeconfigs
-from tests.api.providers.test_errors import infrastructure
+from tests.api.providers.tenants import finish, refused, served
 from tests.support import servers
 from tests.support.kindworld import kind_world
 from tests.support.natsserver import NatsServer
@@ -22,11 +22,12 @@ from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Forbidden
-from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, SECRETS, Resource
+from windowbox.models.refs import NAMESPACES, SECRETS, Resource
 from windowbox.rights import rbac
 from windowbox.rights.granting import Granting
 from windowbox.settings.clustersettings import GrantSettings
 
+ROOT = Path(__file__).parents[3]
 ROLES = ("watcher", "worker", "patcher", "granter")
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False)
@@ -172,9 +173,7 @@ async def test_of_secrets_of_a_shoot_bootstrap_tokens_alone_are_in_reach(
         pytest.param(("create", "rbac.authorization.k8s.io", "clusterrolebindings"), "", id="binding-all"),
         pytest.param(("patch", "", "services"), "web", id="a-service"),
         pytest.param(("delete", "", "namespaces"), "kube-system", id="a-namespace"),
-        pytest.param(
-            ("create", "certificates.k8s.io", "certificatesigningrequests"), "", id="client-certificates"
-        ),
+        pytest.param(("create", "certificates.k8s.io", "certificatesigningrequests"), "", id="certificates"),
     ],
 )
 async def test_no_role_may(admin: Kube, role: str, asked: Asked, name: str) -> None:
@@ -234,13 +233,32 @@ async def test_workers_serve_granted_namespaces_and_report_what_they_lack_elsewh
 ) -> None:
     granting = Granting(granter, GrantSettings(namespaces=("shoot--granted*",)))
     async with kind_world(strict, nats, "infrastructure") as world, running(granting.run()):
-        ours = await world.shoot("shoot--granted--a")
-        await infrastructure(ours)
-        await ours.until_ready(INFRASTRUCTURES, "local")
-        theirs = await world.shoot("shoot--denied--a")
-        await infrastructure(theirs)
-        found = await theirs.until_failed(INFRASTRUCTURES, "local")
+        ours, theirs = await world.shoot("shoot--granted--a"), await world.shoot("shoot--denied--a")
+        await served(ours)
+        found = await refused(theirs)
         assert found.status["lastError"]["codes"] == ["ERR_INFRA_UNAUTHORIZED"]
         assert 'secrets "cloudprovider" is forbidden' in found.status["lastError"]["description"]
-        await ours.delete(INFRASTRUCTURES, "local")
-        await ours.until_gone(INFRASTRUCTURES, "local")
+        await finish(ours)
+
+
+def test_the_file_of_rights_is_up_to_date() -> None:
+    assert (ROOT / "deploy" / "rbac.yaml").read_text() == rbac.text(), "run `make generate`"
+
+
+@pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
+def test_namespaces_pods_and_services_are_made_by_nobody_but_provider_credentials(role: str) -> None:
+    kinds, reads = {"namespaces", "pods", "services"}, {"get", "list", "watch"}
+    found = [rule for rule in rbac.RULES[role] if kinds & {*rule["resources"]}]
+    assert [rule for rule in found if not reads >= {*rule["verbs"]}] == []
+
+
+@pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
+def test_clients_by_file_may_learn_which_cluster_is_theirs(role: str) -> None:
+    rules = [one for one in rbac.RULES[role] if "namespaces" in one["resources"] and "get" in one["verbs"]]
+    assert [one.get("resourceNames") for one in rules] in ([["kube-system"]], [None])
+
+
+def test_no_role_may_do_everything() -> None:
+    for role, rules in rbac.RULES.items():
+        for rule in rules:
+            assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"]), role
