@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
@@ -58,15 +58,9 @@ def machine_set(of: Group, class_name: str = "", replicas: int = 2, name: str = 
     return MachineSet(name, of.name, class_name or of.class_name, replicas)
 
 
-def before(*sets: MachineSet, existed: bool = True, **more: Any) -> Observed:
+def before(*sets: MachineSet) -> Observed:
     of = group()
-    known: dict[str, Any] = {
-        "classes": frozenset([of.class_name]),
-        "deployments": {of.name: deployment(of)} if existed else {},
-        "sets": sets,
-        "machines": (),
-    }
-    return Observed(**{**known, **more})
+    return Observed(frozenset([of.class_name]), {of.name: deployment(of)}, sets, ())
 
 
 def verdict(of: Group, found: Object | None, seen: Observed, *, hibernated: bool = False) -> Verdict:
@@ -82,65 +76,55 @@ WAITING = (
     "Waiting until machines are available ({}/2 desired machine(s) available, {}/2 machine(s) updated, "
     "{} machine(s) pending, {} preserved failed machine(s), {}/1 machinedeployments available)..."
 )
-NOT_AVAILABLE = [{**AVAILABLE, "status": "False"}]
+DOWN = {"conditions": [{**AVAILABLE, "status": "False"}]}
+SEEN = before(machine_set(group()))
+NEW = replace(SEEN, classes=frozenset())
 WHERE = f"for the machine deployment ({example.TECHNICAL_ID}/{example.TECHNICAL_ID}-small-z1)"
 CREATE = "waiting for the machine-controller-manager to create the"
+NO_SET = Pending(f"{CREATE} updated machine set {WHERE}")
+OLD_STAY = "Waiting until all old machines are drained and terminated. Waiting for 2 machine(s)..."
+ONE = Failed('machine(s) failed: 1 error occurred: "a": no image')
+TWO = Failed('machine(s) failed: 2 errors occurred: ["a", "b": no image, "c": quota]')
+
+
+def failing(**machines: str) -> dict[str, Any]:
+    return {"failedMachines": [failed(name, why) for name, why in machines.items()]}
+
+
+def waiting(*numbers: int) -> Pending:
+    return Pending(WAITING.format(*numbers))
 
 
 @pytest.mark.parametrize(
     ("status", "seen", "expected"),
     [
-        pytest.param({}, before(machine_set(group())), None, id="A11-R7-ready"),
+        pytest.param({}, SEEN, None, id="A11-R7-ready"),
+        pytest.param(failing(a="no image"), SEEN, ONE, id="A11-R1-one"),
+        pytest.param(failing(a="no image", b="no image", c="quota"), SEEN, TWO, id="A11-R1-for-two-reasons"),
+        pytest.param({}, NEW, Pending(f"{CREATE} machine sets {WHERE}"), id="A11-R3-a-new-class"),
+        pytest.param({}, replace(NEW, deployments={}), None, id="A11-R3-a-new-deployment"),
+        pytest.param({}, before(), NO_SET, id="A11-R4-no-set"),
+        pytest.param({}, before(machine_set(group(), "former")), NO_SET, id="A11-R4-only-a-former-set"),
         pytest.param(
-            {"failedMachines": [failed("a", "no image")]}, before(machine_set(group())),
-            Failed('machine(s) failed: 1 error occurred: "a": no image'), id="A11-R1-one",
+            {**DOWN, "availableReplicas": 0, "unavailableReplicas": 2},
+            SEEN,
+            waiting(0, 2, 2, 0, 0),
+            id="A11-R9-unavailable",
+        ),
+        pytest.param({**DOWN, "updatedReplicas": 1}, SEEN, waiting(2, 1, 0, 0, 0), id="A11-R9-half-updated"),
+        pytest.param({"observedGeneration": 0}, SEEN, waiting(2, 2, 0, 0, 0), id="A11-R5-observed-late"),
+        pytest.param(
+            {"unavailableReplicas": 1, "preservedFailedReplicas": 1}, SEEN, None, id="A11-R7-preserved"
         ),
         pytest.param(
-            {"failedMachines": [failed("a", "no image"), failed("b", "no image"), failed("c", "quota")]},
-            before(machine_set(group())),
-            Failed('machine(s) failed: 2 errors occurred: ["a", "b": no image, "c": quota]'),
-            id="A11-R1-for-two-reasons",
+            {"unavailableReplicas": 2, "preservedFailedReplicas": 1},
+            SEEN,
+            waiting(2, 2, 2, 1, 1),
+            id="A11-R7-more-than-preserved",
         ),
-        pytest.param(
-            {}, before(machine_set(group()), classes=frozenset()), Pending(f"{CREATE} machine sets {WHERE}"),
-            id="A11-R3-a-new-class",
-        ),
-        pytest.param(
-            {}, before(machine_set(group()), classes=frozenset(), existed=False), None,
-            id="A11-R3-a-new-deployment",
-        ),
-        pytest.param({}, before(), Pending(f"{CREATE} updated machine set {WHERE}"), id="A11-R4-no-set"),
-        pytest.param(
-            {}, before(machine_set(group(), "former")), Pending(f"{CREATE} updated machine set {WHERE}"),
-            id="A11-R4-only-a-former-set",
-        ),
-        pytest.param(
-            {"conditions": NOT_AVAILABLE, "availableReplicas": 0, "unavailableReplicas": 2},
-            before(machine_set(group())), Pending(WAITING.format(0, 2, 2, 0, 0)), id="A11-R9-unavailable",
-        ),
-        pytest.param(
-            {"updatedReplicas": 1, "conditions": NOT_AVAILABLE}, before(machine_set(group())),
-            Pending(WAITING.format(2, 1, 0, 0, 0)), id="A11-R9-half-updated",
-        ),
-        pytest.param(
-            {"observedGeneration": 0}, before(machine_set(group())), Pending(WAITING.format(2, 2, 0, 0, 0)),
-            id="A11-R5-observed-late",
-        ),
-        pytest.param(
-            {"unavailableReplicas": 1, "preservedFailedReplicas": 1}, before(machine_set(group())), None,
-            id="A11-R7-preserved",
-        ),
-        pytest.param(
-            {"unavailableReplicas": 2, "preservedFailedReplicas": 1}, before(machine_set(group())),
-            Pending(WAITING.format(2, 2, 2, 1, 1)), id="A11-R7-more-than-preserved",
-        ),
-        pytest.param(
-            {"replicas": 4}, before(machine_set(group())),
-            Pending("Waiting until all old machines are drained and terminated. Waiting for 2 machine(s)..."),
-            id="A11-R9+L19-old-machines-are-drained",
-        ),
+        pytest.param({"replicas": 4}, SEEN, Pending(OLD_STAY), id="A11-R9+L19-old-machines-are-drained"),
     ],
-)  # fmt: skip
+)
 def test_rolling(status: dict[str, Any], seen: Observed, expected: Verdict) -> None:
     of = group()
     assert verdict(of, deployment(of, **status), seen) == expected
@@ -156,9 +140,7 @@ def test_rolling(status: dict[str, Any], seen: Observed, expected: Verdict) -> N
             id="A11-R9-awake",
         ),
         pytest.param(
-            {"failedMachines": [failed("a", "stuck")]},
-            Failed('machine(s) failed: 1 error occurred: "a": stuck'),
-            id="A11-R1-failed",
+            failing(a="stuck"), Failed('machine(s) failed: 1 error occurred: "a": stuck'), id="A11-R1-failed"
         ),
     ],
 )
@@ -175,7 +157,8 @@ def test_machines_that_wait_for_a_person_count_as_updated() -> None:
     found = deployment(of, updatedReplicas=1)
 
     def seen(update: str) -> Observed:
-        return before(machine_set(of), old, classes=known, machines=(Machine("m", "old", update, False),))
+        machines = (Machine("m", "old", update, False),)
+        return replace(before(machine_set(of), old), classes=known, machines=machines)
 
     assert verdict(of, found, seen("CandidateForUpdate")) is None
     assert verdict(of, found, seen("")) is None
@@ -220,7 +203,7 @@ def test_health_of_a_deployment(status: dict[str, Any], reason: str) -> None:
         pytest.param({}, False, ("True", "All health checks successful"), id="A18-R5-ready"),
         pytest.param({"conditions": []}, True, ("True", "Shoot is hibernated"), id="A18-R3-hibernated"),
         pytest.param(
-            {"failedMachines": [failed("a", "quota")], "conditions": []},
+            failing(a="quota") | {"conditions": []},
             False,
             ("False", 'machine "a" failed: quota.'),
             id="A18-R4-failed",
@@ -254,28 +237,16 @@ DEPLOYMENT: dict[str, Any] = {
 }
 
 
-class _NotMirrored:
-    """A recorder of a cluster that is not mirrored yet."""
-
-    def __init__(self, live: dict[str, Any] | None) -> None:
-        self._live = live
-
-    async def read(self, ref: ObjectRef) -> Object | None:
-        return None
-
-    async def call(
-        self, kind: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
-    ) -> Any:
-        return self._live
-
-    async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], Any]) -> Any:
-        raise AssertionError("no Secret is read")
-
-
 @pytest.mark.parametrize("live", [DEPLOYMENT, None], ids=["there", "missing"])
 async def test_a_deployment_that_is_not_mirrored_yet_is_not_missing(live: dict[str, Any] | None) -> None:
-    no_connection = cast(Any, SimpleNamespace(call=None))  # the recorder answers in its place
-    target = TargetCluster(RUNTIME, _NotMirrored(live), no_connection)
+    async def read(ref: ObjectRef) -> None:
+        """Nothing is mirrored."""
+
+    async def call(*args: Any, **options: Any) -> Any:
+        return live
+
+    recorder, connection = SimpleNamespace(read=read, call=call), SimpleNamespace(call=None)
+    target = TargetCluster(RUNTIME, cast(Any, recorder), cast(Any, connection))
     result = await workeractuator.manager_health(target, "shoot--one")
     assert ("not found" in str(result)) == (live is None)
 
@@ -285,46 +256,38 @@ PROCESSING, SUCCEEDED = {"state": "Processing"}, {"state": "Succeeded"}
 LISTED = [{"name": f"{example.TECHNICAL_ID}-small-z1", "minimum": 1, "maximum": 1}]
 
 
-def asked(at: str | None, last: dict[str, Any], told: str | None, *, listed: bool = True) -> Object:
+def time(seconds: str) -> str:
+    return f"2026-08-21T10:00:0{seconds}Z"
+
+
+def asked(
+    seconds: str, last: dict[str, Any], told: str, *, listed: bool = True, year: str = "2026"
+) -> Object:
+    """A Worker that was requested, and reported its MachineDeployments, so many seconds after ten."""
     status: dict[str, Any] = {"lastOperation": last}
     if told:
-        status |= {"machineDeploymentsLastUpdateTime": told, "machineDeployments": LISTED if listed else []}
-    return worker(pool(), status=status, annotations={TIMESTAMP: at} if at else {})
+        deployments = LISTED if listed else []
+        status |= {"machineDeploymentsLastUpdateTime": time(told), "machineDeployments": deployments}
+    at = {TIMESTAMP: time(seconds).replace("2026", year)} if seconds else {}
+    return worker(pool(), status=status, annotations=at)
 
 
 @pytest.mark.parametrize(
-    ("found", "time"),
+    ("found", "reported"),
     [
-        pytest.param(asked(None, {}, None), "2026-08-21T10:00:04Z", id="A4-R1-for-the-first-time"),
-        pytest.param(
-            asked("2026-08-21T10:00:04.5Z", SUCCEEDED, "2026-08-21T09:00:00Z"), "2026-08-21T10:00:05Z",
-            id="A4-R1-a-new-request",
-        ),
-        pytest.param(
-            asked("2026-08-21T10:00:03.5Z", PROCESSING, "2026-08-21T10:00:04Z"), None, id="A4-R1-told-already"
-        ),
-        pytest.param(
-            asked("2026-08-21T10:00:04.5Z", PROCESSING, "2026-08-21T10:00:04Z"), "2026-08-21T10:00:05Z",
-            id="A4-R1-a-new-request-within-the-same-second",
-        ),
-        pytest.param(
-            asked(None, SUCCEEDED, "2026-08-21T10:00:04Z"), "2026-08-21T10:00:05Z",
-            id="A4-R1-always-later-than-before",
-        ),
-        pytest.param(
-            asked(None, PROCESSING, "2026-08-21T10:00:03Z", listed=False), "2026-08-21T10:00:04Z",
-            id="A4-R1-others-than-before",
-        ),
-        pytest.param(
-            asked("2999-08-21T10:00:04.5Z", PROCESSING, "2026-08-21T10:00:03Z"), "2026-08-21T10:00:04Z",
-            id="a-clock-that-cannot-be-right",
-        ),
+        pytest.param(asked("", {}, ""), "4", id="A4-R1-for-the-first-time"),
+        pytest.param(asked("4.5", SUCCEEDED, "0"), "5", id="A4-R1-a-new-request"),
+        pytest.param(asked("3.5", PROCESSING, "4"), None, id="A4-R1-told-already"),
+        pytest.param(asked("4.5", PROCESSING, "4"), "5", id="A4-R1-a-new-request-within-the-same-second"),
+        pytest.param(asked("", SUCCEEDED, "4"), "5", id="A4-R1-always-later-than-before"),
+        pytest.param(asked("", PROCESSING, "3", listed=False), "4", id="A4-R1-others-than-before"),
+        pytest.param(asked("4.5", PROCESSING, "3", year="2999"), "4", id="a-clock-that-cannot-be-right"),
     ],
-)  # fmt: skip
-def test_when_machine_deployments_are_reported(found: Object, time: str | None) -> None:
+)
+def test_when_machine_deployments_are_reported(found: Object, reported: str | None) -> None:
     told = workerstatus.machine_deployments(found, example.groups(found), NOW)
-    expected = {"machineDeployments": LISTED, "machineDeploymentsLastUpdateTime": time} if time else {}
-    assert told == expected
+    at = time(reported) if reported else ""
+    assert told == ({"machineDeployments": LISTED, "machineDeploymentsLastUpdateTime": at} if at else {})
 
 
 FAILED = {"state": "Error"}
@@ -333,16 +296,12 @@ FAILED = {"state": "Error"}
 @pytest.mark.parametrize(
     ("found", "answered"),
     [
-        pytest.param(asked(None, PROCESSING, "2026-08-21T10:00:04Z"), True, id="goes-on"),
-        pytest.param(asked(None, FAILED, "2026-08-21T10:00:04Z"), False, id="failed-and-no-time-is-sent"),
-        pytest.param(
-            asked("2026-08-21T10:00:03Z", FAILED, "2026-08-21T10:00:04Z"), True, id="failed-not-asked-again"
-        ),
-        pytest.param(
-            asked("2026-08-21T10:00:05Z", FAILED, "2026-08-21T10:00:04Z"), False, id="failed-and-asked-again"
-        ),
-        pytest.param(asked(None, SUCCEEDED, "2026-08-21T10:00:04Z"), False, id="succeeded"),
-        pytest.param(asked(None, {}, None), False, id="for-the-first-time"),
+        pytest.param(asked("", PROCESSING, "4"), True, id="goes-on"),
+        pytest.param(asked("", FAILED, "4"), False, id="failed-and-no-time-is-sent"),
+        pytest.param(asked("3", FAILED, "4"), True, id="failed-not-asked-again"),
+        pytest.param(asked("5", FAILED, "4"), False, id="failed-and-asked-again"),
+        pytest.param(asked("", SUCCEEDED, "4"), False, id="succeeded"),
+        pytest.param(asked("", {}, ""), False, id="for-the-first-time"),
     ],
 )
 def test_when_user_data_is_read_again(found: Object, answered: bool) -> None:
@@ -350,7 +309,7 @@ def test_when_user_data_is_read_again(found: Object, answered: bool) -> None:
 
 
 def test_a_failure_alone_gives_deployments_no_new_time() -> None:
-    found = asked(None, FAILED, "2026-08-21T10:00:03Z")
+    found = asked("", FAILED, "3")
     assert workerstatus.machine_deployments(found, example.groups(found), NOW) == {}
 
 
