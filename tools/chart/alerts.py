@@ -1,10 +1,13 @@
-"""The alerts of the chart's PrometheusRule. Each names its section of docs/alerts.md."""
+"""The rules and the page of the alerts in alerts.yaml."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 
 @dataclass(frozen=True)
@@ -19,111 +22,7 @@ class Alert:
     """The role that has to be enabled in the chart for this alert."""
 
 
-_STARTED = "windowbox_process_started_seconds"
-
-
-def _absent(*roles: str) -> str:
-    return " or ".join(
-        f'label_replace(absent({_STARTED}{{pod=~".+-{role}-.+"}}), "role", "{role}", "", "")'
-        for role in roles
-    )
-
-
-ALERTS = (
-    Alert(
-        "WindowboxRoleDown",
-        _absent("watch", "work", "patch"),
-        "5m",
-        "No Pod of role {{ $labels.role }} exposes metrics",
-        "`kubectl -n windowbox-system get pods` shows whether they run, "
-        "`kubectl -n windowbox-system logs POD` why they end",
-        "critical",
-    ),
-    Alert(
-        "WindowboxAdmitDown",
-        _absent("admit"),
-        "5m",
-        "No Pod serves webhooks: API servers refuse the kinds that they concern",
-        "`kubectl -n windowbox-system get pods` shows whether they run, "
-        "`kubectl -n windowbox-system logs POD` why they end",
-        "critical",
-        role="admit",
-    ),
-    Alert(
-        "WindowboxEdgeDown",
-        _absent("edge"),
-        "5m",
-        "No Pod of role edge exposes metrics: load balancers may not serve",
-        "`kubectl -n windowbox-system get pods` shows whether it runs, "
-        "`kubectl -n windowbox-system logs POD` why it ends",
-        "critical",
-        role="edge",
-    ),
-    Alert(
-        "WindowboxObjectsFillUp",
-        "max(windowbox_objects_bytes) / max(windowbox_objects_limit_bytes) > 0.8",
-        "15m",
-        "OBJECTS holds four fifths of what it may",
-        "Enlarge the volume ([how](upgrade.md#volumes-of-nats)), then raise `settings.objects.size`; "
-        "or lower `settings.objects.versions`",
-    ),
-    Alert(
-        "WindowboxWishesWaitTooLong",
-        "max by (pool) (windowbox_queue_oldest_seconds) > 300",
-        "5m",
-        "The oldest wish of pool {{ $labels.pool }} has waited for more than five minutes",
-        "`windowbox top` shows whether workers are busy or missing, `windowbox trace` why a wish waits",
-    ),
-    Alert(
-        "WindowboxItemsQuarantined",
-        "sum by (pool) (increase(windowbox_quarantined_total[15m])) > 0",
-        "0m",
-        "Pool {{ $labels.pool }} has quarantined an object that ended its workers",
-        "The object has an error in its status, and an Event; report it, with `windowbox record`",
-    ),
-    Alert(
-        "WindowboxNameServerAway",
-        "min by (zone) (windowbox_dns_connected) == 0",
-        "5m",
-        "No name server of zone {{ $labels.zone }} is reached",
-        "`kubectl exec --namespace windowbox-system deploy/windowbox-work-all -- windowbox doctor "
-        "--settings /etc/windowbox/settings/settings.yaml` asks each; check its process, its port, and "
-        "NetworkPolicies",
-        "critical",
-    ),
-    Alert(
-        "WindowboxZoneRefusesUpdates",
-        "max by (zone) (windowbox_dns_breaker_open) == 1",
-        "5m",
-        "Zone {{ $labels.zone }} refuses every update",
-        "The key's name, algorithm or secret differ from the server's, or the zone accepts no updates",
-        "critical",
-    ),
-    Alert(
-        "WindowboxAddressesUsedUp",
-        "max by (range, family) (windowbox_addresses_used / windowbox_addresses_total) >= 1",
-        "5m",
-        "Range {{ $labels.range }} has no {{ $labels.family }} address left: new Services wait",
-        "Add a range to `loadbalancer.ranges`, for all workers and the edge",
-    ),
-    Alert(
-        "WindowboxWritesFail",
-        'sum(rate(windowbox_patches_total{result="failed"}[5m])) > 1',
-        "10m",
-        "More than one write of status per second fails",
-        "The patchers' logs name the reason: rights (`kubectl auth can-i --list --as "
-        "system:serviceaccount:windowbox-system:windowbox-patch`), or a busy API server",
-    ),
-    Alert(
-        "WindowboxLoopBlocked",
-        "histogram_quantile(0.99, sum by (le) (rate(windowbox_loop_lag_seconds_bucket[5m]))) > 1",
-        "10m",
-        "An event loop comes a second late",
-        "The log names the object and the code. Add CPU, or processes",
-    ),
-)
-
-
+ALERTS = tuple(Alert(**one) for one in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()))
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 _HEAD = """# Alerts
 

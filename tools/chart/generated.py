@@ -32,7 +32,7 @@ def files() -> dict[str, str]:
             {"objects": ObjectsSettings().size, "others": others},
         ),
         "files/rbac.yaml": _written("windowbox/rights/rbac.py", rights()),
-        "files/alerts.yaml": _written("tools/chart/alerts.py", alerts.groups()),
+        "files/alerts.yaml": _written("tools/chart/alerts.yaml", alerts.groups()),
         "../../../docs/alerts.md": alerts.page(),
         **{
             f"../{chart}/{name}": text

@@ -108,8 +108,7 @@ def consistent_version() -> str:
         for name in CHARTS
     }
     named = (
-        "deploy/gardener/controllerregistration.yaml",
-        "deploy/gardener/extension.yaml",
+        *(f"deploy/gardener/{one}.yaml" for one in ("controllerregistration", "extension")),
         "docs/install.md",
     )
     found = {
@@ -131,16 +130,8 @@ def _wheel(folder: Path, time: int) -> Path:
             target = Path(sources, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target, follow_symlinks=False)
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            f"--wheel-dir={folder}",
-            sources,
-        ]
+        options = ("--quiet", "--no-deps", f"--wheel-dir={folder}")
+        command = [sys.executable, "-m", "pip", "wheel", *options, sources]
         environment = {**os.environ, "SOURCE_DATE_EPOCH": str(time)}
         # The wheel contains the modes of files.
         built = subprocess.run(
