@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import NamedTuple
 
 from windowbox.errors import Malformed
@@ -51,36 +52,25 @@ def is_exact(constraint: str) -> bool:
 
 
 def _alternatives(constraint: str) -> list[list[_Term]]:
-    return [_terms(one, constraint) for one in constraint.split("||")]
-
-
-def _terms(text: str, constraint: str) -> list[_Term]:
-    rest = _HYPHEN.sub(lambda match: f">={match[1]}, <={match[5]}", text.strip())
-    terms: list[_Term] = []
-    while rest:
-        match = _ONE.match(rest)
-        if match is None:
-            terms = []
-            break
-        terms.append(_term(match[1] or "", [match[2], match[3], match[4]]))
-        rest = rest[match.end() :]
-    if not terms:
-        raise Malformed(f"{constraint!r:.80} is no version constraint such as '>= 1.32, < 1.35'")
-    return terms
-
-
-def _term(operator: str, parts: list[str | None]) -> _Term:
-    numbers: list[int] = []
-    for part in parts:
-        if part is None or not part.isdecimal():
-            break  # what follows a wildcard means nothing
-        numbers.append(int(part))
-    operator = _SPELLINGS.get(operator, operator)
-    lowest = _padded(numbers)
-    return _Term(operator, lowest, _beyond(operator, numbers))
+    alternatives: list[list[_Term]] = []
+    for text in constraint.split("||"):
+        rest = _HYPHEN.sub(lambda match: f">={match[1]}, <={match[5]}", text.strip())
+        terms: list[_Term] = []
+        while rest and (match := _ONE.match(rest)):
+            # Numbers after a wildcard mean nothing.
+            known = takewhile(lambda part: part and part.isdecimal(), (match[2], match[3], match[4]))
+            operator, numbers = match[1] or "", [int(part) for part in known]
+            operator = _SPELLINGS.get(operator, operator)
+            terms.append(_Term(operator, _padded(numbers), _beyond(operator, numbers)))
+            rest = rest[match.end() :]
+        if rest or not terms:
+            raise Malformed(f"{constraint!r:.80} is no version constraint such as '>= 1.32, < 1.35'")
+        alternatives.append(terms)
+    return alternatives
 
 
 def _beyond(operator: str, numbers: list[int]) -> Version | None:
+    """The first version that a version with these numbers does not mean; None for a wildcard."""
     if not numbers:
         return None
     kept = len(numbers)

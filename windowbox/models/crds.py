@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from windowbox import models
-from windowbox.models.definitions import Column, Definition
+from windowbox.models.definitions import Definition
 from windowbox.models.extensions import Part
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "deploy" / "crds"
@@ -102,13 +102,12 @@ def _version(definition: Definition) -> Schema:
     if not definition.flat:
         version["subresources"] = {"status": {}, **definition.subresources}
     if definition.columns:
-        version["additionalPrinterColumns"] = [_column(column) for column in definition.columns]
+        version["additionalPrinterColumns"] = [
+            {"name": column.name, "jsonPath": column.path, "type": column.type}
+            | ({"priority": column.priority} if column.priority else {})
+            for column in definition.columns
+        ]
     return version | {"schema": {"openAPIV3Schema": whole}}
-
-
-def _column(column: Column) -> Schema:
-    shown = {"name": column.name, "jsonPath": column.path, "type": column.type}
-    return {**shown, "priority": column.priority} if column.priority else shown
 
 
 def _structural(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:

@@ -77,10 +77,6 @@ class Registration:
         )
 
 
-def _labelled(**labels: str) -> Selector:
-    return {"matchLabels": labels}
-
-
 def _in(key: str, *values: str, operator: str = "In") -> dict[str, Any]:
     return {"key": key, "operator": operator, "values": list(values)}
 
@@ -142,7 +138,7 @@ SHOOT = Registration(
     Target.SHOOT,
     (Rule("", "v1", "configmaps", "ConfigMap"),),
     namespaces=_expressions(_in("gardener.cloud/purpose", "kube-system")),
-    objects=_labelled(app="kubernetes", role="proxy"),
+    objects={"matchLabels": {"app": "kubernetes", "role": "proxy"}},
     failure_policy="Fail",  # kube-proxy must not be created unmutated
     matters="has(object.metadata.name) && object.metadata.name.startsWith('kube-proxy-config')",
 )

@@ -94,16 +94,15 @@ class _Watch:
                 reported, pause = 0.0, _LIMIT - late
                 continue
             if late >= 2 * reported:
-                self._report(late)
+                global _latest
+                task = asyncio.current_task(self._loop)
+                name = task.get_name() if task else "no task"
+                _latest = Stall(name, time.monotonic())
+                logger.warning(
+                    "the event loop has been busy for %.1f s with %s: %s", late, name, self._where()
+                )
                 reported = late
             pause = _CHECK
-
-    def _report(self, late: float) -> None:
-        global _latest
-        task = asyncio.current_task(self._loop)
-        name = task.get_name() if task else "no task"
-        _latest = Stall(name, time.monotonic())
-        logger.warning("the event loop has been busy for %.1f s with %s: %s", late, name, self._where())
 
     def _where(self) -> str:
         """The innermost places of our own code."""

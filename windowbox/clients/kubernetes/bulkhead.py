@@ -1,6 +1,6 @@
-"""Bulkhead: how many runs of a pool may be at one cluster at once: slow clusters hold up no others.
+"""Bulkhead: how many runs of a pool may be at one cluster at once, so that slow clusters hold up no others.
 
-Whoever is refused does not wait in its slot: `Waiting` ends the run, and it is requeued.
+A refused run does not wait in its slot: `Waiting` ends it, and it is requeued.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class Bulkhead:
             raise Waiting(
                 "waiting for a turn at the provider cluster: other objects are being worked on there, or at "
                 "others that answer slowly",
-                retry_after=_delay(len(at.waiting)),
+                retry_after=min(_LATEST, max(_SOONEST, len(at.waiting) * _PER_WAITING))
+                * random.uniform(0.5, 1.5),
             )
         at.waiting.discard(who)
         limit = asyncio.timeout(_PATIENCE if len(at.turns) >= self._share else _BUDGET)
@@ -98,10 +99,10 @@ class Bulkhead:
             self._left = asyncio.Event()
 
     def _has_room(self, pool: str, at: _Host) -> bool:
-        return at.fast or (len(at.turns) < self._share and self._at_slow_ones(pool) < self._half)
-
-    def _at_slow_ones(self, pool: str) -> int:
-        return sum(len(at.turns) for (of, _), at in self._hosts.items() if of == pool and not at.fast)
+        at_slow = sum(
+            len(other.turns) for (of, _), other in self._hosts.items() if of == pool and not other.fast
+        )
+        return at.fast or (len(at.turns) < self._share and at_slow < self._half)
 
     async def _make_room(self, pool: str, at: _Host) -> None:
         """Wait briefly; if slow clusters use all the room, stop one of their runs."""
@@ -131,17 +132,9 @@ class Bulkhead:
         at = self._hosts.pop(key, None)
         if at is None:
             at = _Host()
-            if len(self._hosts) >= _MOST_HOSTS:
-                self._forget_one()
+            idle = [other for other, known in self._hosts.items() if not known.turns]
+            if idle and len(self._hosts) >= _MOST_HOSTS:
+                # Forget the least recently used cluster; a fast one only if there is no other.
+                del self._hosts[next((other for other in idle if not self._hosts[other].fast), idle[0])]
         self._hosts[key] = at
         return at
-
-    def _forget_one(self) -> None:
-        """Forget the least recently used cluster; fast clusters only if there is no other."""
-        idle = [key for key, at in self._hosts.items() if not at.turns]
-        if idle:
-            del self._hosts[next((key for key in idle if not self._hosts[key].fast), idle[0])]
-
-
-def _delay(waiting: int) -> float:
-    return min(_LATEST, max(_SOONEST, waiting * _PER_WAITING)) * random.uniform(0.5, 1.5)

@@ -37,7 +37,9 @@ async def opened(
 
     After it is closed, reading one of its responses raises an error.
     """
-    ours = None if proxy else _proxy(host)
+    parts = urlsplit(host)
+    # The proxy that the environment asks for.
+    ours = None if proxy or proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
     responses = _Responses()
     connector = aiohttp.TCPConnector(
         limit=_CONNECTIONS,
@@ -82,12 +84,6 @@ class _Responses:
             response.close()
 
 
-def _proxy(host: str) -> str | None:
-    """The proxy that the environment asks for."""
-    parts = urlsplit(host)
-    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
-
-
 _OF_THE_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REFERRED = ("tokenFile", "client-certificate", "client-key", "certificate-authority")
 _BEARER = "BearerToken"
@@ -130,7 +126,9 @@ async def read(kubeconfig: Path | None, context: str | None) -> Credentials:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
             configuration.refresh_api_key_hook = None  # the file is watched
         made, vouched = tls(configuration), trust(configuration)
-        connection = tuple(_connection(configuration))
+        settings = configuration.host, configuration.proxy, configuration.verify_ssl
+        material = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
+        connection = (*map(str, settings), *(_digest(Path(path)) if path else "" for path in material))
     if token := configuration.api_key.get(_BEARER):
         configuration.api_key[_BEARER] = token.strip()
     return Credentials(configuration, made, vouched, files, connection, context)
@@ -186,15 +184,15 @@ def tls(configuration: Configuration) -> ssl.SSLContext:
 
 
 def _digests(kubeconfig: Path | None) -> dict[Path, str]:
-    return {path: _digest(path) if path == kubeconfig else _if_there(path) for path in _files(kubeconfig)}
-
-
-def _if_there(path: Path) -> str:
-    """The digest of a file that a kubeconfig refers to, perhaps in an unused context; empty if unreadable."""
-    try:
-        return _digest(path)
-    except OSError:
-        return ""
+    found = {}
+    for path in _files(kubeconfig):
+        try:
+            found[path] = _digest(path)
+        except OSError:
+            if path == kubeconfig:
+                raise
+            found[path] = ""  # a kubeconfig may refer to it in a context that is not used
+    return found
 
 
 def _files(kubeconfig: Path | None) -> Iterator[Path]:
@@ -213,12 +211,6 @@ def _files(kubeconfig: Path | None) -> Iterator[Path]:
             for key in _REFERRED:
                 if isinstance(named, dict) and (place := named.get(key)):
                     yield kubeconfig.parent / str(place)
-
-
-def _connection(configuration: Configuration) -> Iterator[str]:
-    yield from (str(configuration.host), str(configuration.proxy), str(configuration.verify_ssl))
-    for path in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file):
-        yield _digest(Path(path)) if path else ""
 
 
 def _digest(path: Path) -> str:

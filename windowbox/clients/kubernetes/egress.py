@@ -38,7 +38,10 @@ class Egress:
 
     def permits(self, address: Address) -> bool:
         """Whether connections to this address are permitted; for one that embeds another, both must be."""
-        return all(self._permits(one) for one in _meant(address))
+        return all(
+            _within(one, self.allowed) or not (_within(one, ALWAYS_DENIED) or _within(one, self.denied))
+            for one in _meant(address)
+        )
 
     def permits_host(self, host: str) -> bool:
         """Whether `host` is a permitted address, or a name, which is checked after its resolution."""
@@ -58,11 +61,6 @@ class Egress:
                 errno.EACCES, f"{os.strerror(errno.EACCES)}: {address[0]} is denied by egress settings"
             )
         return socket.socket(family, kind, protocol)
-
-    def _permits(self, address: Address) -> bool:
-        return _within(address, self.allowed) or not (
-            _within(address, ALWAYS_DENIED) or _within(address, self.denied)
-        )
 
 
 def _within(address: Address, networks: tuple[Network, ...]) -> bool:

@@ -235,7 +235,10 @@ class Kube:
                     async for lines in read_lines(what, response, self.limits.object):
                         for first in range(0, len(lines), _BATCH):
                             batch = lines[first : first + _BATCH]
-                            yield [await _event(what, line, resource) for line in batch]
+                            yield [
+                                Event(*await _apart(apiresponses.event, what, line, resource, size=len(line)))
+                                for line in batch
+                            ]
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         return await self._object(
@@ -445,10 +448,6 @@ def _accept(metadata_only: bool, *, listing: bool) -> str:
     if not metadata_only:
         return "application/json"
     return _METADATA.format("List" if listing else "")
-
-
-async def _event(what: str, line: bytes, resource: Resource) -> Event:
-    return Event(*await _apart(apiresponses.event, what, line, resource, size=len(line)))
 
 
 async def _apart(read: Callable[..., T], *arguments: Any, size: int) -> T:

@@ -17,8 +17,6 @@ from types import ModuleType
 
 _LIBRARY = "kubernetes_asyncio"
 _CLIENT = f"{_LIBRARY}.client"
-_CONFIG = f"{_LIBRARY}.config"
-_CONFIGURATION = f"{_CLIENT}.configuration"
 
 
 @contextlib.contextmanager
@@ -39,17 +37,13 @@ def _empty_packages(*names: str) -> Iterator[None]:
             del sys.modules[name]
 
 
-def _import_without_models() -> None:
-    with _empty_packages(_LIBRARY, _CLIENT):
-        configuration = importlib.import_module(_CONFIGURATION).Configuration
-        # ApiClient is what functions return that we do not call.
-        vars(sys.modules[_CLIENT]).update(Configuration=configuration, ApiClient=object)
-        importlib.import_module(_CONFIG)
-
-
 if _LIBRARY not in sys.modules:
     try:
-        _import_without_models()
+        with _empty_packages(_LIBRARY, _CLIENT):
+            configuration = importlib.import_module(f"{_CLIENT}.configuration").Configuration
+            # ApiClient is what functions return that we do not call.
+            vars(sys.modules[_CLIENT]).update(Configuration=configuration, ApiClient=object)
+            importlib.import_module(f"{_LIBRARY}.config")
     except ImportError:
         # This version needs more of its packages: they are imported as a whole.
         for loaded in [name for name in sys.modules if name.startswith(f"{_LIBRARY}.")]:

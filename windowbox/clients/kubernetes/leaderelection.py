@@ -85,7 +85,12 @@ class LeaderElection:
         try:
             found = await self._kube.find(LEASES, self._namespace, self._name)
             if found is None:
-                await self._kube.create(LEASES, self._namespace, self._manifest())
+                head = {
+                    "apiVersion": "coordination.k8s.io/v1",
+                    "kind": "Lease",
+                    "metadata": {"name": self._name},
+                }
+                await self._kube.create(LEASES, self._namespace, {**head, "spec": self._spec()})
             elif self._is_free(found):
                 version = {"resourceVersion": found.resource_version}
                 patch = {"metadata": version, "spec": self._spec(found)}
@@ -120,10 +125,6 @@ class LeaderElection:
             transitions = int(found.spec.get("leaseTransitions") or 0) + 1 if found else 0
             spec |= {"holderIdentity": self._identity, "acquireTime": now, "leaseTransitions": transitions}
         return spec
-
-    def _manifest(self) -> dict[str, Any]:
-        kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-        return {**kind, "metadata": {"name": self._name}, "spec": self._spec()}
 
     async def _release(self) -> None:
         """Release the Lease, so that another candidate leads at once."""

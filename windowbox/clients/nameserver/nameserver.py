@@ -135,13 +135,10 @@ class Nameserver:
         route = (zone.name, tuple(zone.servers), used.name if used else "", used.fingerprint if used else "")
         queue = self._queues.get(route)
         if queue is None:
-            self._forget_unused()
+            self._queues = {route: queue for route, queue in self._queues.items() if queue.running}
             kept = used == own and not zone.key_from_record
             queue = self._queues[route] = ZoneQueue(zone, used, self._settings, self._announce, kept=kept)
         return queue
-
-    def _forget_unused(self) -> None:
-        self._queues = {route: queue for route, queue in self._queues.items() if queue.running}
 
     def _announce(self, zone: str) -> None:
         for listener in self._listeners:

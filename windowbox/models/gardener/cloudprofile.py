@@ -11,12 +11,7 @@ from windowbox.errors import Malformed
 from windowbox.models.extensions import Part
 from windowbox.models.gardener.cloudconfig import LoadBalancerConfig, Strict, explained
 
-
-def _or_empty(value: object) -> object:
-    return "" if value is None else value
-
-
-Text = Annotated[str, BeforeValidator(_or_empty)]
+Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 """A string that is empty where it is missing: which ones have to be there, validation says."""
 
 
