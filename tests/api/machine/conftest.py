@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from tests.api.machine.machines import Machines, machines
@@ -11,6 +12,7 @@ from tests.support.kindworld import KindWorld
 
 
 @pytest_asyncio.fixture
-async def made(world: KindWorld) -> AsyncIterator[Machines]:
-    async with machines(world) as found:
+async def made(request: pytest.FixtureRequest, world: KindWorld) -> AsyncIterator[Machines]:
+    simulated = request.node.get_closest_marker("simulated")
+    async with machines(world, **(simulated.kwargs if simulated else {})) as found:
         yield found

@@ -15,8 +15,19 @@ from tests.support.machinesimulator import MachineSimulator
 from tests.support.running import eventually, running
 from windowbox.errors import WindowboxError
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NAMESPACES, NODES, SECRETS, Resource, SecretKey
+from windowbox.models.refs import (
+    MACHINE_CLASSES,
+    MACHINES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SECRETS,
+    WORKERS,
+    Resource,
+    SecretKey,
+)
 from windowbox.settings.bussettings import Access
+from workers.core.owned.manifests import manifest
 from workers.machines.set import setplan
 from workers.machines.sets import MachineSet
 
@@ -42,23 +53,17 @@ class Machines:
         return await self.world.kube.create(MACHINE_CLASSES, self.shoot.namespace, body)
 
     def class_body(self, name: str) -> dict[str, Any]:
-        capacity = {"cpu": "1", "gpu": "0", "memory": "8Gi"}
-        return {
-            "apiVersion": "machine.sapcloud.io/v1alpha1",
-            "kind": "MachineClass",
-            "metadata": {"name": name},
-            "provider": "local",
-            "secretRef": {"name": "userdata", "namespace": self.shoot.namespace},
-            "credentialsSecretRef": {"name": "cloudprovider", "namespace": self.shoot.namespace},
-            "providerSpec": {"image": "example/node:1", "namespace": self.infra},
-            "nodeTemplate": {
-                "capacity": capacity,
-                "instanceType": "local",
-                "region": "local",
-                "zone": "0",
-                "architecture": "amd64",
-            },
-        }
+        home, capacity = self.shoot.namespace, {"cpu": "1", "gpu": "0", "memory": "8Gi"}
+        node = {"instanceType": "local", "region": "local", "zone": "0", "architecture": "amd64"}
+        return manifest(
+            MACHINE_CLASSES,
+            name,
+            provider="local",
+            secretRef={"name": "userdata", "namespace": home},
+            credentialsSecretRef={"name": "cloudprovider", "namespace": home},
+            providerSpec={"image": "example/node:1", "namespace": self.infra},
+            nodeTemplate={"capacity": capacity, **node},
+        )
 
     async def machine(
         self, name: str = "", of: str = "small", *, of_set: bool = False, **spec: Any
@@ -75,6 +80,17 @@ class Machines:
             body |= {"metadata": {"name": name, **template["metadata"]}, "spec": template["spec"]}
         return await self.world.kube.create(MACHINES, self.shoot.namespace, body)
 
+    async def running(self, name: str, *of: str, **spec: Any) -> Object:
+        """A new Machine, once it is Running."""
+        await self.machine(name, *of, **spec)
+        return await self.until(name, "Running")
+
+    async def joined(self, name: str) -> Object:
+        """A new Machine, once it is Running and its node has been written to."""
+        machine = await self.running(name)
+        await self.until_node(f"machine-{name}", lambda one: bool(one and one.finalizers))
+        return machine
+
     async def until(self, name: str, phase: str) -> Object:
         found = await self.shoot.until(MACHINES, name, lambda one: phase_of(one) == phase)
         assert found
@@ -88,6 +104,38 @@ class Machines:
 
     async def delete(self, name: str) -> None:
         await self.shoot.delete(MACHINES, name)
+
+    async def end(self, name: str) -> None:
+        """Delete a Machine, and wait until it is gone."""
+        await self.delete(name)
+        await self.shoot.until_gone(MACHINES, name)
+
+    async def leave(self, name: str) -> None:
+        """Take a Machine away without its Pod, as its Worker is migrated."""
+        worker = {"region": "local", "secretRef": {"name": "cloudprovider"}, "pools": []}
+        await self.shoot.create(WORKERS, "moving", worker, operation="migrate")
+        await self.hold(MACHINES, name, None)
+        await self.end(name)
+
+    async def hold(self, resource: Resource, name: str, *finalizers: str | None) -> None:
+        """Set the finalizers of an object; None stands for none."""
+        where = {PODS: self.infra, NODES: ""}.get(resource, self.shoot.namespace)
+        patch = {"metadata": {"finalizers": None if None in finalizers else list(finalizers)}}
+        await self.world.kube.merge(resource, where, name, patch)
+
+    async def touch(self, machine: str) -> None:
+        """Change the node of a Machine: nodes are looked at when they change."""
+        patch = {"metadata": {"labels": {"seen": "true"}}}
+        await self.world.kube.merge(NODES, "", f"machine-{machine}", patch)
+
+    async def pod(self, machine: str) -> Object:
+        return await self.world.kube.get(PODS, self.infra, f"machine-{machine}")
+
+    async def find_node(self, machine: str) -> Object | None:
+        return await self.world.kube.find(NODES, "", f"machine-{machine}")
+
+    async def remove_pod(self, machine: str) -> None:
+        await self.world.kube.remove(PODS, self.infra, f"machine-{machine}")
 
     async def token(self, name: str) -> Object | None:
         return await self.world.kube.find(SECRETS, "kube-system", name)
