@@ -10,20 +10,30 @@ from typing import Any
 from sandbox.shoots import waiting
 from tests.host.machines.conftest import ShootWorld
 from windowbox.errors import Refused
+from workers.machines.machine import machinemanifests as manifests
+from workers.machines.machine.machinespecs import MachinePlan, ProviderSpec, SecretName
 
 _API = "machine.sapcloud.io/v1alpha1"
 
 
 def make(world: ShootWorld, machine: str, data: str) -> None:
-    namespace = world.shoot.machines
-    image = _image(world)
-    for manifest in (_secret(namespace, f"machine-{machine}", data), _pod(namespace, machine, image)):
+    """A Pod as the driver makes it."""
+    pods = world.sandbox.api.read(world.pods())["items"]
+    image, home = pods[0]["spec"]["containers"][0]["image"], world.shoot.technical_id
+    nowhere = SecretName(home, "none")
+    plan = MachinePlan(home, machine, world.shoot.machines, ProviderSpec(image), nowhere, nowhere)
+    secret, pod = (
+        manifests.user_data_secret(plan, "", data.encode()),
+        manifests.pod(plan, docker_socket=False),
+    )
+    del secret["metadata"]["ownerReferences"]
+    del pod["metadata"]["labels"]["machine-provider"]  # with it, a Pod without a Machine is removed
+    for manifest in (secret, pod):
         world.sandbox.api.apply_object(manifest)
 
 
 def remove(world: ShootWorld, machine: str) -> None:
-    path = f"/api/v1/namespaces/{world.shoot.machines}"
-    world.sandbox.api.request("DELETE", f"{path}/pods/machine-{machine}").close()
+    world.sandbox.api.request("DELETE", f"{world.pods()}/machine-{machine}").close()
 
 
 def of_own_class(world: ShootWorld, name: str, change: Callable[[bytes], bytes], **spec: Any) -> None:
@@ -58,51 +68,3 @@ def forget(world: ShootWorld, names: Iterable[str]) -> None:
 def namespaced(world: ShootWorld, plural: str, name: str = "") -> str:
     base = "/api/v1" if plural == "secrets" else f"/apis/{_API}"
     return f"{base}/namespaces/{world.shoot.technical_id}/{plural}" + (f"/{name}" if name else "")
-
-
-def _image(world: ShootWorld) -> str:
-    """That of another machine."""
-    pods = world.sandbox.api.read(f"/api/v1/namespaces/{world.shoot.machines}/pods")["items"]
-    return str(pods[0]["spec"]["containers"][0]["image"])
-
-
-def _secret(namespace: str, pod: str, data: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": f"{pod}-userdata", "namespace": namespace},
-        "data": {"userdata": base64.b64encode(data.encode()).decode()},
-    }
-
-
-def _pod(namespace: str, machine: str, image: str) -> dict[str, Any]:
-    mounts = {"userdata": "/etc/machine", "containerd": "/var/lib/containerd", "run": "/run"}
-    node = {
-        "name": "node",
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "securityContext": {"privileged": True},
-        "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"machine-{machine}",
-            "namespace": namespace,
-            # Not machine-provider: a Pod with that label and without a Machine is removed.
-            "labels": {"app": "machine", "machine": machine},
-        },
-        "spec": {
-            "containers": [node],
-            "dnsPolicy": "Default",
-            "volumes": [
-                {
-                    "name": "userdata",
-                    "secret": {"secretName": f"machine-{machine}-userdata", "defaultMode": 0o777},
-                },
-                {"name": "containerd", "emptyDir": {}},
-                {"name": "run", "emptyDir": {"medium": "Memory"}},
-            ],
-        },
-    }

@@ -45,7 +45,7 @@ exit 7
 def test_user_data_that_fails_is_told(world: ShootWorld) -> None:
     """Its exit code and last lines, where whoever made the machine looks, and on the console."""
     handmade.make(world, "fails", UNITS)
-    pods = f"/api/v1/namespaces/{world.shoot.machines}/pods"
+    pods = world.pods()
     ended = waiting.until(
         world.sandbox.api, pods, "machine-fails", lambda pod: bool(_termination(pod)), "it runs", patience=90
     )

@@ -1,4 +1,4 @@
-"""The demo's load balancer and Bastion, on real nodes: what it shows is what happens."""
+"""What the demo shows of a Shoot, of load balancers and of a Bastion is what happens."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from commands.demo import demo, showbalancer, showkinds
+from commands.demo import demo, showbalancer, showkinds, showshoot
 from commands.demo.stage import Scene
 from sandbox import state as states
 from sandbox.doctor import machine
 from sandbox.nodes import sshimage
+from sandbox.shoots.creation import Sandbox
 from tests.support.worldwithnodes import NodeWorld
 
 
@@ -60,8 +61,23 @@ def test_a_bastion_speaks_ssh_and_goes_without_a_trace(
     assert said.rstrip().endswith("nothing of it is left")
 
 
-def test_where_nodes_cannot_run_one_is_told_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    demo.left_out(showbalancer.WITHOUT_NODES, "They need real nodes, and those need Linux, and root")
+@pytest.mark.slow
+def test_the_demo_replaces_machines_and_goes_without_a_trace(
+    sandbox: Sandbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    showshoot.show(Scene(sandbox.folder, sandbox.state), sandbox, machines=1)
     said = capsys.readouterr().out
-    assert said.startswith("\nLeft out: load balancers")
+    assert len(re.findall(r"node machine-shoot--local--demo-\S+ is Ready", said)) == 1
+    assert "1 machines replaced by those of another image" in said
+    assert re.search(r"\d+ connections made", said)
+    assert said.rstrip().endswith("nothing of it is left")
+
+
+@pytest.mark.parametrize("left_out", [showbalancer.WITHOUT_NODES, showshoot.WITHOUT_NODES])
+def test_without_nodes_the_demo_names_what_it_leaves_out(
+    capsys: pytest.CaptureFixture[str], left_out: str
+) -> None:
+    demo.left_out(left_out, "They need real nodes, and those need Linux, and root")
+    said = capsys.readouterr().out
+    assert said.startswith(f"\nLeft out: {left_out[:14]}")
     assert "Linux, and root" in said
