@@ -83,34 +83,31 @@ def read(webhook: Webhook, body: bytes) -> Asked | tuple[Answer, str, str]:
             raise Undecodable("expected an AdmissionReview of admission.k8s.io/v1 or v1beta1")
         request = _object(found.get("request"), "the request")
         uid = _text(request, "uid")
-        return Asked(version, _review(webhook, uid, request))
+        kind = mapping(request.get("kind"))
+        group, of_kind, name = (_text(kind, part) for part in ("group", "version", "kind"))
+        if not webhook.registration.serves(group, of_kind, name):
+            raise Undecodable(f"unexpected request kind {group}/{of_kind}, Kind={name}")
+        old = request.get("oldObject")
+        review = Review(
+            uid=uid,
+            group=group,
+            version=of_kind,
+            kind=name,
+            resource=_name(mapping(request.get("resource")), "resource"),
+            subresource=_name(request, "subResource"),
+            namespace=_name(request, "namespace"),
+            name=_name(request, "name"),
+            operation=_name(request, "operation"),
+            object=_kubernetes(request.get("object"), "object"),
+            old_object=None if old is None else _kubernetes(old, "oldObject"),
+            dry_run=request.get("dryRun") is True,
+        )
+        return Asked(version, review)
     except orjson.JSONDecodeError as error:
         why = f"the body is not JSON: {error.msg}" if body else "request body is empty"
     except Undecodable as error:
         why = str(error)
     return refused(400, why), uid, version
-
-
-def _review(webhook: Webhook, uid: str, request: Mapping[str, Any]) -> Review:
-    kind = mapping(request.get("kind"))
-    group, version, name = (_text(kind, part) for part in ("group", "version", "kind"))
-    if not webhook.registration.serves(group, version, name):
-        raise Undecodable(f"unexpected request kind {group}/{version}, Kind={name}")
-    old = request.get("oldObject")
-    return Review(
-        uid=uid,
-        group=group,
-        version=version,
-        kind=name,
-        resource=_name(mapping(request.get("resource")), "resource"),
-        subresource=_name(request, "subResource"),
-        namespace=_name(request, "namespace"),
-        name=_name(request, "name"),
-        operation=_name(request, "operation"),
-        object=_kubernetes(request.get("object"), "object"),
-        old_object=None if old is None else _kubernetes(old, "oldObject"),
-        dry_run=request.get("dryRun") is True,
-    )
 
 
 def _kubernetes(value: Any, what: str) -> Mapping[str, Any]:

@@ -190,7 +190,12 @@ class Keeping:
         for one in wanted:
             written |= await _ensure(kube, one)
         for kind in configurations.RESOURCES.keys() - {one["kind"] for one in wanted}:
-            await _clear(kube, kind, self._served.names.prefixed)
+            # No process serves the webhooks of a configuration with our name and labels that is not wanted.
+            resource, name = configurations.RESOURCES[kind], self._served.names.prefixed
+            found = await kube.find(resource, "", name)
+            if found and found.raw.get("webhooks") and configurations.LABELS.items() <= found.labels.items():
+                await _merge(kube, resource, found, {"webhooks": []})
+                logger.info("%s %s: emptied, as all its webhooks are disabled", kind, name)
         self.configured.set()
         return written
 
@@ -234,18 +239,6 @@ async def _ensure(kube: Kube, wanted: Manifest) -> bool:
     await _merge(kube, resource, found, patch)
     logger.info("%s %s: written", resource.kind, name)
     return True
-
-
-async def _clear(kube: Kube, kind: str, name: str) -> None:
-    """Remove the webhooks of a configuration with our name and labels: no process serves them now."""
-    resource = configurations.RESOURCES[kind]
-    found = await kube.find(resource, "", name)
-    if found is None or not found.raw.get("webhooks"):
-        return
-    if any(found.labels.get(label) != value for label, value in configurations.LABELS.items()):
-        return
-    await _merge(kube, resource, found, {"webhooks": []})
-    logger.info("%s %s: emptied, as all its webhooks are disabled", kind, name)
 
 
 async def _merge(kube: Kube, resource: Resource, found: Object, patch: Mapping[str, Any]) -> None:

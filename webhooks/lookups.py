@@ -78,11 +78,24 @@ class Lookups:
 
         Sharing keeps one Shoot's reviews from taking all places. The last review that gives up cancels it.
         """
+
+        async def get() -> Found | None:
+            try:
+                async with asyncio.timeout(_API_PATIENCE), self._room:
+                    object = await self._kube.get(wanted.resource, wanted.namespace, wanted.name)
+            except Missing:
+                return Found(None, f'{wanted.resource.id} "{wanted.name}" not found')
+            except WindowboxError as error:
+                return Found(None, str(error))
+            except TimeoutError:
+                return None
+            return Found(object.raw)
+
         request = self._requests.get(wanted)
         if request is None:
             if len(self._requests) >= _MOST:
                 return Found(None, f'{wanted.resource.id} "{wanted.name}": too much is looked up just now')
-            request = _Request(asyncio.create_task(self._get(wanted), name=f"look {wanted.name}"))
+            request = _Request(asyncio.create_task(get(), name=f"look {wanted.name}"))
             self._requests[wanted] = request
             request.task.add_done_callback(lambda _: self._forget(wanted, request))
         request.waiting += 1
@@ -97,15 +110,3 @@ class Lookups:
     def _forget(self, wanted: Lookup, request: _Request) -> None:
         if self._requests.get(wanted) is request:
             del self._requests[wanted]
-
-    async def _get(self, wanted: Lookup) -> Found | None:
-        try:
-            async with asyncio.timeout(_API_PATIENCE), self._room:
-                object = await self._kube.get(wanted.resource, wanted.namespace, wanted.name)
-        except Missing:
-            return Found(None, f'{wanted.resource.id} "{wanted.name}" not found')
-        except WindowboxError as error:
-            return Found(None, str(error))
-        except TimeoutError:
-            return None
-        return Found(object.raw)

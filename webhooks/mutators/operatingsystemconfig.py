@@ -49,7 +49,15 @@ def for_machines(review: Review, context: Context) -> Json:
         at = next((at for at, one in enumerate(entries) if one.get(key) == name), None)
         if at is None or (edited := edit(entries[at])) is None:
             continue
-        _check_stored(review, field, key, name, edit)
+        # Like Gardener, deny if the stored entry that is replaced cannot be edited.
+        with about(OLD_OBJECT):
+            stored = objects(part(review.old_object or {}, "spec"), field)
+            try:
+                if found := next((one for one in stored if one.get(key) == name), None):
+                    edit(found)
+            except Denied as error:
+                remedy = f"take the entry out of spec.{field} in one update, and add it in another"
+                raise Denied(f"{error}; to repair it, {remedy}") from error
         config = put(config, [*entries[:at], edited, *entries[at + 1 :]], "spec", field)
     return config
 
@@ -57,18 +65,6 @@ def for_machines(review: Review, context: Context) -> Json:
 def _check_version(where: str, version: str) -> None:
     if len(version) > _LONGEST_VERSION or not _SEMVER.fullmatch(version):
         raise Denied(f"{where} is {version!r:.50}: make it a semantic version such as 1.36.3")
-
-
-def _check_stored(review: Review, field: str, key: str, name: str, edit: Edit) -> None:
-    """Deny if the stored entry that is replaced cannot be edited, as Gardener does."""
-    with about(OLD_OBJECT):
-        stored = objects(part(review.old_object or {}, "spec"), field)
-        try:
-            if found := next((one for one in stored if one.get(key) == name), None):
-                edit(found)
-        except Denied as error:
-            remedy = f"to repair it, take the entry out of spec.{field} in one update, and add it in another"
-            raise Denied(f"{error}; {remedy}") from error
 
 
 def _edit_unit(unit: Json) -> Json | None:

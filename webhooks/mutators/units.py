@@ -52,20 +52,17 @@ class _Lexer:
                 if not equals or "\r" in name:
                     raise BadUnit(f"the line {line.strip(_SPACE)!r:.50} has no =")
                 self._at += len(name) + 1
-                yield (section, name.strip(_SPACE), self._value())
+                value, continued = "", True
+                while continued:  # continued lines belong to the value as they are written
+                    line = self._line()
+                    if filled := bool(line.strip(_SPACE)):
+                        value += line
+                    if continued := filled and line.endswith("\\"):
+                        value += "\n"
+                ending = "\n" if value.endswith("\n") else ""
+                yield section, name.strip(_SPACE), value.strip(_SPACE) + ending
             else:
                 self._at += 1
-
-    def _value(self) -> str:
-        """The value with its continued lines, as they are written."""
-        value, continued = "", True
-        while continued:
-            line = self._line()
-            if filled := bool(line.strip(_SPACE)):
-                value += line
-            if continued := filled and line.endswith("\\"):
-                value += "\n"
-        return value.strip(_SPACE) + ("\n" if value.endswith("\n") else "")
 
     def _line(self) -> str:
         """The rest of the line; the next one begins after it."""

@@ -53,13 +53,15 @@ def zone_wide(text: str) -> Failure:
     return Failure(TransientError, text, PERSON_SOON, SLOW, Scope.ZONE)
 
 
+def _not_authoritative(server: str, zone: str) -> Failure:
+    return zone_wide(f"{server} is not authoritative for zone {zone}: correct the zone or its servers")
+
+
 def update_failure(rcode: Rcode, server: str, zone: str) -> Failure:
     """The failure behind `rcode`, which is not NOERROR, in the answer of `server` to an update of `zone`."""
     match rcode:
         case Rcode.NOTAUTH:
-            return zone_wide(
-                f"{server} is not authoritative for zone {zone}: correct the zone or its servers"
-            )
+            return _not_authoritative(server, zone)
         case Rcode.NOTIMP:
             return zone_wide(f"{server} takes no updates of zone {zone}: name the zone's primary server")
         case Rcode.REFUSED:
@@ -78,9 +80,8 @@ def update_failure(rcode: Rcode, server: str, zone: str) -> Failure:
             text = f"the name is outside zone {zone}: correct spec.name or spec.zone"
             return Failure(Refused, text, PERSON)
         case Rcode.FORMERR:
-            return Failure(
-                Malformed, f"{server} cannot read our message about zone {zone}: report this as a bug"
-            )
+            text = f"{server} cannot read our message about zone {zone}: report this as a bug"
+            return Failure(Malformed, text)
         case Rcode.YXRRSET | Rcode.YXDOMAIN | Rcode.NXRRSET | Rcode.NXDOMAIN:
             return Failure(Conflict, f"somebody else changed the record in zone {zone} at the same time")
         case _:
@@ -101,9 +102,7 @@ def zone_failure(reply: Message, server: str, zone: str) -> Failure | None:
                 f"{server} has not loaded zone {zone}: look into its log, often the journal is out of sync"
             )
         case Rcode.REFUSED | Rcode.NOERROR | Rcode.NXDOMAIN | Rcode.NOTAUTH:
-            return zone_wide(
-                f"{server} is not authoritative for zone {zone}: correct the zone or its servers"
-            )
+            return _not_authoritative(server, zone)
         case rcode:
             said = messages.rcode_text(rcode)
             return zone_wide(f"{server} answered a query for zone {zone} with {said}: look into its log")

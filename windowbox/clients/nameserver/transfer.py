@@ -6,7 +6,6 @@ import asyncio
 from collections import defaultdict
 from typing import Any
 
-from dns.message import Message
 from dns.rcode import Rcode
 from dns.rdatatype import RdataType
 
@@ -63,7 +62,14 @@ async def _texts(server: str, zone: str, key: TsigKey | None, timeout: float) ->
             octets += len(wire)
             reply = verified(wire, request, key, server, context)
             context = reply.tsig_ctx
-            _check(reply, request, server, zone)
+            if reply.id != request.id:
+                raise Unreachable(f"{server} answers what nobody asked")
+            if reply.rcode() in _REFUSALS:
+                remedy = "allow it for this key or address (allow-transfer)"
+                raise Refused(f"{server} allows no transfer of zone {zone}: {remedy}", codes=PERSON_SOON)
+            if reply.rcode() or not reply.answer:
+                said = messages.rcode_text(reply.rcode())
+                raise TransientError(f"{server} answered a transfer of zone {zone} with {said}")
             for rrset in reply.answer:
                 # The zone's SOA is its first record, and its last.
                 ends += rrset.rdtype == RdataType.SOA
@@ -81,16 +87,3 @@ async def _texts(server: str, zone: str, key: TsigKey | None, timeout: float) ->
     finally:
         writer.transport.abort()
     raise Refused(f"zone {zone} is larger than {_MOST_OCTETS >> 20} MiB: too large to be searched")
-
-
-def _check(reply: Message, request: Message, server: str, zone: str) -> None:
-    if reply.id != request.id:
-        raise Unreachable(f"{server} answers what nobody asked")
-    if reply.rcode() in _REFUSALS:
-        raise Refused(
-            f"{server} allows no transfer of zone {zone}: allow it for this key or address (allow-transfer)",
-            codes=PERSON_SOON,
-        )
-    if reply.rcode() or not reply.answer:
-        said = messages.rcode_text(reply.rcode())
-        raise TransientError(f"{server} answered a transfer of zone {zone} with {said}")

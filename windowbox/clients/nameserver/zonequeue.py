@@ -195,7 +195,14 @@ class ZoneQueue:
                 try:
                     while connection.alive and not self._unused():
                         self._wake.clear()
-                        self._launch_batches(connection, senders)
+                        while self._in_flight < IN_FLIGHT and self._changes.size and connection.alive:
+                            batch = self._changes.take(self._most, self._zone.max_octets)
+                            if not batch:
+                                break
+                            self._in_flight += 1
+                            self._last_use = loop.time()
+                            sending = self._send_batch(connection, batch)
+                            senders.create_task(sending, name=f"batch for {self._zone.name}")
                         try:
                             async with asyncio.timeout_at(self._next_probe):
                                 await self._wake.wait()
@@ -245,15 +252,6 @@ class ZoneQueue:
                 await asyncio.sleep(min(pause, left) if left > 0 else pause)
                 delay = min(2 * delay, LONGEST_DELAY)
 
-    def _launch_batches(self, connection: Connection, senders: asyncio.TaskGroup) -> None:
-        while self._in_flight < IN_FLIGHT and self._changes.size and connection.alive:
-            batch = self._changes.take(self._most, self._zone.max_octets)
-            if not batch:
-                return
-            self._in_flight += 1
-            self._last_use = asyncio.get_running_loop().time()
-            senders.create_task(self._send_batch(connection, batch), name=f"batch for {self._zone.name}")
-
     async def _send_batch(self, connection: Connection, batch: list[Item]) -> None:
         sender = BatchSender(connection, self._zone.name, self._hosts, self._counters)
         try:
@@ -261,7 +259,15 @@ class ZoneQueue:
             self._most = min(self._zone.max_rrsets, self._most + 10)
         except Unreachable as error:
             connection.close(error)
-            self._requeue_lost(batch, error)
+            if isinstance(error, TimedOut):
+                self._most = max(1, self._most // 2)
+            # Requeue changes in flight: the server may have applied them, and repeating them is harmless.
+            open_items = [item for item in batch if not item.settled and not item.abandoned]
+            for item in open_items:
+                item.losses += 1
+            lost = Failure(Unreachable, str(error))
+            _fail([item for item in open_items if item.losses >= MOST_LOSSES], lost)
+            self._changes.requeue(item for item in open_items if not item.settled)
         except ZoneFailed as failed:
             self._open_breaker(failed.failure)
             _fail(batch, failed.failure)
@@ -272,16 +278,6 @@ class ZoneQueue:
             self._in_flight -= 1
             self._changes.release(batch)
             self._wake.set()
-
-    def _requeue_lost(self, batch: list[Item], error: Unreachable) -> None:
-        """Requeue changes in flight: the server may have applied them, and repeating them is harmless."""
-        if isinstance(error, TimedOut):
-            self._most = max(1, self._most // 2)
-        open_items = [item for item in batch if not item.settled and not item.abandoned]
-        for item in open_items:
-            item.losses += 1
-        _fail([item for item in open_items if item.losses >= MOST_LOSSES], Failure(Unreachable, str(error)))
-        self._changes.requeue(item for item in open_items if not item.settled)
 
     async def _probe(self, connection: Connection) -> None:
         """Check the zone; this also keeps the connection from idling."""

@@ -88,21 +88,18 @@ class IngressMapping:
             case INGRESSES.id:
                 return [subjects.key(ref)] if await _changed(change, before) else []
             case NAMESPACES.id:
-                return await self._within(ref, change, before)
+                if change.gone or not is_shoot(change.object()):
+                    return []
+                old = await before.object()
+                if change.operation == "MODIFIED" and old is not None and is_shoot(old):
+                    return []
+                await self._views.complete()
+                return [subjects.key(one) for one in self._views.in_namespace(ref.cluster, ref.name)]
             case _:
                 return await _of_record(ref, change, before)
 
     def unfinished(self, object: Object) -> bool:
         return False  # the status of an Ingress does not show whether its records exist
-
-    async def _within(self, namespace: ObjectRef, change: Announcement, before: PreviousVersion) -> list[str]:
-        if change.gone or not is_shoot(change.object()):
-            return []
-        old = await before.object()
-        if change.operation == "MODIFIED" and old is not None and is_shoot(old):
-            return []
-        await self._views.complete()
-        return [subjects.key(ref) for ref in self._views.in_namespace(namespace.cluster, namespace.name)]
 
 
 def is_shoot(namespace: Object) -> bool:

@@ -171,22 +171,20 @@ class IngressReconciler:
                 await target.apply(DNSRECORDS, ingressrecords.with_request(record, now))
             case Remove(old):
                 if old.annotations.get(ingressrecords.CONFIRMATION) != "true":
-                    await self._confirm(old, state)
+                    # Without this annotation, Gardener's admission refuses the deletion.
+                    annotations = {ingressrecords.CONFIRMATION: "true"}
+                    patch = {"metadata": {"uid": old.uid, "annotations": annotations}}
+
+                    async def annotate() -> None:
+                        kube = await self._clusters.get(state.ref.cluster)
+                        await kube.merge(RESOURCES[DNSRECORDS.id], namespace, old.name, patch)
+
+                    await state.recorder.call("patch", {"object": old.name, **patch}, annotate, effect=True)
                 await target.remove(DNSRECORDS, namespace, old.name)
             case Await() | LeaveAlone():
                 pass
             case _:
                 assert_never(action)
-
-    async def _confirm(self, record: Object, state: IngressState) -> None:
-        """Annotate the record: without the annotation, Gardener's admission refuses its deletion."""
-        patch = {"metadata": {"uid": record.uid, "annotations": {ingressrecords.CONFIRMATION: "true"}}}
-
-        async def annotate() -> None:
-            kube = await self._clusters.get(state.ref.cluster)
-            await kube.merge(RESOURCES[DNSRECORDS.id], state.ref.namespace, record.name, patch)
-
-        await state.recorder.call("patch", {"object": record.name, **patch}, annotate, effect=True)
 
     async def _report_event(self, state: IngressState, event: EventIntent) -> None:
         """Report an Event on the Ingress, once and not with every retry."""

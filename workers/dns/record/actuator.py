@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any, NamedTuple
 
 from bus import subjects
@@ -16,7 +15,7 @@ from windowbox.clients.nameserver import Nameserver, TsigKey, ask_resolver
 from windowbox.errors import Malformed, NotListed, WindowboxError
 from windowbox.models.gardener.dnsrecord import DNSRecordSpec
 from windowbox.models.objects import Object
-from windowbox.models.recordsets import RecordKey, RecordSet
+from windowbox.models.recordsets import RecordKey
 from windowbox.models.refs import DNSRECORDS, SECRETS, ObjectRef
 from windowbox.settings.dnssettings import DnsSettings, ZoneSettings
 from workers.core.lifecycle import actuators, statuses
@@ -92,29 +91,24 @@ class DNSRecordActuator(Actuator):
             if place.excludes(here):
                 await self._leave(run, place)
         key, resource = await self._key(run, zone), orphans.resource(run)
-        request = {
-            "do": "replace",
-            "zone": zone.name,
-            "name": here.key.name,
-            "type": here.key.type,
-            "ttl": wanted.ttl,
-            "values": list(wanted.values),
-        }
-        await run.recorder.call(
-            "dns",
-            request,
-            lambda: self._nameserver.replace(
-                zone.name, wanted, key=key, owner=zone.ownership, resource=resource
-            ),
-            effect=True,
-        )
+        name = {"zone": zone.name, "name": here.key.name, "type": here.key.type}
+        request = {"do": "replace", **name, "ttl": wanted.ttl, "values": list(wanted.values)}
+
+        async def replace() -> None:
+            owner = zone.ownership
+            await self._nameserver.replace(zone.name, wanted, key=key, owner=owner, resource=resource)
+
+        await run.recorder.call("dns", request, replace, effect=True)
         for place in former:
             if not place.excludes(here):
                 await self._leave(run, place)
         _note(run.memo, [*unknown, here])
         if self._ask_resolver:
             # For `trace` only: the resolver of this host may lag, which is no failure.
-            await run.recorder.call("resolver", {"name": here.key.name}, partial(_resolver_text, wanted))
+            async def finding() -> str:
+                return (await ask_resolver(wanted)).text
+
+            await run.recorder.call("resolver", {"name": here.key.name}, finding)
         return {"zone": zone.name}
 
     async def delete(self, run: Run) -> None:
@@ -228,7 +222,3 @@ def _noted(memo: Mapping[str, Any]) -> list[Place]:
 
 def _note(memo: dict[str, Any], places: Iterable[Place]) -> None:
     memo[_WRITTEN] = [[place.zone, place.key.name, place.key.type] for place in places]
-
-
-async def _resolver_text(wanted: RecordSet) -> str:
-    return (await ask_resolver(wanted)).text

@@ -91,7 +91,13 @@ class OrphanedNames:
                 logger.warning("zone %s: more than %d names are orphaned", zone, MOST)
                 break
             found += 1
-            await self._remove(zone, mark, owner)
+            key, ref = subjects.key(owner.ref), owner.ref
+            metadata = {"namespace": ref.namespace, "name": ref.name, "uid": owner.uid}
+            spec = {"type": "local", "name": mark.key.name, "recordType": mark.key.type}
+            needed = {"values": [], "secretRef": {"name": "", "namespace": ref.namespace}}
+            last = {"metadata": metadata, "spec": spec | needed, "status": {"zone": zone}}
+            await intents.keep_orphan(self._bus, key, Object(last))
+            await self._queue.remind(key, Wish(reason=Reason.DRIFT))
         if found:
             logger.warning("zone %s: %d names belong to DNSRecords that are gone; removing", zone, found)
 
@@ -102,12 +108,3 @@ class OrphanedNames:
         last = await self._bus.last(streams.OBJECTS, subjects.seen(owner.ref))
         seen = Announcement(last) if last else None
         return seen is None or seen.gone or seen.uid != owner.uid
-
-    async def _remove(self, zone: str, mark: Mark, owner: Resource) -> None:
-        key, ref = subjects.key(owner.ref), owner.ref
-        metadata = {"namespace": ref.namespace, "name": ref.name, "uid": owner.uid}
-        spec = {"type": "local", "name": mark.key.name, "recordType": mark.key.type}
-        needed = {"values": [], "secretRef": {"name": "", "namespace": ref.namespace}}
-        last = {"metadata": metadata, "spec": spec | needed, "status": {"zone": zone}}
-        await intents.keep_orphan(self._bus, key, Object(last))
-        await self._queue.remind(key, Wish(reason=Reason.DRIFT))

@@ -107,6 +107,10 @@ def _short(value: str) -> str:
     return f'"{value}"' if len(value) <= 60 else f'"{value[:45]}…" ({len(value)} characters)'
 
 
+def _bad_value(value: str, why: str) -> Malformed:
+    return Malformed(f"spec.values holds {_short(value)}, {why}")
+
+
 def _check_name(field: str, name: str, shown: str, *, host: bool) -> None:
     """Raise Malformed unless `name` is a name, perhaps a wildcard; with `host`, a host name."""
     if not name:
@@ -145,14 +149,10 @@ def _ipv4(value: str) -> IPv4Address:
     try:
         mapped = _plain_ipv6(value).ipv4_mapped
     except AddressValueError:
-        raise Malformed(
-            f"spec.values holds {_short(value)}, which is not an IPv4 address: write four decimal numbers, "
-            "like 192.0.2.1"
-        ) from None
+        why = "which is not an IPv4 address: write four decimal numbers, like 192.0.2.1"
+        raise _bad_value(value, why) from None
     if mapped is None:
-        raise Malformed(
-            f"spec.values holds {_short(value)}, an IPv6 address in an A record: use recordType AAAA for it"
-        )
+        raise _bad_value(value, "an IPv6 address in an A record: use recordType AAAA for it")
     return mapped
 
 
@@ -160,14 +160,14 @@ def _ipv6(value: str) -> IPv6Address:
     try:
         address = _plain_ipv6(value)
     except AddressValueError:
-        what = "an IPv4 address in an AAAA record" if _is_ipv4(value) else "which is not an IPv6 address"
-        remedy = "use recordType A for it" if _is_ipv4(value) else "write it like 2001:db8::1"
-        raise Malformed(f"spec.values holds {_short(value)}, {what}: {remedy}") from None
+        with contextlib.suppress(AddressValueError):
+            IPv4Address(value)
+            why = "an IPv4 address in an AAAA record: use recordType A for it"
+            raise _bad_value(value, why) from None
+        raise _bad_value(value, "which is not an IPv6 address: write it like 2001:db8::1") from None
     if address.ipv4_mapped is not None:
-        raise Malformed(
-            f"spec.values holds {_short(value)}, an IPv4 address in IPv6 clothes that no client can use: "
-            f"write {address.ipv4_mapped} in a record of recordType A"
-        )
+        remedy = f"write {address.ipv4_mapped} in a record of recordType A"
+        raise _bad_value(value, f"an IPv4 address in IPv6 clothes that no client can use: {remedy}")
     return address
 
 
@@ -175,13 +175,6 @@ def _plain_ipv6(value: str) -> IPv6Address:
     if "%" in value:
         raise AddressValueError(f"zone ids mean nothing to other hosts: {value!r}")
     return IPv6Address(value)
-
-
-def _is_ipv4(value: str) -> bool:
-    try:
-        return bool(IPv4Address(value))
-    except AddressValueError:
-        return False
 
 
 def _target(values: list[str], record: RecordKey, zone: str) -> str:
@@ -198,11 +191,9 @@ def _target(values: list[str], record: RecordKey, zone: str) -> str:
     _check_name("spec.values", target, target, host=False)
     with contextlib.suppress(ValueError):
         ip_address(target)
-        raise Malformed(
-            f"spec.values holds {_short(target)}, an address in a CNAME record: use recordType A for it"
-        )
+        raise _bad_value(target, "an address in a CNAME record: use recordType A for it")
     if target == record.name:
-        raise Malformed(f"spec.values holds {_short(target)}, the record's own name: point it somewhere else")
+        raise _bad_value(target, "the record's own name: point it somewhere else")
     return target
 
 
@@ -219,7 +210,7 @@ def _texts(values: list[str]) -> tuple[str, ...]:
         if not octets:
             raise Malformed('spec.values holds "", a text without content: remove it, or give it content')
         if octets > MAX_TEXT:
-            raise Malformed(f"spec.values holds {_short(value)}, {octets} octets: shorten it to {MAX_TEXT}")
+            raise _bad_value(value, f"{octets} octets: shorten it to {MAX_TEXT}")
     if total > MAX_TEXTS:
         raise Malformed(
             f"spec.values holds {total} octets in all: spread them over several names, {MAX_TEXTS} each"

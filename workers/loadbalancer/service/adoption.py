@@ -139,7 +139,12 @@ class Adoption:
                     logger.warning(
                         "addresses of cluster %s are not known, others may get them: %s", cluster, why
                     )
-                return await self._collected(cluster, self._remembered(cluster))
+                # The bus remembers the Services of a cluster that does not answer.
+                filters = [subjects.seen_kind(cluster, SERVICES.id)]
+                stored = consumers.snapshot(self._bus, streams.OBJECTS, filters)
+                seen = (Announcement(one) async for one in stored)
+                there = (one.object() async for one in seen if not (one.gone or one.omitted))
+                return await self._collected(cluster, there)
         except WindowboxError:
             raise
         except Exception:
@@ -160,20 +165,10 @@ class Adoption:
                 logger.warning(
                     "cluster %s has more load balancers than %d, or more ports than %d: others may get the "
                     "addresses of those beyond",
-                    cluster,
-                    _MOST_CLAIMS,
-                    _MOST_PORTS,
+                    *(cluster, _MOST_CLAIMS, _MOST_PORTS),
                 )
                 break
         return found
-
-    async def _remembered(self, cluster: str) -> AsyncIterator[Object]:
-        """The Services of a cluster that does not answer, as the bus remembers them."""
-        filters = [subjects.seen_kind(cluster, SERVICES.id)]
-        async for stored in consumers.snapshot(self._bus, streams.OBJECTS, filters):
-            seen = Announcement(stored)
-            if not (seen.gone or seen.omitted):
-                yield seen.object()
 
     async def _edge_has_testified(self) -> None:
         """Wait until an edge has published its addresses: a Service's owner may write any into its status."""

@@ -79,7 +79,15 @@ class AddressUpkeep:
     async def run(self) -> None:
         """Never returns."""
         changed, incomplete = asyncio.Event(), asyncio.Event()
-        services = View(self._bus, SERVICES.id, self._asking, lambda asking: asking.cluster)
+
+        def asking(ref: ObjectRef, service: Object) -> Asking | None:
+            ours = selection.is_ours(service, self._settings.classes)
+            if is_provider_cluster(ref.cluster) or service.deleting or not ours:
+                return None
+            offered = families_for(ref.cluster, self._settings.ranges)
+            return Asking(ref.cluster, demands.families(service.spec, offered))
+
+        services = View(self._bus, SERVICES.id, asking, lambda found: found.cluster)
         waking = Waking(self._store, self._queue, services)
 
         def on_change() -> None:
@@ -137,14 +145,6 @@ class AddressUpkeep:
                     for ref in dict.fromkeys(overdue):
                         await self._queue.remind(subjects.key(ref), Wish(reason=Reason.SWEEP))
             await asyncio.sleep(_SWEEP_INTERVAL)
-
-    def _asking(self, ref: ObjectRef, service: Object) -> Asking | None:
-        if is_provider_cluster(ref.cluster) or service.deleting:
-            return None
-        if not selection.is_ours(service, self._settings.classes):
-            return None
-        offered = families_for(ref.cluster, self._settings.ranges)
-        return Asking(ref.cluster, demands.families(service.spec, offered))
 
 
 class Waking:

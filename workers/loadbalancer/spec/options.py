@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from windowbox.models import addresses, durations
 from windowbox.models.loadbalancers import Family, family
@@ -75,16 +75,42 @@ def options(service: Object, families: Collection[Family]) -> Options:
         # that read the client's address from a PROXY header would take one from the client, and nobody would
         # know an address that was not requested.
         found = replace(found, allowed=_allowed(spec, annotations))
-        found = replace(found, proxy_protocol=_proxy_protocol(annotations))
-        found = replace(found, requested=_requested(spec, annotations, families), share=_share(annotations))
+        header = annotations.get(PROXY_PROTOCOL)
+        if header not in (None, "v1", "v2"):
+            raise _invalid("InvalidProxyProtocol", PROXY_PROTOCOL, header, "give v1 or v2, or remove it")
+        found = replace(found, proxy_protocol=None if header is None else 1 if header == "v1" else 2)
+        requested = _requested(spec, annotations, families)
+        shared = annotations.get(SHARE)
+        word = fields.text(shared).strip()
+        if shared not in (None, "") and not _WORD.fullmatch(word):
+            raise _invalid("InvalidShare", SHARE, shared, "give one word of at most 63 characters")
+        found = replace(found, requested=requested, share=word or None)
     except _Invalid as error:
         return replace(found, refusals=(error.refusal,), fatal=True)
-    for field, read in _WITH_DEFAULT.items():
-        try:
-            found = replace(found, **{field: read(annotations)})
-        except _Invalid as error:
-            found = replace(found, refusals=(*found.refusals, error.refusal))
-    return found
+    return _with_defaults(found, annotations)
+
+
+def _with_defaults(found: Options, annotations: Json) -> Options:
+    """Add options whose default holds while their annotation is invalid: an error refuses nothing else."""
+    refusals: list[Refusal] = []
+    timeout, limit, drain = (annotations.get(one) for one in (IDLE_TIMEOUT, CONNECTION_LIMIT, DRAIN))
+    if timeout is not None:
+        seconds = durations.seconds(fields.text(timeout).strip(), least=1, most=_LONGEST_TIMEOUT)
+        found = replace(found, idle_timeout=seconds)
+        if seconds is None:
+            remedy = "give a duration of 1s to 8760h, like 90s or 1h30m; until then the usual one holds"
+            refusals.append(_invalid("InvalidIdleTimeout", IDLE_TIMEOUT, timeout, remedy).refusal)
+    if limit is not None:
+        written = fields.text(limit).strip()
+        if _COUNT.fullmatch(written) and int(written):
+            found = replace(found, max_connections=int(written))
+        else:
+            remedy = "give a number of 1 to 999999999; until then there is no limit"
+            refusals.append(_invalid("InvalidConnectionLimit", CONNECTION_LIMIT, limit, remedy).refusal)
+    if drain not in (None, "", "false", "true"):
+        remedy = "give true or false, or remove it; until then clients are served"
+        refusals.append(_invalid("InvalidDrain", DRAIN, drain, remedy).refusal)
+    return replace(found, drained=drain == "true", refusals=tuple(refusals))
 
 
 def _allowed(spec: Json, annotations: Json) -> tuple[str, ...] | None:
@@ -132,17 +158,6 @@ def _too_many_ranges(field: str, size: str) -> _Invalid:
     return _Invalid("TooManySourceRanges", note)
 
 
-def _proxy_protocol(annotations: Json) -> Literal[1, 2] | None:
-    match given := annotations.get(PROXY_PROTOCOL):
-        case None:
-            return None
-        case "v1":
-            return 1
-        case "v2":
-            return 2
-    raise _Invalid("InvalidProxyProtocol", _note(PROXY_PROTOCOL, given, "give v1 or v2, or remove it"))
-
-
 def _requested(spec: Json, annotations: Json, families: Collection[Family]) -> tuple[str, ...]:
     """The annotation's addresses and the field's, IPv4 first."""
     found: dict[Family, str] = {}
@@ -170,55 +185,5 @@ def _bad_address(field: str, entry: object, remedy: str) -> _Invalid:
     return _Invalid("InvalidAddress", f"{field} asks for {fields.shown(entry)}: {remedy}")
 
 
-def _share(annotations: Json) -> str | None:
-    given = annotations.get(SHARE)
-    word = fields.text(given).strip()
-    if given is None or given == "":
-        return None
-    if not _WORD.fullmatch(word):
-        raise _Invalid("InvalidShare", _note(SHARE, given, "give one word of at most 63 characters"))
-    return word
-
-
-def _idle_timeout(annotations: Json) -> float | None:
-    given = annotations.get(IDLE_TIMEOUT)
-    if given is None:
-        return None
-    seconds = durations.seconds(fields.text(given).strip(), least=1, most=_LONGEST_TIMEOUT)
-    if seconds is None:
-        remedy = "give a duration of 1s to 8760h, like 90s or 1h30m; until then the usual one holds"
-        raise _Invalid("InvalidIdleTimeout", _note(IDLE_TIMEOUT, given, remedy))
-    return seconds
-
-
-def _max_connections(annotations: Json) -> int | None:
-    given = annotations.get(CONNECTION_LIMIT)
-    if given is None:
-        return None
-    written = fields.text(given).strip()
-    if not _COUNT.fullmatch(written) or int(written) == 0:
-        remedy = "give a number of 1 to 999999999; until then there is no limit"
-        raise _Invalid("InvalidConnectionLimit", _note(CONNECTION_LIMIT, given, remedy))
-    return int(written)
-
-
-def _drained(annotations: Json) -> bool:
-    match given := annotations.get(DRAIN):
-        case None | "" | "false":
-            return False
-        case "true":
-            return True
-    remedy = "give true or false, or remove it; until then clients are served"
-    raise _Invalid("InvalidDrain", _note(DRAIN, given, remedy))
-
-
-def _note(annotation: str, given: object, remedy: str) -> str:
-    return f"annotation {annotation} is {fields.shown(given)}: {remedy}"
-
-
-_WITH_DEFAULT: dict[str, Callable[[Json], Any]] = {
-    "idle_timeout": _idle_timeout,
-    "max_connections": _max_connections,
-    "drained": _drained,
-}
-"""Options whose default holds while their annotation is invalid: an error refuses nothing else."""
+def _invalid(reason: str, annotation: str, given: object, remedy: str) -> _Invalid:
+    return _Invalid(reason, f"annotation {annotation} is {fields.shown(given)}: {remedy}")
