@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import shutil
@@ -63,11 +64,8 @@ class Named:
 
     def start(self) -> None:
         config = self.directory / "named.conf"
-        config.write_text(
-            _CONFIG.format(
-                directory=self.directory, port=self.port, control=self.control, key=KEY, zones=self._zones
-            )
-        )
+        places = {"directory": self.directory, "port": self.port, "control": self.control}
+        config.write_text(_CONFIG.format(**places, key=KEY, zones=self._zones))
         self.process = subprocess.Popen(
             ["named", "-g", "-n", "1", "-c", str(config)],
             stderr=subprocess.PIPE,
@@ -92,25 +90,22 @@ class Named:
             except subprocess.TimeoutExpired:
                 self.kill()
 
-    def pause(self) -> None:
-        """Return when it stands still."""
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within, it stands still."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
-
-    def resume(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def rndc(self, *command: str) -> None:
         config = self.directory / "rndc.conf"
-        config.write_text(
-            f'key "rndc" {{ algorithm hmac-sha256; secret "{KEY}"; }}; options {{ default-key "rndc"; }};\n'
-        )
-        subprocess.run(
-            ["rndc", "-c", str(config), "-s", "127.0.0.1", "-p", str(self.control), *command],
-            check=True,
-            capture_output=True,
-            timeout=60,
-        )
+        key = f'key "rndc" {{ algorithm hmac-sha256; secret "{KEY}"; }};'
+        config.write_text(f'{key} options {{ default-key "rndc"; }};\n')
+        server = ("-s", "127.0.0.1", "-p", str(self.control))
+        _output("rndc", "-c", str(config), *server, *command)
 
     def until_written(self, text: str) -> None:
         """Wait until the zone's file holds `text`: `rndc` returns before it is written, and nothing tells."""
@@ -123,26 +118,23 @@ class Named:
         """What another client sees, as sorted lines."""
         full = name if name.endswith(".") else f"{name}.{zone}."
         what = ["+short"] if short else ["+noall", "+answer"]
-        done = subprocess.run(
-            ["dig", "@127.0.0.1", "-p", str(self.port), "+norecurse", "+tcp", *what, full, record_type],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        return sorted(line for line in done.stdout.splitlines() if line and not line.startswith(";"))
+        server = ("@127.0.0.1", "-p", str(self.port), "+norecurse", "+tcp")
+        found = _output("dig", *server, *what, full, record_type).splitlines()
+        return sorted(line for line in found if line and not line.startswith(";"))
 
     def serial(self, zone: str = ZONE) -> int:
         return int(self.dig(f"{zone}.", "SOA")[0].split()[2])
 
     def nsupdate(self, *lines: str, zone: str = ZONE, key: str = "") -> None:
         """A change that somebody else makes."""
-        script = (
-            f"server 127.0.0.1 {self.port}\nzone {zone}\n{key}" + "".join(f"{x}\n" for x in lines) + "send\n"
-        )
-        subprocess.run(
-            ["nsupdate", "-v"], input=script, check=True, capture_output=True, text=True, timeout=60
-        )
+        changes = "".join(f"{line}\n" for line in lines)
+        script = f"server 127.0.0.1 {self.port}\nzone {zone}\n{key}{changes}send\n"
+        _output("nsupdate", "-v", stdin=script)
+
+
+def _output(*command: str, stdin: str = "") -> str:
+    done = subprocess.run(command, input=stdin, check=True, capture_output=True, text=True, timeout=60)
+    return done.stdout
 
 
 class _Log:
@@ -261,9 +253,8 @@ def free_port() -> int:
             return port
 
 
-_PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
 def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

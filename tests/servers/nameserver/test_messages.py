@@ -1,28 +1,37 @@
-"""Names and values come through dnspython as they are, whatever octets they hold."""
+"""Messages: names and values whatever octets they hold, and keys, which no text shows."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import contextlib
 import string
+from typing import get_args
 
+import dns.exception
 import dns.flags
 import dns.message
+import dns.tsig
+import hypothesis
 import pytest
 from dns.message import Message
 from dns.name import Name
+from dns.rcode import Rcode
 from dns.rdatatype import RdataType
 from dns.update import UpdateMessage
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from tests.servers.nameserver.conftest import KEY, ZONE, NamedFactory, Opener, rrset, settings
 from tests.support.cases import cases
 from tests.support.rules import rule
-from windowbox.clients.nameserver import messages
+from windowbox.clients.nameserver import TsigKey, messages
+from windowbox.clients.nameserver.classify import ZoneFailed, update_failure
 from windowbox.clients.nameserver.tsig import verified
-from windowbox.errors import Malformed, Unreachable
+from windowbox.errors import Malformed, PermanentError, TransientError, Unreachable, WindowboxError
 from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
-
-ZONE = "local.gardener.cloud"
+from windowbox.settings.dnssettings import Algorithm
 
 labels = st.text(string.ascii_lowercase + string.digits + "_-", min_size=1, max_size=63)
 relative = st.lists(labels, max_size=3).map(".".join).filter(lambda name: len(name) < 200)
@@ -58,7 +67,7 @@ def reply_of(wanted: RecordSet) -> bytes:
     return reply.to_wire()
 
 
-@settings(max_examples=300, deadline=None)
+@hypothesis.settings(max_examples=300, deadline=None)
 @given(record_sets())
 def test_values_come_back_as_they_went(wanted: RecordSet) -> None:
     reply = verified(reply_of(wanted), query(wanted), None, "the server")
@@ -80,11 +89,9 @@ def test_texts_are_not_escaped(text: str, octets: bytes) -> None:
     assert messages.text(made[0]) == text
 
 
-@settings(max_examples=300, deadline=None)
+@hypothesis.settings(max_examples=300, deadline=None)
 @given(record_sets(), st.data())
-def test_a_spoilt_reply_is_unreadable_or_read_and_nothing_else(
-    wanted: RecordSet, data: st.DataObject
-) -> None:
+def test_a_spoilt_reply_is_read_or_unreadable(wanted: RecordSet, data: st.DataObject) -> None:
     wire = bytearray(reply_of(wanted))
     for _ in range(data.draw(st.integers(1, 4))):
         wire[data.draw(st.integers(0, len(wire) - 1))] = data.draw(st.integers(0, 255))
@@ -95,10 +102,7 @@ def test_a_spoilt_reply_is_unreadable_or_read_and_nothing_else(
 
 @rule("DN-65")
 def test_the_octets_of_an_update_are_not_underestimated() -> None:
-    wanted = [
-        RecordSet(RecordKey(f"{n}.{'x' * 60}.{ZONE}", "A"), 60, ("192.0.2.1", "192.0.2.2"))
-        for n in range(400)
-    ]
+    wanted = [rrset(f"{n}.{'x' * 60}", "A", "192.0.2.1", "192.0.2.2") for n in range(400)]
     update = UpdateMessage(messages.name(ZONE))
     empty = len(update.to_wire())
     for each in map(messages.rrset, wanted):
@@ -107,7 +111,7 @@ def test_the_octets_of_an_update_are_not_underestimated() -> None:
     assert 0x4000 < len(wire) <= empty + sum(messages.octets(messages.rrset(each)) for each in wanted)
     read = dns.message.from_wire(wire)
     assert isinstance(read, UpdateMessage)
-    assert [rrset.name for rrset in read.update[::3]] == [messages.name(each.key.name) for each in wanted]
+    assert [one.name for one in read.update[::3]] == [messages.name(each.key.name) for each in wanted]
 
 
 @rule("DN-8", "DN-53")
@@ -119,15 +123,233 @@ def test_names_are_never_relative_nor_escaped() -> None:
             messages.name(name)
 
 
-def test_a_name_that_points_at_itself_is_unreadable() -> None:
-    with pytest.raises(Unreachable, match="nobody can read"):
-        verified(
-            b"\0\0\x80\0\0\1\0\0\0\0\0\0\xc0\x0c\0\1\0\1",
-            query(RecordSet(RecordKey(ZONE, "A"), 0, ())),
-            None,
-            "the server",
-        )
-
-
 def test_odd_octets_in_names_are_escaped_where_they_are_shown() -> None:
     assert messages.name_text(Name([b"A.b ", b"c", b""])) == "a\\.b\\032.c"
+
+
+X = rrset("x", "A", "1.1.1.1")
+
+
+@cases("name algorithm", ("DN-76-sha256", "good", "hmac-sha256"), ("DN-76-sha512", "good512", "hmac-sha512"))
+async def test_keys_open_a_zone(start_named: NamedFactory, opened: Opener, name: str, algorithm: str) -> None:
+    named = start_named(options=f'allow-update {{ key "{name}"; }};')
+    nameserver = opened(settings(named.server, key={"name": name, "algorithm": algorithm, "secret": KEY}))
+    await asyncio.gather(*(nameserver.replace(ZONE, rrset(f"x{n}", "A", "1.1.1.1")) for n in range(300)))
+    await nameserver.delete(ZONE, rrset("x0", "A").key)
+
+    assert (named.dig("x0"), named.dig("x299")) == ([], ["1.1.1.1"])
+
+
+@rule("DN-82", "DN-84")
+async def test_each_record_can_bring_its_own_key(start_named: NamedFactory, opened: Opener) -> None:
+    named = start_named(
+        options=f"update-policy {{ grant good name x.{ZONE} A; grant good512 zonesub ANY; }};"
+    )
+    nameserver = opened(settings(named.server, key_from_record=True))
+    data = {"TSIGKeyName": b"good.", "TSIGSecret": KEY.encode() + b"\n"}
+    longer = {"TSIGKeyName": b"good512.", "TSIGSecretAlgorithm": b"hmac-sha512"}
+    good, other = TsigKey.from_secret_data(data), TsigKey.from_secret_data(data | longer)
+    await nameserver.replace(ZONE, X, key=good)
+    with pytest.raises(TransientError, match="refuses updates"):
+        await nameserver.replace(ZONE, rrset("y", "A", "1.1.1.1"), key=good)
+    await nameserver.replace(ZONE, rrset("y", "A", "1.1.1.1"), key=other)
+
+    assert (named.dig("x"), named.dig("y")) == (["1.1.1.1"], ["1.1.1.1"])
+    assert len(nameserver.stats()) == 2
+
+
+@rule("DN-80")
+async def test_a_closed_zone_is_read_with_its_key(start_named: NamedFactory, opened: Opener) -> None:
+    named = start_named(options='allow-update { key "good"; }; allow-query { key "good"; };')
+    nameserver = opened(settings(named.server, key={"name": "good", "secret": KEY}))
+    await nameserver.replace(ZONE, X)
+
+    assert await nameserver.read(ZONE, X.key) == X
+    assert await nameserver.drifted(ZONE, [X]) == []
+
+
+@cases(
+    "data text",
+    ("DN-82-empty", {}, "no TSIGKeyName"),
+    ("DN-82-no-secret", {"TSIGKeyName": b"k"}, "no TSIGSecret"),
+    ("DN-77-name", {"TSIGKeyName": b"k..x", "TSIGSecret": b"aGVsbG8="}, "not a DNS name"),
+    ("DN-77-text", {"TSIGKeyName": b"hunter2 = x", "TSIGSecret": b"aGk="}, "not a DNS name"),
+    ("DN-77-base64", {"TSIGKeyName": b"k", "TSIGSecret": b"hunter2!"}, "not base64"),
+    (
+        "DN-76-algorithm",
+        {"TSIGKeyName": b"k", "TSIGSecret": b"aGVsbG8=", "TSIGSecretAlgorithm": b"hunter2"},
+        "TSIGSecretAlgorithm in the Secret is unknown: use hmac-sha1",
+    ),
+)
+def test_what_is_wrong_with_a_secret_is_told_without_it(data: dict[str, bytes], text: str) -> None:
+    with pytest.raises(Malformed, match=text) as raised:
+        TsigKey.from_secret_data(data)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_key_does_not_show_its_secret() -> None:
+    key = TsigKey.from_secret_data(
+        {"TSIGKeyName": b"Key.Example.", "TSIGSecret": base64.b64encode(b"hunter2")}
+    )
+    assert (key.name, key.algorithm, key.secret) == ("key.example", "hmac-sha256", b"hunter2")
+    assert "hunter2" not in repr(key)
+
+
+@cases(
+    "zone text",
+    ("no-server", {"servers": []}, "at least 1 item"),
+    ("DN-74-port", {"servers": ["host:port"]}, "is not a server: write host"),
+    ("DN-74-port-range", {"servers": ["[::1]:99999"]}, "is not a server: write host"),
+    ("zone", {"name": "a b"}, "is not a zone: write its apex"),
+    ("DN-77-secret", {"key": {"name": "k", "secret": "hunter2!"}}, "is not base64"),
+    ("DN-76", {"key": {"name": "k", "secret": KEY, "algorithm": "hmac-md5"}}, "hmac-sha256"),
+    ("two-keys", {"key": {"name": "k", "secret": KEY}, "key_from_record": True}, "not both"),
+    ("unknown-field", {"colour": "red"}, "Extra inputs"),
+)
+def test_wrong_settings_are_told(zone: dict[str, object], text: str) -> None:
+    servers = zone.pop("servers", ["127.0.0.1"])
+    assert isinstance(servers, list)
+    with pytest.raises(ValidationError, match=text) as raised:
+        settings(*servers, **zone)
+    assert "hunter2" not in str(raised.value)
+
+
+def subclasses(base: type[Exception]) -> list[type[Exception]]:
+    return [base, *(deeper for direct in base.__subclasses__() for deeper in subclasses(direct))]
+
+
+def instance(kind: type[Exception]) -> Exception:
+    error = kind.__new__(kind)  # some of them cannot be made without the objects they are about
+    Exception.__init__(error, "said the library")
+    vars(error).update(kwargs={}, msg="said the library")
+    return error
+
+
+GOOD = TsigKey("good", "hmac-sha256", b"secret")
+
+
+def question(key: TsigKey = GOOD) -> Message:
+    """A query that has been signed."""
+    query = messages.query(messages.name(ZONE), RdataType.SOA)
+    query.use_tsig(key.ring)
+    query.to_wire()
+    return query
+
+
+def unsigned_reply(query: Message) -> Message:
+    reply = dns.message.make_response(query)
+    reply.tsig = None
+    return reply
+
+
+def signed_reply(query: Message, key: TsigKey) -> bytes:
+    reply = unsigned_reply(query)
+    reply.use_tsig(key.ring)
+    return reply.to_wire()
+
+
+def read_all(wires: list[bytes], query: Message) -> None:
+    """Verify the messages of a transfer."""
+    context = None
+    for wire in wires:
+        context = verified(wire, query, GOOD, "the server", context).tsig_ctx
+
+
+@pytest.mark.parametrize("kind", subclasses(dns.exception.DNSException), ids=lambda kind: kind.__qualname__)
+def test_errors_of_dnspython_are_translated(kind: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replacing what dnspython does is the one way to see each of its errors come through our door."""
+    query = question()
+    reply = signed_reply(query, GOOD)
+    error = instance(kind)
+    monkeypatch.setattr(dns.tsig, "validate", lambda *_: (_ for _ in ()).throw(error))
+
+    with pytest.raises((ZoneFailed, WindowboxError), match=r"the server|TSIG") as raised:
+        verified(reply, query, GOOD, "the server")
+    assert raised.value.__cause__ is error
+
+
+@rule("DN-79")
+@pytest.mark.parametrize("algorithm", get_args(Algorithm))
+def test_a_signed_answer_is_believed_in_every_algorithm(algorithm: Algorithm) -> None:
+    key = TsigKey("good", algorithm, b"secret")
+    query = question(key)
+    assert verified(signed_reply(query, key), query, key, "the server").had_tsig
+
+
+@rule("DN-45")
+@pytest.mark.parametrize("rcode", ["NOERROR", "NXDOMAIN", "YXRRSET", "NXRRSET"])
+def test_an_unsigned_answer_is_not_believed(rcode: str) -> None:
+    query = question()
+    reply = unsigned_reply(query)
+    reply.set_rcode(Rcode[rcode])
+    with pytest.raises(ZoneFailed, match="is not signed with TSIG key good"):
+        verified(reply.to_wire(), query, GOOD, "the server")
+
+
+@rule("DN-45")
+@cases(
+    "asked secret",
+    ("another-secret", question(), b"other"),
+    ("another-question", question(TsigKey("good", "hmac-sha256", b"another")), b"secret"),
+)
+def test_a_signature_that_is_not_right_is_not_believed(asked: Message, secret: bytes) -> None:
+    reply = signed_reply(asked, TsigKey("good", "hmac-sha256", secret))
+    with pytest.raises(ZoneFailed, match="is not signed with TSIG key good"):
+        verified(reply, question(), GOOD, "the server")
+
+
+def transfer(*signed: bool) -> tuple[Message, list[bytes]]:
+    """A query, and its answer in several messages of which some are signed."""
+    query = question()
+    wires: list[bytes] = []
+    context = None
+    for sign in signed:
+        reply = unsigned_reply(query)
+        if sign:
+            reply.use_tsig(GOOD.ring)
+            wires.append(reply.to_wire(multi=True, tsig_ctx=context))
+            context = reply.tsig_ctx
+        else:
+            wires.append(reply.to_wire())
+            assert context is not None
+            context.update(wires[-1])
+    return query, wires
+
+
+def test_a_signature_covers_the_unsigned_messages_of_a_transfer_before_it() -> None:
+    query, wires = transfer(True, False, False, True, True)
+    read_all(wires, query)
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["signed", "unsigned"])
+def test_a_changed_message_of_a_transfer_is_not_believed(place: int) -> None:
+    query, wires = transfer(True, False, True)
+    wires[place] = wires[place][:2] + bytes((wires[place][2] ^ 1,)) + wires[place][3:]
+    with pytest.raises(ZoneFailed, match="is not signed with TSIG key good"):
+        read_all(wires, query)
+
+
+@pytest.mark.parametrize(
+    "rcode", [pytest.param(Rcode(r), id=f"DN-40+DN-44-{Rcode(r).name}") for r in range(1, 11)]
+)
+def test_every_refusal_says_who_and_what_to_do(rcode: Rcode) -> None:
+    error = update_failure(rcode, "ns.example:53", ZONE).error()
+    assert ZONE in str(error)
+    never = rcode in (Rcode.FORMERR, Rcode.NOTZONE)
+    assert isinstance(error, PermanentError) == never
+    if never:
+        assert error.codes == ("ERR_CONFIGURATION_PROBLEM",)
+    elif isinstance(error, TransientError) and error.retry_after == 30:
+        assert error.codes == ("ERR_RETRYABLE_CONFIGURATION_PROBLEM",)
+    else:
+        assert error.codes == ()
+
+
+@cases(
+    "reply",
+    ("no-message", b"\0\0\0\0\0\0\0\1\0\1\0\1"),
+    ("a-name-that-points-at-itself", b"\0\0\x80\0\0\1\0\0\0\0\0\0\xc0\x0c\0\1\0\1"),
+)
+def test_unreadable_replies_are_an_outage(reply: bytes) -> None:
+    with pytest.raises(Unreachable, match="nobody can read"):
+        verified(reply, question(), GOOD, "the server")

@@ -1,4 +1,4 @@
-"""Records that bear their owner's mark are safe from everybody else who reads marks."""
+"""Owners' marks: they keep records of others safe, and a zone transfer lists them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 from dns.rcode import Rcode
 from dns.update import UpdateMessage
 
-from tests.servers.nameserver.conftest import ZONE, Named, Opener, rrset, settings
+from tests.servers.nameserver.conftest import KEY, ZONE, Named, NamedFactory, Opener, rrset, settings
 from tests.support.cases import cases
 from tests.support.rules import rule
-from windowbox.clients.nameserver import Nameserver, messages, ownership
+from windowbox.clients.nameserver import Mark, Nameserver, messages, ownership
 from windowbox.clients.nameserver.changes import Delete, Replace
 from windowbox.clients.nameserver.connection import connected
 from windowbox.clients.nameserver.ownership import Held, Unclaimed
-from windowbox.errors import Refused
+from windowbox.errors import Refused, TransientError
 from windowbox.models.recordsets import RecordKey
 
 OURS, OTHER = rrset("x", "A", "1.1.1.1"), rrset("x", "A", "2.2.2.2")
@@ -24,9 +24,7 @@ HELD = Held(ownership.mark(OURS.key, ZONE, "me"))
 
 
 @rule("DN-49")
-async def test_a_claim_is_written_beside_the_record_and_goes_with_it(
-    named: Named, nameserver: Nameserver
-) -> None:
+async def test_a_claim_comes_and_goes_with_its_record(named: Named, nameserver: Nameserver) -> None:
     await nameserver.replace(ZONE, OURS, owner="me")
     assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=me"']
     await nameserver.replace(ZONE, OTHER, owner="me")
@@ -58,9 +56,7 @@ async def test_one_foreign_record_does_not_keep_the_others_out(named: Named, nam
 
 
 @rule("DN-49")
-async def test_an_unmarked_record_is_adopted_if_it_is_what_is_wanted(
-    named: Named, nameserver: Nameserver
-) -> None:
+async def test_an_unmarked_record_is_adopted_if_as_wanted(named: Named, nameserver: Nameserver) -> None:
     await nameserver.replace(ZONE, OURS)
     with pytest.raises(Refused, match="bears no owner's mark"):
         await nameserver.replace(ZONE, OTHER, owner="me")
@@ -72,7 +68,7 @@ async def test_an_unmarked_record_is_adopted_if_it_is_what_is_wanted(
 
 
 @rule("DN-48", "DN-49")
-async def test_an_unmarked_record_can_be_deleted_by_who_knows_its_values(
+async def test_an_unmarked_record_is_deleted_if_its_values_match(
     named: Named, nameserver: Nameserver
 ) -> None:
     await nameserver.replace(ZONE, OURS)
@@ -83,9 +79,7 @@ async def test_an_unmarked_record_can_be_deleted_by_who_knows_its_values(
 
 
 @rule("DN-42", "DN-49")
-async def test_many_claims_survive_a_server_that_dies_while_they_are_made(
-    named: Named, opened: Opener
-) -> None:
+async def test_many_claims_survive_a_server_that_dies_meanwhile(named: Named, opened: Opener) -> None:
     nameserver = opened(settings(named.server, ownership="me"))
     records = [rrset(f"x{n}", "A", "1.1.1.1") for n in range(1000)]
     writing = asyncio.gather(*(nameserver.replace(ZONE, record) for record in records))
@@ -118,9 +112,7 @@ async def test_a_claim_that_was_lost_since_somebody_looked_changes_nothing(
     assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=you"']
 
 
-async def test_a_claim_below_a_wildcard_is_not_taken_for_an_existing_record(
-    named: Named, nameserver: Nameserver
-) -> None:
+async def test_a_claim_below_a_wildcard_is_no_existing_record(named: Named, nameserver: Nameserver) -> None:
     await nameserver.replace(ZONE, rrset("*.w", "A", "9.9.9.9"), owner="other")
     await nameserver.replace(ZONE, rrset("x.w", "A", "1.1.1.1"), owner="me")
 
@@ -133,3 +125,61 @@ def test_a_mark_has_room_however_long_the_name_is(name: str, length: int) -> Non
     mark = ownership.mark_name(RecordKey(f"{name}.{ZONE}", "A"), ZONE)
     assert len(mark) == length
     assert all(len(label) <= 63 for label in mark.split("."))
+
+
+NUMBER = 3000
+"""So many names take more than one message."""
+GOOD = {"name": "good", "secret": KEY}
+
+
+@rule("DN-49")
+@pytest.mark.parametrize("key", [GOOD, None], ids=["signed", "unsigned"])
+async def test_all_of_many_marks_are_found(named: Named, opened: Opener, key: dict[str, str] | None) -> None:
+    ours = opened(settings(named.server, ownership="us", key=key))
+    names = [f"n{number}" for number in range(NUMBER)] + ["*.wild", "deep.er"]
+    await asyncio.gather(*(ours.replace(ZONE, rrset(n, "A", "1.1.1.1"), resource=f"for {n}") for n in names))
+    await ours.replace(ZONE, rrset("alias", "CNAME", "elsewhere.example.com"), resource="for alias")
+    await ours.replace(ZONE, rrset("unknown", "A", "1.1.1.1"))
+    await ours.replace(ZONE, rrset("theirs", "A", "1.1.1.1"), owner="them", resource="for theirs")
+    named.nsupdate(f"update add plain.{ZONE} 60 TXT heritage=windowbox,resource=for-plain")
+
+    wanted = {Mark(RecordKey(f"{name}.{ZONE}", "A"), f"for {name}") for name in names}
+    wanted.add(Mark(RecordKey(f"alias.{ZONE}", "CNAME"), "for alias"))
+    assert set(await ours.marks(ZONE)) == wanted
+
+
+async def test_a_transfer_that_the_server_refuses_is_told(start_named: NamedFactory, opened: Opener) -> None:
+    named = start_named({ZONE: "allow-update { any; }; allow-transfer { none; };"})
+    with pytest.raises(Refused, match=rf"allows no transfer of zone {ZONE}"):
+        await opened(settings(named.server, ownership="us")).marks(ZONE)
+
+
+async def test_a_transfer_with_a_wrong_secret_is_not_believed(named: Named, opened: Opener) -> None:
+    other = {"name": "good", "secret": "b3RoZXItb3RoZXItb3RoZXItb3RoZXItb3RoZXItMTIz"}
+    with pytest.raises(TransientError, match="the TSIG secret of key good is not the one"):
+        await opened(settings(named.server, ownership="us", key=other)).marks(ZONE)
+
+
+async def test_a_transfer_from_a_server_that_is_away_fails(named: Named, opened: Opener) -> None:
+    nameserver = opened(settings(named.server, ownership="us"))
+    named.stop()
+    with pytest.raises(TransientError, match="cannot connect"):
+        await nameserver.marks(ZONE)
+
+
+@rule("DN-49")
+async def test_objects_of_one_owner_share_a_name_without_conflicts(named: Named, opened: Opener) -> None:
+    clients = [opened(settings(named.server, ownership="us")) for _ in range(2)]
+    record = rrset("shared", "A", "1.1.1.1")
+
+    async def write(nameserver: Nameserver, resource: str) -> None:
+        for _ in range(50):
+            await nameserver.replace(ZONE, record, resource=resource)
+
+    await asyncio.gather(*(write(client, f"r{number}") for number, client in enumerate(clients)))
+    [mark] = await clients[0].marks(ZONE)
+    assert mark.resource in ("r0", "r1")
+
+
+async def test_a_zone_that_fits_one_message_is_read(named: Named, opened: Opener) -> None:
+    assert await opened(settings(named.server, ownership="us")).marks(ZONE) == []

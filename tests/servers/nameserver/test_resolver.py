@@ -21,9 +21,7 @@ from windowbox.models.recordsets import RecordSet
     ("DN-112-long-TXT", rrset("x", "TXT", "y" * 600, "z")),
     ("DN-62+DN-112-truncated", rrset("x", "A", *(f"10.0.{n}.1" for n in range(100)))),
 )
-async def test_an_answer_as_wanted_is_recognised(
-    named: Named, nameserver: Nameserver, wanted: RecordSet
-) -> None:
+async def test_a_wanted_answer_is_recognised(named: Named, nameserver: Nameserver, wanted: RecordSet) -> None:
     await nameserver.replace(ZONE, wanted)
     finding = await ask_resolver(wanted, servers=["127.0.0.1"], port=named.port)
     assert (finding.answers, "as wanted" in finding.text) == (True, True)
