@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -70,8 +70,8 @@ def document(
     }
 
 
-def required(root: str = "windowbox") -> list[importlib.metadata.Distribution]:
-    """All packages that `root` needs at run time, without itself, by name."""
+def required(root: str = "windowbox", without: Collection[str] = ()) -> list[importlib.metadata.Distribution]:
+    """All packages that `root` needs at run time, by name; not itself, nor `without` and what those need."""
     found: dict[str, importlib.metadata.Distribution] = {}
     waiting = [root]
     while waiting:
@@ -80,7 +80,7 @@ def required(root: str = "windowbox") -> list[importlib.metadata.Distribution]:
             if "extra ==" in condition:
                 continue
             name = re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", wanted.strip())[0]).lower()
-            if name not in found and name != root:
+            if name not in (*found, root, *without):
                 try:
                     found[name] = importlib.metadata.distribution(name)
                 except importlib.metadata.PackageNotFoundError:

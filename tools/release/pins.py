@@ -5,6 +5,7 @@ setuptools is among them, so that the build of the image fetches nothing else.
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -39,19 +40,22 @@ def text(reports: Iterable[Mapping[str, Any]]) -> str:
     return _HEAD + "\n".join(lines) + "\n"
 
 
-def _report(version: str, machine: str) -> dict[str, Any]:
+def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    platforms = [f"manylinux_2_{minor}_{machine}" for minor in _LIBRARIES] + [f"manylinux2014_{machine}"]
-    command = [
-        sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report=-",
-        "--only-binary=:all:", "--target=nowhere", "--implementation=cp", f"--python-version={version}",
-        *(f"--platform={one}" for one in platforms), "-c", str(ROOT / "constraints.txt"),
-        *project["project"]["dependencies"], *project["build-system"]["requires"],
-    ]  # fmt: skip
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True)
-    found: dict[str, Any] = json.loads(answer.stdout)
-    return found
+    reports = []
+    for version, machine in itertools.product(_VERSIONS, _MACHINES):
+        platforms = [f"manylinux_2_{minor}_{machine}" for minor in _LIBRARIES] + [f"manylinux2014_{machine}"]
+        command = [
+            sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed",
+            "--report=-",
+            "--only-binary=:all:", "--target=nowhere", "--implementation=cp", f"--python-version={version}",
+            *(f"--platform={one}" for one in platforms), "-c", str(ROOT / "constraints.txt"),
+            *project["project"]["dependencies"], *project["build-system"]["requires"],
+        ]  # fmt: skip
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=900, check=True)
+        reports.append(json.loads(answer.stdout))
+    FILE.write_text(text(reports))
 
 
 if __name__ == "__main__":
-    FILE.write_text(text(_report(version, machine) for version in _VERSIONS for machine in _MACHINES))
+    main()
