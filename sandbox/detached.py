@@ -133,19 +133,15 @@ def _wait(folder: Path, patience: float, say: Callable[[str, ChildState], None])
             return state
         hopeless = any(c.restarts >= _HOPELESS and c.took is None for c in state.children.values())
         if hopeless or time.monotonic() > limit:
-            raise Unreachable(_what_is_missing(folder, state))
+            late = [name for name, child in state.children.items() if child.condition != "ready"]
+            culprit = next((name for name in late if state.children[name].restarts), late[0])
+            raise Unreachable(
+                f"these do not become ready: {', '.join(late)}. "
+                f"{culprit} said last: {_last_line(Path(state.children[culprit].log))!r}. "
+                f"More: `windowbox logs {culprit} --name {folder.name}`. The supervisor goes on restarting "
+                f"it; `{states.command('down', folder)}` ends everything"
+            )
         time.sleep(_LOOK_AGAIN)
-
-
-def _what_is_missing(folder: Path, state: State) -> str:
-    late = [name for name, child in state.children.items() if child.condition != "ready"]
-    culprit = next((name for name in late if state.children[name].restarts), late[0])
-    last_line = _last_line(Path(state.children[culprit].log))
-    return (
-        f"these do not become ready: {', '.join(late)}. {culprit} said last: {last_line!r}. "
-        f"More: `windowbox logs {culprit} --name {folder.name}`. The supervisor goes on restarting it; "
-        f"`{states.command('down', folder)}` ends everything"
-    )
 
 
 def _end_children(state: State) -> list[str]:

@@ -59,11 +59,20 @@ class Progress:
     def job(self, what: str, doing: str, done: str) -> Iterator[Job]:
         """`what` is `doing` while the block runs, and `done` if it succeeds."""
         job, ended = Job(what), threading.Event()
+
+        def remind() -> None:
+            while not ended.wait(_REDRAW_AFTER if self._live else _REMIND_AFTER):
+                if self._live:
+                    with self._lock:
+                        self._draw()
+                elif not self.held_back:
+                    self.say(f"    … {job}")
+
         with self._lock:
             introduction, self._introduction = self._introduction, ""
             self._jobs.append(job)
         self.say(f"{introduction}  {what}: {doing}")
-        reminder = threading.Thread(target=self._remind, args=(job, ended), daemon=True)
+        reminder = threading.Thread(target=remind, daemon=True)
         reminder.start()
         try:
             yield job
@@ -93,14 +102,6 @@ class Progress:
             for text in held:
                 self._print(text)
             self._draw()
-
-    def _remind(self, job: Job, ended: threading.Event) -> None:
-        while not ended.wait(_REDRAW_AFTER if self._live else _REMIND_AFTER):
-            if self._live:
-                with self._lock:
-                    self._draw()
-            elif not self.held_back:
-                self.say(f"    … {job}")
 
     def _clear(self) -> None:
         if self._live and self._held is None:

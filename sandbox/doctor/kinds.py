@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from bus.leases import presence
 from bus.transport.connection import connected
@@ -28,7 +29,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
         return  # a role may neither ask for processes nor list these kinds
     # If the bus does not answer, servers.bus has reported it.
     with contextlib.suppress(WindowboxError):
-        processes = asyncio.run(_processes_by_pool(settings.nats))
+        found = asyncio.run(_processes(settings.nats))
+        processes = Counter(pool["pool"] for process in found for pool in process.get("pools", ()))
         yield from [pool_finding(served, processes[pool]) for pool, served in POOLS.items()]
     try:
         yield from asyncio.run(_unserved(settings.cluster))
@@ -49,10 +51,9 @@ def pool_finding(served: Served, processes: int) -> Finding:
     return Finding(f"pool {pool}", "note", f"{what}: no process serves it", mend)
 
 
-async def _processes_by_pool(settings: NatsSettings) -> Counter[str]:
+async def _processes(settings: NatsSettings) -> list[Any]:
     async with connected(settings.access("windowbox doctor"), patience=5) as bus:
-        found = await presence.processes(bus)
-    return Counter(pool["pool"] for process in found for pool in process.get("pools", ()))
+        return await presence.processes(bus)
 
 
 async def _unserved(settings: ClusterSettings) -> list[Finding]:

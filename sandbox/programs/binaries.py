@@ -196,7 +196,8 @@ def unconfined(path: Path) -> Path:
     Debian and Ubuntu confine named, by its path, to the folders of the system's own name server.
     """
     profile = Path("/etc/apparmor.d") / str(path).strip("/").replace("/", ".")
-    if not profile.exists() or not _apparmor_enabled():
+    enabled = Path("/sys/module/apparmor/parameters/enabled")
+    if not (profile.exists() and enabled.exists() and enabled.read_text().strip() == "Y"):
         return path
     version = version_of(PROGRAMS[path.name], path)
     copy = cache() / "bin" / f"{path.name}-{text(version or ())}" / path.name
@@ -224,13 +225,6 @@ def _places(program: Program) -> Iterator[Path]:
     if on_path := shutil.which(program.name, path=search):
         yield Path(on_path)
     yield cached(program)
-
-
-def _apparmor_enabled() -> bool:
-    try:
-        return Path("/sys/module/apparmor/parameters/enabled").read_text().strip() == "Y"
-    except OSError:
-        return False
 
 
 @functools.cache

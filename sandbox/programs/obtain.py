@@ -156,7 +156,11 @@ def _watch(
             with contextlib.suppress(subprocess.TimeoutExpired):
                 builder.wait(timeout=1)
                 return
-            job.detail = _how_far(log.read_text(errors="replace").splitlines())
+            lines = log.read_text(errors="replace").splitlines()  # of `go build -v`
+            modules = sum(line.startswith("go: downloading") for line in lines)
+            job.detail = f"{modules} modules downloaded" if modules else ""
+            if compiled := sum(" " not in line for line in lines):
+                job.detail = f"{compiled} packages"
             if progress.cancelled.is_set():
                 raise Unreachable(f"{names}: nobody waits for it any more")
             if job.seconds > _PATIENCE:
@@ -166,14 +170,6 @@ def _watch(
             if builder.poll() is None:
                 os.killpg(builder.pid, signal.SIGKILL)  # what is half built is thrown away
         builder.wait()
-
-
-def _how_far(lines: list[str]) -> str:
-    """Progress from the output of `go build -v`: downloaded modules and compiled packages."""
-    if compiled := sum(" " not in line for line in lines):
-        return f"{compiled} packages"
-    modules = sum(line.startswith("go: downloading") for line in lines)
-    return f"{modules} modules downloaded" if modules else ""
 
 
 def find_go(wanted: str, progress: Progress) -> Path:

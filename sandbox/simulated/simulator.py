@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from sandbox.simulated import objects, ports
-from sandbox.simulated.objects import Key, Node, Service, Slice
+from sandbox.simulated.objects import Key, Node, Slice
 from sandbox.simulated.ports import OpenPorts
 from sandbox.simulated.sockets import Sockets
 from windowbox.clients.kubernetes.kube import Kube
@@ -97,8 +97,8 @@ class Simulator:
     """Opens and closes open_ports as Services, EndpointSlices and Nodes change; idle while they do not."""
 
     def __init__(self, kube: Kube) -> None:
-        self._nodes = Reflector(kube, NODES, objects.node, self._node_changed)
-        self._services = Reflector(kube, SERVICES, objects.service, self._service_changed)
+        self._nodes = Reflector(kube, NODES, objects.node, self._wake_all)
+        self._services = Reflector(kube, SERVICES, objects.service, lambda key, *_: self._wake([Key(*key)]))
         self._slices = Reflector(kube, ENDPOINT_SLICES, objects.endpoint_slice, self._slice_changed)
         self._slices_of: dict[Key, dict[tuple[str, str], Slice]] = {}
         self._listening = Sockets(self._silent)
@@ -122,12 +122,9 @@ class Simulator:
                     async with asyncio.timeout(_AGAIN if self._unopened else None):
                         await self._woken.wait()
 
-    def _node_changed(self, key: tuple[str, str], old: Node | None, new: Node | None) -> None:
+    def _wake_all(self, key: tuple[str, str], old: Node | None, new: Node | None) -> None:
         # A node changes the ports of all Services.
         self._wake([Key("", key[1]), *(service.key for service in self._services.values.values())])
-
-    def _service_changed(self, key: tuple[str, str], old: Service | None, new: Service | None) -> None:
-        self._wake([Key(*key)])
 
     def _slice_changed(self, key: tuple[str, str], old: Slice | None, new: Slice | None) -> None:
         if old:
