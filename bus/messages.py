@@ -89,21 +89,8 @@ class Result(_Open):
 
 
 _RESULTS_OF_0_2: Mapping[str, str] = {
-    **dict.fromkeys(
-        (
-            "asserted again",
-            "ensured",
-            "renewed",
-            "written",
-            "told",
-            "removed",
-            "deleted",
-            "let go",
-            "drained",
-        ),
-        "succeeded",
-    ),
-    **dict.fromkeys(("replaced", "overtaken", "fresh"), "succeeded"),
+    **dict.fromkeys(("asserted again", "ensured", "renewed", "written", "told", "removed"), "succeeded"),
+    **dict.fromkeys(("deleted", "let go", "drained", "replaced", "overtaken", "fresh"), "succeeded"),
     **dict.fromkeys(("gone", "skipped", "not ours"), "nothing to do"),
     **dict.fromkeys(("not on the bus yet", "waiting for state", "waiting for the edge"), "waiting"),
     **dict.fromkeys(("waiting for the edge to let go", "held back", "in the way"), "waiting"),

@@ -34,6 +34,13 @@ class Permissions(TypedDict):
     subscribe: Rules
 
 
+_LEADER = "$JS.API.STREAM.MSG.GET."
+"""Read a message from the leader of a stream, which is only needed in a cluster of servers.
+
+The subject does not name the message: this permission is for all messages of the stream.
+"""
+
+
 def _api(*requests: str) -> list[str]:
     return [f"$JS.API.{request}" for request in requests]
 
@@ -45,7 +52,7 @@ def _reading(*names: str) -> list[str]:
         for name in names
         for subject in (
             *_api(f"CONSUMER.CREATE.{name}.*", f"CONSUMER.DELETE.{name}.*"),
-            *_asking_leader(name),
+            f"{_LEADER}{name}",
             f"$JS.FC.{name}.>",
         )
     ]
@@ -61,27 +68,13 @@ def _taking(stream: str, consumer: str) -> list[str]:
 
 def _last(stream: str, subject: str) -> list[str]:
     """Read the last message of a subject."""
-    return [*_api(f"DIRECT.GET.{stream}.{subject}"), *_asking_leader(stream)]
-
-
-_LEADER = "$JS.API.STREAM.MSG.GET."
-
-
-def _asking_leader(stream: str) -> list[str]:
-    """Read a message from the leader of a stream. Only needed in a cluster of servers.
-
-    The subject does not name the message: this permission is for all messages of the stream.
-    """
-    return [f"{_LEADER}{stream}"]
+    return [*_api(f"DIRECT.GET.{stream}.{subject}"), f"{_LEADER}{stream}"]
 
 
 def _leases(*names: str) -> list[str]:
     bucket = f"KV_{streams.LEASES}"
-    return [
-        *_reading(bucket),
-        *_last(bucket, ">"),
-        *(subjects.entry(streams.LEASES, name) for name in names),
-    ]
+    held = (subjects.entry(streams.LEASES, name) for name in names)
+    return [*_reading(bucket), *_last(bucket, ">"), *held]
 
 
 def _living(role: str) -> str:
@@ -92,21 +85,14 @@ def _living(role: str) -> str:
 def _keeping(bucket: str) -> list[str]:
     """Read and write a bucket."""
     stream = f"KV_{bucket}"
-    return [
-        *_reading(stream),
-        *_last(stream, ">"),
-        *_api(f"STREAM.INFO.{stream}"),
-        subjects.entry(bucket, ">"),
-    ]
+    entries = subjects.entry(bucket, ">")
+    return [*_reading(stream), *_last(stream, ">"), *_api(f"STREAM.INFO.{stream}"), entries]
 
 
 def _wishing(pool: str) -> list[str]:
     """Request a reconcile of objects of a pool."""
-    return [
-        subjects.wish(pool, ">"),
-        subjects.item(pool, ">"),
-        *_last(streams.TRIGGERS, subjects.wish(pool, ">")),
-    ]
+    wishes, items = subjects.wish(pool, ">"), subjects.item(pool, ">")
+    return [wishes, items, *_last(streams.TRIGGERS, wishes)]
 
 
 def _pool(pool: str) -> list[str]:
@@ -129,7 +115,7 @@ _FULFILLING = [
     *_reading(streams.TRIGGERS, streams.LATER),
     *_api(f"DIRECT.GET.{streams.TRIGGERS}"),
     *_api(*(f"STREAM.MSG.DELETE.{name}" for name in (streams.TRIGGERS, streams.LATER, streams.INTENTS))),
-    *_asking_leader(streams.WORK),
+    f"{_LEADER}{streams.WORK}",
     *_api(f"STREAM.INFO.{streams.LATER}"),  # has the server's time
     *_api(f"STREAM.INFO.{streams.WORK}"),  # has the items, for a sweep
     *_last(streams.INTENTS, subjects.intent(">")),
@@ -210,17 +196,11 @@ _OPERATOR = [
 def _process(
     role: Role, publish: Iterable[str], deny: Sequence[str] = (), answers: Sequence[str] = ()
 ) -> Permissions:
-    allowed: Rules = {"allow": _each_once([*publish, *_EVERYBODY])}
+    allowed: Rules = {"allow": list(dict.fromkeys([*publish, *_EVERYBODY]))}
     if deny:
         allowed["deny"] = list(deny)
-    return {
-        "publish": allowed,
-        "subscribe": {"allow": [f"{subjects.inbox(role)}.>", presence.SUBJECT, *answers]},
-    }
-
-
-def _each_once(all_of: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(all_of))
+    heard = [f"{subjects.inbox(role)}.>", presence.SUBJECT, *answers]
+    return {"publish": allowed, "subscribe": {"allow": heard}}
 
 
 # A reader of OBJECTS chooses its consumer's name, which must not be that of a pool's consumer.
@@ -234,7 +214,7 @@ PERMISSIONS: dict[Role, Permissions] = {
     "admit": _process("admit", _ADMIT),
     # An operator reads everything and repairs streams, but reports no status and writes no journal. An
     # operator's other programs, such as `nats`, have inboxes of their own.
-    "operator": {"publish": {"allow": _each_once(_OPERATOR)}, "subscribe": {"allow": [">"]}},
+    "operator": {"publish": {"allow": list(dict.fromkeys(_OPERATOR))}, "subscribe": {"allow": [">"]}},
 }
 
 RUNNER = _process(

@@ -110,25 +110,40 @@ class Recording:
 
 async def recorded(bus: Bus, header: Header, pools: Iterable[str]) -> Recording:
     """The messages of the period in `header` that the bus still holds."""
-    runs = await _runs(bus, header, pools)
-    objects = {}
-    async for stored in consumers.snapshot(bus, streams.OBJECTS, [subjects.SEEN_ALL], since=header.since):
-        if _seconds(stored) <= header.until.timestamp():
-            objects[stored.sequence] = SeenObject.of(stored)
+    stored_runs = await _within(bus, header, streams.JOURNAL, [subjects.run(pool, ">") for pool in pools])
+    runs = [RunRecord.model_validate_json(stored.data) for stored in stored_runs]
+    seen = await _within(bus, header, streams.OBJECTS, [subjects.SEEN_ALL])
+    objects = {stored.sequence: SeenObject.of(stored) for stored in seen}
     needed = {
         read.sequence
         for run in runs
         for read in run.reads
         if read.stream == streams.OBJECTS and read.sequence
     }
-    for found in await _objects(bus, sorted(needed - objects.keys())):
-        objects[found.sequence] = found
-    known, runs = _nameless(runs, await _settings(bus))
+    room = asyncio.Semaphore(_READERS)
+
+    async def fetch(sequence: int) -> None:
+        async with room:
+            stored = await bus.at(streams.OBJECTS, sequence)
+        if stored is not None:
+            time = str(int(instant(stored.time) * 1e9))
+            objects[sequence] = SeenObject.of(stored._replace(time=time))
+
+    await asyncio.gather(*map(fetch, needed - objects.keys()))
+    known, runs = await _nameless(bus, sorted(runs, key=lambda run: run.started))
     processes = {
         name: settings for name, settings in known.items() if settings not in (None, header.settings)
     }
-    header = header.model_copy(update={"processes": processes})
-    return Recording(header, dict(sorted(objects.items())), runs, await _reviews(bus, header))
+    reviews = [
+        ReviewRecord.model_validate_json(stored.data).model_copy(update={"process": ""})
+        for stored in await _within(bus, header, streams.REVIEWS, [subjects.review(">")], history=True)
+    ]
+    return Recording(
+        header.model_copy(update={"processes": processes}),
+        dict(sorted(objects.items())),
+        runs,
+        sorted(reviews, key=lambda review: review.decided),
+    )
 
 
 async def tell_settings(bus: Bus, process: str, settings: Deciding) -> None:
@@ -224,70 +239,35 @@ async def publish(bus: Bus, recording: Recording, speed: float) -> int:
     return len(places)
 
 
-async def _runs(bus: Bus, header: Header, pools: Iterable[str]) -> list[RunRecord]:
-    filters = [subjects.run(pool, ">") for pool in pools]
-    found = []
-    async for stored in consumers.snapshot(bus, streams.JOURNAL, filters, since=header.since):
-        if _seconds(stored) <= header.until.timestamp():
-            found.append(RunRecord.model_validate_json(stored.data))
-    return sorted(found, key=lambda run: run.started)
+async def _within(
+    bus: Bus, header: Header, stream: str, filters: list[str], *, history: bool = False
+) -> list[Stored]:
+    """The messages of the period in `header`."""
+    read = consumers.snapshot(bus, stream, filters, history=history, since=header.since)
+    return [stored async for stored in read if _seconds(stored) <= header.until.timestamp()]
 
 
-async def _reviews(bus: Bus, header: Header) -> list[ReviewRecord]:
-    """The decisions of webhooks in the period, without names of machines."""
-    found = []
-    place = [subjects.review(">")]
-    async for stored in consumers.snapshot(bus, streams.REVIEWS, place, history=True, since=header.since):
-        if _seconds(stored) <= header.until.timestamp():
-            review = ReviewRecord.model_validate_json(stored.data)
-            found.append(review.model_copy(update={"process": ""}))
-    return sorted(found, key=lambda review: review.decided)
-
-
-async def _objects(bus: Bus, sequences: list[int]) -> list[SeenObject]:
-    """The messages at these sequences that the stream still holds."""
-    room = asyncio.Semaphore(_READERS)
-
-    async def one(sequence: int) -> SeenObject | None:
-        async with room:
-            stored = await bus.at(streams.OBJECTS, sequence)
-        if stored is None:
-            return None
-        return SeenObject.of(stored._replace(time=str(int(instant(stored.time) * 1e9))))
-
-    return [found for found in await asyncio.gather(*map(one, sequences)) if found]
-
-
-async def _settings(bus: Bus) -> dict[str, list[tuple[float, Deciding]]]:
-    """The settings of each process, by time. A restarted process may have the name of its predecessor."""
-    found: dict[str, list[tuple[float, Deciding]]] = {}
+async def _nameless(bus: Bus, runs: list[RunRecord]) -> tuple[dict[str, Deciding | None], list[RunRecord]]:
+    """Replace the names of processes in the runs. Returns the settings by new name, and the runs."""
+    # A restarted process may have the name of its predecessor, so each has settings by time.
+    told: dict[str, list[tuple[float, Deciding]]] = {}
     async for stored in consumers.snapshot(bus, streams.JOURNAL, ["settings.>"], history=True):
         seen = SeenProcess.model_validate_json(stored.data)
-        found.setdefault(seen.process, []).append((_seconds(stored), seen.settings))
-    return found
-
-
-def _nameless(
-    runs: list[RunRecord], by_process: Mapping[str, list[tuple[float, Deciding]]]
-) -> tuple[dict[str, Deciding | None], list[RunRecord]]:
-    """Replace the names of processes in the runs. Returns the settings by new name, and the runs."""
+        told.setdefault(seen.process, []).append((_seconds(stored), seen.settings))
     # By the text of the settings: a mapping in them has no hash.
     names: dict[tuple[str, str], str] = {}
     deciding: dict[str, Deciding | None] = {}
     renamed = []
     for run in runs:
-        settings = _at(by_process.get(run.process, []), run.started.timestamp())
+        by_time = told.get(run.process, [])
+        before = [settings for when, settings in by_time if when <= run.started.timestamp()]
+        # If the journal has dropped the last settings before the run, the next ones.
+        settings = before[-1] if before else by_time[0][1] if by_time else None
         text = settings.model_dump_json() if settings else ""
         name = names.setdefault((run.process, text), f"process {len(names) + 1}")
         deciding[name] = settings
         renamed.append(run.model_copy(update={"process": name}))
     return deciding, renamed
-
-
-def _at(settings_by_time: list[tuple[float, Deciding]], time: float) -> Deciding | None:
-    """The last settings before that time; if the journal has dropped them, the next ones."""
-    before = [settings for when, settings in settings_by_time if when <= time]
-    return before[-1] if before else settings_by_time[0][1] if settings_by_time else None
 
 
 def _seconds(stored: Stored) -> float:

@@ -12,15 +12,8 @@ from windowbox.settings.bussettings import Retention
 
 logger = logging.getLogger(__name__)
 
-OBJECTS, TRIGGERS, WORK, LATER, INTENTS, JOURNAL, REVIEWS = (
-    "OBJECTS",
-    "TRIGGERS",
-    "WORK",
-    "LATER",
-    "INTENTS",
-    "JOURNAL",
-    "REVIEWS",
-)
+OBJECTS, TRIGGERS, WORK, LATER = "OBJECTS", "TRIGGERS", "WORK", "LATER"
+INTENTS, JOURNAL, REVIEWS = "INTENTS", "JOURNAL", "REVIEWS"
 LEASES, CLUSTERS, ADDRESSES, EDGES = "leases", "clusters", "addresses", "edges"
 
 LEASE_SECONDS = 3.0

@@ -140,7 +140,12 @@ class View(Generic[T]):
                 different = fresh.note_omitted(stored.subject, omitted)
                 # An object without content keeps its former entry: it exists.
                 if not omitted:
-                    before, after = fresh.entries.get(stored.subject), self._entry(ref, seen)
+                    before, after = fresh.entries.get(stored.subject), None
+                    try:
+                        after = None if seen.gone else self._extract(ref, seen.object())
+                    except Exception:
+                        # One unexpected object must not stop the view of the others.
+                        logger.exception("%s is skipped in a view", ref)
                     if fresh.put(stored.subject, after, self._indexes):
                         different = True
                         self._differs(ref, before, after)
@@ -151,14 +156,6 @@ class View(Generic[T]):
             if self._replica is fresh:
                 self._read = last
                 self._progress.set()
-
-    def _entry(self, ref: ObjectRef, seen: Announcement) -> T | None:
-        try:
-            return None if seen.gone else self._extract(ref, seen.object())
-        except Exception:
-            # One unexpected object must not stop the view of the others.
-            logger.exception("%s is skipped in a view", ref)
-            return None
 
 
 class Replica(Generic[T]):

@@ -47,10 +47,25 @@ class StatusPatcher:
         subject = subjects.intent(item.key)
         item.reads.append(Read(stream=streams.INTENTS, subject=subject, sequence=reported.sequence))
         intent, ref = reported.intent, subjects.ref(item.key)
+        outcome: Outcome
         try:
             if self._clusters.has_left(ref.cluster):
                 raise Missing(f"cluster {ref.cluster!r} has left")
-            outcome = await self._write_report(item, ref, intent, reported.sequence)
+            kube = await self._clusters.get(ref.cluster)
+            await self._limiter.wait()
+            item.check()
+            wanted = intent.patch and not intent.shown
+            if wanted and (obsolete := await self._write(kube, ref, intent)):
+                outcome = Done(obsolete)
+            else:
+                for event in intent.events:
+                    await write_event(kube, RESOURCES[ref.kind], ref, intent.uid, event)
+                if not intent.patch and not intent.orphans:
+                    await self._bus.delete(streams.INTENTS, reported.sequence)
+                outcome = Done("Events written")
+                if wanted:
+                    item.calls.append(Call(door="status", request=intent.patch, effect=True))
+                    outcome = Done(str(intent.patch.get("lastOperation", {}).get("state", "")))
         except Missing:
             await intents.forget(self._bus, item.key, intent.uid)
             outcome = Ignored("gone")
@@ -65,23 +80,6 @@ class StatusPatcher:
 
     async def quarantine(self, item: Item) -> None:
         logger.error("%s: quarantined: writing its status has ended this process before", item.key)
-
-    async def _write_report(self, item: Item, ref: ObjectRef, intent: StatusIntent, sequence: int) -> Outcome:
-        """Write the status and the Events."""
-        kube = await self._clusters.get(ref.cluster)
-        await self._limiter.wait()
-        item.check()
-        wanted = intent.patch and not intent.shown
-        if wanted and (obsolete := await self._write(kube, ref, intent)):
-            return Done(obsolete)
-        for event in intent.events:
-            await write_event(kube, RESOURCES[ref.kind], ref, intent.uid, event)
-        if not intent.patch and not intent.orphans:
-            await self._bus.delete(streams.INTENTS, sequence)
-        if not wanted:
-            return Done("Events written")
-        item.calls.append(Call(door="status", request=intent.patch, effect=True))
-        return Done(str(intent.patch.get("lastOperation", {}).get("state", "")))
 
     async def _write(self, kube: Kube, ref: ObjectRef, intent: StatusIntent) -> str:
         """Write the status, unless it is obsolete: then return why."""

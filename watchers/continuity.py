@@ -145,15 +145,15 @@ class Term:
         """Note that another process holds the lease. Call it again while it does."""
         loop = asyncio.get_running_loop()
         self._taken = loop.time()
-        if self._ending is None and not self.held.is_set():
-            self._ending = loop.call_later(_KEPT, self._end)
 
-    def _end(self) -> None:
-        """End the term, unless the other process has lost the lease meanwhile."""
-        if asyncio.get_running_loop().time() - self._taken < _TOLD:
-            self.over.set()
-        else:
-            self._ending = None
+        def end() -> None:
+            if loop.time() - self._taken < _TOLD:
+                self.over.set()
+            else:
+                self._ending = None  # the other process has lost the lease meanwhile
+
+        if self._ending is None and not self.held.is_set():
+            self._ending = loop.call_later(_KEPT, end)
 
 
 async def require_held(bus: Bus, listed: str, known: Collection[int]) -> None:

@@ -250,29 +250,27 @@ class CapacityCheck:
             full = self._full.is_set()
             self._full.clear()
             try:
-                await self._check(full=full)
+                info = await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}", repeat=True)
+                config, used = info["config"], int(info["state"]["bytes"])
+                limit = int(config["max_bytes"])
+                metrics.objects_bytes.set(used)
+                metrics.objects_limit.set(limit)
+                part, percent = 1.0 if full else used / limit, 100 * used / limit
+                kept = versions = int(config["max_msgs_per_subject"])
+                if part >= _TIGHT and kept > 1:
+                    logger.warning("OBJECTS is full to %.0f %%: older versions are purged", percent)
+                    versions = 1
+                elif part >= _TIGHT:
+                    logger.error("OBJECTS is full to %.0f %%: raise objects.size", percent)
+                elif part < _RELAXED and kept == 1 < self._retention.versions:
+                    versions = self._retention.versions
+                    logger.info("OBJECTS has room again: %d versions are kept", versions)
+                if versions != kept:
+                    changed = {**config, "max_msgs_per_subject": versions}
+                    await self._bus.api(f"STREAM.UPDATE.{streams.OBJECTS}", changed)
             except WindowboxError as error:
                 logger.info("quota of OBJECTS: %s", error)
             await asyncio.sleep(1)  # a full stream refuses many messages at once
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_INTERVAL):
                     await self._full.wait()
-
-    async def _check(self, *, full: bool) -> None:
-        info = await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}", repeat=True)
-        config, used, limit = info["config"], int(info["state"]["bytes"]), int(info["config"]["max_bytes"])
-        metrics.objects_bytes.set(used)
-        metrics.objects_limit.set(limit)
-        part = 1.0 if full else used / limit
-        kept = versions = int(config["max_msgs_per_subject"])
-        if part >= _TIGHT and kept > 1:
-            logger.warning("OBJECTS is full to %.0f %%: older versions are purged", 100 * used / limit)
-            versions = 1
-        elif part >= _TIGHT:
-            logger.error("OBJECTS is full to %.0f %%: raise objects.size", 100 * used / limit)
-        elif part < _RELAXED and kept == 1 < self._retention.versions:
-            versions = self._retention.versions
-            logger.info("OBJECTS has room again: %d versions are kept", versions)
-        if versions != kept:
-            changed = {**config, "max_msgs_per_subject": versions}
-            await self._bus.api(f"STREAM.UPDATE.{streams.OBJECTS}", changed)

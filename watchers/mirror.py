@@ -20,14 +20,7 @@ from watchers.continuity import Permit, Why, Witness
 from watchers.limits import Account, Known, KnownObjects, Shared, Turn
 from windowbox.clients.kubernetes import apiresponses
 from windowbox.clients.kubernetes.kube import Kube
-from windowbox.errors import (
-    Superseded,
-    TooLarge,
-    TransientError,
-    Unreachable,
-    WatchExpired,
-    WindowboxError,
-)
+from windowbox.errors import Superseded, TooLarge, TransientError, Unreachable, WatchExpired, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import SECRETS, Resource
 from windowbox.telemetry import metrics, tracing
@@ -234,7 +227,16 @@ class Mirror:
         task = asyncio.create_task(act(self._tail.get(subject)), name=subject)
         self._tail[subject] = task
         self._publishing.add(task)
-        task.add_done_callback(lambda done: self._ended(subject, done))
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._room.release()
+            self._give_back(task)
+            if self._tail.get(subject) is task:
+                del self._tail[subject]
+            if not task.cancelled() and (error := task.exception()) and not self._failed.done():
+                self._failed.set_exception(error)
+
+        task.add_done_callback(ended)
 
     async def _permitted(self) -> None:
         """Wait for the permit, and release slots for other mirrors meanwhile: a lease may take long."""
@@ -287,7 +289,18 @@ class Mirror:
         while True:
             await self._permitted()
             try:
-                return await self._stored(subject, body, headers, predecessor, again=attempts > 0)
+                try:
+                    sequence = await self.bus.publish(subject, body, headers, expect_last=predecessor)
+                except WrongSequence as error:
+                    # The response to the previous attempt may have been lost.
+                    last = await self.bus.last(streams.OBJECTS, subject) if attempts else None
+                    if last and last.headers.get(TRACE) == headers[TRACE]:
+                        return last.sequence
+                    # Another process publishes this kind, or the stream has lost messages.
+                    self.shared.doubt()
+                    raise Superseded(f"{subject} was changed by another process") from error
+                assert sequence is not None  # no message id, so never a duplicate
+                return sequence
             except Full:
                 self.shared.capacity.lacking()
             except TransientError as error:
@@ -296,30 +309,6 @@ class Mirror:
             attempts += 1
             pause = min(_LONGEST_PAUSE, 0.05 * 2 ** min(attempts, 9))
             await asyncio.sleep(pause * random.uniform(0.5, 1))
-
-    async def _stored(
-        self, subject: str, body: bytes, headers: Headers, predecessor: int | None, *, again: bool
-    ) -> int:
-        try:
-            sequence = await self.bus.publish(subject, body, headers, expect_last=predecessor)
-        except WrongSequence as error:
-            # The response to the previous attempt may have been lost.
-            last = await self.bus.last(streams.OBJECTS, subject) if again else None
-            if last and last.headers.get(TRACE) == headers[TRACE]:
-                return last.sequence
-            # Another process publishes this kind, or the stream has lost messages.
-            self.shared.doubt()
-            raise Superseded(f"{subject} was changed by another process") from error
-        assert sequence is not None  # no message id, so never a duplicate
-        return sequence
-
-    def _ended(self, subject: str, task: asyncio.Task[None]) -> None:
-        self._room.release()
-        self._give_back(task)
-        if self._tail.get(subject) is task:
-            del self._tail[subject]
-        if not task.cancelled() and (error := task.exception()) and not self._failed.done():
-            self._failed.set_exception(error)
 
     async def _flush(self) -> None:
         """Wait until all changes are published. Raises the first error of these."""
@@ -332,13 +321,14 @@ class Mirror:
         """Purge tombstones of objects deleted long ago, in a task: there may be many of them."""
         horizon = time.time() - TOMBSTONE_SECONDS
         old = [subject for subject, known in self._known.items() if known.gone and known.at < horizon]
-        if old and (self._forgetting is None or self._forgetting.done()):
-            self._forgetting = asyncio.create_task(self._forget(old), name=f"{self.cluster}: forget")
 
-    async def _forget(self, old: list[str]) -> None:
-        for subject in old:
-            await self.permit.wait()
-            await self._begin(subject, lambda before, subject=subject: self._purge(before, subject))  # type: ignore[misc]
+        async def forget() -> None:
+            for subject in old:
+                await self.permit.wait()
+                await self._begin(subject, lambda before, subject=subject: self._purge(before, subject))  # type: ignore[misc]
+
+        if old and (self._forgetting is None or self._forgetting.done()):
+            self._forgetting = asyncio.create_task(forget(), name=f"{self.cluster}: forget")
 
     async def _purge(self, before: Before, subject: str) -> None:
         if before:

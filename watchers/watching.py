@@ -164,23 +164,24 @@ class Watching:
         self._begin_to_purge(lease)
 
     def _begin_to_purge(self, lease: str) -> None:
+        async def purge() -> None:
+            left = self._left[lease]
+            while left:
+                cluster = min(left)[0]
+                pairs = {pair for pair in left if pair[0] == cluster}
+                # Most often another process has purged it already.
+                while there := {kind for _, kind in pairs} & await purging.kinds_of(self.bus, cluster):
+                    async with asyncio.TaskGroup() as group:
+                        for kind in there:
+                            group.create_task(purging.purge(self.bus, cluster, kind))
+                left -= pairs
+
         async def purge_left() -> None:
-            while left := self._left[lease]:
-                await self.leases.once(lease, functools.partial(self._purge, left))
+            while self._left[lease]:
+                await self.leases.once(lease, purge)
 
         if lease not in self._purging or self._purging[lease].done():
             self._purging[lease] = asyncio.create_task(purge_left(), name=f"watch: clear {lease}")
-
-    async def _purge(self, left: set[Pair]) -> None:
-        while left:
-            cluster = min(left)[0]
-            pairs = {pair for pair in left if pair[0] == cluster}
-            # Most often another process has purged it already.
-            while there := {kind for _, kind in pairs} & await purging.kinds_of(self.bus, cluster):
-                async with asyncio.TaskGroup() as group:
-                    for kind in there:
-                        group.create_task(purging.purge(self.bus, cluster, kind))
-            left -= pairs
 
     async def _mirror_in_terms(self, cluster: str, kind: str) -> None:
         """Mirror one kind whenever its lease is held; never returns.
@@ -289,22 +290,21 @@ async def _all_cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
 async def _established(kube: Kube, cluster: str, resource: Resource) -> None:
     """Return as soon as the kind may exist, or after an error."""
     logger.warning("%s: no kind %s yet; waiting for its CustomResourceDefinition", cluster, resource.id)
-    try:
-        async for events in kube.watch(_CRDS, "0", only=resource.id):
-            if any(e.type in ("ADDED", "MODIFIED") and _serves(Object(e.object), resource) for e in events):
-                return
-    except WindowboxError as error:
-        logger.info("%s %s: %s", cluster, resource.id, error)
-        await asyncio.sleep(1)
-
-
-def _serves(definition: Object, resource: Resource) -> bool:
-    """Whether the definition has been accepted, in the version that we read."""
 
     def parts(of: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
         found = of.get(name)
         return [part for part in found if isinstance(part, Mapping)] if isinstance(found, list) else []
 
-    conditions, versions = parts(definition.status, "conditions"), parts(definition.spec, "versions")
-    established = any(c.get("type") == "Established" and c.get("status") == "True" for c in conditions)
-    return established and any(v.get("name") == resource.version and v.get("served") for v in versions)
+    try:
+        async for events in kube.watch(_CRDS, "0", only=resource.id):
+            for definition in (Object(e.object) for e in events if e.type in ("ADDED", "MODIFIED")):
+                conditions = parts(definition.status, "conditions")
+                accepted = any(
+                    (c.get("type"), c.get("status")) == ("Established", "True") for c in conditions
+                )
+                versions = parts(definition.spec, "versions")
+                if accepted and any(v.get("name") == resource.version and v.get("served") for v in versions):
+                    return
+    except WindowboxError as error:
+        logger.info("%s %s: %s", cluster, resource.id, error)
+        await asyncio.sleep(1)

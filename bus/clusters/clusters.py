@@ -107,53 +107,45 @@ class Clusters:
 
     @contextlib.asynccontextmanager
     async def _open(self, member: Member) -> AsyncIterator[Kube]:
-        what = f"cluster {member.id!r}"
-        if member.secret:
-            text = await self._kubeconfig(member.secret, what)
+        what, secret = f"cluster {member.id!r}", member.secret
+        if secret:
+            where = f"Secret {secret.namespace}/{secret.name}"
+            try:
+                found = await self.runtime.get(SECRETS, secret.namespace, secret.name)
+                text = base64.b64decode(found.raw["data"][secret.key], validate=True)
+            except Missing as error:
+                problem = f"{what}: {where} does not exist; create it, or correct the reference"
+                raise Malformed(problem) from error
+            except (KeyError, TypeError, binascii.Error) as error:
+                raise Malformed(f"{what}: {where} has no usable key {secret.key!r}") from error
             egress = self.provider_egress if member.origin == "provider" else self._egress
             async with kube.from_text(text, what, egress) as opened:
                 # A tenant may change a provider Secret, and its members' objects are trusted by others.
-                if member.origin == "provider" and identities.provider(opened, member.secret) != member.id:
-                    where = f"Secret {member.secret.namespace}/{member.secret.name}"
+                if member.origin == "provider" and identities.provider(opened, secret) != member.id:
                     raise Malformed(
                         f"{what}: {where} leads to another cluster now; another Secret will be looked for"
                     )
                 yield opened
-        else:
-            async with kube.from_file(self._file(member, what)) as opened:
-                key = (member.id, member.file)
-                if (former := self._hosts.setdefault(key, opened.host)) != opened.host:
-                    raise Malformed(
-                        f"{what}: {member.file} leads to {opened.host} instead of {former}: correct it, or "
-                        "restart this process if that is intended"
-                    )
-                try:
-                    yield opened
-                finally:
-                    self._hosts[key] = opened.host
-
-    def _file(self, member: Member, what: str) -> Path:
-        """The kubeconfig file of a member. It may run programs, so the settings have to name it as well."""
+            return
         if member.file is None:
             raise Malformed(f"{what} has neither a Secret nor a file with its kubeconfig: let it join anew")
         file = Path(member.file)
-        if self._files.get(member.id) != file:
+        if self._files.get(member.id) != file:  # it may run programs, so the settings have to name it, too
             raise Malformed(
                 f"{what}: the settings of this process name no file {member.file} for it; "
                 f"set cluster.files to {{{member.id}: {member.file}}}, or put the kubeconfig into a Secret"
             )
-        return file
-
-    async def _kubeconfig(self, secret: SecretKey, what: str) -> bytes:
-        where = f"{what}: Secret {secret.namespace}/{secret.name}"
-        try:
-            found = await self.runtime.get(SECRETS, secret.namespace, secret.name)
-        except Missing as error:
-            raise Malformed(f"{where} does not exist; create it, or correct the reference") from error
-        try:
-            return base64.b64decode(found.raw["data"][secret.key], validate=True)
-        except (KeyError, TypeError, binascii.Error) as error:
-            raise Malformed(f"{where} has no usable key {secret.key!r}") from error
+        async with kube.from_file(file) as opened:
+            key = (member.id, member.file)
+            if (former := self._hosts.setdefault(key, opened.host)) != opened.host:
+                raise Malformed(
+                    f"{what}: {member.file} leads to {opened.host} instead of {former}: correct it, or "
+                    "restart this process if that is intended"
+                )
+            try:
+                yield opened
+            finally:
+                self._hosts[key] = opened.host
 
 
 def _credentials(member: Member) -> SecretKey | str | None:

@@ -20,7 +20,7 @@ from windowbox.clients.kubernetes.bulkhead import Bulkhead
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Malformed, Missing, PermanentError, Unreachable, WindowboxError
 from windowbox.kinds import PROVIDER_KINDS
-from windowbox.models.refs import RUNTIME, SECRETS, ObjectRef, Resource, SecretKey
+from windowbox.models.refs import RUNTIME, SECRETS, ObjectRef, SecretKey
 
 logger = logging.getLogger(__name__)
 
@@ -80,13 +80,7 @@ class Providers:
 
     @contextlib.asynccontextmanager
     async def opened(
-        self,
-        cluster: str,
-        namespace: str,
-        name: str,
-        *,
-        run: ObjectRef | None = None,
-        watched: bool = True,
+        self, cluster: str, namespace: str, name: str, *, run: ObjectRef | None = None, watched: bool = True
     ) -> AsyncIterator[Provider]:
         """The cluster that the Secret of `cluster` leads to; open at least until the block ends.
 
@@ -97,7 +91,10 @@ class Providers:
         async with self._reached(cluster, secret, run) as (provider, shared):
             if watched and shared and not shared.own and not shared.considered:
                 shared.considered = True
-                self._have_it_watched(cluster, secret, provider.cluster)
+                if cluster == RUNTIME and provider.cluster not in self.registry.members:
+                    # In a task beside the run: with a slow cluster it takes minutes.
+                    asking = self._register(secret, provider.cluster)
+                    self._begin(asking, "register a provider cluster", self._asking)
             yield provider
 
     async def leads_to(self, secret: SecretKey, *, watched: bool = False) -> str | None:
@@ -110,8 +107,12 @@ class Providers:
             async with self._reached(RUNTIME, secret) as (provider, shared):
                 if shared is None or shared.own:
                     return None
-                if watched:
-                    await _look(provider.kube)
+                if watched:  # all kinds at once: with a slow cluster, as long as the slowest answer takes
+                    pages = (provider.kube.page(resource, limit=1) for resource in PROVIDER_KINDS)
+                    for found in await asyncio.gather(*pages, return_exceptions=True):
+                        # Not every cluster has every kind.
+                        if isinstance(found, BaseException) and not isinstance(found, Missing):
+                            raise found
                 return provider.cluster
         except PermanentError as error:
             logger.debug("%s", error)
@@ -144,25 +145,26 @@ class Providers:
             shared.closing.cancel()
             shared.closing = None
         try:
-            async with await self._turn(run, kubeconfig, shared):
+            if shared.host is None:
+                shared.host = await asyncio.to_thread(kubeconfigs.host, kubeconfig)
+            # A run takes a slot of the host. Without a host no request will be sent.
+            async with (
+                self._bulkhead.turn(run.kind, shared.host, run)
+                if run and shared.host
+                else contextlib.nullcontext()
+            ):
                 opened = await self._open(cluster, secret, kubeconfig, shared)
                 name = cluster if shared.own else identities.provider(opened, secret)
                 yield Provider(name, opened), shared
         finally:
-            self._leave(key, shared)
-
-    async def _turn(
-        self, run: ObjectRef | None, kubeconfig: bytes, shared: _Shared
-    ) -> contextlib.AbstractAsyncContextManager[None]:
-        """A slot of the host for a run; callers that are no run need none."""
-        if shared.host is None:
-            shared.host = await asyncio.to_thread(kubeconfigs.host, kubeconfig)
-        # Without a host no request will be sent.
-        return (
-            self._bulkhead.turn(run.kind, shared.host, run)
-            if run and shared.host
-            else contextlib.nullcontext()
-        )
+            shared.users -= 1
+            if not shared.users and self._shared.get(key) is shared:
+                self._shared[key] = self._shared.pop(key)
+                loop = asyncio.get_running_loop()
+                shared.closing = loop.call_later(_IDLE_SECONDS, self._expire, key, shared)
+                idle = [(key, one) for key, one in self._shared.items() if one.users == 0]
+                for longest, unused in idle[:-_MOST_IDLE]:
+                    self._expire(longest, unused)
 
     async def _kubeconfig(self, cluster: str, secret: SecretKey) -> bytes:
         """The kubeconfig in the Secret; empty if its key is, which means the Secret's own cluster."""
@@ -213,35 +215,15 @@ class Providers:
                     shared.kube, shared.stack, shared.failure = opened, stack.pop_all(), None
             return shared.kube
 
-    def _have_it_watched(self, cluster: str, secret: SecretKey, provider: str) -> None:
-        """Register the provider cluster as a member, so that our objects there are watched.
-
-        In a task beside the run: with a slow cluster it takes minutes.
-        """
-        if cluster != RUNTIME or provider in self.registry.members:
-            return
-
-        async def ask() -> None:
-            try:
-                if await self.leads_to(secret, watched=True) == provider:
-                    await self.registry.exchange(provider, None, member(provider, secret))
-                    logger.info("provider cluster %s is a member now", provider)
-            except WindowboxError as error:
-                # Runs report lasting errors. Another process may have registered it.
-                logger.info("provider cluster %s is not watched: %s", provider, error)
-
-        self._begin(ask(), "register a provider cluster", self._asking)
-
-    def _leave(self, key: _Key, shared: _Shared) -> None:
-        shared.users -= 1
-        if shared.users or self._shared.get(key) is not shared:
-            return
-        self._shared[key] = self._shared.pop(key)
-        loop = asyncio.get_running_loop()
-        shared.closing = loop.call_later(_IDLE_SECONDS, self._expire, key, shared)
-        idle = [(key, one) for key, one in self._shared.items() if one.users == 0]
-        for longest, unused in idle[:-_MOST_IDLE]:
-            self._expire(longest, unused)
+    async def _register(self, secret: SecretKey, provider: str) -> None:
+        """Register the provider cluster as a member, so that our objects there are watched."""
+        try:
+            if await self.leads_to(secret, watched=True) == provider:
+                await self.registry.exchange(provider, None, member(provider, secret))
+                logger.info("provider cluster %s is a member now", provider)
+        except WindowboxError as error:
+            # Runs report lasting errors. Another process may have registered it.
+            logger.info("provider cluster %s is not watched: %s", provider, error)
 
     def _expire(self, key: _Key, shared: _Shared) -> None:
         if shared.users or self._shared.get(key) is not shared:
@@ -261,17 +243,3 @@ def member(cluster: str, secret: SecretKey) -> Member:
     """A provider cluster as a member."""
     kinds = tuple(resource.id for resource in PROVIDER_KINDS)
     return Member(id=cluster, secret=secret, kinds=kinds, origin="provider")
-
-
-async def _look(opened: Kube) -> None:
-    """Check that we may list the kinds to be watched."""
-
-    async def look(resource: Resource) -> None:
-        with contextlib.suppress(Missing):  # not every cluster has every kind
-            await opened.page(resource, limit=1)
-
-    # All at once: with a slow cluster, this takes no longer than its slowest answer.
-    found = await asyncio.gather(*map(look, PROVIDER_KINDS), return_exceptions=True)
-    for error in found:
-        if error is not None:
-            raise error

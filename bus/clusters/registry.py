@@ -89,8 +89,16 @@ class Registry:
                 async for stored in consumers.follow(self._bus, _STREAM, filters):
                     if stored is not None:
                         fresh.take(stored)
-                    if stored is None or self._reading is fresh:
-                        self._turn_to(fresh)
+                    if stored is not None and self._reading is not fresh:
+                        continue
+                    self._reading = fresh
+                    # The bus keeps an entry for a member that has left. Without any, it has lost the member.
+                    self.members = {one.id: one for one in self._forgotten()} | fresh.members
+                    if self._forgotten():
+                        self._forgetful.set()
+                    self.complete.set()
+                    for act in self._listeners:
+                        act()
             except WindowboxError as error:
                 logger.debug("registry of clusters: %s", error)
                 await asyncio.sleep(0.5)
@@ -132,16 +140,6 @@ class Registry:
     async def _write(self, cluster: str, member: Member | None, expected: int | None) -> None:
         content, headers = (member.encoded(), {}) if member else (b"", _DELETED)
         await self._bus.publish(_subject(cluster), content, headers, expect_last=expected)
-
-    def _turn_to(self, reading: _Reading) -> None:
-        self._reading = reading
-        # The bus keeps an entry for a member that has left. Without any entry, it has lost the member.
-        self.members = {member.id: member for member in self._forgotten()} | reading.members
-        if self._forgotten():
-            self._forgetful.set()
-        self.complete.set()
-        for act in self._listeners:
-            act()
 
     def _forgotten(self) -> list[Member]:
         return [member for member in self.members.values() if member.id not in self._reading.heard]

@@ -16,7 +16,7 @@ from bus import streams, subjects
 from bus.leases import liveness
 from bus.leases.liveness import Life, Liveness, Lost
 from bus.transport import buckets, consumers
-from bus.transport.connection import TIMEOUT, Bus, Stored, WrongSequence
+from bus.transport.connection import TIMEOUT, Bus, WrongSequence
 from bus.transport.finishing import to_end
 from windowbox.errors import TransientError, WindowboxError
 
@@ -56,7 +56,13 @@ class Leases:
     def __init__(self, bus: Bus, owner: str, role: str) -> None:
         self._bus = bus
         self.owner = owner
-        self._liveness = Liveness(bus, role, owner, self._end)
+
+        def end(life: Life) -> None:
+            for share in self._shares.values():
+                if share.life is life:
+                    share.stop()
+
+        self._liveness = Liveness(bus, role, owner, end)
         self._changed: dict[str, asyncio.Event] = {}
         self._shares: dict[str, _Share] = {}
         self._releasing: set[asyncio.Task[None]] = set()
@@ -68,8 +74,21 @@ class Leases:
                 async for stored in consumers.follow(self._bus, _STREAM, [_subject(">")]):
                     if stored is None:
                         self._wake_all()
-                    else:
-                        self._notice(stored)
+                        continue
+                    gone, holder = buckets.gone(stored), stored.headers.get(HOLDER)
+                    if gone and liveness.is_life(stored.subject):
+                        self._wake_all()
+                    elif gone and stored.subject in self._changed:
+                        self._changed[stored.subject].set()
+                    name, ours = stored.subject.removeprefix(_subject("")), self._liveness.name
+                    share = self._shares.get(name)
+                    if share and stored.sequence > share.sequence and holder != ours:
+                        share.doubted.set()
+                    elif not share and ours and holder == ours:
+                        # The bus was unreachable when the lease was to be released.
+                        releasing = asyncio.create_task(self._release(name, ours), name="lease release")
+                        self._releasing.add(releasing)
+                        releasing.add_done_callback(self._releasing.discard)
             except WindowboxError as error:
                 logger.debug("leases: %s", error)
                 await asyncio.sleep(0.5)
@@ -194,22 +213,6 @@ class Leases:
             if last and last.headers.get(HOLDER) == life and name not in self._shares:
                 await self._bus.publish(last.subject, b"", {"KV-Operation": "DEL"}, expect_last=last.sequence)
 
-    def _notice(self, stored: Stored) -> None:
-        gone, holder, ours = buckets.gone(stored), stored.headers.get(HOLDER), self._liveness.name
-        if gone and liveness.is_life(stored.subject):
-            self._wake_all()
-        elif gone and stored.subject in self._changed:
-            self._changed[stored.subject].set()
-        name = stored.subject.removeprefix(_subject(""))
-        share = self._shares.get(name)
-        if share and stored.sequence > share.sequence and holder != ours:
-            share.doubted.set()
-        elif not share and ours and holder == ours:
-            # The bus was unreachable when the lease was to be released.
-            releasing = asyncio.create_task(self._release(name, ours), name="lease release")
-            self._releasing.add(releasing)
-            releasing.add_done_callback(self._releasing.discard)
-
     def _wake_all(self) -> None:
         for changed in self._changed.values():
             changed.set()
@@ -218,11 +221,6 @@ class Leases:
         """Confirm all leases: others may have acquired them unnoticed."""
         for share in self._shares.values():
             share.doubted.set()
-
-    def _end(self, life: Life) -> None:
-        for share in self._shares.values():
-            if share.life is life:
-                share.stop()
 
 
 class _Share:

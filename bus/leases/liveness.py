@@ -87,25 +87,23 @@ class Liveness:
             while True:
                 await asyncio.sleep(life.renewed + _RENEW - time.monotonic())
                 async with asyncio.timeout_at(life.renewed + _GIVE_UP):
-                    sequence = await self._renewed(life, sequence)
+                    while True:
+                        with contextlib.suppress(TransientError):
+                            try:
+                                sequence = await self._write(life, sequence, PATIENCE)
+                                break
+                            except WrongSequence:
+                                # Only we write the key: the response to an earlier attempt was lost.
+                                last = await self._bus.last(_STREAM, subject(life.name), PATIENCE)
+                                if last is None or buckets.gone(last):
+                                    raise Lost(life.name) from None
+                                sequence = last.sequence
+                        await asyncio.sleep(_AGAIN)
         except (Lost, TimeoutError):
             pass
         finally:
             life.over = True
             self._on_end(life)
-
-    async def _renewed(self, life: Life, sequence: int) -> int:
-        while True:
-            with contextlib.suppress(TransientError):
-                try:
-                    return await self._write(life, sequence, PATIENCE)
-                except WrongSequence:
-                    # Only this process writes the key: the response to an earlier attempt was lost.
-                    last = await self._bus.last(_STREAM, subject(life.name), PATIENCE)
-                    if last is None or buckets.gone(last):
-                        raise Lost(life.name) from None
-                    sequence = last.sequence
-            await asyncio.sleep(_AGAIN)
 
     async def _write(self, life: Life, expected: int, timeout: float = TIMEOUT) -> int:
         asked = time.monotonic()

@@ -41,7 +41,14 @@ async def answering(bus: Bus, describe: Callable[[], dict[str, Any]]) -> AsyncIt
         described = describe()
         if question.reply.startswith(_WORKERS) and described.get("role") not in TAKING:
             return
-        data, headers = _encoded(described, bus.max_payload - 4096)
+        data, headers, limit = orjson.dumps(described), None, bus.max_payload - 4096
+        if len(data) > limit:
+            data, headers = zlib.compress(data), {_PACKED: "zlib"}
+        if len(data) > limit:
+            data, headers = (
+                orjson.dumps({name: described[name] for name in _ALWAYS if name in described}),
+                None,
+            )
         with translated("answer"):
             await bus.client.publish(question.reply, data, headers=headers)
 
@@ -86,14 +93,3 @@ async def living(bus: Bus, roles: Sequence[str]) -> set[str | None]:
         return {stored.data.decode() async for stored in lives if not buckets.gone(stored)}
     except WindowboxError:
         return set()  # there are no leases yet, or the caller may not read them
-
-
-def _encoded(described: dict[str, Any], limit: int) -> tuple[bytes, dict[str, str] | None]:
-    """The answer, compressed if it is too large for a message, and reduced if it is still too large."""
-    data = orjson.dumps(described)
-    if len(data) <= limit:
-        return data, None
-    packed = zlib.compress(data)
-    if len(packed) <= limit:
-        return packed, {_PACKED: "zlib"}
-    return orjson.dumps({name: described[name] for name in _ALWAYS if name in described}), None

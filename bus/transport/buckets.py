@@ -125,30 +125,27 @@ class Bucket:
         regressed = fresh.sequence < floor
         filters = [subjects.entry(self._name, ">")]
         async for stored in consumers.follow(self._bus, self._stream, filters):
-            if stored is None:
-                self._turn_to(fresh, regressed)
+            if stored is not None:
+                key = subjects.without(f"$KV.{self._name}", stored.subject)
+                fresh.take(key, stored)
+                if fresh is self._reading:
+                    self._tell(key)
+                    self._settle()
                 continue
-            key = subjects.without(f"$KV.{self._name}", stored.subject)
-            fresh.take(key, stored)
-            if fresh is self._reading:
-                self._tell(key)
-                self._settle()
-
-    def _turn_to(self, fresh: _Reading, regressed: bool) -> None:
-        before, self._reading = self._reading, fresh
-        self.readings += 1
-        if regressed or not fresh.continues(before):
-            logger.warning("bucket %s has lost its content", self._name)
-            self._acknowledged = 0
-            for act in self._regresses:
+            before, self._reading = self._reading, fresh
+            self.readings += 1
+            if regressed or not fresh.continues(before):
+                logger.warning("bucket %s has lost its content", self._name)
+                self._acknowledged = 0
+                for act in self._regresses:
+                    act()
+            for key in before.entries.keys() | fresh.entries.keys():
+                if _value(before, key) != _value(fresh, key):
+                    self._tell(key)
+            self.complete.set()
+            for act in self._completions:
                 act()
-        for key in before.entries.keys() | fresh.entries.keys():
-            if _value(before, key) != _value(fresh, key):
-                self._tell(key)
-        self.complete.set()
-        for act in self._completions:
-            act()
-        self._settle(fresh=True)
+            self._settle(fresh=True)
 
     def _tell(self, key: str) -> None:
         for act in self._changes:

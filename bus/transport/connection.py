@@ -58,7 +58,11 @@ class Bus:
     def __init__(self, client: DirectClient) -> None:
         self.client = client
         self.requests = Requests(client)
-        self.clock = ServerClock(self._server_time)
+
+        async def server_time() -> str:
+            return str((await self.api("STREAM.INFO.LATER", repeat=True))["ts"])
+
+        self.clock = ServerClock(server_time)
         self._reconnected: list[Callable[[], None]] = []
         self._disconnected: list[Callable[[], None]] = []
         self._lost_at: float | None = None
@@ -99,17 +103,13 @@ class Bus:
                 raise Unreachable(f"the connection to the bus is closed for ever: {why}")
             await asyncio.sleep(_LOOK)
 
-    @contextlib.contextmanager
-    def on_reconnect(self, act: Callable[[], None]) -> Iterator[None]:
+    def on_reconnect(self, act: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
         """Call `act` whenever the connection is back: the server may have forgotten things meanwhile."""
-        with _listening(self._reconnected, act):
-            yield
+        return _listening(self._reconnected, act)
 
-    @contextlib.contextmanager
-    def on_disconnect(self, act: Callable[[], None]) -> Iterator[None]:
+    def on_disconnect(self, act: Callable[[], None]) -> contextlib.AbstractContextManager[None]:
         """Call `act` whenever the connection is lost: the server's messages no longer arrive."""
-        with _listening(self._disconnected, act):
-            yield
+        return _listening(self._disconnected, act)
 
     def reconnected(self) -> None:
         self.clock.forget()
@@ -269,9 +269,6 @@ class Bus:
     async def now(self) -> float:
         """The time of the server that fires schedules, in seconds since 1970."""
         return await self.clock.now()
-
-    async def _server_time(self) -> str:
-        return str((await self.api("STREAM.INFO.LATER", repeat=True))["ts"])
 
     async def delete(self, stream: str, sequence: int) -> bool:
         """Delete one message of a stream; False if it was deleted already."""

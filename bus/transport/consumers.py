@@ -123,8 +123,13 @@ class Inbox:
         """Subscribe to `subject`; with `several`, to all subjects with one more token."""
         self.subject = bus.client.new_inbox()
         self._messages = []
+
+        def take(message: Msg) -> None:
+            self._messages.append(message)
+            self._woken.set()
+
         with translated("subscribe"):
-            subscription = await bus.client.listen(self.subject + ".*" * several, self._take)
+            subscription = await bus.client.listen(self.subject + ".*" * several, take)
         try:
             yield
         finally:
@@ -146,10 +151,6 @@ class Inbox:
         self._woken.clear()
         messages, self._messages = self._messages, []
         return messages
-
-    def _take(self, message: Msg) -> None:
-        self._messages.append(message)
-        self._woken.set()
 
 
 async def snapshot(

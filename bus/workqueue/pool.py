@@ -129,6 +129,14 @@ class Pool:
 
     async def run(self) -> None:
         """Process items until cancelled; then wait a short time for runs in flight, and nak the others."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            delivery = self._active.pop(task)
+            self._pull.done()
+            metrics.in_flight.labels(self._pool).dec()
+            if not task.cancelled() and (error := task.exception()):
+                logger.error("%s: %s", delivery.subject, error, exc_info=error)
+
         self._hold.renew()
         renewing = asyncio.create_task(self._renew(), name=f"{self._pool}: renew items")
         try:
@@ -142,7 +150,7 @@ class Pool:
                             continue
                         task = asyncio.create_task(self._process(delivery), name=delivery.subject)
                         self._active[task] = delivery
-                        task.add_done_callback(self._ended)
+                        task.add_done_callback(ended)
                         metrics.in_flight.labels(self._pool).inc()
         finally:
             if self._active:
@@ -158,13 +166,6 @@ class Pool:
                         await delivery.nak()
             await self._requeue_superseded()
             renewing.cancel()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        delivery = self._active.pop(task)
-        self._pull.done()
-        metrics.in_flight.labels(self._pool).dec()
-        if not task.cancelled() and (error := task.exception()):
-            logger.error("%s: %s", delivery.subject, error, exc_info=error)
 
     async def _process(self, delivery: Delivery) -> None:
         """Run until the object has no wish, then acknowledge its item."""
@@ -305,34 +306,25 @@ class Pool:
             for delivery in deliveries:
                 with contextlib.suppress(WindowboxError):
                     await delivery.in_progress()
-            if heard := await self._confirmed(deliveries, sent):
-                self._hold.renew(heard)
+            # The server has got the renewals if it answers a later request. In a cluster, the leader of the
+            # consumer has to answer, and a stored message proves that it has a quorum.
+            alive, patience = subjects.start(self._pool, "alive"), self._ack_wait / 10
+            clustered, answered = self._bus.clustered, self._bus.requests.answered
+            with contextlib.suppress(WindowboxError):
+                if not deliveries and not clustered and sent - answered < self._ack_wait / 5:
+                    sent = answered  # any answered request of this process proves it
+                elif clustered and deliveries:
+                    await deliveries[-1].keep_for_sure(patience)
+                    await self._bus.publish(alive, b"", timeout=patience)
+                else:
+                    await self._bus.last(streams.JOURNAL, alive, timeout=patience)
+                self._hold.renew(sent)
                 await self._requeue_superseded()
                 await self._starts.withdraw()
             # All tasks with this interval wake at the same moment: an idle process wakes once for them.
             interval = self._ack_wait / 5
             left = interval - asyncio.get_running_loop().time() % interval
             await asyncio.sleep(left if left > interval / 10 else left + interval)
-
-    async def _confirmed(self, kept: list[Delivery], sent: float) -> float:
-        """When the renewals were sent, or 0 if the server may not have got them: it answers a later request.
-
-        In a cluster, the leader of the consumer has to answer, and a stored message proves that it has
-        a quorum.
-        """
-        alive, patience = subjects.start(self._pool, "alive"), self._ack_wait / 10
-        answered = self._bus.requests.answered
-        if not kept and not self._bus.clustered and sent - answered < self._ack_wait / 5:
-            return answered  # any answered request of this process proves it
-        try:
-            if self._bus.clustered and kept:
-                await kept[-1].keep_for_sure(patience)
-                await self._bus.publish(alive, b"", timeout=patience)
-            else:
-                await self._bus.last(streams.JOURNAL, alive, timeout=patience)
-        except WindowboxError:
-            return 0.0
-        return sent
 
     def _abandon_items(self) -> None:
         """Cancel all runs: their items have not been renewed in time, and are redelivered to others."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -157,7 +156,13 @@ class Queue:
                 async for stored in read
                 if int(stored.time) / 1e9 < horizon
             ]
-        queued = await self._queued() if len(old) > _FEW else frozenset()
+        everything, queued = {"subjects_filter": subjects.item(self.pool, ">")}, set[str]()
+        while len(old) > _FEW:  # one request costs less than publishing duplicates
+            info = await self.bus.api(f"STREAM.INFO.{streams.WORK}", everything | {"offset": len(queued)})
+            page = info["state"].get("subjects") or {}
+            queued |= {subjects.without(f"work.{self.pool}", subject) for subject in page}
+            if not page or len(queued) >= int(info.get("total", 0)):
+                break
         lost = [key for key in old if key not in queued]
         for key in lost:
             await self.enqueue(key)
@@ -165,16 +170,6 @@ class Queue:
         if found:
             metrics.swept.labels(self.pool).inc(found)
         return found
-
-    async def _queued(self) -> Set[str]:
-        """The keys of all items: one request costs less than publishing duplicates."""
-        everything, found = {"subjects_filter": subjects.item(self.pool, ">")}, set[str]()
-        while True:
-            info = await self.bus.api(f"STREAM.INFO.{streams.WORK}", everything | {"offset": len(found)})
-            page = info["state"].get("subjects") or {}
-            found |= {subjects.without(f"work.{self.pool}", subject) for subject in page}
-            if not page or len(found) >= int(info.get("total", 0)):
-                return found
 
     async def _sweep_overdue(self, horizon: float) -> int:
         """Enqueue overdue requeues. A server whose store was rolled back never fires some schedules."""

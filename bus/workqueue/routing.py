@@ -118,7 +118,16 @@ class Router:
         change = Announcement(delivery.stored)
         owned = subjects.seen_of_kind(change.stored.subject) in self._mapping.owned
         with tracing.span(f"route {self._queue.pool}", delivery.headers.get(TRACE, "")):
-            for key in await self._keys(change):
+            try:
+                keys = await self._mapping.keys_for(change, PreviousVersion(self._bus, change))
+            except TransientError:
+                raise
+            except Exception:
+                # A redelivery would fail again, and thousands of them would block the pool.
+                logger.exception("%s: mapping failed in pool %s", change.stored.subject, self._queue.pool)
+                metrics.unmapped.labels(self._queue.pool).inc()
+                keys = [subjects.without("object", change.stored.subject)] if self._is_own(change) else []
+            for key in keys:
                 await self._queue.wish(key, Wish(reason=Reason.DRIFT if owned else Reason.EVENT))
         await delivery.settle()
 
@@ -131,18 +140,9 @@ class Router:
         except Exception:
             return False  # the mapping fails as well, and logs it
 
-    async def _keys(self, change: Announcement) -> list[str]:
-        """The keys to reconcile after `change`. If the mapping fails, the object's own key."""
-        try:
-            return await self._mapping.keys_for(change, PreviousVersion(self._bus, change))
-        except TransientError:
-            raise
-        except Exception:
-            # A redelivery would fail again, and thousands of them would block the pool.
-            logger.exception("%s: mapping failed in pool %s", change.stored.subject, self._queue.pool)
-            metrics.unmapped.labels(self._queue.pool).inc()
-            own = subjects.seen_of_kind(change.stored.subject) == self._mapping.kinds[0]
-            return [subjects.without("object", change.stored.subject)] if own else []
+    def _is_own(self, change: Announcement) -> bool:
+        """Whether the object is of the pool's own kind."""
+        return subjects.seen_of_kind(change.stored.subject) == self._mapping.kinds[0]
 
     async def _sweep_objects(self, position: int) -> int:
         """Enqueue unfinished objects announced after `position`. Returns the next position."""
@@ -190,9 +190,8 @@ class Router:
             logger.exception("%s: sweep failed in pool %s", change.stored.subject, self._queue.pool)
             return Reason.SWEEP
         # The bus did not know the object, so a deletion of its owned objects may have been missed.
-        own = subjects.seen_of_kind(change.stored.subject) == self._mapping.kinds[0]
         unknown = change.operation == "LISTED" and not change.predecessor
-        return Reason.DRIFT if own and unknown and self._mapping.owned else None
+        return Reason.DRIFT if unknown and self._mapping.owned and self._is_own(change) else None
 
 
 class _Unfinished(NamedTuple):

@@ -94,25 +94,23 @@ class _Watch:
                 reported, pause = 0.0, _LIMIT - late
                 continue
             if late >= 2 * reported:
-                global _latest
-                task = asyncio.current_task(self._loop)
-                name = task.get_name() if task else "no task"
-                _latest = Stall(name, time.monotonic())
-                logger.warning(
-                    "the event loop has been busy for %.1f s with %s: %s", late, name, self._where()
-                )
+                self._report(late)
                 reported = late
             pause = _CHECK
 
-    def _where(self) -> str:
-        """The innermost places of our own code."""
+    def _report(self, late: float) -> None:
+        """Log the task, and the innermost places of our own code in it."""
+        global _latest
+        task = asyncio.current_task(self._loop)
+        name = task.get_name() if task else "no task"
+        _latest = Stall(name, time.monotonic())
         frame = sys._current_frames().get(self._thread_of_loop)
         # `extract_stack` would keep the source of all files on the stack in memory, some megabytes.
         found = [(f.f_code, line) for f, line in traceback.walk_stack(frame)] if frame else []
-        ours = [
-            (code, line)
+        places = [
+            f"{code.co_filename.removeprefix(_ROOT)[1:]}:{line} {code.co_name}"
             for code, line in found
             if code.co_filename.startswith(_ROOT) and "/.venv/" not in code.co_filename
         ][:_FRAMES]
-        places = [f"{code.co_filename.removeprefix(_ROOT)[1:]}:{line} {code.co_name}" for code, line in ours]
-        return ", ".join(places) or "unknown code"
+        where = ", ".join(places) or "unknown code"
+        logger.warning("the event loop has been busy for %.1f s with %s: %s", late, name, where)
