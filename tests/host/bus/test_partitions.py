@@ -1,17 +1,35 @@
-"""A network in which each NATS server, and each worker, has a network namespace, and can be cut off."""
+"""The network between three servers, and before them, breaks: nothing is lost or done twice at once."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from bus import streams
+from bus.transport.connection import Bus, connected
+from sandbox import processes
 from sandbox.nodes import claims, hostresources, iproute, leftovers, network
 from sandbox.options import Options
+from tests.servers.bus.handlers import POOL, overlaps, rests
+from tests.servers.bus.workers import Wishing, workers
 from tests.support import guardian, servers
 from tests.support.natscluster import SIZE, NatsCluster, Seat
+from tests.support.natsserver import ensured
 from tests.support.natstls import Tls
+from tests.support.rules import rule
+from tests.support.running import eventually
+from windowbox.errors import WindowboxError
 
 _TABLE = "windowbox_partition"
 
@@ -30,14 +48,10 @@ class Place:
         With `deaf`, what goes to them arrives.
         """
         which = f"{{ {', '.join(others)} }}" if others else "0.0.0.0/0"
-        chains = (
-            f"chain in {{ type filter hook prerouting priority -500; iif != lo ip saddr {which} drop; }}\n"
-        )
-        if not deaf:
-            chains += (
-                f"chain out {{ type filter hook output priority -500; oif != lo ip daddr {which} drop; }}\n"
-            )
-        self._nft(f"table ip {_TABLE} {{\n{chains}}}\n")
+        hook = "type filter hook {} priority -500;".format
+        chains = [f"chain in {{ {hook('prerouting')} iif != lo ip saddr {which} drop; }}"]
+        chains += [] if deaf else [f"chain out {{ {hook('output')} oif != lo ip daddr {which} drop; }}"]
+        self._nft("\n".join([f"table ip {_TABLE} {{", *chains, "}\n"]))
 
     def repair(self) -> None:
         self._nft(f"table ip {_TABLE}\ndelete table ip {_TABLE}\n")
@@ -91,3 +105,145 @@ def opened(folder: Path, workers: int) -> Iterator[NatsNetwork]:
                 cluster.stop()
         finally:
             leftovers.clear_one(claim)
+
+
+logger = logging.getLogger(__name__)
+
+_ROUNDS = int(os.environ.get("CHAOS_PARTITIONS", "60" if os.environ.get("CHAOS") == "long" else "2"))
+_OBJECTS, _WORKERS = 12, 3
+_SECONDS = (4.0, 16.0)
+"""How long a partition lasts: shorter and longer than what servers and workers wait for one another."""
+
+
+@pytest.fixture(name="network")
+def made(tmp_path: Path) -> Iterator[NatsNetwork]:
+    if reason := missing():
+        pytest.skip(reason)
+    with opened(tmp_path, _WORKERS) as network:
+        yield network
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300 + 40 * _ROUNDS)
+@rule("V-3", "B-7")
+async def test_nothing_is_lost_or_doubled_by_partitions(network: NatsNetwork) -> None:
+    """A leader that is cut off refuses items as queued: the sweep after the election finds their wishes."""
+    cluster = network.cluster
+    async with connected(cluster.access) as bus, workers(cluster.access, ack_wait=4) as crew:
+        await ensured(bus)
+        for place in network.workers:
+            await crew.start(place.namespace)
+        wishing = Wishing(bus, crew, "lasting")
+        async with wishing.going_on(_OBJECTS, patience=90, sweeping=True):
+            first = random.randrange(100)
+            for turn in range(_ROUNDS):
+                await break_network(network, bus, first + turn)
+        await eventually(lambda: rests(bus), patience=90)
+        assert await doubled(bus) == []
+    assert wishing.wished >= _OBJECTS  # how many more depends on how long the partitions kept them waiting
+    assert overlaps(crew.story.all) == []
+    assert [said.name for said in crew.story.all if said.word == "aside"] == []
+    logger.warning("%d partitions: %s", _ROUNDS, wishing.figures())
+
+
+async def break_network(network: NatsNetwork, bus: Bus, turn: int) -> None:
+    """One partition, and its end."""
+    leader = await leading(network, bus)
+    others = [place.address for place in network.servers if place != leader]
+    worker = random.choice(network.workers)
+
+    def cut_workers() -> None:
+        for place in network.workers:
+            place.cut(leader.address)
+
+    def scatter() -> None:
+        for place in network.servers:
+            place.cut(*(other.address for other in network.servers if other != place))
+
+    breaks: dict[str, Callable[[], None]] = {
+        "the leader is cut off from the other servers, not from clients": lambda: leader.cut(*others),
+        "a worker is cut off from the leader": lambda: worker.cut(leader.address),
+        "a server is cut off": lambda: random.choice(network.servers).cut(),
+        "the leader is cut off": lambda: leader.cut(),
+        "a worker is cut off": lambda: worker.cut(),
+        "the leader does not hear the other servers": lambda: leader.cut(*others, deaf=True),
+        "all workers are cut off from the leader": cut_workers,
+        "no server hears another": scatter,
+    }
+    what, seconds = list(breaks)[turn % len(breaks)], random.uniform(*_SECONDS)
+    logger.warning("for %.0f s, %s", seconds, what)
+    breaks[what]()
+    await asyncio.sleep(seconds)  # as long as the partition lasts
+    network.repair()
+    await asyncio.to_thread(network.cluster.wait)
+    assert await doubled(bus) == []
+    await asyncio.sleep(2)  # the network is whole for a while
+
+
+async def leading(network: NatsNetwork, bus: Bus) -> Place:
+    """The server that leads the stream of items."""
+
+    async def look() -> Place | None:
+        try:
+            name = (await bus.api(f"STREAM.INFO.{streams.WORK}", repeat=True))["cluster"].get("leader")
+        except WindowboxError:
+            return None
+        return next((place for place in network.servers if place.name == name), None)
+
+    found = await eventually(look)
+    assert found
+    return found
+
+
+async def doubled(bus: Bus) -> list[str]:
+    """The subjects of which there is more than one item, or more than one wish."""
+
+    async def look() -> dict[str, int] | None:
+        counted: dict[str, int] = {}
+        try:
+            for stream in (streams.WORK, streams.TRIGGERS):
+                request = {"subjects_filter": f"*.{POOL}.>"}
+                info = await bus.api(f"STREAM.INFO.{stream}", request, repeat=True)
+                counted |= info["state"].get("subjects") or {}
+        except WindowboxError:
+            return None
+        return counted or {"none": 0}
+
+    found = await eventually(look, patience=60)
+    assert found
+    return [subject for subject, count in found.items() if count > 1]
+
+
+@pytest.mark.slow
+def test_a_killed_test_leaves_no_network(tmp_path: Path) -> None:
+    if reason := missing():
+        pytest.skip(reason)
+    test = subprocess.Popen(
+        [sys.executable, "-c", _TEST, str(tmp_path)], cwd=Path(__file__).parents[3], stdout=subprocess.PIPE
+    )
+    assert test.stdout
+    guardian, claim = test.stdout.readline().decode().split()
+    guarding = processes.identify(int(guardian))
+    assert traces(claim)
+    test.send_signal(signal.SIGKILL)
+    test.wait()
+    assert processes.wait_gone(guarding, 60)
+    assert traces(claim) == []
+
+
+_TEST = """
+import pathlib, signal, sys
+from tests.host.bus.test_partitions import opened
+with opened(pathlib.Path(sys.argv[1]), 1) as network:
+    print(network.guardian, network.claim, flush=True)
+    signal.pause()
+"""
+
+
+def traces(claim: str) -> list[str]:
+    """What there is of a network in the system."""
+    namespaces = [name for name in iproute.run("ip", "netns", "list").split() if name.startswith(f"{claim}-")]
+    tables = [
+        line for line in iproute.run("nft", "list", "tables").splitlines() if line.endswith(f" {claim}")
+    ]
+    return namespaces + tables + [link for link in iproute.links() if link == claim]
