@@ -47,6 +47,16 @@ class World:
     def name(self) -> str:
         return self.records.namespace
 
+    @property
+    def member(self) -> Member:
+        return self.registry.members[self.name]
+
+    async def joins(self) -> Member:
+        """Have it join by its annotation, and wait until it is served."""
+        await self.annotate(kubeconfig="kubeconfig")
+        await eventually(self.serves)
+        return self.member
+
     async def annotate(self, **annotations: str | None) -> None:
         named = {f"cluster.windowbox/{key}": value for key, value in annotations.items()}
         await self.records.kube.merge(NAMESPACES, "", self.name, {"metadata": {"annotations": named}})
@@ -63,9 +73,8 @@ class World:
         return listed is not None
 
     async def left(self) -> bool:
-        return not await on_the_bus(self.bus, self.name) and not any(
-            place.startswith(f"{self.name}/") for place in self.watching.states
-        )
+        watched = any(place.startswith(f"{self.name}/") for place in self.watching.states)
+        return not watched and not await on_the_bus(self.bus, self.name)
 
 
 async def on_the_bus(bus: Bus, cluster: str) -> list[str]:
@@ -105,9 +114,7 @@ async def world(
 async def test_a_cluster_joins_by_annotation_and_leaves_nothing_behind(bus: Bus, records: Records) -> None:
     async with world(bus, records) as made:
         for _ in range(2):
-            await made.annotate(kubeconfig="kubeconfig")
-            await eventually(made.serves)
-            member = made.registry.members[made.name]
+            member = await made.joins()
             assert (member.kinds, member.origin) == ((SERVICES.id, NODES.id), "namespace")
             assert member.machines
             assert (member.machines.cluster, member.machines.namespace) == ("runtime", made.name)
@@ -120,9 +127,8 @@ async def test_a_cluster_leaves_with_its_namespace(bus: Bus, records: Records) -
     async with world(bus, records) as made:
         await made.annotate(kubeconfig="kubeconfig", machines="infra-of-it")
         await eventually(made.serves)
-        machines = made.registry.members[made.name].machines
-        assert machines
-        assert machines.namespace == "infra-of-it"
+        assert made.member.machines
+        assert made.member.machines.namespace == "infra-of-it"
         # Nobody takes its finalizer off here, so it is marked for deletion for ever.
         await records.kube.delete(NAMESPACES, "", made.name)
         await eventually(made.left)
@@ -152,15 +158,13 @@ async def test_what_a_person_let_join_is_left_alone(
 
 async def test_marks_that_become_unusable_make_no_cluster_leave(bus: Bus, records: Records) -> None:
     async with world(bus, records) as made:
-        await made.annotate(kubeconfig="kubeconfig")
-        await eventually(made.serves)
-        before = made.registry.members[made.name]
+        before = await made.joins()
         await made.annotate(kubeconfig="a/b/c")
         await made.annotate(kubeconfig="another/key")
 
         async def moved() -> bool:
             assert made.name in made.registry.members
-            return made.registry.members[made.name] != before
+            return made.member != before
 
         await eventually(moved)
 
@@ -169,8 +173,7 @@ async def test_a_store_that_was_emptied_makes_no_cluster_leave(nats: NatsServer,
     async with connected(Access(nats.url)) as bus:
         await eventually(lambda: made_anew(bus))
         async with world(bus, records) as made:
-            await made.annotate(kubeconfig="kubeconfig")
-            await eventually(made.serves)
+            await made.joins()
             known: list[Mapping[str, Member]] = []
             made.registry.on_change(lambda: known.append(made.registry.members))
             nats.wipe()
@@ -197,7 +200,7 @@ async def test_an_unreachable_cluster_keeps_its_mirrored_objects(
     ):
         text = portable(control_plane).replace(control_plane.url, f"https://127.0.0.1:{wire.port}")
         await asyncio.to_thread(kubeconfig.write_text, text)
-        await made.registry.join(_by_file(made.name, kubeconfig))
+        await made.registry.join(Member(id=made.name, file=str(kubeconfig), kinds=(SERVICES.id, NODES.id)))
         await eventually(made.serves)
         before = await on_the_bus(bus, made.name)
         opened = wire.opened
@@ -217,9 +220,7 @@ async def test_what_a_cluster_left_behind_while_nobody_watched_is_cleared_away(
     bus: Bus, records: Records
 ) -> None:
     async with world(bus, records) as made:
-        await made.annotate(kubeconfig="kubeconfig")
-        await eventually(made.serves)
-        name = made.name
+        name = (await made.joins()).id
     assert await on_the_bus(bus, name)
     await Registry(bus).leave(name)
     await records.kube.merge(NAMESPACES, "", name, {"metadata": {"annotations": {KUBECONFIG: None}}})
@@ -229,9 +230,7 @@ async def test_what_a_cluster_left_behind_while_nobody_watched_is_cleared_away(
 
 async def test_a_cluster_that_rejoins_in_time_keeps_its_state(bus: Bus, records: Records) -> None:
     async with world(bus, records) as made:
-        await made.annotate(kubeconfig="kubeconfig")
-        await eventually(made.serves)
-        member = made.registry.members[made.name]
+        member = await made.joins()
     await Registry(bus).leave(member.id)
     await Registry(bus).join(member)
     service = subjects.seen(ObjectRef(member.id, SERVICES.id, "default", "kubernetes"))
@@ -239,16 +238,9 @@ async def test_a_cluster_that_rejoins_in_time_keeps_its_state(bus: Bus, records:
     assert before
     async with world(bus, records) as made:
         await eventually(made.takes_part)
-        await _watched(made, member.id)
+
+        async def watched() -> bool:
+            return made.watching.states.get(f"{member.id}/{SERVICES.id}") == "watching"
+
+        await eventually(watched)
         assert await bus.last(streams.OBJECTS, service) == before
-
-
-async def _watched(made: World, cluster: str) -> None:
-    async def look() -> bool:
-        return made.watching.states.get(f"{cluster}/{SERVICES.id}") == "watching"
-
-    await eventually(look)
-
-
-def _by_file(name: str, kubeconfig: Path) -> Member:
-    return Member(id=name, file=str(kubeconfig), kinds=(SERVICES.id, NODES.id))
