@@ -26,12 +26,21 @@ class Greeting:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Failure:
+    """Why a connection got no greeting, and from when until when it was open."""
+
+    text: str
+    began: float
+    ended: float
+
+
 @dataclass
 class Tally:
     """Results of a client so far."""
 
     greetings: list[Greeting] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
     broken: int = 0
     """Long connections that broke."""
     heard: asyncio.Event = field(default_factory=asyncio.Event)
@@ -82,7 +91,8 @@ async def steady(address: str, port: int, *, rate: int, lasting: int = 0) -> Asy
         try:
             pod, node = parsed(await first_line(address, port))
         except OSError as error:
-            tally.failed.append(str(error) or type(error).__name__)
+            text = str(error) or type(error).__name__
+            tally.failed.append(Failure(text, began, time.perf_counter()))
         else:
             tally.greetings.append(Greeting(pod, node, time.perf_counter() - began))
             tally.heard.set()
