@@ -131,24 +131,13 @@ def selects(selector: object, labels: Mapping[str, str]) -> bool:
     expressions = content.get("matchExpressions") or []
     if not isinstance(expressions, list) or not (matched or expressions):
         return False
-    return all(labels.get(name) == value for name, value in matched.items()) and all(
-        _meets(mapping(one), labels) for one in expressions
-    )
-
-
-def _meets(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    name, values = str(requirement.get("key")), requirement.get("values") or []
-    match requirement.get("operator"):
-        case "In":
-            return name in labels and labels[name] in values
-        case "NotIn":
-            return labels.get(name) not in values
-        case "Exists":
-            return name in labels
-        case "DoesNotExist":
-            return name not in labels
-        case _:
+    for one in map(mapping, expressions):
+        name, values = str(one.get("key")), one.get("values") or []
+        has, found = name in labels, labels.get(name)
+        met = {"In": has and found in values, "NotIn": found not in values}
+        if not (met | {"Exists": has, "DoesNotExist": not has}).get(str(one.get("operator"))):
             return False
+    return all(labels.get(name) == value for name, value in matched.items())
 
 
 def node_taints(node: Object) -> list[Json]:

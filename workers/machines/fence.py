@@ -6,16 +6,16 @@ and from the API server only if the bus shows none that is ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bus.clusters.clusters import Clusters
-from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Forbidden, LeaseLost
 from windowbox.models.extensions import instant
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_LEASES, NAMESPACES, ObjectRef
+from workers.core.owned.manifests import manifest
 from workers.core.recorder import Recorder
 
 HOLDER = "windowbox"
@@ -75,53 +75,38 @@ class Fence:
 
 async def claim(clusters: Clusters, ref: ObjectRef, recorder: Recorder) -> Fence | Held:
     """Take or renew the Lease of an object's namespace. Returns its holder if that is another program."""
-    lease = ref._replace(kind=MACHINE_LEASES.id, name=MACHINE_LEASES.named)
+    namespace, name = ref.namespace, MACHINE_LEASES.named
+    lease = ref._replace(kind=MACHINE_LEASES.id, name=name)
     seen, now = await recorder.read(lease), datetime.now(UTC)
     if seen is not None and _fresh(seen, now):
         return Fence(clusters, lease, recorder, seen.uid)
 
     async def act() -> dict[str, Any]:
-        taken = await _take(await clusters.get(lease.cluster), lease.namespace, now)
-        return {"uid": taken} if isinstance(taken, str) else {"by": taken.by, "remaining": taken.remaining}
+        kube = await clusters.get(lease.cluster)
+        found = await kube.find(MACHINE_LEASES, namespace, name)
+        renewed = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": HOLDER, "leaseDurationSeconds": DURATION, "renewTime": renewed}
+        if found is None:
+            try:
+                body = manifest(MACHINE_LEASES, name, labels=_LABELS, spec=spec)
+                return {"uid": (await kube.create(MACHINE_LEASES, namespace, body)).uid}
+            except Forbidden:
+                home = await kube.find(NAMESPACES, "", namespace)
+                if home is None or not home.deleting:
+                    raise
+                return {"uid": ""}
+        if held := holder(found, now):
+            return asdict(held)
+        if not _fresh(found, now) or not found.labels.items() >= _LABELS.items():
+            metadata = {"resourceVersion": found.resource_version, "labels": _LABELS}
+            try:
+                await kube.merge(MACHINE_LEASES, namespace, name, {"metadata": metadata, "spec": spec})
+            except Conflict as error:
+                raise Conflict(f"{namespace}: another client renews the Lease", retry_after=0.2) from error
+        return {"uid": found.uid}
 
     answer = await recorder.call("lease", None, act, effect=True)
     return Fence(clusters, lease, recorder, answer["uid"]) if "uid" in answer else Held(**answer)
-
-
-async def _take(kube: Kube, namespace: str, now: datetime) -> str | Held:
-    """Take or renew the Lease. Returns its uid, or its holder if that is another program."""
-    found = await kube.find(MACHINE_LEASES, namespace, MACHINE_LEASES.named)
-    spec = {
-        "holderIdentity": HOLDER,
-        "leaseDurationSeconds": DURATION,
-        "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-    }
-    if found is None:
-        body = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": MACHINE_LEASES.named, "labels": _LABELS},
-            "spec": spec,
-        }
-        try:
-            return (await kube.create(MACHINE_LEASES, namespace, body)).uid
-        except Forbidden:
-            home = await kube.find(NAMESPACES, "", namespace)
-            if home is None or not home.deleting:
-                raise
-            return ""
-    if held := holder(found, now):
-        return held
-    if _fresh(found, now) and found.labels.items() >= _LABELS.items():
-        return found.uid
-    metadata = {"resourceVersion": found.resource_version, "labels": _LABELS}
-    try:
-        await kube.merge(
-            MACHINE_LEASES, namespace, MACHINE_LEASES.named, {"metadata": metadata, "spec": spec}
-        )
-    except Conflict as error:
-        raise Conflict(f"{namespace}: somebody else renews the Lease", retry_after=0.2) from error
-    return found.uid
 
 
 def holder(lease: Object, now: datetime) -> Held | None:

@@ -30,17 +30,14 @@ class Taint:
     effect: str
 
     def on(self, node: Object) -> bool:
-        return any(self._is(one) for one in node_taints(node))
+        return len(self.removed(node)) < len(node_taints(node))
 
     def added(self, node: Object) -> list[Any]:
-        kept = [one for one in node_taints(node) if not self._is(one)]
-        return [*kept, {"key": self.key, "value": self.value, "effect": self.effect}]
+        return [*self.removed(node), {"key": self.key, "value": self.value, "effect": self.effect}]
 
     def removed(self, node: Object) -> list[Any]:
-        return [one for one in node_taints(node) if not self._is(one)]
-
-    def _is(self, found: Mapping[str, Any]) -> bool:
-        return found.get("key") == self.key and found.get("effect") == self.effect
+        ours = (self.key, self.effect)
+        return [one for one in node_taints(node) if (one.get("key"), one.get("effect")) != ours]
 
 
 def names_shoot(home: ObjectRef) -> bool:
@@ -103,17 +100,13 @@ class Nodes:
             if changed:
                 await self.patch(node, {"metadata": {"annotations": changed}})
 
-    async def taint(self, names: Sequence[str], taint: Taint) -> None:
+    async def taint(self, names: Sequence[str], taint: Taint, *, wanted: bool = True) -> None:
+        """Add a taint, or remove it."""
         for name in names:
             node = await self.get(name)
-            if node and not taint.on(node):
-                await self.patch(node, {"spec": {"taints": taint.added(node)}})
-
-    async def untaint(self, names: Sequence[str], taint: Taint) -> None:
-        for name in names:
-            node = await self.get(name)
-            if node and taint.on(node):
-                await self.patch(node, {"spec": {"taints": taint.removed(node) or None}})
+            if node and taint.on(node) != wanted:
+                taints = taint.added(node) if wanted else taint.removed(node)
+                await self.patch(node, {"spec": {"taints": taints or None}})
 
     async def patch(self, node: Object, patch: dict[str, Any]) -> TransientError | PermanentError | None:
         """Merge into the version that was read. Errors are returned and logged: the machines matter more."""

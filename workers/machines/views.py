@@ -1,11 +1,13 @@
-"""Views (in memory, from the bus): MachineSets and Machines."""
+"""Views (in memory, from the bus) of MachineSets and Machines, and the changes that requeue their owners."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from bus.messages import Announcement
 from bus.transport.connection import Bus
 from bus.views import View
+from bus.workqueue.routing import PreviousVersion
 from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_SETS, MACHINES, ObjectRef
 from workers.core.recorder import Recorder
@@ -79,3 +81,15 @@ class MachineViews:
         """The MachineSets of a namespace, perhaps a moment old. For mappings, not for decisions."""
         found = [self._sets.get(ref) for ref in self._sets.refs(_Namespace(cluster, namespace))]
         return [one.set for one in found if one]
+
+
+async def triggers(change: Announcement, before: PreviousVersion) -> bool:
+    """All changes but those of the status, which runs make themselves."""
+    if change.gone or change.omitted or change.operation != "MODIFIED":
+        return not change.gone
+    old = await before.object()
+
+    def compared(found: Object) -> Any:
+        return found.uid, found.generation, found.deleting, found.labels, found.annotations, found.finalizers
+
+    return old is None or compared(old) != compared(change.object())

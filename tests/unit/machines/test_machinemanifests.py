@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.support.rules import rule
 from tests.unit.machines.samples import NOW, machine, machine_class
@@ -35,53 +37,45 @@ def example() -> machinespecs.MachinePlan:
 @rule("AP1.6", "L6", "L40")
 def test_the_pod_is_that_of_the_example() -> None:
     found = machinemanifests.pod(example(), docker_socket=True)
-    assert found["metadata"] == {
-        "name": f"machine-{AP}",
-        "namespace": "infra-shoot--local--demo",
-        "labels": {"app": "machine", "machine": AP, "machine-provider": "local"},
-        "annotations": {
-            "machine.windowbox/owner": f"{HOME}/{AP}",
-            "cni.projectcalico.org/ipv4pools": '["shoot-machine-pods-shoot--local--demo-ipv4"]',
-        },
-    }
-    assert found["spec"] == {
-        "dnsPolicy": "Default",
-        "containers": [
-            {
-                "name": "node",
-                "image": "registry.local.gardener.cloud:5001/node:v1.0.0",
-                "imagePullPolicy": "IfNotPresent",
-                "securityContext": {"privileged": True},
-                "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-                "ports": [{"name": "vpn-shoot", "containerPort": 30123, "protocol": "TCP"}],
-                "readinessProbe": {
-                    "exec": {
-                        "command": [
-                            "sh",
-                            "-c",
-                            "/usr/bin/kubectl --kubeconfig /var/lib/kubelet/kubeconfig-real "
-                            "get no $NODE_NAME",
-                        ]
-                    }
-                },
-                "volumeMounts": [
-                    {"name": "userdata", "mountPath": "/etc/machine"},
-                    {"name": "containerd", "mountPath": "/var/lib/containerd"},
-                    {"name": "run", "mountPath": "/run"},
-                    {"name": "docker-socket", "mountPath": "/var/run/docker.sock"},
-                    {"name": "modules", "mountPath": "/lib/modules", "readOnly": True},
-                ],
-            }
-        ],
-        "volumes": [
-            # Executed by root, and read by nobody else: Gardener's own has 511.
-            {"name": "userdata", "secret": {"secretName": f"machine-{AP}-userdata", "defaultMode": 320}},
-            {"name": "containerd", "emptyDir": {}},
-            {"name": "run", "emptyDir": {"medium": "Memory"}},
-            {"name": "docker-socket", "hostPath": {"path": "/var/run/docker.sock", "type": "Socket"}},
-            {"name": "modules", "hostPath": {"path": "/lib/modules"}},
-        ],
-    }
+    expected = """
+    metadata:
+      name: machine-NAME
+      namespace: infra-shoot--local--demo
+      labels: {app: machine, machine: NAME, machine-provider: local}
+      annotations:
+        machine.windowbox/owner: shoot--local--demo/NAME
+        cni.projectcalico.org/ipv4pools: '["shoot-machine-pods-shoot--local--demo-ipv4"]'
+    spec:
+      dnsPolicy: Default
+      containers:
+      - name: node
+        image: registry.local.gardener.cloud:5001/node:v1.0.0
+        imagePullPolicy: IfNotPresent
+        securityContext: {privileged: true}
+        env: [{name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
+        ports: [{name: vpn-shoot, containerPort: 30123, protocol: TCP}]
+        readinessProbe:
+          exec:
+            command:
+            - sh
+            - -c
+            - /usr/bin/kubectl --kubeconfig /var/lib/kubelet/kubeconfig-real get no $NODE_NAME
+        volumeMounts:
+        - {name: userdata, mountPath: /etc/machine}
+        - {name: containerd, mountPath: /var/lib/containerd}
+        - {name: run, mountPath: /run}
+        - {name: docker-socket, mountPath: /var/run/docker.sock}
+        - {name: modules, mountPath: /lib/modules, readOnly: true}
+      volumes:
+      # Executed by root, and read by no other user: Gardener's own has 511.
+      - {name: userdata, secret: {secretName: machine-NAME-userdata, defaultMode: 320}}
+      - {name: containerd, emptyDir: {}}
+      - {name: run, emptyDir: {medium: Memory}}
+      - {name: docker-socket, hostPath: {path: /var/run/docker.sock, type: Socket}}
+      - {name: modules, hostPath: {path: /lib/modules}}
+    """
+    wanted = yaml.safe_load(re.sub(r"\bNAME\b", AP, expected))
+    assert {name: found[name] for name in wanted} == wanted
     without = machinemanifests.pod(example(), docker_socket=False)["spec"]
     assert "docker-socket" not in str(without)
 
@@ -108,42 +102,31 @@ def test_resources_zone_and_volumes_come_from_the_class() -> None:
 
 @rule("AP1.6", "B4-R2", "B4-R3")
 def test_secret_and_service_are_those_of_the_example() -> None:
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": f"machine-{AP}",
-        "uid": "pod-uid",
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    assert machinemanifests.user_data_secret(example(), "pod-uid", b"script") == {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": f"machine-{AP}-userdata",
-            "namespace": "infra-shoot--local--demo",
-            "ownerReferences": [owner],
-        },
-        "data": {"userdata": base64.b64encode(b"script").decode()},
-    }
-    labels = {"app": "machine", "machine": AP, "machine-provider": "local"}
-    assert machinemanifests.service(example(), "pod-uid") == {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {
-            "name": f"machine-{AP}",
-            "namespace": "infra-shoot--local--demo",
-            "labels": labels,
-            "ownerReferences": [owner],
-        },
-        "spec": {
-            "type": "ClusterIP",
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": labels,
-            "ports": [{"name": "ssh", "port": 22, "protocol": "TCP", "appProtocol": "ssh"}],
-        },
-    }
+    expected = """
+    - apiVersion: v1
+      kind: Secret
+      metadata: {name: machine-NAME-userdata, namespace: infra-shoot--local--demo, ownerReferences: [OWNER]}
+      data: {userdata: c2NyaXB0}
+    - apiVersion: v1
+      kind: Service
+      metadata:
+        name: machine-NAME
+        namespace: infra-shoot--local--demo
+        labels: &labels {app: machine, machine: NAME, machine-provider: local}
+        ownerReferences:
+        - OWNER
+      spec:
+        type: ClusterIP
+        clusterIP: None
+        publishNotReadyAddresses: true
+        selector: *labels
+        ports: [{name: ssh, port: 22, protocol: TCP, appProtocol: ssh}]
+    """
+    owner = f"{{apiVersion: v1, kind: Pod, name: machine-{AP}, uid: pod-uid, "
+    owner += "controller: true, blockOwnerDeletion: true}"
+    wanted = yaml.safe_load(expected.replace("OWNER", owner).replace("NAME", AP))
+    secret = machinemanifests.user_data_secret(example(), "pod-uid", b"script")
+    assert [secret, machinemanifests.service(example(), "pod-uid")] == wanted
 
 
 @rule("AP1.7", "B8-R3")

@@ -19,7 +19,7 @@ from workers.core.owned.targets import TargetClusters
 from workers.core.reconcile import Request
 from workers.machines.machine import nodeupdate, phases, preserving, reasons
 from workers.machines.machine.machinecreation import claim
-from workers.machines.machine.machinemapping import MachineMapping
+from workers.machines.machine.machinepool import MachineMapping
 from workers.machines.machine.machinespecs import Timeouts
 from workers.machines.machine.machinestatus import MachineRun
 from workers.machines.machine.machineviews import KnownMachine, may_be_replaced

@@ -14,8 +14,8 @@ from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from workers.machines import preservation
 from workers.machines.facts import MachineFacts
-from workers.machines.set import setplan, setstatus
-from workers.machines.set.setstatus import Condition
+from workers.machines.set import setplan
+from workers.machines.set.setplan import Condition
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LATER, EARLIER = "2026-01-03T00:00:00Z", "2026-01-01T12:00:00Z"
@@ -169,7 +169,7 @@ def test_machines_are_counted_by_phase() -> None:
         machine("g", "CrashLoopBackOff", failure=FAILURE),
         machine("h", annotations={keys.PRESERVE: preservation.AUTO}, labels={}),
     ]
-    found = setstatus.status(machine_set(replicas=8), machines, [], {}, NOW)
+    found = setplan.status(machine_set(replicas=8), machines, [], {}, NOW)
     assert found.pop("failedMachines") == [
         {"name": "e", "ownerRef": "pool-a", "lastOperation": FAILURE, "providerID": "machine-e"},
         {"name": "g", "ownerRef": "pool-a", "lastOperation": FAILURE},
@@ -189,7 +189,7 @@ def test_machines_are_counted_by_phase() -> None:
 def test_a_status_lists_a_bounded_number_of_failed_machines() -> None:
     long = {"description": "x" * 4000, "state": "Failed"}
     machines = [machine(f"m{n:04}", "Failed", failure=long) for n in range(1000)]
-    found = setstatus.status(machine_set(replicas=1000), machines, [], {}, NOW)
+    found = setplan.status(machine_set(replicas=1000), machines, [], {}, NOW)
     assert found["replicas"] == 1000
     listed = found["failedMachines"]
     assert [one["name"] for one in listed] == [f"m{n:04}" for n in range(100)]
@@ -198,14 +198,12 @@ def test_a_status_lists_a_bounded_number_of_failed_machines() -> None:
 
 @rule("C8")
 def test_a_condition_keeps_its_time_while_it_holds() -> None:
-    first = setstatus.status(
-        machine_set(), [], [Condition(setstatus.FAILURE, "FailedCreate", "quota")], {}, NOW
-    )
+    first = setplan.status(machine_set(), [], [Condition(setplan.FAILURE, "FailedCreate", "quota")], {}, NOW)
     [condition] = first["machineSetCondition"]
     assert condition["lastTransitionTime"] == "2026-01-02T00:00:00Z"
     later = datetime(2026, 1, 3, tzinfo=UTC)
-    again = [Condition(setstatus.FAILURE, "FailedCreate", "quota, still")]
-    assert setstatus.status(machine_set(), [], again, first, later)["machineSetCondition"] == [condition]
+    again = [Condition(setplan.FAILURE, "FailedCreate", "quota, still")]
+    assert setplan.status(machine_set(), [], again, first, later)["machineSetCondition"] == [condition]
 
 
 @rule("C11-R1", "C11-R2", "C11-R3", "L43")
@@ -216,7 +214,7 @@ def test_too_many_machines_freeze_a_set() -> None:
     assert [setplan.is_frozen(machine_set(), count, limit) for count in (4, 5, 6)] == [False, True, True]
     assert [setplan.is_frozen(frozen, count, limit) for count in (4, 5, 6)] == [False, True, True]
     assert setplan.freeze_limits(machine_set(replicas=3), None, 0, 2, 1) == setplan.Limits(8, 7)
-    assert setstatus.frozen(machine_set(), 5, limit).message == (
+    assert setplan.frozen(machine_set(), 5, limit).message == (
         "The number of machines backing MachineSet: pool-a is 5 >= 5 which is the Max-ScaleUp-Limit"
     )
 

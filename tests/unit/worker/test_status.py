@@ -24,15 +24,14 @@ from workers.core import healthchecks as health
 from workers.core.owned.targets import TargetCluster
 from workers.machines.worker import (
     poolimages,
-    readiness,
     workeractuator,
     workermanifests,
     workerrestoration,
     workerstatus,
 )
-from workers.machines.worker.readiness import Failed, Pending, Verdict
 from workers.machines.worker.workergroups import Group
 from workers.machines.worker.workerobserved import Machine, MachineSet, Observed
+from workers.machines.worker.workerstatus import Failed, Pending, Verdict
 
 ASKED = worker(pool(minimum=2, maximum=2))
 AVAILABLE = {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": "Well."}
@@ -65,7 +64,7 @@ def before(*sets: MachineSet) -> Observed:
 
 def verdict(of: Group, found: Object | None, seen: Observed, *, hibernated: bool = False) -> Verdict:
     there = {of.name: found} if found else {}
-    return readiness.verdict([of], there, seen, hibernated=hibernated)
+    return workerstatus.verdict([of], there, seen, hibernated=hibernated)
 
 
 def failed(name: str, reason: str) -> dict[str, Any]:

@@ -200,31 +200,22 @@ async def advance(run: DeploymentRun) -> None:
         # The strategy, or the template, has been changed during an in-place update.
         if state.new and keys.SCALE_UP_DISABLED in state.new.labels:
             await inplaceupdate.unmark_newest(run)
-        await (_recreate(run) if state.spec.strategy == StrategyType.RECREATE else _roll(run))
-
-
-async def _roll(run: DeploymentRun) -> None:
-    """One step of a rolling update."""
-    new = await run.ensure_newest(setsizes.first_size(run.state))
-    if new is None:
-        return
-    await run.mark_nodes()
-    scaled = await run.scale(setsizes.step(run.state, run.state.new or new))
-    if not scaled and deploymentstatus.complete(run.state):
-        await run.unmark_nodes()
-        if run.state.new:
-            await run.forget_taint(run.state.new)
-        await run.remove_surplus()
-
-
-async def _recreate(run: DeploymentRun) -> None:
-    """Remove all old machines; the new set is created after the last is gone."""
-    if await run.scale({one.name: 0 for one in run.state.old if one.wanted > 0}):
-        return
-    if any(run.state.machines.get(one.uid) or one.existing for one in run.state.old):
-        return
-    new = await run.ensure_newest(run.state.spec.replicas)
-    if new and new.wanted != run.state.spec.replicas:
-        await run.scale({new.name: run.state.spec.replicas})
-    elif deploymentstatus.complete(run.state):
-        await run.remove_surplus()
+        if state.spec.strategy == StrategyType.RECREATE:
+            # Remove all old machines; the new set is created after the last is gone.
+            if await run.scale({one.name: 0 for one in run.state.old if one.wanted > 0}):
+                return
+            if any(run.state.machines.get(one.uid) or one.existing for one in run.state.old):
+                return
+            new = await run.ensure_newest(run.state.spec.replicas)
+            if new and new.wanted != run.state.spec.replicas:
+                await run.scale({new.name: run.state.spec.replicas})
+            elif deploymentstatus.complete(run.state):
+                await run.remove_surplus()
+        elif new := await run.ensure_newest(setsizes.first_size(run.state)):
+            await run.mark_nodes()
+            scaled = await run.scale(setsizes.step(run.state, run.state.new or new))
+            if not scaled and deploymentstatus.complete(run.state):
+                await run.unmark_nodes()
+                if run.state.new:
+                    await run.forget_taint(run.state.new)
+                await run.remove_surplus()

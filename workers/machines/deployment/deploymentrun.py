@@ -102,9 +102,37 @@ class DeploymentRun:
 
     async def ensure_newest(self, replicas: int) -> MachineSet | None:
         """The set of the current template, up to date. None if the next run has to decide."""
-        new = await self.update_newest() or await self._create_newest(replicas)
-        if new is None:
-            return None
+        if (new := await self.update_newest()) is None:
+            body = self.state.new_set(replicas, self.collisions)
+            name = body["metadata"]["name"]
+            # A recreated bus may not know all sets: without this list, the template could get a second set.
+            known = {one.uid for one in self.state.sets}
+            live = [MachineSet(one) for one in await self.objects.listed(MACHINE_SETS)]
+            if any(
+                one.owner == self.object.uid and one.uid not in known and one.name != name for one in live
+            ):
+                raise Conflict("the bus does not show all MachineSets yet", retry_after=0.5)
+            try:
+                new = MachineSet(await self.objects.create(MACHINE_SETS, body))
+                self._progress("True", deploymentstatus.CREATED, f'Created new machine set "{name}"')
+                if replicas:
+                    note = f"Scaled up machine set {name} to {replicas}"
+                    self.report.event("Normal", "ScalingMachineSet", note)
+            except Conflict:
+                found = await self.objects.get(MACHINE_SETS, name)
+                if found is None:
+                    raise Conflict(f"MachineSet {name} has just gone", retry_after=0.1) from None
+                new = MachineSet(found)
+                if new.owner != self.object.uid or not templates.same(new.template, self.state.spec.template):
+                    # Another template has the same hash: the next run tries the next name.
+                    self.collisions += 1
+                    return None
+            except PermanentError as error:
+                message = f'Failed to create new machine set "{name}": {error}'
+                self._progress("False", deploymentstatus.CREATE_ERROR, message)
+                self.report.event("Warning", deploymentstatus.CREATE_ERROR, message)
+                return None
+            self.replace(new)
         # The run that created the set may have ended before its report.
         progressing = deploymentstatus.condition(self.report.shown, deploymentstatus.PROGRESSING)
         if not progressing and not self.conditions:
@@ -112,39 +140,6 @@ class DeploymentRun:
         revision = str(self.state.revision)
         if self.object.annotations.get(keys.REVISION) != revision:
             await self.patch_deployment({"metadata": {"annotations": {keys.REVISION: revision}}})
-        return new
-
-    async def _create_newest(self, replicas: int) -> MachineSet | None:
-        body = self.state.new_set(replicas, self.collisions)
-        name = body["metadata"]["name"]
-        # A recreated bus may not know all sets: without this list, the template could get a second set.
-        known = {one.uid for one in self.state.sets}
-        live = [MachineSet(one) for one in await self.objects.listed(MACHINE_SETS)]
-        if any(one.owner == self.object.uid and one.uid not in known and one.name != name for one in live):
-            raise Conflict("the bus does not show all MachineSets yet", retry_after=0.5)
-        try:
-            new = MachineSet(await self.objects.create(MACHINE_SETS, body))
-        except Conflict:
-            found = await self.objects.get(MACHINE_SETS, name)
-            if found is None:
-                raise Conflict(f"MachineSet {name} has just gone", retry_after=0.1) from None
-            one = MachineSet(found)
-            if one.owner == self.object.uid and templates.same(one.template, self.state.spec.template):
-                self.replace(one)
-                return one
-            # Another template has the same hash: the next run tries the next name.
-            self.collisions += 1
-            return None
-        except PermanentError as error:
-            message = f'Failed to create new machine set "{name}": {error}'
-            self._progress("False", deploymentstatus.CREATE_ERROR, message)
-            self.report.event("Warning", deploymentstatus.CREATE_ERROR, message)
-            return None
-        self.replace(new)
-        self._progress("True", deploymentstatus.CREATED, f'Created new machine set "{name}"')
-        if replicas:
-            note = f"Scaled up machine set {name} to {replicas}"
-            self.report.event("Normal", "ScalingMachineSet", note)
         return new
 
     def _progress(self, status: Literal["True", "False"], reason: str, message: str) -> None:
@@ -183,7 +178,7 @@ class DeploymentRun:
     async def untaint_nodes(self, one: MachineSet) -> None:
         """Allow Pods on the nodes of a set again."""
         if keys.PREFER_NO_SCHEDULE in one.annotations:
-            await self.nodes.untaint(self.state.nodes(one), LEAVING)
+            await self.nodes.taint(self.state.nodes(one), LEAVING, wanted=False)
 
     async def forget_taint(self, one: MachineSet) -> None:
         """Remove the record that the nodes of a set are tainted."""

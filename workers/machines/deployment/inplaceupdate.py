@@ -41,7 +41,16 @@ async def update(run: DeploymentRun) -> None:
                 await run.patch_set(one, {"metadata": {"labels": {keys.SCALE_UP_DISABLED: "true"}}})
         if run.state.new:
             await _enable_scale_up(run, run.state.new)
-        await _mark_nodes(run)
+        # The nodes of old sets become candidates; the autoscaler is kept off all nodes.
+        for one in run.state.sets:
+            is_new = run.state.new is not None and one.uid == run.state.new.uid
+            for machine in run.state.living(one):
+                if (node := await run.nodes.get(machine.node)) is None:
+                    continue
+                patch, found = no_candidate(node) if is_new else candidate(node), node.annotations
+                if lacking := {k: v for k, v in NOT_SCALED_DOWN.items() if found.get(k) != v}:
+                    patch = {**patch, "metadata": {**patch.get("metadata", {}), "annotations": lacking}}
+                await _patch(run, node, patch)
     else:
         await unmark_newest(run)
     if await _finish_transfers(run):
@@ -150,21 +159,6 @@ async def unmark_newest(run: DeploymentRun) -> None:
 async def _enable_scale_up(run: DeploymentRun, new: MachineSet) -> None:
     if keys.SCALE_UP_DISABLED in new.labels:
         await run.patch_set(new, {"metadata": {"labels": {keys.SCALE_UP_DISABLED: None}}})
-
-
-async def _mark_nodes(run: DeploymentRun) -> None:
-    """Make the nodes of old sets candidates, and keep the autoscaler off all nodes."""
-    for one in run.state.sets:
-        is_new = run.state.new is not None and one.uid == run.state.new.uid
-        for machine in run.state.living(one):
-            node = await run.nodes.get(machine.node)
-            if node is None:
-                continue
-            patch = no_candidate(node) if is_new else candidate(node)
-            found = node.annotations
-            if lacking := {k: v for k, v in NOT_SCALED_DOWN.items() if found.get(k) != v}:
-                patch = {**patch, "metadata": {**patch.get("metadata", {}), "annotations": lacking}}
-            await _patch(run, node, patch)
 
 
 async def _finish_transfers(run: DeploymentRun) -> bool:

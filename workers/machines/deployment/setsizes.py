@@ -88,16 +88,11 @@ def scaled(state: State) -> Sizes:
     if state.spec.strategy != StrategyType.ROLLING_UPDATE:
         return {}
     added = allowed - state.wanted
-    if added < 0:
-        return _proportional(state, added)
-    sizes = {one.name: one.wanted for one in state.active}
-    return sizes | ({new.name: new.wanted + added} if new else {})
-
-
-def _proportional(state: State, added: int) -> Sizes:
-    """Remove machines in proportion to the sizes of the sets; the largest set takes the rounding error."""
-    largest = sorted(state.active, key=lambda one: (-one.wanted, one.age))
-    sizes, done, replicas = Sizes(), 0, state.spec.replicas
+    if added >= 0:
+        sizes = {one.name: one.wanted for one in state.active}
+        return sizes | ({new.name: new.wanted + added} if new else {})
+    # Remove machines in proportion to the sizes of the sets; the largest set takes the rounding error.
+    largest, sizes, done = sorted(state.active, key=lambda one: (-one.wanted, one.age)), Sizes(), 0
     for one in largest:
         size = 0.0
         if replicas > 0:
@@ -110,5 +105,4 @@ def _proportional(state: State, added: int) -> Sizes:
         sizes[one.name] = one.wanted + share
         done += share
     first = largest[0].name
-    sizes[first] = max(sizes[first] + added - done, 0)
-    return sizes
+    return sizes | {first: max(sizes[first] + added - done, 0)}

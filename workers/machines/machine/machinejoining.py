@@ -10,20 +10,11 @@ from typing import Any
 from bus.messages import EventIntent, Reason, Wish
 from bus.outcomes import Done, Ignored, Outcome, RequeueAfter, Unfinished
 from windowbox.errors import PermanentError, TransientError, Waiting
-from windowbox.models import machinekeys
+from windowbox.models import machinekeys, refs
 from windowbox.models.extensions import instant, spelled
 from windowbox.models.machines import OperationState, Phase
 from windowbox.models.objects import Object, mappings
-from windowbox.models.refs import (
-    CERTIFICATE_REQUESTS,
-    MACHINE_CLASSES,
-    MACHINES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    SECRETS,
-    ObjectRef,
-)
+from windowbox.models.refs import ObjectRef
 from windowbox.settings.kindsettings import MachineSettings
 from workers.core.owned.targets import TargetCluster, TargetClusters
 from workers.machines import names
@@ -72,7 +63,7 @@ class MachineJoining:
         node = await self._node(run, shoot)
         if node is not None and node.deleting:
             # A client deletes the node, which stands for its machine.
-            await self.targets.own_cluster(run.run).remove(MACHINES, run.ref.namespace, run.ref.name)
+            await self.targets.own_cluster(run.run).remove(refs.MACHINES, run.ref.namespace, run.ref.name)
             return Done(f"node {node.name} is being deleted")
         timeouts, state = machinespecs.timeouts(run.machine, self.settings), machinestatus.state(run.machine)
         asks = phases.may_have_lost_its_pod(state, node, timeouts)
@@ -104,10 +95,10 @@ class MachineJoining:
 
     async def _node(self, run: MachineRun, shoot: TargetCluster) -> Object | None:
         name = str(run.machine.labels.get(machinekeys.NODE) or names.pod(run.ref.name))
-        found = await shoot.cached(NODES, "", name)
+        found = await shoot.cached(refs.NODES, "", name)
         if found is None and machinestatus.state(run.machine).conditions:
             # It had a node. The bus is no proof that the node is gone: its stream may have been recreated.
-            found = await shoot.live(NODES, "", name)
+            found = await shoot.live(refs.NODES, "", name)
         return found
 
     async def _loss(self, run: MachineRun) -> reasons.Reason | None:
@@ -118,11 +109,11 @@ class MachineJoining:
         try:
             namespace, credentials = await self.creation.place(run)
             async with self.targets.provider(run.run, *credentials) as provider:
-                pod = await provider.live(PODS, namespace, names.pod(run.ref.name))
+                pod = await provider.live(refs.PODS, namespace, names.pod(run.ref.name))
                 if pod is not None:
                     return reasons.loss(pod)
                 # A wrong kubeconfig must not cost machines: another cluster lacks the namespace, too.
-                home = await provider.live(NAMESPACES, "", namespace)
+                home = await provider.live(refs.NAMESPACES, "", namespace)
         except (TransientError, PermanentError, Waiting):
             return None
         return None if home is None or home.deleting else reasons.gone(namespace, names.pod(run.ref.name))
@@ -133,7 +124,7 @@ class MachineJoining:
         node = await self._node(run, shoot)
         if node is not None:
             # The bus may be behind while the API server of the Shoot cannot be watched.
-            live = await shoot.live(NODES, "", node.name)
+            live = await shoot.live(refs.NODES, "", node.name)
             ready = machinenodes.condition(node, machinenodes.READY)
             if (
                 live is not None
@@ -174,13 +165,13 @@ class MachineJoining:
         if before in (Phase.PENDING, Phase.NEW) and change.phase == Phase.RUNNING:
             # A used bootstrap token could add other nodes to the Shoot.
             token = names.token(names.token_id(run.machine.uid))
-            await shoot.remove(SECRETS, "kube-system", token)
+            await shoot.remove(refs.SECRETS, "kube-system", token)
 
     async def _sync(self, run: MachineRun, shoot: TargetCluster, node: Object) -> None:
         """Write what the Machine and its class ask for to the node, unless two Machines claim it."""
         patch, capacity = machinenodes.sync_patch(run.machine, node), None
         if name := machinespecs.class_name_or_none(run.machine):
-            ref = ObjectRef(run.ref.cluster, MACHINE_CLASSES.id, run.ref.namespace, name)
+            ref = ObjectRef(run.ref.cluster, refs.MACHINE_CLASSES.id, run.ref.namespace, name)
             if found := await run.recorder.read(ref):
                 capacity = machinenodes.capacity_patches(found, node)
         if not (patch or capacity):
@@ -188,11 +179,11 @@ class MachineJoining:
         if await self.views.claimants(node.name, run.ref.namespace, run.recorder) > 1:
             return
         if patch:
-            await shoot.strategic_merge(NODES, "", node.name, patch)
+            await shoot.strategic_merge(refs.NODES, "", node.name, patch)
         if capacity:
             # The status first: the annotation says that it was written.
-            await shoot.strategic_merge(NODES, "", node.name, capacity[0], part="status")
-            await shoot.strategic_merge(NODES, "", node.name, capacity[1])
+            await shoot.strategic_merge(refs.NODES, "", node.name, capacity[0], part="status")
+            await shoot.strategic_merge(refs.NODES, "", node.name, capacity[1])
 
     async def _waiting(
         self, run: MachineRun, shoot: TargetCluster, pod: Object | None, node: Object | None, verdict: Verdict
@@ -204,9 +195,24 @@ class MachineJoining:
         running = (run.now - started).total_seconds() if started else None
         requests: Sequence[Request] = ()
         unlisted = ""
+        user = _BOOTSTRAP + names.token_id(run.machine.uid)
+
+        async def list_requests() -> list[dict[str, Any]]:
+            api = await shoot.connection.api()
+            found: list[dict[str, Any]] = []
+            async for one in api.objects(refs.CERTIFICATE_REQUESTS, fields=_KUBELETS):
+                if one.spec.get("username") == user:
+                    types = {condition.get("type") for condition in mappings(one.status.get("conditions"))}
+                    said = {"approved": "Approved" in types, "denied": "Denied" in types}
+                    found.append({"name": one.name, **said, "issued": bool(one.status.get("certificate"))})
+                if len(found) == _MOST_REQUESTS:
+                    break
+            return found
+
         if node is None and running is not None and running >= 2:
             try:
-                requests = await self._requests(run, shoot)
+                answer = await run.recorder.call("requests", user, list_requests)
+                requests = [Request(**one) for one in answer]
             except (TransientError, PermanentError) as error:
                 # No failure of the run: retries with growing delays would miss the creation timeout.
                 unlisted = str(error)
@@ -216,30 +222,6 @@ class MachineJoining:
         again = created + timedelta(seconds=pause)
         note = why.text if why else "waiting for the machine to join"
         return Unfinished(note, _requeue_at(min(again, verdict.deadline or again), run.now))
-
-    async def _requests(self, run: MachineRun, shoot: TargetCluster) -> list[Request]:
-        """The certificate requests of this machine's kubelet."""
-        user = _BOOTSTRAP + names.token_id(run.machine.uid)
-
-        async def act() -> list[dict[str, Any]]:
-            api = await shoot.connection.api()
-            found: list[dict[str, Any]] = []
-            async for one in api.objects(CERTIFICATE_REQUESTS, fields=_KUBELETS):
-                if one.spec.get("username") == user:
-                    types = {condition.get("type") for condition in mappings(one.status.get("conditions"))}
-                    found.append(
-                        {
-                            "name": one.name,
-                            "approved": "Approved" in types,
-                            "denied": "Denied" in types,
-                            "issued": bool(one.status.get("certificate")),
-                        }
-                    )
-                if len(found) == _MOST_REQUESTS:
-                    break
-            return found
-
-        return [Request(**one) for one in await run.recorder.call("requests", user, act)]
 
 
 def _requeue_at(deadline: datetime, now: datetime, why: str = "") -> RequeueAfter:

@@ -47,7 +47,27 @@ def labels(machine: str) -> dict[str, str]:
 
 def pod(plan: MachinePlan, *, docker_socket: bool) -> Manifest:
     """The Pod whose container is the machine."""
-    volumes, mounts = _volumes(plan, docker_socket)
+
+    def empty_dir(size: str) -> dict[str, Any]:
+        return {"sizeLimit": size} if size else {}
+
+    sizes = {volume.name: volume.size for volume in plan.provider.volumes}
+    secret = {"secretName": names.user_data(plan.machine), "defaultMode": _EXECUTABLE}
+    socket, modules = {"path": "/var/run/docker.sock", "type": "Socket"}, {"path": "/lib/modules"}
+    # Each volume, and where it is mounted.
+    mounted: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"name": "userdata", "secret": secret}, {"mountPath": "/etc/machine"}),
+        ({"name": "containerd", "emptyDir": empty_dir(sizes.pop(_ROOT, ""))}, {"mountPath": _CONTAINERD}),
+        ({"name": "run", "emptyDir": {"medium": "Memory"}}, {"mountPath": "/run"}),
+    ]
+    if docker_socket:
+        mounted.append(({"name": "docker-socket", "hostPath": socket}, {"mountPath": socket["path"]}))
+    mounted.append(
+        ({"name": "modules", "hostPath": modules}, {"mountPath": modules["path"], "readOnly": True})
+    )
+    for name, size in sizes.items():
+        volume = {"name": f"data-{name}", "emptyDir": empty_dir(size)}
+        mounted.append((volume, {"mountPath": f"{_DATA}/{name}"}))
     container: dict[str, Any] = {
         "name": "node",
         "image": plan.provider.image,
@@ -56,10 +76,11 @@ def pod(plan: MachinePlan, *, docker_socket: bool) -> Manifest:
         "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         "ports": [{"name": "vpn-shoot", "containerPort": 30123, "protocol": "TCP"}],
         "readinessProbe": {"exec": {"command": ["sh", "-c", _PROBE]}},
-        "volumeMounts": mounts,
+        "volumeMounts": [{"name": volume["name"], **mount} for volume, mount in mounted],
     }
     if plan.provider.resources:
         container["resources"] = {kind: dict(one) for kind, one in plan.provider.resources.items()}
+    volumes = [volume for volume, _ in mounted]
     spec: dict[str, Any] = {"dnsPolicy": "Default", "containers": [container], "volumes": volumes}
     if plan.provider.zone:
         spec["nodeSelector"] = {_ZONE: plan.provider.zone}
@@ -123,32 +144,6 @@ def _owner(plan: MachinePlan, pod_uid: str) -> dict[str, Any]:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def _volumes(plan: MachinePlan, docker_socket: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The volumes of the Pod, and their mounts."""
-
-    def empty_dir(size: str) -> dict[str, Any]:
-        return {"sizeLimit": size} if size else {}
-
-    sizes = {volume.name: volume.size for volume in plan.provider.volumes}
-    secret = {"secretName": names.user_data(plan.machine), "defaultMode": _EXECUTABLE}
-    found: list[tuple[dict[str, Any], dict[str, Any]]] = [
-        ({"name": "userdata", "secret": secret}, {"mountPath": "/etc/machine"}),
-        ({"name": "containerd", "emptyDir": empty_dir(sizes.pop(_ROOT, ""))}, {"mountPath": _CONTAINERD}),
-        ({"name": "run", "emptyDir": {"medium": "Memory"}}, {"mountPath": "/run"}),
-    ]
-    if docker_socket:
-        socket = {"path": "/var/run/docker.sock", "type": "Socket"}
-        found.append(({"name": "docker-socket", "hostPath": socket}, {"mountPath": socket["path"]}))
-    modules = {"path": "/lib/modules"}
-    found.append(({"name": "modules", "hostPath": modules}, {"mountPath": modules["path"], "readOnly": True}))
-    for name, size in sizes.items():
-        found.append(
-            ({"name": f"data-{name}", "emptyDir": empty_dir(size)}, {"mountPath": f"{_DATA}/{name}"})
-        )
-    mounts = [{"name": volume["name"], **mount} for volume, mount in found]
-    return [volume for volume, _ in found], mounts
 
 
 def token_secret(machine: str, token_id: str, secret: str, expires: datetime) -> Manifest:

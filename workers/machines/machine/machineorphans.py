@@ -14,22 +14,10 @@ from typing import Any
 from bus.messages import Reason, Wish
 from bus.outcomes import Done, Ignored, Outcome, RequeueAfter, Unfinished, backoff
 from windowbox.errors import Missing, TransientError
-from windowbox.models import machinekeys
+from windowbox.models import machinekeys, refs
 from windowbox.models.extensions import OPERATION, instant
 from windowbox.models.objects import Object, mapping
-from windowbox.models.refs import (
-    CLUSTERS,
-    MACHINE_CLASSES,
-    MACHINES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    RUNTIME,
-    SECRETS,
-    WORKERS,
-    ObjectRef,
-    Resource,
-)
+from windowbox.models.refs import ObjectRef, Resource
 from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock
 from workers.core.lifecycle.actuators import Run
@@ -71,9 +59,9 @@ class Orphans:
             return Ignored("not ours")
         run = Run(machine, Object({}), None, recorder)
         own = self.targets.own_cluster(run)
-        if await own.cached(MACHINES, machine.namespace, machine.name):
+        if await own.cached(refs.MACHINES, machine.namespace, machine.name):
             return Ignored()
-        if await own.cached(NAMESPACES, "", machine.namespace) is None:
+        if await own.cached(refs.NAMESPACES, "", machine.namespace) is None:
             return Ignored("its control plane is in another cluster, or gone")
         await self.views.require_listed(machine.cluster, recorder)
         owners = await _owners(own, machine.namespace)
@@ -84,7 +72,7 @@ class Orphans:
         for secret in sorted({tuple(one["secret"]) for one in owners if one["secret"]}):
             async with self.targets.provider(run, *secret) as target:
                 if target.cluster == ref.cluster:
-                    await target.remove(PODS, ref.namespace, ref.name, grace=0)
+                    await target.remove(refs.PODS, ref.namespace, ref.name, grace=0)
                     return Done(f"there is no Machine {machine.namespace}/{machine.name}")
         return Unfinished(f"no Secret in {machine.namespace} leads to {ref.cluster}")
 
@@ -104,14 +92,14 @@ class Orphans:
         # Finalizer and label are written when a machine joins. Machines of our own cluster's nodes usually
         # live in another cluster.
         marked = machinekeys.NODE_FINALIZER in node.finalizers and machinekeys.NODE_MACHINE in node.labels
-        had_machine = ref.cluster != RUNTIME and marked
+        had_machine = ref.cluster != refs.RUNTIME and marked
         if not (node.deleting or had_machine) and joins > 0:
             return just_joined
         name = str(node.labels.get(machinekeys.NODE_MACHINE) or node.name)
-        machine = ObjectRef(RUNTIME, MACHINES.id, home_of(ref.cluster), name)
+        machine = ObjectRef(refs.RUNTIME, refs.MACHINES.id, home_of(ref.cluster), name)
         own = self.targets.own_cluster(Run(machine, Object({}), None, recorder))
         await self.views.require_listed(machine.cluster, recorder)
-        if await own.live(MACHINES, machine.namespace, machine.name) is not None:
+        if await own.live(refs.MACHINES, machine.namespace, machine.name) is not None:
             return Ignored()
         if await self.views.claimants(node.name, machine.namespace, recorder):
             return Ignored()
@@ -124,7 +112,7 @@ class Orphans:
         if not node.deleting:
             head["annotations"] = {machinekeys.NOT_MANAGED: "1"}
         patch = {"metadata": {**head, "uid": node.uid}}
-        await self.targets.member(ref.cluster, recorder).strategic_merge(NODES, "", ref.name, patch)
+        await self.targets.member(ref.cluster, recorder).strategic_merge(refs.NODES, "", ref.name, patch)
         return Done("released")
 
     async def _remove(
@@ -144,24 +132,29 @@ class Orphans:
         await drain.step(nodedrain.Mode(forced=True, machine_too=True), evicting=False)
         await drain.detach()
         head = {"uid": node.uid, "$deleteFromPrimitiveList/finalizers": [machinekeys.NODE_FINALIZER]}
-        await shoot.strategic_merge(NODES, "", node.name, {"metadata": head})
-        await shoot.remove(NODES, "", node.name, uid=node.uid)
+        await shoot.strategic_merge(refs.NODES, "", node.name, {"metadata": head})
+        await shoot.remove(refs.NODES, "", node.name, uid=node.uid)
         return Done(f"there is no Machine {machine.namespace}/{machine.name}")
 
 
 async def are_leaving(own: TargetCluster, namespace: str) -> bool:
     """Whether the machines of a namespace are being handed over to another seed."""
-    workers = await _listed(own, WORKERS, namespace)
-    if any(leaves(one["operation"], one["lastOperation"]) for one in workers):
-        return True
-    return await _shoot_is_leaving(own, namespace)
+    return await _is_moving(own, namespace, await _listed(own, refs.WORKERS, namespace), leaves)
 
 
-async def _is_moving(own: TargetCluster, namespace: str, owners: list[dict[str, Any]]) -> bool:
-    """Whether the Shoot moves between seeds, in either direction."""
-    if any(moves(one["operation"], one["lastOperation"]) for one in owners):
+async def _is_moving(
+    own: TargetCluster, namespace: str, owners: list[dict[str, Any]], how: Callable[..., bool] = moves
+) -> bool:
+    """Whether the Shoot moves between seeds, by default in either direction."""
+
+    async def shoot_leaves() -> bool:
+        api = await own.connection.api()
+        found = await api.find(refs.CLUSTERS, "", namespace)
+        return found is not None and shoot_is_leaving(found)
+
+    if any(how(one["operation"], one["lastOperation"]) for one in owners):
         return True
-    return await _shoot_is_leaving(own, namespace)
+    return bool(await own.recorder.call("leaving", namespace, shoot_leaves))
 
 
 def _moving() -> Outcome:
@@ -169,21 +162,12 @@ def _moving() -> Outcome:
     return Unfinished("the Shoot is being moved to another seed, or from one", again)
 
 
-async def _shoot_is_leaving(own: TargetCluster, namespace: str) -> bool:
-    async def act() -> bool:
-        api = await own.connection.api()
-        found = await api.find(CLUSTERS, "", namespace)
-        return found is not None and shoot_is_leaving(found)
-
-    return bool(await own.recorder.call("leaving", namespace, act))
-
-
 async def _reason_to_keep(own: TargetCluster, machine: ObjectRef, owners: list[dict[str, Any]]) -> str:
     """Why the Pod or node stays for now; empty if it is an orphan."""
     home = machine.namespace
-    if await own.live(MACHINES, home, machine.name) is not None:
+    if await own.live(refs.MACHINES, home, machine.name) is not None:
         return f"Machine {home}/{machine.name} has just been made"
-    namespace = await own.live(NAMESPACES, "", home)
+    namespace = await own.live(refs.NAMESPACES, "", home)
     if namespace is None or namespace.deleting:
         return f"namespace {home} is gone: whoever removed it removes its machines"
     if not owners:
@@ -193,7 +177,10 @@ async def _reason_to_keep(own: TargetCluster, machine: ObjectRef, owners: list[d
 
 async def _owners(own: TargetCluster, namespace: str) -> list[dict[str, Any]]:
     """The Workers and MachineClasses of a control plane: they make machines ours."""
-    return [*await _listed(own, WORKERS, namespace), *await _listed(own, MACHINE_CLASSES, namespace)]
+    return [
+        *await _listed(own, refs.WORKERS, namespace),
+        *await _listed(own, refs.MACHINE_CLASSES, namespace),
+    ]
 
 
 async def _listed(own: TargetCluster, resource: Resource, namespace: str) -> list[dict[str, Any]]:
@@ -244,7 +231,10 @@ class Finalizers:
         if held:
             await self.views.require_listed(ref.cluster, recorder)
             if await _any(
-                own, MACHINES, ref.namespace, lambda one: machinespecs.class_name_or_none(one) == ref.name
+                own,
+                refs.MACHINES,
+                ref.namespace,
+                lambda one: machinespecs.class_name_or_none(one) == ref.name,
             ):
                 return _retry(request, "a Machine of this class has just been made")
         others = [one for one in found.finalizers if one != machinekeys.FINALIZER]
@@ -253,7 +243,7 @@ class Finalizers:
             "resourceVersion": found.resource_version,
             "finalizers": [*others, machinekeys.FINALIZER] if wanted else others,
         }
-        await own.merge(MACHINE_CLASSES, ref.namespace, ref.name, {"metadata": head})
+        await own.merge(refs.MACHINE_CLASSES, ref.namespace, ref.name, {"metadata": head})
         return Done("ensured")
 
     async def of_secret(self, request: Request) -> Outcome:
@@ -267,7 +257,7 @@ class Finalizers:
         async def is_held() -> bool | None:
             api = await own.connection.api()
             try:
-                found = await api.get(SECRETS, ref.namespace, ref.name)
+                found = await api.get(refs.SECRETS, ref.namespace, ref.name)
             except Missing:
                 return None
             # A Secret that is being deleted accepts no finalizer: without ours, it counts as gone.
@@ -289,12 +279,12 @@ class Finalizers:
         if held:
             await self.views.require_listed(ref.cluster, recorder)
             if await _any(
-                own, MACHINE_CLASSES, ref.namespace, lambda one: ref.name in machinespecs.secrets(one)
+                own, refs.MACHINE_CLASSES, ref.namespace, lambda one: ref.name in machinespecs.secrets(one)
             ):
                 return _retry(request, "a MachineClass with this Secret has just been made")
         key = "finalizers" if wanted else "$deleteFromPrimitiveList/finalizers"
         patch = {"metadata": {key: [machinekeys.SECRET_FINALIZER]}}
-        await own.strategic_merge(SECRETS, ref.namespace, ref.name, patch)
+        await own.strategic_merge(refs.SECRETS, ref.namespace, ref.name, patch)
         return Done("ensured")
 
 

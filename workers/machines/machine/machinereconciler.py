@@ -123,7 +123,22 @@ class MachineReconciler:
         pod = None
         if run.phase == Phase.PENDING:
             pod = await self._joining.pod(run)
-            await self._replace_pod(run, pod)
+            if pod is not None and not pod.deleting and reasons.has_ended(pod):
+                # The Pod is recreated once it is gone.
+                await run.report_reason(reasons.reason(reasons.Facts(pod)))
+                plan = await self._creation.plan(run)
+                async with self._targets.provider(run.run, *plan.credentials) as target:
+                    await target.remove(PODS, pod.namespace, pod.name, grace=0, uid=pod.uid)
+                raise Waiting("waiting for the Pod that has ended to be gone")
+            if pod is None or pod.deleting:
+                state = machinestatus.state(run.machine)
+                pending = (run.now - state.since).total_seconds()
+                if pod is None and pending > _UNSEEN:
+                    await self._creation.ensure(run)
+                timeout = machinespecs.timeouts(run.machine, self._settings).creation
+                if (run.now - state.created).total_seconds() <= timeout:
+                    again = max(_UNSEEN - pending, 0.0) + 1.0
+                    raise Waiting("waiting for the Pod to be seen", retry_after=again)
         if shoot is not None:
             return await self._joining.follow(run, shoot, pod)
         # Without a Shoot there is no node: the machine is Available when its Pod runs.
@@ -139,24 +154,6 @@ class MachineReconciler:
         addresses += [{"type": "InternalIP", "address": ip} for ip in ips]
         await run.report(machinestatus.changed(change, run.now) | {"addresses": addresses})
         return Done()
-
-    async def _replace_pod(self, run: MachineRun, pod: Object | None) -> None:
-        """Recreate a missing or ended Pod of a machine that has not joined. Waiting while there is none."""
-        if pod is not None and not pod.deleting:
-            if not reasons.has_ended(pod):
-                return
-            await run.report_reason(reasons.reason(reasons.Facts(pod)))
-            plan = await self._creation.plan(run)
-            async with self._targets.provider(run.run, *plan.credentials) as target:
-                await target.remove(PODS, pod.namespace, pod.name, grace=0, uid=pod.uid)
-            raise Waiting("waiting for the Pod that has ended to be gone")
-        state = machinestatus.state(run.machine)
-        pending = (run.now - state.since).total_seconds()
-        if pod is None and pending > _UNSEEN:
-            await self._creation.ensure(run)
-        timeout = machinespecs.timeouts(run.machine, self._settings).creation
-        if (run.now - state.created).total_seconds() <= timeout:
-            raise Waiting("waiting for the Pod to be seen", retry_after=max(_UNSEEN - pending, 0.0) + 1.0)
 
     async def _delete(self, run: MachineRun) -> Outcome:
         """Drain the node, delete the Pod, then the node and the token; remove the finalizer last."""

@@ -153,10 +153,24 @@ class NodeDrain:
             message = "Node is being drained, because its Machine is being deleted"
             patch = machinenodes.new_condition("Terminating", "True", "ScaleDown", message, self.now)
             await self.shoot.strategic_merge(NODES, "", self.node.name, patch, part="status")
+
+        async def evict(pod: Object) -> str | None:
+            """Evict the Pod. Returns why the API server refuses, or None."""
+            api = await self.shoot.connection.api()
+            try:
+                await api.evict(pod)
+            except TooManyRequests as error:
+                return str(error).partition(": ")[2]
+            except (Missing, Conflict):
+                return None  # it is gone, or another Pod has its name
+            except PermanentError as error:
+                return str(error).partition(": ")[2] or str(error)  # other Pods may be evicted
+            return None
+
         blocked = []
         for pod in step.evict[:_AT_ONCE]:
             request = f"{pod.namespace}/{pod.name}"
-            why = await self.shoot.recorder.call("evict", request, self._evict, pod, effect=True)
+            why = await self.shoot.recorder.call("evict", request, evict, pod, effect=True)
             if why is not None:
                 blocked.append(f"Pod {request} may not be evicted: {why}")
         await in_batches(
@@ -204,16 +218,3 @@ class NodeDrain:
             return found
 
         return [Object(raw) for raw in await self.shoot.recorder.call("pods", self.node.name, act)]
-
-    async def _evict(self, pod: Object) -> str | None:
-        """Evict the Pod. Returns why the API server refuses, or None."""
-        api = await self.shoot.connection.api()
-        try:
-            await api.evict(pod)
-        except TooManyRequests as error:
-            return str(error).partition(": ")[2]
-        except (Missing, Conflict):
-            return None  # it is gone, or another Pod has its name
-        except PermanentError as error:
-            return str(error).partition(": ")[2] or str(error)  # other Pods may be evicted
-        return None

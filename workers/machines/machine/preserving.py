@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,12 +14,12 @@ from windowbox.models.refs import MACHINES, NODES
 from windowbox.settings.kindsettings import MachineSettings
 from workers.core.owned.targets import TargetCluster, TargetClusters
 from workers.machines import facts, preservation
-from workers.machines.facts import node_taints
 from workers.machines.machine import machinenodes, machinespecs, machinestatus
 from workers.machines.machine.machinestatus import MachineRun
 from workers.machines.machine.nodedrain import Mode, NodeDrain
+from workers.machines.nodes import Taint
 
-_TAINT = {"key": keys.PRESERVED, "effect": "NoSchedule"}
+_PRESERVED = Taint(keys.PRESERVED, "", "NoSchedule")
 _CONDITION = "Preserved"
 _WITH_FAILURE = (preservation.WHEN_FAILED, preservation.AUTO)
 _DRAIN_RETRY = 5.0
@@ -85,8 +84,15 @@ class Preserving:
             timeout = machinespecs.duration(run.machine.spec.get("machinePreserveTimeout"))
             seconds = self.settings.preserve_timeout if timeout is None else timeout
             await self._expire_at(run, spelled(run.now + timedelta(seconds=seconds)))
-        failed = run.phase == Phase.FAILED
-        if node is not None and (protection := _protection(node, tainted=failed)):
+        failed, protection = run.phase == Phase.FAILED, dict[str, Any]()
+        # Keep the autoscaler away from the node, and new Pods, too, when the machine has failed.
+        if node is not None and keys.SCALE_DOWN_DISABLED not in node.annotations:
+            named = {keys.SCALE_DOWN_DISABLED: "true", keys.SCALE_DOWN_DISABLED_BY_US: "true"}
+            protection["metadata"] = {"annotations": named}
+        if node is not None and failed and not _PRESERVED.on(node):
+            protection["spec"] = {"taints": _PRESERVED.added(node)}
+            protection.setdefault("metadata", {})["resourceVersion"] = node.resource_version
+        if node is not None and protection:
             await shoot.strategic_merge(NODES, "", node.name, protection)
         if node is not None and failed and (again := await self._drain(run, shoot, node, decision)):
             return again, "the preserved machine's node is drained further"
@@ -127,32 +133,15 @@ def _annotations(machine: Object, node: Object | None, decision: Decision) -> di
     return forget if decision.expired else {}
 
 
-def _protection(node: Object, *, tainted: bool) -> dict[str, Any] | None:
-    """The patch that keeps the autoscaler, and with `tainted` also new Pods, away from a node."""
-    patch: dict[str, Any] = {}
-    if keys.SCALE_DOWN_DISABLED not in node.annotations:
-        named = {keys.SCALE_DOWN_DISABLED: "true", keys.SCALE_DOWN_DISABLED_BY_US: "true"}
-        patch["metadata"] = {"annotations": named}
-    if tainted and not any(_is_ours(one) for one in node_taints(node)):
-        patch["spec"] = {"taints": [*node_taints(node), _TAINT]}
-        patch.setdefault("metadata", {})["resourceVersion"] = node.resource_version
-    return patch or None
-
-
 def _end_protection(node: Object, *, forget: bool) -> dict[str, Any]:
-    """The patch that reverts `_protection`; with `forget`, it also removes the request from the node."""
+    """The patch that ends the protection of a node; with `forget`, it also removes the request."""
     annotations: dict[str, None] = {}
     if keys.SCALE_DOWN_DISABLED_BY_US in node.annotations:
         annotations = {keys.SCALE_DOWN_DISABLED: None, keys.SCALE_DOWN_DISABLED_BY_US: None}
     if forget and keys.PRESERVE in node.annotations:
         annotations[keys.PRESERVE] = None
     patch: dict[str, Any] = {"metadata": {"uid": node.uid, "annotations": annotations}}
-    kept = [one for one in node_taints(node) if not _is_ours(one)]
-    if len(kept) != len(node_taints(node)):
-        patch["spec"] = {"taints": kept}
+    if _PRESERVED.on(node):
+        patch["spec"] = {"taints": _PRESERVED.removed(node)}
         patch["metadata"]["resourceVersion"] = node.resource_version
     return patch
-
-
-def _is_ours(taint: Mapping[str, Any]) -> bool:
-    return (taint.get("key"), taint.get("effect")) == (_TAINT["key"], _TAINT["effect"])

@@ -58,11 +58,24 @@ class Facts:
 
 def reason(facts: Facts) -> Reason | None:
     """Why the machine has not joined; None while nothing is wrong."""
-    if facts.node is not None:
-        return _of_node(facts.node)
-    if facts.pod is None:
-        return None
-    return _of_pod(facts.pod, facts) or _not_registered(facts.pod, facts)
+    if (node := facts.node) is None:
+        return (_of_pod(facts.pod, facts) or _not_registered(facts.pod, facts)) if facts.pod else None
+    ready = machinenodes.condition(node, machinenodes.READY)
+    if ready is None:
+        return Reason("NodeNotReady", f"node {node.name} has registered, and has not said yet how it is")
+    if ready["status"] == "True":
+        if not machinenodes.awaits_critical_components(node):
+            return None
+        text = f"node {node.name} waits for its critical components: see the Pods on it that are not ready"
+        return Reason("CriticalComponents", text)
+    message = _cut(ready.get("message")) or str(ready.get("reason") or "no reason is given")
+    if any(word in message.lower() for word in _NETWORK):
+        return Reason(
+            "NetworkMissing",
+            f"node {node.name} has no Pod network yet ({message}): check the Pods of the Shoot's network "
+            "plugin on it",
+        )
+    return Reason("NodeNotReady", f"node {node.name} is not ready ({message})")
 
 
 def _of_pod(pod: Object, facts: Facts) -> Reason | None:
@@ -92,8 +105,13 @@ def _of_pod(pod: Object, facts: Facts) -> Reason | None:
         )
     if why == "CrashLoopBackOff":
         ended = ended or mapping(mapping(container.get("lastState")).get("terminated"))
-    if ended:
-        return Reason("MachineEnded", _exit(pod, ended))
+    if ended:  # for example because the user data failed
+        last_words, cause = _cut(ended.get("message")), str(ended.get("reason") or "")
+        spoken = f", and said: {last_words}" if last_words else ""
+        code = f"with exit code {ended.get('exitCode')}{f' ({cause})' if cause else ''}"
+        log = f"see its log: {_kubectl(pod, 'logs')} --previous"
+        remedy = "give it more memory" if cause == "OOMKilled" else log
+        return Reason("MachineEnded", f"the machine in Pod {pod.name} ended {code}{spoken}: {remedy}")
     if facts.running_for is not None or facts.waiting_for < _PATIENCE:
         return None
     if not pod.spec.get("nodeName"):
@@ -139,18 +157,6 @@ def gone(namespace: str, name: str) -> Reason:
     )
 
 
-def _exit(pod: Object, ended: Mapping[str, Any]) -> str:
-    """How the machine's init ended, for example because its user data failed."""
-    last_words = _cut(ended.get("message"))
-    spoken = f", and said: {last_words}" if last_words else ""
-    why = str(ended.get("reason") or "")
-    code = f"with exit code {ended.get('exitCode')}{f' ({why})' if why else ''}"
-    remedy = (
-        "give it more memory" if why == "OOMKilled" else f"see its log: {_kubectl(pod, 'logs')} --previous"
-    )
-    return f"the machine in Pod {pod.name} ended {code}{spoken}: {remedy}"
-
-
 def _not_registered(pod: Object, facts: Facts) -> Reason | None:
     """Why the machine's kubelet has not registered its node."""
     if denied := [_shown(one.name) for one in facts.requests if one.denied]:
@@ -188,27 +194,6 @@ def _not_registered(pod: Object, facts: Facts) -> Reason | None:
         f"Pod {pod.name} runs, but the Shoot's API server has not heard of it: its user data failed, "
         f"or it does not reach the API server; see {_kubectl(pod, 'exec')} -- journalctl",
     )
-
-
-def _of_node(node: Object) -> Reason | None:
-    ready = machinenodes.condition(node, machinenodes.READY)
-    if ready is None:
-        return Reason("NodeNotReady", f"node {node.name} has registered, and has not said yet how it is")
-    if ready["status"] == "True":
-        if machinenodes.awaits_critical_components(node):
-            return Reason(
-                "CriticalComponents",
-                f"node {node.name} waits for its critical components: see the Pods on it that are not ready",
-            )
-        return None
-    message = _cut(ready.get("message")) or str(ready.get("reason") or "no reason is given")
-    if any(word in message.lower() for word in _NETWORK):
-        return Reason(
-            "NetworkMissing",
-            f"node {node.name} has no Pod network yet ({message}): check the Pods of the Shoot's network "
-            "plugin on it",
-        )
-    return Reason("NodeNotReady", f"node {node.name} is not ready ({message})")
 
 
 def running_since(pod: Object) -> Any:

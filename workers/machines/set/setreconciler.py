@@ -26,9 +26,8 @@ from workers.machines.fence import Held
 from workers.machines.machineobjects import MachineObjects, with_finalizer, without_finalizer
 from workers.machines.nodes import Nodes
 from workers.machines.reporting import StatusReport
-from workers.machines.set import setplan, setstatus
-from workers.machines.set.setplan import Claims, Plan
-from workers.machines.set.setstatus import Condition
+from workers.machines.set import setplan
+from workers.machines.set.setplan import Claims, Condition, Plan
 from workers.machines.sets import MachineSet
 from workers.machines.views import MachineViews
 
@@ -113,7 +112,7 @@ class MachineSetReconciler:
             owned, created = await self._act(run, plan, owned, {one.name for one in everything}, created)
         if run.object.deleting and not owned:
             return await self._release(run)
-        shown = setstatus.status(run.set, owned, run.conditions, run.report.shown, run.now)
+        shown = setplan.status(run.set, owned, run.conditions, run.report.shown, run.now)
         # The memo continues the numbering of names.
         changed = await run.report.end(shown, {_CREATED: created} if created else None)
         if run.error:
@@ -193,7 +192,7 @@ class MachineSetReconciler:
             run.set = MachineSet(patched)
             run.report.version = patched.resource_version
         if frozen:
-            run.conditions.append(setstatus.frozen(run.set, count, limit))
+            run.conditions.append(setplan.frozen(run.set, count, limit))
 
     async def _update_machines(self, run: _Run, owned: Sequence[MachineFacts]) -> list[MachineFacts]:
         """Copy template fields that change in place; annotate automatically preserved machines."""
@@ -251,7 +250,7 @@ class MachineSetReconciler:
             raise  # another program writes the status now
         except (TransientError, PermanentError) as error:
             verb = "FailedCreate" if plan.create else "FailedDelete"
-            run.conditions.append(Condition(setstatus.FAILURE, verb, str(error)))
+            run.conditions.append(Condition(setplan.FAILURE, verb, str(error)))
             run.report.event("Warning", verb, str(error))
             run.error = error
         if made:

@@ -7,19 +7,10 @@ from typing import Literal
 
 from bus.transport.connection import Bus
 from windowbox.errors import Conflict, Malformed, TransientError, Waiting
+from windowbox.models import refs
 from windowbox.models.gardener.worker import WorkerPool
 from windowbox.models.objects import Object
-from windowbox.models.refs import (
-    DEPLOYMENTS,
-    MACHINE_CLASSES,
-    MACHINE_CONTROLLER_MANAGER,
-    MACHINE_DEPLOYMENTS,
-    MANAGED_RESOURCES,
-    PLANE_DEPLOYMENTS,
-    SECRETS,
-    WORKERS,
-    ObjectRef,
-)
+from windowbox.models.refs import ObjectRef
 from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock, healthchecks
 from workers.core.healthchecks import Result
@@ -30,20 +21,19 @@ from workers.core.owned.targets import TargetCluster, TargetClusters, in_batches
 from workers.machines.facts import number
 from workers.machines.worker import (
     poolimages,
-    readiness,
     workerdeletion,
     workergroups,
     workermanifests,
     workerobserved,
     workerstatus,
 )
-from workers.machines.worker.readiness import Failed, Pending
 from workers.machines.worker.workergroups import Group, Plan
 from workers.machines.worker.workerobserved import Observed
 from workers.machines.worker.workerrestoration import Restoration
+from workers.machines.worker.workerstatus import Failed, Pending
 
 KIND = Kind(
-    resource=WORKERS,
+    resource=refs.WORKERS,
     pool="worker",
     finalizer="extensions.gardener.cloud/worker",
     descriptions=statuses.Descriptions(
@@ -130,7 +120,7 @@ class WorkerActuator(Actuator):
             await workerdeletion.force_machines(target, namespace, before.machines)
         found = await self._ensure_deployments(target, plan, before, restoration)
         status = await self._status(run, target, plan, found)
-        verdict = readiness.verdict(plan.groups, found, before, hibernated=plan.hibernated)
+        verdict = workerstatus.verdict(plan.groups, found, before, hibernated=plan.hibernated)
         if not run.drift:
             # The status is reported while machines are missing, too: gardenlet waits for its list.
             error: Waiting | TransientError
@@ -152,46 +142,45 @@ class WorkerActuator(Actuator):
 
     async def _ensure_classes(self, run: Run, target: TargetCluster, plan: Plan, before: Observed) -> None:
         """Write the Secrets, and then the MachineClasses, which refer to them."""
+
+        async def user_data(pool: WorkerPool) -> bytes:
+            reference = pool.user_data_secret_ref
+            ref = ObjectRef(run.ref.cluster, refs.SECRETS.id, run.ref.namespace, reference.name)
+
+            def parse(data: Mapping[str, bytes]) -> bytes:
+                if not data.get(reference.key):
+                    raise Malformed(
+                        f"user data secret {reference.name} for worker pool {pool.name} has no "
+                        f"{reference.key} field or it's empty: add it, or correct userDataSecretRef of the pool"
+                    )
+                return data[reference.key]
+
+            try:
+                return await run.recorder.secret(ref, parse) or b""
+            except Malformed as error:
+                if str(error).startswith("user data secret"):
+                    raise
+                failed = f"failed fetching user data secret {reference.name} referenced in worker pool"
+                raise Malformed(f"{failed} {pool.name}: {error}") from error
+
         # Secrets are not watched: the first run for each request reads them all.
         first = not (run.drift or workerstatus.secrets_are_written(run.object))
         written = [group for group in plan.groups if first or group.class_name not in before.classes]
         pools = {group.pool.name: group.pool for group in written}
-        user_data = {name: await self._user_data(run, pool) for name, pool in pools.items()}
+        scripts = {name: await user_data(pool) for name, pool in pools.items()}
         await in_batches(
-            target.ensure_secret(workermanifests.secret(group, plan.site, user_data[group.pool.name]))
+            target.ensure_secret(workermanifests.secret(group, plan.site, scripts[group.pool.name]))
             for group in written
         )
 
         async def ensure_class(group: Group) -> None:
             # A class that is being deleted still serves its machines, and is updated for them.
-            found = await target.cached(MACHINE_CLASSES, plan.site.namespace, group.class_name)
+            found = await target.cached(refs.MACHINE_CLASSES, plan.site.namespace, group.class_name)
             wanted = workermanifests.machine_class(group, plan.site)
-            if found is None or manifests.differs(MACHINE_CLASSES, found, wanted):
-                await target.apply(MACHINE_CLASSES, wanted)
+            if found is None or manifests.differs(refs.MACHINE_CLASSES, found, wanted):
+                await target.apply(refs.MACHINE_CLASSES, wanted)
 
         await in_batches(map(ensure_class, plan.groups))
-
-    async def _user_data(self, run: Run, pool: WorkerPool) -> bytes:
-        reference = pool.user_data_secret_ref
-        ref = ObjectRef(run.ref.cluster, SECRETS.id, run.ref.namespace, reference.name)
-
-        def parse(data: Mapping[str, bytes]) -> bytes:
-            if not data.get(reference.key):
-                raise Malformed(
-                    f"user data secret {reference.name} for worker pool {pool.name} has no "
-                    f"{reference.key} field or it's empty: add it, or correct userDataSecretRef of the pool"
-                )
-            return data[reference.key]
-
-        try:
-            return await run.recorder.secret(ref, parse) or b""
-        except Malformed as error:
-            if str(error).startswith("user data secret"):
-                raise
-            raise Malformed(
-                f"failed fetching user data secret {reference.name} referenced in worker pool "
-                f"{pool.name}: {error}"
-            ) from error
 
     async def _ensure_deployments(
         self, target: TargetCluster, plan: Plan, before: Observed, restoration: Restoration | None
@@ -215,7 +204,7 @@ class WorkerActuator(Actuator):
                     written[group.name] = await self._write(target, plan, group, found, replicas)
                     return
                 except Conflict:
-                    found = await target.live(MACHINE_DEPLOYMENTS, plan.site.namespace, group.name)
+                    found = await target.live(refs.MACHINE_DEPLOYMENTS, plan.site.namespace, group.name)
             raise TransientError(f"MachineDeployment {group.name}: changed by others again and again")
 
         await in_batches(map(ensure, plan.groups))
@@ -227,7 +216,7 @@ class WorkerActuator(Actuator):
         """Create or patch one MachineDeployment. Returns it as it is then; Conflict if it has changed."""
         if found is None:
             body = workermanifests.deployment(group, plan.site, replicas)
-            uid = await target.create_if_absent(MACHINE_DEPLOYMENTS, body)
+            uid = await target.create_if_absent(refs.MACHINE_DEPLOYMENTS, body)
             if uid is None:
                 raise Conflict(f"MachineDeployment {group.name} is there already")
             return Object({**body, "metadata": {**body["metadata"], "uid": uid, "generation": 1}})
@@ -239,7 +228,7 @@ class WorkerActuator(Actuator):
         # Replicas were computed from this version; the autoscaler may have changed them since.
         head = {**patch.get("metadata", {}), "uid": found.uid, "resourceVersion": found.resource_version}
         patch = {**patch, "metadata": head}
-        changed = await target.merged(MACHINE_DEPLOYMENTS, plan.site.namespace, group.name, patch)
+        changed = await target.merged(refs.MACHINE_DEPLOYMENTS, plan.site.namespace, group.name, patch)
         if changed is None:
             raise Conflict(f"MachineDeployment {group.name} is gone")
         return changed
@@ -253,7 +242,7 @@ class WorkerActuator(Actuator):
             healthchecks.EVERY_NODE_READY: [healthchecks.nodes(found.values())]
         }
         if self._conditions == "long":
-            bundle = await target.cached(MANAGED_RESOURCES, namespace, MANAGER_BUNDLE)
+            bundle = await target.cached(refs.MANAGED_RESOURCES, namespace, MANAGER_BUNDLE)
             checked = healthchecks.managed_resource(namespace, MANAGER_BUNDLE, bundle)
             results[healthchecks.SYSTEM_COMPONENTS_HEALTHY] = [checked]
             if not self._ours:
@@ -270,12 +259,14 @@ class WorkerActuator(Actuator):
         namespace, wanted = plan.site.namespace, {group.name for group in plan.groups}
         unwanted = [one for name, one in before.deployments.items() if name not in wanted]
         await in_batches(
-            target.remove(MACHINE_DEPLOYMENTS, namespace, one.name) for one in unwanted if not one.deleting
+            target.remove(refs.MACHINE_DEPLOYMENTS, namespace, one.name)
+            for one in unwanted
+            if not one.deleting
         )
         classes = before.classes - {group.class_name for group in plan.groups}
         await workerdeletion.remove_classes(target, namespace, classes)
         if unwanted and not self._ours:
-            manager = await target.live(DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER)
+            manager = await target.live(refs.DEPLOYMENTS, namespace, refs.MACHINE_CONTROLLER_MANAGER)
             replicas = manager.spec.get("replicas", 1) if manager else 0
             if not isinstance(replicas, int) or replicas <= 0:
                 unwanted = []  # no controller runs that could delete them: they would be waited for in vain
@@ -291,12 +282,12 @@ class WorkerActuator(Actuator):
     async def _scale_manager(self, target: TargetCluster, namespace: str, replicas: int) -> None:
         """Start or stop Gardener's machine-controller-manager, if it has a Deployment."""
         patch = {"spec": {"replicas": replicas}}
-        await target.merge(DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER, patch, part="scale")
+        await target.merge(refs.DEPLOYMENTS, namespace, refs.MACHINE_CONTROLLER_MANAGER, patch, part="scale")
 
 
 async def manager_health(target: TargetCluster, namespace: str) -> Result:
     """The health of Gardener's machine-controller-manager."""
-    found = await target.cached(PLANE_DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER)
+    found = await target.cached(refs.PLANE_DEPLOYMENTS, namespace, refs.MACHINE_CONTROLLER_MANAGER)
     if found is None:  # Deployments of control planes may not be mirrored yet
-        found = await target.live(DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER)
-    return healthchecks.deployment(namespace, MACHINE_CONTROLLER_MANAGER, found)
+        found = await target.live(refs.DEPLOYMENTS, namespace, refs.MACHINE_CONTROLLER_MANAGER)
+    return healthchecks.deployment(namespace, refs.MACHINE_CONTROLLER_MANAGER, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,8 +96,27 @@ def plan(worker: Object, shoot: ShootFacts, cluster: Mapping[str, Any], *, with_
         region=spec.region,
         with_resources=with_resources,
     )
-    of_cluster = cluster.get("shoot") or {}
-    groups = [group for pool in spec.pools for group in _of_pool(pool, worker, site, profile, of_cluster)]
+    groups: list[Group] = []
+    for pool in spec.pools:
+        in_place = ""
+        if pool.update_strategy in poolhashes.IN_PLACE:
+            in_place = poolhashes.in_place_hash(pool, cluster.get("shoot") or {})
+        suffix, image = poolhashes.class_hash(pool, in_place), poolimages.image(pool, profile, worker)
+        settings, zones = pool.machine_controller_manager, pool.zones or [site.region]
+        preserved = (settings.auto_preserve_failed_machine_max if settings else None) or 0
+        for index, zone in enumerate(zones):
+            # Gardener's names follow the index of the zone, not its name: other zones rename the deployments.
+            name = f"{site.technical_id}-{pool.name}-z{index + 1}"
+            if len(name) > LONGEST_NAME:
+                raise Malformed(
+                    f"name of pool {pool.name!r} in spec.pools: the name {name} of its MachineDeployment is "
+                    f"longer than {LONGEST_NAME} characters; shorten the name of the pool"
+                )
+            minimum, maximum, kept = (
+                share(index, size, len(zones)) for size in (pool.minimum, pool.maximum, preserved)
+            )
+            class_name = f"{name}-{suffix}"
+            groups.append(Group(pool, zone, name, class_name, minimum, maximum, kept, image, in_place))
     return Plan(site, profile, groups, shoot.hibernation_enabled)
 
 
@@ -162,34 +181,4 @@ def _check_pool(pool: WorkerPool, machine_types: set[str]) -> None:
     if not pool.user_data_secret_ref.name or not pool.user_data_secret_ref.key:
         raise Malformed(
             f"userDataSecretRef {where} needs a name and a key: name the Secret with the user data"
-        )
-
-
-def _of_pool(
-    pool: WorkerPool, worker: Object, site: Site, profile: CloudProfileSpec, shoot: Mapping[str, Any]
-) -> Iterator[Group]:
-    zones = pool.zones or [site.region]
-    in_place = poolhashes.in_place_hash(pool, shoot) if pool.update_strategy in poolhashes.IN_PLACE else ""
-    suffix = poolhashes.class_hash(pool, in_place)
-    image = poolimages.image(pool, profile, worker)
-    settings = pool.machine_controller_manager
-    preserved = (settings.auto_preserve_failed_machine_max if settings else None) or 0
-    for index, zone in enumerate(zones):
-        # Gardener's names follow the index of the zone, not its name: other zones rename the deployments.
-        name = f"{site.technical_id}-{pool.name}-z{index + 1}"
-        if len(name) > LONGEST_NAME:
-            raise Malformed(
-                f"name of pool {pool.name!r} in spec.pools: the name {name} of its MachineDeployment is "
-                f"longer than {LONGEST_NAME} characters; shorten the name of the pool"
-            )
-        yield Group(
-            pool=pool,
-            zone=zone,
-            name=name,
-            class_name=f"{name}-{suffix}",
-            minimum=share(index, pool.minimum, len(zones)),
-            maximum=share(index, pool.maximum, len(zones)),
-            preserved=share(index, preserved, len(zones)),
-            image=image,
-            in_place_hash=in_place,
         )

@@ -88,7 +88,27 @@ async def observe(bus: Bus, run: Run) -> Observed:
     A view could be a moment behind the change that started the run, and no further change might follow.
     """
     recorder, cluster, namespace = run.recorder, run.ref.cluster, run.ref.namespace
-    answer = await recorder.call("machines", {"namespace": namespace}, _snapshot, bus, cluster, namespace)
+
+    async def snapshot() -> dict[str, Any]:
+        kinds = (MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES)
+        found: dict[str, list[Object]] = {kind.id: [] for kind in kinds}
+        wanted = [subjects.seen_namespace(cluster, kind.id, namespace) for kind in kinds]
+        async for stored in consumers.snapshot(bus, streams.OBJECTS, wanted):
+            seen = Announcement(stored)
+            if seen.gone:
+                continue
+            ref = subjects.ref(subjects.without("object", stored.subject))
+            # The bus omits the content of an object that is too large, and keeps its name.
+            bare = Object({"metadata": {"name": ref.name, "namespace": ref.namespace}})
+            found[ref.kind].append(bare if seen.omitted else seen.object())
+        return {
+            "classes": [one.name for one in found[MACHINE_CLASSES.id]],
+            "deployments": [one.name for one in found[MACHINE_DEPLOYMENTS.id]],
+            "sets": [asdict(MachineSet.of(one)) for one in found[MACHINE_SETS.id]],
+            "machines": [asdict(Machine.of(one)) for one in found[MACHINES.id]],
+        }
+
+    answer = await recorder.call("machines", {"namespace": namespace}, snapshot)
     refs = [ObjectRef(cluster, MACHINE_DEPLOYMENTS.id, namespace, name) for name in answer["deployments"]]
     # The recorder notes a read as a place in the stream, which keeps recordings small.
     deployments = {ref.name: await recorder.read(ref) for ref in refs}
@@ -98,26 +118,6 @@ async def observe(bus: Bus, run: Run) -> Observed:
         sets=tuple(MachineSet(**one) for one in answer["sets"]),
         machines=tuple(Machine(**one) for one in answer["machines"]),
     )
-
-
-async def _snapshot(bus: Bus, cluster: str, namespace: str) -> dict[str, Any]:
-    kinds = (MACHINE_CLASSES, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES)
-    found: dict[str, list[Object]] = {kind.id: [] for kind in kinds}
-    wanted = [subjects.seen_namespace(cluster, kind.id, namespace) for kind in kinds]
-    async for stored in consumers.snapshot(bus, streams.OBJECTS, wanted):
-        seen = Announcement(stored)
-        if seen.gone:
-            continue
-        ref = subjects.ref(subjects.without("object", stored.subject))
-        # The bus omits the content of an object that is too large, and keeps its name.
-        bare = Object({"metadata": {"name": ref.name, "namespace": ref.namespace}})
-        found[ref.kind].append(bare if seen.omitted else seen.object())
-    return {
-        "classes": [one.name for one in found[MACHINE_CLASSES.id]],
-        "deployments": [one.name for one in found[MACHINE_DEPLOYMENTS.id]],
-        "sets": [asdict(MachineSet.of(one)) for one in found[MACHINE_SETS.id]],
-        "machines": [asdict(Machine.of(one)) for one in found[MACHINES.id]],
-    }
 
 
 def class_name(found: Object) -> str:

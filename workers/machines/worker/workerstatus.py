@@ -1,15 +1,107 @@
-"""The fields of a Worker's status besides its last operation and its conditions. Pure."""
+"""The status of a Worker: whether its machines are there, and all fields but its last operation. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from windowbox.models.extensions import TIMESTAMP, instant, spelled
 from windowbox.models.objects import Object, mapping
+from workers.core import healthchecks
 from workers.core.lifecycle.actuators import Status
 from workers.machines.facts import number
 from workers.machines.worker.workergroups import Group
+from workers.machines.worker.workerobserved import CANDIDATE, Observed
+
+
+@dataclass(frozen=True)
+class Pending:
+    """Other controllers are still working."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Machines have failed; a retry, or a person, has to repair them."""
+
+    text: str
+
+
+Verdict = Pending | Failed | None
+"""None: all machines are there."""
+
+
+_PRESERVED = "preservedFailedReplicas"
+_COUNTED = ("replicas", "updatedReplicas", "availableReplicas", "unavailableReplicas", _PRESERVED)
+"""Numbers in the statuses of MachineDeployments."""
+
+
+def verdict(
+    groups: Iterable[Group], deployments: Mapping[str, Object], before: Observed, *, hibernated: bool
+) -> Verdict:
+    """`deployments` are as they are now; `before` is what the run observed at its begin."""
+    wanted, sums = list(groups), Counter[str]()
+    for group in wanted:
+        deployment = deployments.get(group.name)
+        if deployment is None:
+            continue
+        if failed := healthchecks.failed_machines([deployment]):
+            machines: dict[str, list[str]] = defaultdict(list)
+            for name, reason in failed:
+                machines[reason].append(f'"{name}"')
+            texts = ", ".join(f"{', '.join(names)}: {reason}" for reason, names in machines.items())
+            several = f"{len(machines)} errors occurred: [{texts}]"
+            text = several if len(machines) > 1 else f"1 error occurred: {texts}"
+            return Failed(f"machine(s) failed: {text}")
+        sums.update({name: number(deployment.status.get(name)) for name in _COUNTED})
+        if hibernated:
+            continue
+        sets = [one for one in before.sets if one.deployment == group.name]
+        waiting = "waiting for the machine-controller-manager to create the"
+        where = f"for the machine deployment ({deployment.namespace}/{deployment.name})"
+        # A new class rolls the machines: besides the old set there has to be a second one.
+        rolls = group.name in before.deployments and group.class_name not in before.classes
+        if rolls and len(sets) < 2:
+            return Pending(f"{waiting} machine sets {where}")
+        if not any(one.class_name == group.class_name for one in sets):
+            return Pending(f"{waiting} updated machine set {where}")
+        sums["desired"] += number(deployment.spec.get("replicas"))
+        sums["healthy"] += not healthchecks.unhealthy_machines(deployment)
+        if group.manual:
+            # Machines of old sets wait for a person to choose their nodes, or are being updated.
+            old = {one.name: one.replicas for one in sets if one.class_name != group.class_name}
+            chosen = [one for one in before.machines if one.set in old and one.update not in ("", CANDIDATE)]
+            sums.update({"waiting": sum(old.values()), "updating": len(chosen)})
+    if not hibernated:
+        return _of_sums(sums, len(wanted))
+    asleep = f"Waiting until all machines have been hibernated ({sums['replicas']} still awake)..."
+    return Pending(asleep) if sums["replicas"] else None
+
+
+def _of_sums(sums: Counter[str], wanted: int) -> Verdict:
+    updated, missing = sums["updatedReplicas"] + sums["waiting"], sums["unavailableReplicas"]
+    if sums[_PRESERVED] and missing <= sums[_PRESERVED]:
+        missing = 0  # preserved failed machines stay unavailable on purpose
+    if sums["updating"]:
+        return Pending(f"Waiting until {sums['updating']} old machines are updated...")
+    if sums["healthy"] == wanted and not missing:
+        old = sums["replicas"] - updated
+        if old == 0:
+            return None
+        if old > 0:
+            drained = "Waiting until all old machines are drained and terminated."
+            return Pending(f"{drained} Waiting for {old} machine(s)...")
+    desired = f"/{sums['desired']}"
+    return Pending(
+        f"Waiting until machines are available ({sums['availableReplicas']}{desired} desired machine(s) "
+        f"available, {updated}{desired} machine(s) updated, {sums['unavailableReplicas']} "
+        f"machine(s) pending, {sums[_PRESERVED]} preserved failed machine(s), "
+        f"{sums['healthy']}/{wanted} machinedeployments available)..."
+    )
+
 
 _SECOND = timedelta(seconds=1)
 
