@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from commands.roles.admitting import Admitting, admitting
 from sandbox import processes
+from tests.support.admitted import resource
 from tests.support.roles import RoleServer
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
@@ -22,11 +23,8 @@ from windowbox.settings.settings import Settings
 
 NAMESPACE = "windowbox-system"
 """Where the sandbox, too, has certificates of webhooks."""
-SHOOT_LABELS = {
-    "gardener.cloud/role": "shoot",
-    "shoot.gardener.cloud/provider": "local",
-    "seed.gardener.cloud/provider": "local",
-}
+_OF_LOCAL = {"shoot.gardener.cloud/provider": "local", "seed.gardener.cloud/provider": "local"}
+SHOOT = {"labels": {"gardener.cloud/role": "shoot", **_OF_LOCAL}}
 MUTATED = {"provider.extensions.gardener.cloud/mutated-by-controlplane-webhook": "true"}
 PATIENCE = 120.0
 
@@ -39,19 +37,9 @@ def settings_for(
     nats = {"url": bus}
     if isinstance(bus, RoleServer):
         nats = {"url": bus.url, "user": "admit", "password": bus.passwords["admit"]}
-    return Settings.model_validate(
-        {
-            "nats": nats,
-            "cluster": {"kubeconfig": str(plane.kubeconfigs[role])},
-            "webhooks": {
-                "address": f"127.0.0.1:{port}",
-                "mode": "url",
-                "url": f"127.0.0.1:{port}",
-                "namespace": NAMESPACE,
-                **webhooks,
-            },
-        }
-    )
+    cluster, address = {"kubeconfig": str(plane.kubeconfigs[role])}, f"127.0.0.1:{port}"
+    hooks = {"address": address, "mode": "url", "url": address, "namespace": NAMESPACE, **webhooks}
+    return Settings.model_validate({"nats": nats, "cluster": cluster, "webhooks": hooks})
 
 
 @contextlib.asynccontextmanager
@@ -71,23 +59,16 @@ class Seed:
 
     async def shoot(self, name: str, *, cluster: bool = True) -> str:
         """A Shoot's namespace, and its Cluster."""
-        metadata = {"name": name, "labels": SHOOT_LABELS}
-        await self.kube.create(
-            NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-        )
+        await self.kube.create(NAMESPACES, "", resource("v1 Namespace", name, "", metadata=SHOOT))
         if cluster:
             await self.cluster(name)
         return name
 
     async def cluster(self, name: str) -> None:
         shoot = {"spec": {"kubernetes": {"version": "1.33.2"}, "provider": {"type": "local", "workers": []}}}
-        body = {
-            "apiVersion": "extensions.gardener.cloud/v1alpha1",
-            "kind": "Cluster",
-            "metadata": {"name": name},
-            "spec": {"cloudProfile": {}, "seed": {}, "shoot": shoot},
-        }
-        await self.kube.create(CLUSTERS, "", body)
+        spec = {"cloudProfile": {}, "seed": {}, "shoot": shoot}
+        made = resource("extensions.gardener.cloud/v1alpha1 Cluster", name, "", spec=spec)
+        await self.kube.create(CLUSTERS, "", made)
 
     async def scheduler(self, namespace: str, **patch: Any) -> Object:
         """A Deployment that the webhook `controlplane` labels."""
@@ -108,23 +89,18 @@ class Seed:
 
     async def create_config(self, namespace: str, name: str, kubelet: str) -> Object:
         """An OperatingSystemConfig with the configuration of a kubelet."""
-        file = {
-            "path": "/var/lib/kubelet/config/kubelet",
-            "content": {"inline": {"encoding": "", "data": kubelet}},
-        }
-        body = {
-            "apiVersion": "extensions.gardener.cloud/v1alpha1",
-            "kind": "OperatingSystemConfig",
-            "metadata": {"name": name, "labels": MUTATED},
-            "spec": {"type": "elsewhere", "purpose": "reconcile", "files": [file]},
-        }
-        return await self.kube.create(OPERATING_SYSTEM_CONFIGS, namespace, body)
+        content = {"inline": {"encoding": "", "data": kubelet}}
+        file = {"path": "/var/lib/kubelet/config/kubelet", "content": content}
+        spec = {"type": "elsewhere", "purpose": "reconcile", "files": [file]}
+        kind, labels = "extensions.gardener.cloud/v1alpha1 OperatingSystemConfig", {"labels": MUTATED}
+        made = resource(kind, name, namespace, metadata=labels, spec=spec)
+        return await self.kube.create(OPERATING_SYSTEM_CONFIGS, namespace, made)
 
     async def clear(self) -> None:
         """Have the API server ask nobody, and forget the certificates."""
-        for resource in webhookconfigurations.RESOURCES.values():
-            for found in (await self.kube.page(resource)).items:
-                await self.kube.remove(resource, "", found["metadata"]["name"])
+        for kind in webhookconfigurations.RESOURCES.values():
+            for found in (await self.kube.page(kind)).items:
+                await self.kube.remove(kind, "", found["metadata"]["name"])
         ours = SECRETS._replace(selector="manager-identity")
         for found in (await self.kube.page(ours, namespace=NAMESPACE)).items:
             await self.kube.remove(SECRETS, NAMESPACE, found["metadata"]["name"])
@@ -151,23 +127,3 @@ def injected(object: Object) -> bool:
     """Whether the webhook `controlplane` has seen the Deployment."""
     labels: Mapping[str, str] = object.spec["template"]["metadata"]["labels"]
     return labels.get("injected-by") == "provider-local"
-
-
-Act = Callable[[int], Awaitable[object]]
-
-
-async def steadily(act: Act, rate: float, ended: asyncio.Event) -> int:
-    """Do `act` so many times a second until the event; returns how many times. All have to succeed."""
-    loop, number = asyncio.get_running_loop(), 0
-    began = loop.time()
-    async with asyncio.TaskGroup() as group:
-        while not ended.is_set():
-            group.create_task(_one(act, number))
-            number += 1
-            # The time between requests is what is asked for.
-            await asyncio.sleep(max(0.0, began + number / rate - loop.time()))
-    return number
-
-
-async def _one(act: Act, number: int) -> None:
-    await act(number)

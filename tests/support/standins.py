@@ -24,33 +24,19 @@ _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 def define(api: ApiServer, kinds: Kinds = KINDS) -> None:
     """Have the API server serve them."""
     for group, version, plural, kind, namespaced, with_status in kinds:
-        served = {
-            "name": version,
-            "served": True,
-            "storage": True,
-            "schema": {"openAPIV3Schema": _ANY},
-            **({"subresources": {"status": {}}} if with_status else {}),
-        }
-        name = f"{plural}.{group}"
-        manifest: dict[str, Any] = {
+        served: dict[str, Any] = {"name": version, "served": True, "storage": True}
+        served["schema"] = {"openAPIV3Schema": _ANY}
+        if with_status:
+            served["subresources"] = {"status": {}}
+        names = {"plural": plural, "kind": kind, "singular": kind.lower(), "listKind": f"{kind}List"}
+        scope, name = "Namespaced" if namespaced else "Cluster", f"{plural}.{group}"
+        # Groups below k8s.io need somebody's approval.
+        approved = {"api-approved.kubernetes.io": "unapproved, for tests"}
+        manifest = {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            # Groups below k8s.io need somebody's approval.
-            "metadata": {
-                "name": name,
-                "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-            },
-            "spec": {
-                "group": group,
-                "scope": "Namespaced" if namespaced else "Cluster",
-                "names": {
-                    "plural": plural,
-                    "kind": kind,
-                    "singular": kind.lower(),
-                    "listKind": f"{kind}List",
-                },
-                "versions": [served],
-            },
+            "metadata": {"name": name, "annotations": approved},
+            "spec": {"group": group, "scope": scope, "names": names, "versions": [served]},
         }
         api.apply(f"{_DEFINITIONS}/{name}", manifest)
     for group, _, plural, *_ in kinds:

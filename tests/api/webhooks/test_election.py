@@ -29,7 +29,7 @@ CONFIGURATION = webhookconfigurations.RESOURCES["ValidatingWebhookConfiguration"
 
 
 @pytest_asyncio.fixture
-async def without_lease(seed: Seed) -> AsyncIterator[Seed]:
+async def lone(seed: Seed) -> AsyncIterator[Seed]:
     await seed.kube.remove(LEASES, NAMESPACE, NAME)
     yield seed
     await seed.kube.remove(LEASES, NAMESPACE, NAME)
@@ -62,14 +62,10 @@ async def _held_by(seed: Seed) -> str:
 
 async def _renewed(seed: Seed) -> None:
     """Wait until the holder has renewed the Lease once more."""
-
-    async def renewal() -> Any:
-        return (await seed.kube.get(LEASES, NAMESPACE, NAME)).spec["renewTime"]
-
-    before = await renewal()
+    before = (await seed.kube.get(LEASES, NAMESPACE, NAME)).spec["renewTime"]
 
     async def changed() -> bool:
-        return bool(await renewal() != before)
+        return bool((await seed.kube.get(LEASES, NAMESPACE, NAME)).spec["renewTime"] != before)
 
     await eventually(changed)
 
@@ -80,13 +76,9 @@ async def _renew(seed: Seed, identity: str) -> None:
     await seed.kube.merge(LEASES, NAMESPACE, NAME, {"spec": spec})
 
 
-async def test_the_admission_of_a_garden_works_without_a_bus(
-    plane: ControlPlane, without_lease: Seed
-) -> None:
-    seed = without_lease
-    settings = settings_for(
-        plane, f"nats://127.0.0.1:{processes.free_port()}", role="admission", garden_lease=NAME
-    )
+async def test_the_admission_of_a_garden_works_without_a_bus(plane: ControlPlane, lone: Seed) -> None:
+    seed, nowhere = lone, f"nats://127.0.0.1:{processes.free_port()}"
+    settings = settings_for(plane, nowhere, role="admission", garden_lease=NAME)
     async with contextlib.AsyncExitStack() as first:
         await first.enter_async_context(admitted(settings, garden=True))
         assert await seed.kube.get(CONFIGURATION, "", NAME)
@@ -101,8 +93,8 @@ async def test_the_admission_of_a_garden_works_without_a_bus(
             assert await _held_by(seed) == "second"
 
 
-async def test_the_lease_changes_hands_when_its_holder_renews_it_no_more(without_lease: Seed) -> None:
-    seed, ours = without_lease, Leading()
+async def test_the_lease_changes_hands_when_its_holder_renews_it_no_more(lone: Seed) -> None:
+    seed, ours = lone, Leading()
     other = Leading()
     async with running(_election(seed, "other").while_leading(other.act)):
         await eventually(lambda: _true(other.now))
@@ -125,10 +117,10 @@ async def test_the_lease_changes_hands_when_its_holder_renews_it_no_more(without
 
 
 async def test_a_lease_that_was_taken_too_slowly_is_renewed_first(
-    plane: ControlPlane, without_lease: Seed, tmp_path: Path
+    plane: ControlPlane, lone: Seed, tmp_path: Path
 ) -> None:
     """Others count from when it was written, which we do not know: perhaps as soon as we had asked."""
-    seed, times, begun = without_lease, Times(lease=3, renewal=1, retry=0.5), list[Mapping[str, Any]]()
+    seed, times, begun = lone, Times(lease=3, renewal=1, retry=0.5), list[Mapping[str, Any]]()
 
     async def act() -> None:
         begun.append((await seed.kube.get(LEASES, NAMESPACE, NAME)).spec)

@@ -1,4 +1,4 @@
-"""The HTTPS server of webhooks, asked as API servers ask."""
+"""The HTTPS server of webhooks, asked as API servers ask, and its lookups in a slow API server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import contextlib
 import gzip
 import ssl
 import threading
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,22 +16,24 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
+from aiohttp import web
 
 from sandbox.servers import certificates
+from tests.support.admitted import Json, resource
 from tests.support.reviews import UID, admission_review, mutated, response
 from tests.support.rules import rule
-from webhooks import connections, server, table
+from webhooks import connections, lookups, server, table
+from webhooks.lookups import Lookups
 from webhooks.review import Context, Found, Lookup, Review
 from webhooks.server import Certificates, Decision, Look, Server
+from windowbox.clients.kubernetes import kube
+from windowbox.models.refs import CLUSTERS
 from windowbox.models.webhooks import Target
 from windowbox.settings.webhooksettings import WebhookSettings
 
-NODE: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {"name": "one"},
-    "status": {"capacity": {"cpu": "2", "pods": "110"}},
-}
+NODE = resource("v1 Node", "one", "", status={"capacity": {"cpu": "2", "pods": "110"}})
+MANAGER = resource("apps/v1 Deployment", "machine-controller-manager", "shoot--local--one")
+NETWORK_POLICY = resource("networking.k8s.io/v1 NetworkPolicy", "one", "garden", spec={})
 
 _IDLE_IN_GO = 92.0
 """Go's HTTP client closes idle connections after 90 s."""
@@ -61,22 +64,24 @@ class Caller:
     async def ask(
         self, path: str, body: bytes, content: str = "application/json", seconds: int = 5
     ) -> tuple[int, bytes]:
-        async with self.session.post(
-            f"{self.url}{path}?timeout={seconds}s",
-            data=body,
-            headers={"Content-Type": content},
-            ssl=self.trust,
-        ) as answer:
+        url, headers = f"{self.url}{path}?timeout={seconds}s", {"Content-Type": content}
+        async with self.session.post(url, data=body, headers=headers, ssl=self.trust) as answer:
             return answer.status, await answer.read()
+
+    async def review(self, path: str = "/node", object: Json = NODE, seconds: int = 5) -> tuple[int, Any]:
+        """The status and the response about an object."""
+        plural = f"{object['kind'].lower()}s".replace("policys", "policies")
+        body = orjson.dumps(admission_review(object, plural))
+        status, answer = await self.ask(path, body, seconds=seconds)
+        return status, response(answer) if status == 200 else answer
 
     async def begin(self, path: str, *, size: int, seconds: int) -> asyncio.StreamReader:
         """Send the headers of a request alone."""
         host, _, port = self.url.removeprefix("https://").rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port), ssl=self.trust)
-        head = (
-            f"POST {path}?timeout={seconds}s HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
-        )
-        writer.write(f"{head}Content-Length: {size}\r\n\r\n".encode())
+        first = f"POST {path}?timeout={seconds}s HTTP/1.1\r\nHost: {host}\r\n"
+        head = f"{first}Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+        writer.write(head.encode())
         await writer.drain()
         self.begun.append(writer)
         return reader
@@ -123,10 +128,14 @@ async def asked(tmp_path: Path, look: Look) -> AsyncIterator[Caller]:
         released.set()
 
 
+async def allowed(caller: Caller, path: str = "/node", object: Json = NODE) -> bool:
+    status, answer = await caller.review(path, object)
+    return status == 200 and answer["allowed"] is True
+
+
 @rule("WF-13", "WF-40", "WF-41", "WF-50")
 async def test_a_review_is_answered_over_tls(caller: Caller) -> None:
-    status, body = await caller.ask("/node", orjson.dumps(admission_review(NODE, "nodes")))
-    told = response(body)
+    status, told = await caller.review()
     assert (status, told["uid"], told["allowed"]) == (200, UID, True)
     capacity = mutated(NODE, told)["status"]["capacity"]
     assert capacity == {"cpu": "100", "memory": "100Gi", "pods": "110"}
@@ -160,11 +169,10 @@ async def test_a_compressed_body_is_not_unpacked(caller: Caller) -> None:
 
 async def test_a_big_object_does_not_delay_others(caller: Caller) -> None:
     big = {**NODE, "metadata": {"name": "big"}, "spec": {"taints": [{"key": str(i)} for i in range(200_000)]}}
-    long = asyncio.create_task(caller.ask("/node", orjson.dumps(admission_review(big, "nodes"))))
-    small = orjson.dumps(admission_review(NODE, "nodes"))
-    await caller.ask("/node", small)
-    _, body = await long
-    assert response(body)["allowed"]
+    long = asyncio.create_task(caller.review("/node", big))
+    await caller.review()
+    _, told = await long
+    assert told["allowed"]
 
 
 async def test_a_path_that_no_webhook_has_is_not_found(caller: Caller) -> None:
@@ -179,27 +187,12 @@ async def test_clients_without_tls_do_not_disturb_others(caller: Caller) -> None
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""
     writer.close()
-    status, _ = await caller.ask("/node", orjson.dumps(admission_review(NODE, "nodes")))
-    assert status == 200
-
-
-MANAGER = {
-    "apiVersion": "apps/v1",
-    "kind": "Deployment",
-    "metadata": {"name": "machine-controller-manager", "namespace": "shoot--local--one"},
-}
-NETWORK_POLICY = {
-    "apiVersion": "networking.k8s.io/v1",
-    "kind": "NetworkPolicy",
-    "metadata": {"name": "one", "namespace": "garden"},
-    "spec": {},
-}
+    assert (await caller.review())[0] == 200
 
 
 async def test_requests_without_a_body_take_no_place(caller: Caller) -> None:
     await asyncio.gather(*(caller.begin("/node", size=100, seconds=30) for _ in range(300)))
-    status, body = await caller.ask("/node", orjson.dumps(admission_review(NODE, "nodes")))
-    assert (status, response(body)["allowed"]) == (200, True)
+    assert await allowed(caller)
 
 
 async def test_callers_that_break_off_are_not_logged_as_errors(
@@ -211,7 +204,7 @@ async def test_callers_that_break_off_are_not_logged_as_errors(
     caller.begun.pop().transport.abort()
     while caller.server._connections._busy:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    await caller.ask("/node", orjson.dumps(admission_review(NODE, "nodes")))
+    await caller.review()
     assert caplog.text == ""
 
 
@@ -223,11 +216,8 @@ async def test_late_answers_leave_the_failure_policy_to_the_api_server(caller: C
 
 
 async def test_a_late_lookup_is_a_failed_call(caller: Caller) -> None:
-    asked = orjson.dumps(admission_review(MANAGER, "deployments"))
-    assert await caller.ask("/controlplane", asked, seconds=1) == (
-        504,
-        b"the webhook could not answer in time",
-    )
+    late = (504, b"the webhook could not answer in time")
+    assert await caller.review("/controlplane", MANAGER, seconds=1) == late
 
 
 async def test_large_bodies_beyond_the_bound_are_refused_and_small_ones_read(
@@ -236,34 +226,21 @@ async def test_large_bodies_beyond_the_bound_are_refused_and_small_ones_read(
     monkeypatch.setattr(connections, "_HELD", 1 << 20)
     status, body = await caller.ask("/shoot", b" " * (2 << 20))
     assert (status, body) == (429, b"the webhook has too many large requests")
-    status, body = await caller.ask("/node", orjson.dumps(admission_review(NODE, "nodes")))
-    assert (status, response(body)["allowed"]) == (200, True)
+    assert await allowed(caller)
 
 
 async def test_a_flood_of_one_target_does_not_starve_another(caller: Caller) -> None:
-    big = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "one", "namespace": "kube-system"},
-        "data": {"config.yaml": " " * 20_000},
-    }
-    asked = orjson.dumps(admission_review(big, "configmaps"))
-    flood = [asyncio.create_task(caller.ask("/shoot", asked, seconds=30)) for _ in range(80)]
+    big = resource("v1 ConfigMap", "one", "kube-system", data={"config.yaml": " " * 20_000})
+    flood = [asyncio.create_task(caller.review("/shoot", big, seconds=30)) for _ in range(80)]
     room = caller.server._bulkheads[Target.SHOOT].room
     while not room.locked():  # noqa: ASYNC110
         # Nothing tells when the last place is taken.
         await asyncio.sleep(0.01)
-    small = orjson.dumps(admission_review(NETWORK_POLICY, "networkpolicies"))
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "kube-scheduler", "namespace": "one", "annotations": {"a": "b" * 200_000}},
-        "spec": {"template": {"metadata": {}}},
-    }
-    large = orjson.dumps(admission_review(deployment, "deployments"))
-    for path, review in (("/networkpolicy", small), ("/controlplane", large)):
-        status, body = await caller.ask(path, review)
-        assert (status, response(body)["allowed"]) == (200, True)
+    annotations = {"annotations": {"a": "b" * 200_000}}
+    spec: Json = {"template": {"metadata": {}}}
+    large = resource("apps/v1 Deployment", "kube-scheduler", "one", metadata=annotations, spec=spec)
+    assert await allowed(caller, "/networkpolicy", NETWORK_POLICY)
+    assert await allowed(caller, "/controlplane", large)
     assert not any(one.done() for one in flood)
     caller.released.set()
     assert {status for status, _ in await asyncio.gather(*flood)} == {200}
@@ -279,14 +256,11 @@ async def test_lookups_that_take_long_take_no_place(tmp_path: Path) -> None:
             many.set()
         return await never(wanted, seconds)
 
-    asked_late = orjson.dumps(admission_review(MANAGER, "deployments"))
-    scheduler = {**MANAGER, "metadata": {"name": "kube-scheduler", "namespace": "one"}, "spec": {}}
+    scheduler = resource("apps/v1 Deployment", "kube-scheduler", "one", spec={})
     async with asked(tmp_path, slow) as caller:
-        late = [asyncio.create_task(caller.ask("/controlplane", asked_late, seconds=30)) for _ in range(80)]
+        late = [asyncio.create_task(caller.review("/controlplane", MANAGER, seconds=30)) for _ in range(80)]
         await many.wait()
-        at_once = orjson.dumps(admission_review(scheduler, "deployments"))
-        status, body = await caller.ask("/controlplane", at_once)
-        assert (status, response(body)["allowed"]) == (200, True)
+        assert await allowed(caller, "/controlplane", scheduler)
         for one in late:
             one.cancel()
         await asyncio.wait(late)
@@ -299,8 +273,7 @@ async def test_the_oldest_idle_connection_makes_room_for_another(
     idle, writer = await asyncio.open_connection(host, int(port), ssl=caller.trust)
     caller.begun.append(writer)
     monkeypatch.setattr(caller.server._connections, "_most", 1)
-    status, _ = await caller.ask("/node", orjson.dumps(admission_review(NODE, "nodes")))
-    assert status == 200
+    assert (await caller.review())[0] == 200
     with contextlib.suppress(ConnectionError):
         async with asyncio.timeout(60):  # it would be closed as idle after 75 s
             assert await idle.read() == b""
@@ -308,12 +281,8 @@ async def test_the_oldest_idle_connection_makes_room_for_another(
 
 async def test_a_second_call_leaves_no_connection_behind(caller: Caller) -> None:
     asked = orjson.dumps(admission_review(NETWORK_POLICY, "networkpolicies"))
-    async with caller.session.post(
-        f"{caller.url}/again/networkpolicy",
-        data=asked,
-        headers={"Content-Type": "application/json"},
-        ssl=caller.trust,
-    ) as answer:
+    url, headers = f"{caller.url}/again/networkpolicy", {"Content-Type": "application/json"}
+    async with caller.session.post(url, data=asked, headers=headers, ssl=caller.trust) as answer:
         assert response(await answer.read())["allowed"]
         assert answer.headers["Connection"] == "close"
 
@@ -346,11 +315,100 @@ async def test_a_lookup_under_way_is_answered_though_the_server_ends(
         await asyncio.sleep(1)
         return Found(None, "it is gone")
 
-    body = orjson.dumps(admission_review(MANAGER, "deployments"))
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector()) as session:
         async with asked(tmp_path, slow) as caller:
             mine = Caller(caller.url, session, caller.notes, caller.trust, caller.server, caller.released)
-            asking = asyncio.create_task(mine.ask("/controlplane", body))
+            asking = asyncio.create_task(mine.review("/controlplane", MANAGER))
             await began.wait()
         _, answer = await asking
-    assert "it is gone" in response(answer)["status"]["message"]
+    assert "it is gone" in answer["status"]["message"]
+
+
+_SLOW, _OTHER = Lookup(CLUSTERS, "", "slow"), Lookup(CLUSTERS, "", "other")
+
+
+async def test_a_slow_object_takes_one_request_and_others_are_found(tmp_path: Path) -> None:
+    asked, released = Counter[str](), asyncio.Event()
+
+    async def get(request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        asked[name] += 1
+        if name == "slow":
+            await released.wait()
+        return web.json_response({"metadata": {"name": name}})
+
+    async with looking(tmp_path, get) as looked:
+        waiting = [asyncio.create_task(looked.look(_SLOW, 60)) for _ in range(100)]
+        late = await looked.look(_SLOW, 0.1)
+        assert (await looked.look(_OTHER, 60)).object is not None
+        released.set()
+        found = await asyncio.gather(*waiting)
+    assert late == Found(None, 'clusters.extensions.gardener.cloud "slow": the API is too slow')
+    assert all(one.object is not None for one in found)
+    assert asked == {"slow": 1, "other": 1}
+
+
+async def test_who_comes_late_does_not_fail_with_an_old_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookups, "_API_PATIENCE", 1.0)
+    asked = Counter[str]()
+
+    async def get(request: web.Request) -> web.Response:
+        asked["all"] += 1
+        if asked["all"] == 1:
+            await asyncio.Event().wait()
+        return web.json_response({"metadata": {"name": "slow"}})
+
+    async with looking(tmp_path, get) as looked:
+        both = await asyncio.gather(looked.look(_SLOW, 0.5), looked.look(_SLOW, 60))
+    assert [one.object is not None for one in both] == [False, True]
+
+
+async def test_what_nobody_waits_for_takes_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookups, "_MOST", 50)
+
+    async def get(request: web.Request) -> web.Response:
+        if request.match_info["name"] != "other":
+            await asyncio.Event().wait()
+        return web.json_response({"metadata": {"name": "other"}})
+
+    async with looking(tmp_path, get) as looked:
+        many = [Lookup(CLUSTERS, "", f"slow-{number}") for number in range(60)]
+        waiting = [asyncio.create_task(looked.look(one, 60)) for one in many]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        refused = [one.result() for one in waiting if one.done()]
+        assert len(refused) == 10
+        assert all("too much is looked up" in one.failure for one in refused)
+        for one in waiting:
+            one.cancel()
+        await asyncio.wait(waiting)
+        assert (await looked.look(_OTHER, 60)).object is not None
+        assert looked._requests == {}
+
+
+@contextlib.asynccontextmanager
+async def looking(
+    folder: Path, get: Callable[[web.Request], Awaitable[web.Response]]
+) -> AsyncIterator[Lookups]:
+    """Look-ups in a server that answers by `get`."""
+    application = web.Application()
+    application.router.add_get("/apis/{group}/{version}/clusters/{name}", get)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        async with kube.from_file(_kubeconfig(folder, runner.addresses[0][1])) as opened:
+            yield Lookups(opened, lambda: None, frozenset())
+    finally:
+        await runner.cleanup()
+
+
+def _kubeconfig(folder: Path, port: int) -> Path:
+    path = folder / "kubeconfig"
+    path.write_text(f"""
+        {{apiVersion: v1, kind: Config, current-context: one, users: [{{name: one, user: {{}}}}],
+        clusters: [{{name: one, cluster: {{server: "http://127.0.0.1:{port}"}}}}],
+        contexts: [{{name: one, context: {{cluster: one, user: one}}}}]}}
+        """)
+    return path
