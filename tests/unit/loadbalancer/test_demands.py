@@ -91,16 +91,8 @@ def local(port: Any) -> dict[str, Any]:
 @cases(
     "spec port",
     ("LB-16-health+LB-7-cluster", {"externalTrafficPolicy": "Cluster"}, 10256),
-    (
-        "LB-16-health+LB-7-local+LB-7-healthport",
-        local(31234),
-        31234,
-    ),
-    (
-        "LB-7-healthport-of-local-only",
-        local(31234) | {"externalTrafficPolicy": "Cluster"},
-        10256,
-    ),
+    ("LB-16-health+LB-7-local+LB-7-healthport", local(31234), 31234),
+    ("LB-7-healthport-of-local-only", local(31234) | {"externalTrafficPolicy": "Cluster"}, 10256),
     ("LB-7-healthport-missing", {"externalTrafficPolicy": "Local"}, 10256),
     ("LB-7-healthport-wrong", local(True), 10256),
 )
@@ -243,10 +235,7 @@ def test_a_long_annotation_of_ranges_is_refused_unread() -> None:
     "field annotation allowed",
     ("LB-7-ranges-none", None, None, None),
     ("LB-7-ranges-empty", [], None, None),
-    (
-        "LB-7-ranges-blanks-and-spelling",
-        *([" 10.0.0.0/8 ", "FD00::/8"], None, ("10.0.0.0/8", "fd00::/8")),
-    ),
+    ("LB-7-ranges-blanks-and-spelling", *([" 10.0.0.0/8 ", "FD00::/8"], None, ("10.0.0.0/8", "fd00::/8"))),
     ("LB-7-ranges-host-bits", ["10.1.2.3/8", "10.0.0.0/8"], None, ("10.0.0.0/8",)),
     ("LB-7-ranges-default-is-everybody", ["0.0.0.0/0"], None, None),
     ("LB-7-ranges-all-of-both", ["0.0.0.0/0", "::/0"], None, ("0.0.0.0/0", "::/0")),

@@ -85,23 +85,28 @@ async def run(services: ServiceReconciler, wish: Wish, world: World) -> Outcome:
     return await reconcile(services, Request(WEB, wish, world, Reports(NOWHERE, WEB, world)))
 
 
-@rule("LB-2-failed", "LB-3-syncfailed")
-async def test_what_is_refused_is_told_and_tried_again(services: ServiceReconciler) -> None:
-    world = World(LEFT, {"patch": Refused("patch status of default/web: forbidden")})
-    outcome = await run(services, Wish(reason=Reason.EVENT), world)
-    assert outcome.requeue is not None
-    assert outcome.requeue.after == 5
-    assert world.events == [
-        "Error syncing load balancer: failed to delete load balancer: patch status of default/web: forbidden"
-    ]
+FAILED = "Error syncing load balancer: failed to delete load balancer: patch of default/web: forbidden"
+REFUSED = {"patch": Refused("patch of default/web: forbidden")}
+AWAY = {"edge": Unreachable("the bus is away", retry_after=7)}
+STARTING = {"patch": Forbidden("patch of default/web: forbidden")}
+"""A starting server has not read its rights yet, while the runs before found it away."""
 
 
-@rule("LB-6-retry", "LB-16-backoff")
-async def test_each_failure_in_a_row_doubles_the_wait(services: ServiceReconciler) -> None:
-    world = World(LEFT, {"patch": Refused("forbidden")})
-    outcome = await run(services, Wish(reason=Reason.RETRY, attempt=2), world)
+@cases(
+    "broken wish after events",
+    ("LB-2-failed+LB-3-syncfailed", REFUSED, Wish(reason=Reason.EVENT), 5, [FAILED]),
+    ("LB-6-retry+LB-16-backoff", REFUSED, Wish(reason=Reason.RETRY, attempt=2), 20, None),
+    ("LB-6-delay-an-error-may-name-its-own", AWAY, Wish(reason=Reason.EVENT, attempt=4), 7, []),
+    ("a-starting-server-is-asked-again-soon", STARTING, Wish(reason=Reason.RETRY, attempt=9), 20, None),
+)
+async def test_a_failure_is_reported_and_retried(
+    services: ServiceReconciler, broken: Any, wish: Wish, after: float, events: list[str] | None
+) -> None:
+    world = World(LEFT, broken)
+    outcome = await run(services, wish, world)
     assert outcome.requeue is not None
-    assert (outcome.requeue.wish.attempt, outcome.requeue.after) == (3, 20)
+    assert (outcome.requeue.after, outcome.requeue.wish.attempt) == (after, wish.attempt + 1)
+    assert events is None or world.events == events
 
 
 @pytest.mark.parametrize(("reason", "told"), [(Reason.EVENT, False), (Reason.RETRY, True)])
@@ -113,15 +118,6 @@ async def test_a_restore_of_allocations_is_reported_only_if_it_lasts(
     assert outcome.requeue is not None
     assert any("being restored" in event for event in world.events) is told
     assert bool(world.events) is told
-
-
-@rule("LB-6-delay")
-async def test_an_error_that_names_its_own_delay_is_obeyed(services: ServiceReconciler) -> None:
-    world = World(LEFT, {"edge": Unreachable("the bus is away", retry_after=7)})
-    outcome = await run(services, Wish(reason=Reason.EVENT, attempt=4), world)
-    assert outcome.requeue is not None
-    assert outcome.requeue.after == 7
-    assert world.events == []
 
 
 @rule("LB-6-reset")
@@ -151,14 +147,6 @@ async def test_that_it_is_gone_already_is_nobodys_error(services: ServiceReconci
     world = World(LEFT, {"patch": Missing("default/web is gone")})
     outcome = await run(services, Wish(reason=Reason.EVENT), world)
     assert (outcome.requeue, world.events) == (None, [])
-
-
-async def test_what_a_starting_server_forbids_is_tried_again_soon(services: ServiceReconciler) -> None:
-    """It has not read who may do what yet, while the runs before found it away."""
-    world = World(LEFT, {"patch": Forbidden("patch status of default/web: forbidden")})
-    outcome = await run(services, Wish(reason=Reason.RETRY, attempt=9), world)
-    assert outcome.requeue is not None
-    assert outcome.requeue.after == 20
 
 
 READING = {"get", "list", "watch"}

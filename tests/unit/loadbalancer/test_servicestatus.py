@@ -42,10 +42,18 @@ def standing(found: Object | None = None, addresses: dict[Family, str] = V4, **m
     return Standing(demand(found or service(), direct=False), addresses, **given)
 
 
+def patched(found: Object, stands: Standing, *, conditions: bool = True) -> Any:
+    return servicestatus.patch(found, stands, NOW, conditions=conditions)
+
+
+def listed(found: Object, stands: Standing, now: datetime = NOW) -> list[dict[str, Any]]:
+    return servicestatus.with_conditions(found, stands, now)
+
+
 def said(found: Object, stands: Standing) -> dict[str, tuple[str, str, str]]:
     """The conditions, without their times."""
-    listed = servicestatus.with_conditions(found, stands, NOW)
-    return {one["type"]: (one["status"], one["reason"], one["message"]) for one in listed}
+    made = listed(found, stands)
+    return {one["type"]: (one["status"], one["reason"], one["message"]) for one in made}
 
 
 def short(found: Object, stands: Standing) -> list[str]:
@@ -62,17 +70,15 @@ def after(found: Object, patch: dict[str, Any]) -> Object:
 
 @rule("LB-7-status")
 def test_the_status_shows_address_mode_and_ports() -> None:
-    assert servicestatus.patch(service(), standing(), NOW, conditions=False) == {
-        "loadBalancer": {"ingress": SHOWN}
-    }
+    assert patched(service(), standing(), conditions=False) == {"loadBalancer": {"ingress": SHOWN}}
 
 
 def test_an_address_that_the_service_has_no_longer_is_not_shown_though_its_new_one_does_not_serve() -> None:
     taken = {"80/TCP": "the port is taken"}
     moved = standing(addresses={"IPv4": "192.0.2.9"}, problems=taken)
-    assert servicestatus.patch(served(), moved, NOW, conditions=False) == {"loadBalancer": {"ingress": None}}
+    assert patched(served(), moved, conditions=False) == {"loadBalancer": {"ingress": None}}
     same = standing(problems=taken)
-    assert servicestatus.patch(served(), same, NOW, conditions=False) == {}
+    assert patched(served(), same, conditions=False) == {}
 
 
 @rule("LB-7-families")
@@ -103,13 +109,13 @@ def test_the_status_shows_all_ports_also_those_that_are_not_served() -> None:
 )
 def test_an_address_is_shown_only_where_something_serves(stands: Standing, serves: bool) -> None:
     assert stands.serves is serves
-    assert ("loadBalancer" in servicestatus.patch(service(), stands, NOW, conditions=True)) is serves
+    assert ("loadBalancer" in patched(service(), stands)) is serves
 
 
 @rule("LB-7-status")
 def test_an_address_that_was_shown_stays_while_something_is_wrong() -> None:
     stands = standing(problems={"80/TCP": "taken"})
-    assert "loadBalancer" not in servicestatus.patch(served(), stands, NOW, conditions=True)
+    assert "loadBalancer" not in patched(served(), stands)
     assert "loadBalancer" not in servicestatus.waiting(served(), stands, NOW, conditions=True)
 
 
@@ -130,14 +136,14 @@ def test_an_address_that_was_shown_stays_while_something_is_wrong() -> None:
 )
 def test_any_difference_is_seen(ingress: Any, same: bool) -> None:
     found = service(status={"loadBalancer": {"ingress": ingress}})
-    patch = servicestatus.patch(found, standing(), NOW, conditions=False)
+    patch = patched(found, standing(), conditions=False)
     assert servicestatus.shown(found, patch) is same
 
 
 @rule("LB-2-semantic")
 def test_the_order_of_addresses_is_seen() -> None:
     dual = service(ipFamilies=["IPv4", "IPv6"])
-    patch = servicestatus.patch(dual, standing(dual, DUAL), NOW, conditions=False)
+    patch = patched(dual, standing(dual, DUAL), conditions=False)
     assert servicestatus.shown(after(dual, patch), patch)
     turned = {"loadBalancer": {"ingress": patch["loadBalancer"]["ingress"][::-1]}}
     assert not servicestatus.shown(after(dual, turned), patch)
@@ -145,7 +151,7 @@ def test_the_order_of_addresses_is_seen() -> None:
 
 @rule("LB-2-idempotent")
 def test_what_was_written_is_not_written_again() -> None:
-    patch = servicestatus.patch(service(), standing(), NOW, conditions=True)
+    patch = patched(service(), standing())
     found = after(service(), patch)
     again = servicestatus.patch(found, standing(), NOW + timedelta(hours=1), conditions=True)
     assert again == patch
@@ -228,7 +234,7 @@ def test_conditions_say_why() -> None:
 
 
 def test_what_serves_as_before_is_said_to_serve() -> None:
-    before = after(served(), {"conditions": servicestatus.with_conditions(served(), standing(), NOW)})
+    before = after(served(), {"conditions": listed(served(), standing())})
     waiting = standing(addresses={}, waiting=True, note="no edge has taken it")
     assert short(before, waiting) == ["True Serving", "True Provisioning"]
     assert short(service(), waiting) == ["False Infrastructure", "True Provisioning"]
@@ -237,14 +243,14 @@ def test_what_serves_as_before_is_said_to_serve() -> None:
 def test_a_condition_of_another_kind_stays_where_it_is() -> None:
     foreign = {"type": "example.com/Foreign", "status": "True", "reason": "Because", "extra": 7}
     found = service(status={"conditions": [foreign]})
-    listed = servicestatus.with_conditions(found, standing(), NOW)
-    assert listed[0] == foreign
-    assert [one["type"] for one in listed[1:]] == ["LoadBalancerServing", "LoadBalancerProvisioning"]
+    first, *ours = listed(found, standing())
+    assert first == foreign
+    assert [one["type"] for one in ours] == ["LoadBalancerServing", "LoadBalancerProvisioning"]
 
 
 def test_the_time_of_a_condition_is_that_of_its_status() -> None:
     later = NOW + timedelta(hours=1)
-    before = after(service(), {"conditions": servicestatus.with_conditions(service(), standing(), NOW)})
+    before = after(service(), {"conditions": listed(service(), standing())})
     moved = servicestatus.with_conditions(before, standing(addresses={"IPv4": "192.0.2.9"}), later)
     assert [one["lastTransitionTime"] for one in moved] == [SPELLED, SPELLED]
     assert moved[0]["message"] == "Clients are served at 192.0.2.9."
@@ -254,16 +260,14 @@ def test_the_time_of_a_condition_is_that_of_its_status() -> None:
 
 def test_a_service_that_serves_all_again_is_not_degraded_any_more() -> None:
     stands = standing(TWO, problems={"53/UDP": "taken"})
-    before = after(TWO, {"conditions": servicestatus.with_conditions(TWO, stands, NOW)})
+    before = after(TWO, {"conditions": listed(TWO, stands)})
     assert short(before, standing(TWO)) == ["True Serving", "False Complete"]
 
 
 def test_conditions_name_the_generation_that_they_are_about() -> None:
     found = service(metadata={"generation": 7})
-    assert {one["observedGeneration"] for one in servicestatus.with_conditions(found, standing(), NOW)} == {7}
-    assert all(
-        "observedGeneration" not in one for one in servicestatus.with_conditions(service(), standing(), NOW)
-    )
+    assert {one["observedGeneration"] for one in listed(found, standing())} == {7}
+    assert all("observedGeneration" not in one for one in listed(service(), standing()))
 
 
 def test_conditions_can_be_left_out() -> None:
@@ -273,12 +277,12 @@ def test_conditions_can_be_left_out() -> None:
 @rule("LB-2-wiped")
 def test_nothing_of_ours_is_left_when_all_is_over() -> None:
     foreign = {"type": "example.com/Foreign", "status": "True"}
-    listed = [foreign, *servicestatus.with_conditions(served(), standing(), NOW)]
-    assert servicestatus.emptied(after(served(), {"conditions": listed})) == {
+    shown = [foreign, *listed(served(), standing())]
+    assert servicestatus.emptied(after(served(), {"conditions": shown})) == {
         "loadBalancer": {"ingress": None},
         "conditions": [foreign],
     }
-    ours = after(served(), {"conditions": listed[1:]})
+    ours = after(served(), {"conditions": shown[1:]})
     assert servicestatus.emptied(ours) == {"loadBalancer": {"ingress": None}, "conditions": None}
 
 
@@ -293,10 +297,8 @@ def test_what_is_empty_need_not_be_emptied() -> None:
 @given(nonsense, st.booleans(), st.booleans())
 def test_nonsense_gets_an_answer(found: Object, backends: bool, waiting: bool) -> None:
     stands = standing(found, DUAL, backends=backends, waiting=waiting)
-    patch = servicestatus.patch(found, stands, NOW, conditions=True)
-    assert servicestatus.shown(
-        after(found, patch), servicestatus.patch(after(found, patch), stands, NOW, conditions=True)
-    )
+    patch = patched(found, stands)
+    assert servicestatus.shown(after(found, patch), patched(after(found, patch), stands))
     assert isinstance(servicestatus.shown(found, patch), bool)
     assert servicestatus.emptied(found)["loadBalancer"] == {"ingress": None}
     types = [one.get("type") for one in patch["conditions"]]
@@ -317,7 +319,7 @@ def test_a_drained_service_has_no_listeners_and_so_another_digest() -> None:
 
 
 def test_a_drained_service_keeps_its_address_and_says_why() -> None:
-    patch = servicestatus.patch(service(), standing(DRAINED, backends=False), NOW, conditions=True)
+    patch = patched(service(), standing(DRAINED, backends=False))
     assert [entry["ip"] for entry in patch["loadBalancer"]["ingress"]] == ["192.0.2.1"]
     serving = next(one for one in patch["conditions"] if one["type"] == "LoadBalancerServing")
     assert (serving["status"], serving["reason"]) == ("False", "Drained")

@@ -151,7 +151,8 @@ class WorkerActuator(Actuator):
                 if not data.get(reference.key):
                     raise Malformed(
                         f"user data secret {reference.name} for worker pool {pool.name} has no "
-                        f"{reference.key} field or it's empty: add it, or correct userDataSecretRef of the pool"
+                        f"{reference.key} field or it's empty: add it, or correct "
+                        "userDataSecretRef of the pool"
                     )
                 return data[reference.key]
 
