@@ -2,19 +2,192 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import shutil
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sandbox import roles
 from sandbox.nodes import sshimage
-from tests.host.traffic import bastion, clients
-from tests.host.traffic.bastion import Bastion, Key
-from tests.host.traffic.world import World
+from tests.api.bastion import bastions
+from tests.host.traffic.world import Manifest, World
 from tests.support import echoclient
+from tests.support.kindworld import inline, ready, stamp
 from tests.support.rules import rule
-from windowbox.models.refs import BASTIONS
+from windowbox.models.objects import Object
+from windowbox.models.refs import BASTIONS, CLUSTERS, INFRASTRUCTURES, NAMESPACES, SECRETS, Resource
+
+SHOOT = "shoot--traffic--ssh"
+NAME = "cli"
+
+# As gardenctl writes it.
+_USER_DATA = """\
+#!/bin/bash -eu
+
+id gardener || useradd gardener -mU
+mkdir -p /home/gardener/.ssh
+echo "{key}" > /home/gardener/.ssh/authorized_keys
+chown gardener:gardener /home/gardener/.ssh/authorized_keys
+echo "gardener ALL=(ALL) NOPASSWD:ALL" >/etc/sudoers.d/99-gardener-user
+systemctl start ssh
+"""
+
+
+@dataclass(frozen=True)
+class Key:
+    """Of the user, in a folder that is gone after the tests."""
+
+    private: Path
+
+    @classmethod
+    def made(cls, folder: Path) -> Key:
+        private = folder / "id"
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(private)]
+        subprocess.run(command, timeout=60, check=True)
+        return cls(private)
+
+    @property
+    def user_data(self) -> str:
+        public = self.private.with_suffix(".pub").read_text().strip()
+        return base64.b64encode(_USER_DATA.format(key=public).encode()).decode()
+
+
+@dataclass(frozen=True)
+class Bastion:
+    """One that is there."""
+
+    world: World
+    key: Key
+    address: str
+
+    def ssh(self, source: str, *command: str) -> list[str]:
+        """What to type at `source` for `command` to run on the Bastion. Ends if nobody answers any more."""
+        known = self.key.private.with_name("known_hosts")
+        return [
+            "ssh", "-F", "none", "-T", "-b", source, "-i", str(self.key.private),
+            "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-o", "ConnectTimeout=10",
+            "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=2",
+            "-o", "StrictHostKeyChecking=no", "-o", f"UserKnownHostsFile={known}", "-o", "LogLevel=ERROR",
+            f"gardener@{self.address}", *command,
+        ]  # fmt: skip
+
+    def run(self, source: str, *command: str) -> subprocess.CompletedProcess[str]:
+        argv = self.ssh(source, *command)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+    def admits(self, source: str) -> bool:
+        """Whether somebody can log in."""
+        try:
+            return self.run(source, "echo in").stdout == "in\n"
+        except subprocess.TimeoutExpired:  # as `ssh` may wait for ever until it has logged in
+            return False
+
+    def outcome(self, source: str) -> str:
+        return echoclient.outcome(self.address, 22, source=source)
+
+    @contextlib.contextmanager
+    def session(self, source: str) -> Iterator[Callable[[], bool]]:
+        """Logged in, with a program at the other end that says again what is said to it: whether it does."""
+        with subprocess.Popen(
+            self.ssh(source, "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        ) as process:
+
+            def goes_on() -> bool:
+                assert process.stdin
+                assert process.stdout
+                process.stdin.write("still there?\n")
+                process.stdin.flush()
+                return process.stdout.readline() == "still there?\n"
+
+            try:
+                yield goes_on
+            finally:
+                process.kill()
+
+    def allow(self, *cidrs: str) -> None:
+        """Change who may connect, as clients do, and wait until that is reported as done."""
+        body = {"metadata": {"annotations": _asking()}, "spec": {"ingress": blocks(*cidrs)}}
+        changed = self.world.merge(BASTIONS.path(SHOOT, NAME), body)["metadata"]["generation"]
+        until(self.world, BASTIONS, NAME, lambda found: ready(found) and _generation(found) >= changed)
+
+
+def blocks(*cidrs: str) -> list[Manifest]:
+    return [{"ipBlock": {"cidr": cidr}} for cidr in cidrs]
+
+
+@contextlib.contextmanager
+def shoot(world: World) -> Iterator[None]:
+    """The namespace, the Cluster, the Secret and the Infrastructure of the Shoot."""
+    api = world.api
+    labels = {"gardener.cloud/role": "shoot"}
+    api.apply(NAMESPACES.path("", SHOOT), _manifest(NAMESPACES, SHOOT, labels=labels))
+    api.apply(CLUSTERS.path("", SHOOT), _manifest(CLUSTERS, SHOOT, spec=_cluster()))
+    kubeconfig = inline(roles.kubeconfig(world.folder, "provider").read_bytes())
+    data = {"kubeconfig": base64.b64encode(kubeconfig).decode()}
+    api.apply(SECRETS.path(SHOOT, "cloudprovider"), _manifest(SECRETS, "cloudprovider", data=data))
+    secret = {"name": "cloudprovider", "namespace": SHOOT}
+    spec = {"type": "local", "region": "local", "secretRef": secret}
+    api.apply(INFRASTRUCTURES.path(SHOOT, "local"), _manifest(INFRASTRUCTURES, "local", spec=spec))
+    until(world, INFRASTRUCTURES, "local", ready)
+    yield
+    world.delete(INFRASTRUCTURES.path(SHOOT, "local"))
+    until(world, INFRASTRUCTURES, "local", lambda found: found is None)
+    world.delete(CLUSTERS.path("", SHOOT))
+    world.delete(NAMESPACES.path("", SHOOT))
+
+
+def created(world: World, key: Key, *cidrs: str) -> Bastion:
+    """A Bastion that is ready."""
+    spec = {"type": "local", "userData": key.user_data, "ingress": blocks(*cidrs)}
+    world.api.create(BASTIONS.path(SHOOT), _manifest(BASTIONS, NAME, annotations=_asking(), spec=spec))
+    found = until(world, BASTIONS, NAME, ready)
+    assert found
+    return Bastion(world, key, found.status["ingress"]["ip"])
+
+
+def until(
+    world: World, resource: Resource, name: str, holds: Callable[[Object | None], bool]
+) -> Object | None:
+    """The object (None if it is not there), once this holds of it."""
+    found = world.until(resource.path(SHOOT), name, lambda found: holds(Object(found) if found else None))
+    return Object(found) if found else None
+
+
+def _generation(found: Object | None) -> int:
+    return found.generation if found else 0
+
+
+def _asking() -> dict[str, str]:
+    """The annotations with which clients ask for a run."""
+    return {"gardener.cloud/operation": "reconcile", "gardener.cloud/timestamp": stamp()}
+
+
+def _cluster() -> Manifest:
+    networking = {"nodes": "10.0.0.0/16", "pods": "10.3.0.0/16", "services": "10.4.0.0/16"}
+    return {
+        "cloudProfile": bastions.cloud_profile(("1.0.0", sshimage.SSH)),
+        "seed": {},
+        "shoot": {
+            "apiVersion": "core.gardener.cloud/v1beta1",
+            "kind": "Shoot",
+            "spec": {"credentialsBindingName": "local", "networking": networking},
+            "status": {"technicalID": SHOOT},
+        },
+    }
+
+
+def _manifest(resource: Resource, name: str, **content: Any) -> Manifest:
+    head = {key: content.pop(key) for key in ("labels", "annotations") if key in content}
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    return {"apiVersion": version, "kind": resource.kind, "metadata": {"name": name, **head}, **content}
+
 
 _STAYS, _GOES, _COMES, _NEVER = "127.9.31.1", "127.9.31.130", "127.9.32.1", "127.9.33.1"
 
@@ -25,9 +198,9 @@ def reached(traffic: World, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     if not sshimage.found() or not shutil.which("ssh"):
         pytest.skip("OpenSSH is not on this machine: install openssh-server and openssh-client")
     key = Key.made(tmp_path_factory.mktemp("ssh"))
-    with bastion.shoot(traffic):
-        made = bastion.created(traffic, key, "127.9.31.0/24")
-        echoclient.until(partial(_logs_in, made, _STAYS))
+    with shoot(traffic):
+        made = created(traffic, key, "127.9.31.0/24")
+        echoclient.becomes(True, partial(made.admits, _STAYS))
         yield made
 
 
@@ -46,47 +219,29 @@ def test_another_key_is_refused(reached: Bastion, tmp_path_factory: pytest.TempP
 
 @rule("BA-5", "B.5")
 def test_who_comes_from_elsewhere_does_not_hear_a_byte(reached: Bastion) -> None:
-    for _ in range(3):
-        assert clients.outcome(reached.address, 22, source=_NEVER) == "closed"
+    assert [reached.outcome(_NEVER) for _ in range(3)] == ["closed"] * 3
     done = reached.run(_NEVER, "whoami")
     assert (done.returncode, done.stdout) == (255, "")
 
 
 @rule("BA-5", "B.5")
 def test_a_session_outlives_a_change_that_still_lets_it_in(reached: Bastion) -> None:
-    with reached.session(_STAYS) as session:
-        assert session.goes_on()
-        _logs_in(reached, _GOES)
+    with reached.session(_STAYS) as goes_on:
+        assert goes_on()
+        assert reached.admits(_GOES)
         reached.allow("127.9.31.0/25", f"{_COMES}/32")
-        echoclient.until(partial(_logs_in, reached, _COMES))
-        echoclient.until(partial(_is_closed, reached, _GOES))
-        assert session.goes_on()
-        assert clients.outcome(reached.address, 22, source=_NEVER) == "closed"
-        assert session.goes_on()
+        echoclient.becomes(True, partial(reached.admits, _COMES))
+        echoclient.becomes("closed", partial(reached.outcome, _GOES))
+        assert goes_on()
+        assert reached.outcome(_NEVER) == "closed"
+        assert goes_on()
 
 
 @rule("BA-4")
 def test_after_its_deletion_nobody_is_there(reached: Bastion) -> None:
     world = reached.world
-    world.delete(BASTIONS.path(bastion.SHOOT, bastion.NAME))
-    bastion.until(world, BASTIONS, bastion.NAME, lambda found: found is None)
-    there = f"/api/v1/namespaces/infra-{bastion.SHOOT}"
-    assert [world.api.read(f"{there}/{kind}")["items"] for kind in ("pods", "services", "secrets")] == [
-        [],
-        [],
-        [],
-    ]
-    echoclient.until(partial(_is_refused, reached))
-
-
-def _logs_in(made: Bastion, source: str) -> None:
-    done = made.run(source, "echo in")
-    assert done.stdout == "in\n", done.stderr
-
-
-def _is_closed(made: Bastion, source: str) -> None:
-    assert clients.outcome(made.address, 22, source=source) == "closed"
-
-
-def _is_refused(made: Bastion) -> None:
-    assert clients.outcome(made.address, 22, source=_STAYS) == "refused"
+    world.delete(BASTIONS.path(SHOOT, NAME))
+    until(world, BASTIONS, NAME, lambda found: found is None)
+    for kind in ("pods", "services", "secrets"):
+        assert world.api.read(f"/api/v1/namespaces/infra-{SHOOT}/{kind}")["items"] == []
+    echoclient.becomes("refused", partial(reached.outcome, _STAYS))

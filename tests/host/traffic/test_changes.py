@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable
 from functools import partial
 
 import pytest
 
-from tests.host.traffic import addresses, clients
-from tests.host.traffic.clients import Answer
+from tests.host.traffic import addresses
 from tests.host.traffic.world import SERVICES, Balanced, Manifest, World, ingress, shows, tcp, udp
 from tests.support import echoclient
+from tests.support.echoclient import Answer
 from tests.support.rules import rule
 
 _FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -27,7 +26,7 @@ def pods(traffic: World) -> list[str]:
 
 @rule("LB-4-flipped", "LB-4-ports", "LB-7-typechange", "LB-11-1")
 @pytest.mark.parametrize(("port", "ask"), [
-    pytest.param(tcp, clients.tcp, id="TCP"), pytest.param(udp, clients.udp, id="UDP"),
+    pytest.param(tcp, echoclient.tcp, id="TCP"), pytest.param(udp, echoclient.udp, id="UDP"),
 ])  # fmt: skip
 def test_type_and_ports_can_be_changed(
     traffic: World, port: Callable[..., Manifest], ask: Callable[..., Answer]
@@ -46,37 +45,37 @@ def test_type_and_ports_can_be_changed(
         assert ingress(service.read())[0]["ip"] == address
         service.patch(ports=[port(81, nodePort=None)], type="ClusterIP")
         service.wait(lambda s: not ingress(s))
-        echoclient.until(partial(_is_unanswered, ask, address, 81))
+        _is_unanswered(ask, address, 81)
 
 
 def test_an_added_address_goes_with_its_service(traffic: World) -> None:
     with traffic.service(ipFamilyPolicy="PreferDualStack") as service:
         _, v6 = service.addresses
-        echoclient.until(partial(clients.tcp, v6, 80))
+        echoclient.until(partial(echoclient.tcp, v6, 80))
         assert addresses.present(f"{v6}/128")
-    echoclient.until(partial(_is_absent, v6))
+    _is_removed(v6)
     # Another Service, which is given the same address some day, is served there again.
     with traffic.service(ipFamilies=["IPv6"], loadBalancerIP=v6) as again:
         assert again.address == v6
-        echoclient.until(partial(clients.tcp, v6, 80))
-    echoclient.until(partial(_is_absent, v6))
+        again.served()
+    _is_removed(v6)
 
 
 def test_an_added_address_stays_while_a_connection_is_open(traffic: World) -> None:
     with contextlib.ExitStack() as stack:
         with traffic.service(ipFamilies=["IPv6"]) as service:
-            echoclient.until(partial(clients.tcp, service.address, 80))
-            held = stack.enter_context(clients.connected(service.address, 80))
-            clients.greeted(held)
+            service.served()
+            held = stack.enter_context(echoclient.connected(service.address))
+            echoclient.greeted(held)
         traffic.gone(service.name)
         for act in (traffic.nodes.sandbox.stop, traffic.nodes.sandbox.start):
             traffic.nodes.call(act("worker-1"))
         with traffic.service() as other:  # served by another owner of the edge
-            echoclient.until(partial(clients.tcp, other.address, 80))
-            clients.goes_on(held)
+            other.served()
+            echoclient.goes_on(held)
             assert addresses.present(f"{service.address}/128")
     with traffic.service():
-        echoclient.until(partial(_is_absent, service.address))
+        _is_removed(service.address)
 
 
 @rule("LB-7-typechange", "LB-2-wiped")
@@ -85,13 +84,13 @@ def test_an_address_waits_for_a_service_that_changed_its_type(traffic: World) ->
         service.patch(type="ClusterIP")
         service.wait(lambda s: not ingress(s) and _FINALIZER not in s["metadata"].get("finalizers", []))
         # Where the address was added to the host, it goes once nobody uses it.
-        echoclient.until(partial(_is_unanswered, clients.tcp, service.address, 80))
+        _is_unanswered(echoclient.tcp, service.address, 80)
         with traffic.service() as another:
             assert another.address != service.address
         service.patch(type="LoadBalancer")
         again = service.wait(ingress)
         assert [entry["ip"] for entry in ingress(again)] == [service.address]
-        echoclient.until(partial(clients.tcp, service.address, 80))
+        service.served()
 
 
 @rule("LB-2-finalizer", "LB-1-cleanup")
@@ -109,9 +108,9 @@ def test_a_service_without_selector_leads_where_its_slices_say(traffic: World, p
     with traffic.service(selector=None) as service:
         slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
         traffic.api.create(slices, _slice(service.name, pods[:1]))
-        echoclient.until(partial(_answered_by, service, 1))
+        _has_pods(service, 1)
         traffic.merge(f"{slices}/{service.name}", _endpoints(pods))
-        echoclient.until(partial(_answered_by, service, 3))
+        _has_pods(service, 3)
         traffic.delete(f"{slices}/{service.name}")
 
 
@@ -119,10 +118,9 @@ def test_a_service_without_selector_leads_where_its_slices_say(traffic: World, p
 def test_a_port_without_node_port_is_refused_and_the_others_served(traffic: World) -> None:
     ports = [tcp(80, nodePort=_free_node_port(traffic)), tcp(81)]
     with traffic.service(*ports, allocateLoadBalancerNodePorts=False) as service:
-        echoclient.until(partial(clients.tcp, service.address, 80))
-        echoclient.until(partial(_is_refused, service.address, 81))
-        reasons = dict(echoclient.until(partial(_told, service, "NodePortMissing")))
-        assert "81/TCP" in reasons["NodePortMissing"]
+        service.served()
+        service.refuses(81)
+        assert "81/TCP" in service.told("NodePortMissing")
         (shown,) = ingress(service.read())
         assert shown["ports"] == [
             {"port": 80, "protocol": "TCP"},
@@ -139,14 +137,13 @@ def test_without_node_ports_pods_are_reached_directly(traffic: World) -> None:
         traffic.service(tcp(), udp(), allocateLoadBalancerNodePorts=False) as service,
     ):
         assert all("nodePort" not in port for port in service.read()["spec"]["ports"])
-        echoclient.until(partial(_answered_by, service, 3))
-        assert traffic.entrance(clients.tcp(service.address, 80).peer) == "the host"
-        echoclient.until(partial(clients.udp, service.address, 80))
-        clients.tcp(before.address, 80)
+        _has_pods(service, 3)
+        assert traffic.entrance(service.tcp().peer) == "the host"
+        service.served_by_udp()
+        before.tcp()
         service.patch(allocateLoadBalancerNodePorts=True, ports=[tcp(81)])
         assert service.wait(shows("81/TCP"))["spec"]["ports"][0]["nodePort"]
-        answer = echoclient.until(partial(clients.tcp, service.address, 81))
-        assert traffic.entrance(answer.peer) != "the host"
+        assert traffic.entrance(service.served(81).peer) != "the host"
 
 
 @rule("LB-7-address", "LB-11-6")
@@ -155,12 +152,12 @@ def test_an_address_that_was_asked_for_is_given(traffic: World) -> None:
         wanted = first.address.rpartition(".")[0] + ".77"
         with traffic.service(loadBalancerIP=wanted) as service:
             assert service.address == wanted
-            echoclient.until(partial(clients.tcp, wanted, 80))
+            service.served()
 
 
 def test_pods_reach_load_balancers(traffic: World) -> None:
     with traffic.service(ipFamilies=["IPv6"]) as service:
-        echoclient.until(partial(clients.tcp, service.address, 80))
+        service.served()
         traffic.nodes.kubectl(
             "run", "caller", "--image=windowbox.local/busybox:1", "--image-pull-policy=Never",
             "--restart=Never", "--command", "--",
@@ -193,25 +190,22 @@ def _endpoints(addresses: list[str]) -> Manifest:
     return {"endpoints": [{"addresses": [one], "conditions": {"ready": True}} for one in addresses]}
 
 
-def _answered_by(service: Balanced, pods: int) -> None:
-    assert len({clients.tcp(service.address, 80).pod for _ in range(25)}) == pods
+def _has_pods(service: Balanced, count: int) -> None:
+    """Wait until so many Pods answer."""
+    echoclient.becomes(count, lambda: len({service.tcp().pod for _ in range(25)}))
 
 
 def _is_unanswered(ask: Callable[..., Answer], address: str, port: int) -> None:
-    with contextlib.suppress(OSError):
-        ask(address, port)
-        raise AssertionError(f"somebody answers at {address} port {port}")
+    """Wait until nobody answers."""
+
+    def answers() -> bool:
+        with contextlib.suppress(OSError):
+            return bool(ask(address, port))
+        return False
+
+    echoclient.becomes(False, answers)
 
 
-def _is_refused(address: str, port: int) -> None:
-    assert clients.outcome(address, port) == "refused"
-
-
-def _told(service: Balanced, reason: str) -> list[tuple[str, str]]:
-    found = service.events()
-    assert reason in dict(found), json.dumps(found)
-    return found
-
-
-def _is_absent(address: str) -> None:
-    assert not addresses.present(f"{address}/128")
+def _is_removed(address: str) -> None:
+    """Wait until the host does not have the address."""
+    echoclient.becomes(set(), partial(addresses.present, f"{address}/128"))

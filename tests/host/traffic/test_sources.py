@@ -1,4 +1,4 @@
-"""Who may come, from where, and who answers him."""
+"""Ports, addresses and source ranges: what is listened on, who may come, and who answers."""
 
 from __future__ import annotations
 
@@ -8,77 +8,114 @@ from functools import partial
 
 import pytest
 
-from tests.host.traffic import clients
-from tests.host.traffic.clients import Answer
-from tests.host.traffic.world import Balanced, World, condition, tcp, udp
+from tests.host.traffic.world import Balanced, World, condition, ingress, shows, tcp, udp
 from tests.support import echoclient
+from tests.support.echoclient import Answer
 from tests.support.rules import rule
 
 _RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _CLIENTS = [f"127.9.0.{number}" for number in range(1, 25)]
 
 
+@rule("LB-7-ports", "LB-7-nodeport", "LB-16-key")
+def test_tcp_and_udp_share_a_port_number(traffic: World) -> None:
+    with traffic.service(tcp(), udp()) as service:
+        assert service.served(80, b"hello").said == b"hello"
+        assert service.served_by_udp(80, b"hello").said == b"hello"
+
+
+@rule("LB-11-11")
+def test_large_datagrams_reach_clients_beyond_this_host(traffic: World) -> None:
+    """They are fragmented: loopback alone has an MTU of 65,536. tests/host/install has IPv4."""
+    with traffic.service(udp(), ipFamilies=["IPv6"]) as service:
+        echoclient.becomes(60_000, partial(traffic.back_at_a_node, service.address, 80, 60_000))
+
+
+def test_all_nodes_and_their_pods_get_connections(traffic: World) -> None:
+    with traffic.service() as service:
+        service.served()
+        answers = [service.tcp() for _ in range(60)]
+        assert {answer.pod: answer.node for answer in answers} == traffic.pods()
+
+
+@rule("LB-7-ports")
+def test_a_service_has_hundreds_of_ports(traffic: World) -> None:
+    numbers = range(1000, 1250)
+    places = [f"{number}/TCP" for number in numbers]
+    with traffic.service(*(tcp(number) for number in numbers), ready=shows(*places)) as service:
+        for number in numbers:
+            service.served(number)
+
+
 @rule("LB-7-affinity", "LB-11-6", "LB-15-9")
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])
 def test_a_client_stays_where_it_was_over_tcp_and_udp(traffic: World, policy: str) -> None:
+    def entrance(answer: Answer) -> str:
+        """With Local nodes hand on to their own Pods, and do not put themselves in front."""
+        return answer.node if policy == "Local" else traffic.entrance(answer.peer)
+
+    def entrances(ask: Callable[..., Answer]) -> set[str]:
+        return {entrance(ask(source=source)) for source in _CLIENTS}
+
     with traffic.service(tcp(), udp(), sessionAffinity="ClientIP", externalTrafficPolicy=policy) as service:
-        echoclient.until(partial(_all_enter, traffic, service, policy))
-        first = {source: clients.tcp(service.address, 80, source=source) for source in _CLIENTS}
-        again = {source: clients.tcp(service.address, 80, source=source) for source in _CLIENTS}
+        # A node that has not heard of the Service is left out for a while, and its clients go elsewhere.
+        for ask in (service.tcp, service.udp):
+            echoclient.becomes(traffic.names, partial(entrances, ask))
+        first, again = ({s: service.tcp(source=s) for s in _CLIENTS} for _ in range(2))
         assert {s: a.pod for s, a in first.items()} == {s: a.pod for s, a in again.items()}
-        by_udp = {
-            s: echoclient.until(partial(clients.udp, service.address, source=s, port=80)) for s in _CLIENTS
-        }
-        entered = {s: _entrance(traffic, policy, answer) for s, answer in first.items()}
-        assert entered == {s: _entrance(traffic, policy, answer) for s, answer in by_udp.items()}
+        by_udp = {s: service.served_by_udp(source=s) for s in _CLIENTS}
+        assert {s: entrance(a) for s, a in first.items()} == {s: entrance(a) for s, a in by_udp.items()}
 
 
 @rule("LB-4-affinity")
 def test_affinity_can_be_switched_off_and_on(traffic: World) -> None:
     with traffic.service(externalTrafficPolicy="Local", sessionAffinity="ClientIP") as service:
-        echoclient.until(partial(clients.tcp, service.address, 80))
-        for affinity, wanted in (("None", 3), ("ClientIP", 1)):
+        service.served()
+        for affinity, pods in (("None", 3), ("ClientIP", 1)):
             service.patch(sessionAffinity=affinity)
-            echoclient.until(partial(_distinct_pods, service, wanted))
+            echoclient.becomes(pods, lambda: len({service.tcp().pod for _ in range(25)}))
 
 
 @rule("LB-7-ranges", "LB-11-6", "LB-15-8")
 @pytest.mark.parametrize("by", ["field", "annotation"])
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
 def test_who_comes_from_elsewhere_hears_nothing(traffic: World, family: str, by: str) -> None:
-    allowed, refused = ("127.9.1.7", "127.9.2.7")
+    allowed, refused, bits = "127.9.1.7", "127.9.2.7", 32
     if family == "IPv6":
-        allowed, refused = traffic.source(0x17), traffic.source(0x27)
-    prefix = f"{allowed}/32" if family == "IPv4" else f"{allowed}/128"
+        allowed, refused, bits = traffic.source(0x17), traffic.source(0x27), 128
+    prefix = f"{allowed}/{bits}"
     field = [prefix] if by == "field" else []
     annotated = {_RANGES: f" {prefix} , 10.0.0.0/8"} if by == "annotation" else {}
     with traffic.service(
         tcp(), udp(), annotated=annotated, ipFamilies=[family], loadBalancerSourceRanges=field
     ) as service:
-        echoclient.until(partial(clients.tcp, service.address, 80, source=allowed))
-        echoclient.until(partial(clients.udp, service.address, 80, source=allowed))
-        for _ in range(5):
-            assert clients.outcome(service.address, 80, source=refused) == "closed"
+        service.served(source=allowed)
+        service.served_by_udp(source=allowed)
+        assert [service.outcome(source=refused) for _ in range(5)] == ["closed"] * 5
         with pytest.raises(TimeoutError):
-            clients.udp(service.address, 80, source=refused)
-        clients.tcp(service.address, 80, source=allowed)
+            service.udp(source=refused)
+        service.tcp(source=allowed)
 
 
 @rule("LB-4-ranges")
 def test_source_ranges_can_be_changed(traffic: World) -> None:
+    def served(service: Balanced) -> list[bool]:
+        found = [service.outcome(source=source) for source in ("127.9.3.1", "127.9.4.1")]
+        return [pod != "closed" for pod in found]
+
     with traffic.service(loadBalancerSourceRanges=["127.9.3.0/24"]) as service:
-        echoclient.until(partial(_served_of, service, ["127.9.3.1"], ["127.9.4.1"]))
+        echoclient.becomes([True, False], partial(served, service))
         service.patch(loadBalancerSourceRanges=["127.9.4.0/24"])
-        echoclient.until(partial(_served_of, service, ["127.9.4.1"], ["127.9.3.1"]))
+        echoclient.becomes([False, True], partial(served, service))
         service.patch(loadBalancerSourceRanges=None)
-        echoclient.until(partial(_served_of, service, ["127.9.4.1", "127.9.3.1"], []))
+        echoclient.becomes([True, True], partial(served, service))
 
 
 def test_what_cannot_be_understood_closes_the_door(traffic: World) -> None:
     with traffic.service() as service:
-        echoclient.until(partial(clients.tcp, service.address, 80))
+        service.served()
         service.annotate(proxy_protocol="v3")
-        echoclient.until(partial(_is, "refused", service.address))
+        service.refuses()
         said = service.wait(lambda s: condition(s, "LoadBalancerServing").get("status") == "False")
         assert '"v3"' in condition(said, "LoadBalancerServing")["message"]
 
@@ -91,24 +128,23 @@ def test_both_families_have_an_address_and_backends_of_their_own(traffic: World)
         v4, v6 = service.addresses
         assert (":" in v4, ":" in v6) == (False, True)
         for address in (v4, v6):
-            answer = echoclient.until(partial(clients.tcp, address, 80))
+            answer = echoclient.until(partial(echoclient.tcp, address, 80))
             assert (":" in answer.peer.rpartition(":")[0]) == (":" in address)
-            echoclient.until(partial(clients.udp, address, 80))
+            echoclient.until(partial(echoclient.udp, address, 80))
 
 
 @rule("LB-4-families", "LB-7-families")
 def test_a_second_family_can_come_and_go(traffic: World) -> None:
     with traffic.service() as service:
         service.patch(ipFamilyPolicy="RequireDualStack")
-        both = service.wait(lambda s: len(s["status"]["loadBalancer"].get("ingress", [])) == 2)
-        v4, v6 = (entry["ip"] for entry in both["status"]["loadBalancer"]["ingress"])
+        v4, v6 = (entry["ip"] for entry in ingress(service.wait(lambda s: len(ingress(s)) == 2)))
         assert v4 == service.address
-        echoclient.until(partial(clients.tcp, v6, 80))
+        echoclient.until(partial(echoclient.tcp, v6, 80))
         service.patch(ipFamilyPolicy="SingleStack")
-        service.wait(lambda s: [e["ip"] for e in s["status"]["loadBalancer"]["ingress"]] == [v4])
-        clients.tcp(v4, 80)
+        service.wait(lambda s: [entry["ip"] for entry in ingress(s)] == [v4])
+        service.tcp()
         # Removed from the host, where it is not on loopback; other addresses of the range are unreachable.
-        echoclient.until(partial(_is, "unreachable", v6))
+        echoclient.becomes("unreachable", partial(echoclient.outcome, v6))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +152,9 @@ def test_a_second_family_can_come_and_go(traffic: World) -> None:
     [
         pytest.param("v1", lambda client: b"PROXY TCP4 %s " % client.encode(), id="LB-7-ports-proxy-v1"),
         pytest.param(
-            "v2", lambda client: b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + socket.inet_aton(client), id="v2"
+            "v2",
+            lambda client: b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + socket.inet_aton(client),
+            id="LB-7-ports-proxy-v2",
         ),
     ],
 )
@@ -124,66 +162,39 @@ def test_pods_are_told_of_the_client_by_the_proxy_protocol(
     traffic: World, version: str, header: Callable[[str], bytes]
 ) -> None:
     with traffic.service(annotated={"proxy_protocol": version}) as service:
-        asking = partial(clients.tcp, service.address, 80, b"hello", source=traffic.client)
-        answer = echoclient.until(asking)
+        answer = service.served(80, b"hello", source=traffic.client)
         assert answer.said.startswith(header(traffic.client))
         assert answer.said.endswith(b"hello")
         # The header was for the Pods alone: those who answer health checks did not take offence.
-        assert {clients.tcp(service.address, 80).node for _ in range(30)} == set(traffic.pods().values())
+        assert service.nodes(30) == set(traffic.pods().values())
 
 
 def test_a_connection_on_which_nobody_speaks_is_closed(traffic: World) -> None:
     with traffic.service(annotated={"idle_timeout": "1s"}) as service:
+
+        def close_when_idle() -> None:
+            with echoclient.connected(service.address) as connection:
+                echoclient.greeted(connection)
+                assert connection.recv(1) == b""
+
         # Not every connection: where the first node did not answer, Envoy 1.40 forgets the time.
-        echoclient.until(partial(_closed_when_idle, service.address))
-
-
-def _closed_when_idle(address: str) -> None:
-    with clients.connected(address, 80) as connection:
-        clients.greeted(connection)
-        assert connection.recv(1) == b""
+        echoclient.until(close_when_idle)
 
 
 def test_no_more_connections_than_asked_for(traffic: World) -> None:
     with traffic.service(annotated={"connection_limit": "2"}) as service:
+
+        def held() -> socket.socket:
+            connection = echoclient.connected(service.address)
+            try:
+                echoclient.greeted(connection)
+            except OSError:
+                connection.close()
+                raise
+            return connection
+
         # Connections that have ended count until Envoy has heard of their end.
-        with echoclient.until(partial(_held, service)) as one, echoclient.until(partial(_held, service)):
-            assert clients.outcome(service.address, 80) == "closed"
-            clients.goes_on(one)
-        echoclient.until(partial(clients.tcp, service.address, 80))
-
-
-def _held(service: Balanced) -> socket.socket:
-    connection = clients.connected(service.address, 80)
-    try:
-        clients.greeted(connection)
-    except OSError:
-        connection.close()
-        raise
-    return connection
-
-
-def _all_enter(world: World, service: Balanced, policy: str) -> None:
-    """A node that has not heard of the Service is left out for a while, and its clients go elsewhere."""
-    for ask in (clients.tcp, clients.udp):
-        answers = [ask(service.address, 80, source=source) for source in _CLIENTS]
-        entered = {_entrance(world, policy, answer) for answer in answers}
-        assert entered == {node.name for node in world.nodes.nodes}
-
-
-def _entrance(world: World, policy: str, answer: Answer) -> str:
-    """With Local nodes hand on to their own Pods, and do not put themselves in front."""
-    return answer.node if policy == "Local" else world.entrance(answer.peer)
-
-
-def _distinct_pods(service: Balanced, wanted: int) -> None:
-    assert len({clients.tcp(service.address, 80).pod for _ in range(25)}) == wanted
-
-
-def _served_of(service: Balanced, allowed: list[str], refused: list[str]) -> None:
-    assert all(clients.tcp(service.address, 80, source=source).pod for source in allowed)
-    assert {clients.outcome(service.address, 80, source=source) for source in refused} <= {"closed"}
-
-
-def _is(wanted: str, address: str) -> None:
-    assert clients.outcome(address, 80) == wanted
+        with echoclient.until(held) as one, echoclient.until(held):
+            assert service.outcome() == "closed"
+            echoclient.goes_on(one)
+        service.served()

@@ -8,23 +8,30 @@ from functools import partial
 
 import pytest
 
-from tests.host.traffic import clients
 from tests.host.traffic.steady import Steady, steady
 from tests.host.traffic.world import Balanced, World, shows, tcp
 from tests.support import echoclient
 from tests.support.rules import rule
-
-_EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
 @contextlib.contextmanager
 def _served(traffic: World) -> Iterator[tuple[Balanced, Steady]]:
     """A Service whose nodes all serve, and its client."""
     with traffic.service(externalTrafficPolicy="Local") as service:
-        echoclient.until(partial(_all_serve, traffic, service))
+        echoclient.becomes(traffic.names, partial(service.nodes, 20))
         with steady(service.address) as client:
             client.enough(50)
             yield service, client
+
+
+def _pod_of(traffic: World, node: str) -> str:
+    return {home: pod for pod, home in traffic.pods().items()}.get(node, "")
+
+
+def _serves(client: Steady, pod: str) -> bool:
+    """Whether the Pod is among those that serve the next connections."""
+    client.enough(30)
+    return pod in client.pods(30)
 
 
 @rule("LB-11-1", "LB-5-sync", "LB-5-addresses", "LB-15-4")
@@ -34,11 +41,11 @@ def test_a_node_is_removed_and_added(traffic: World) -> None:
         traffic.nodes.kubectl("cordon", "node-3")
         traffic.delete("/api/v1/nodes/node-3")
         try:
-            echoclient.until(lambda: _without(client, gone))
+            echoclient.becomes(False, lambda: _serves(client, gone))
             client.enough()
         finally:
             traffic.register("node-3")
-        echoclient.until(lambda: _with(client, gone))
+        echoclient.becomes(True, lambda: _serves(client, gone))
         client.enough()
     client.unharmed()
 
@@ -47,13 +54,9 @@ def test_a_node_is_removed_and_added(traffic: World) -> None:
 def test_a_node_is_changed(traffic: World) -> None:
     gone = _pod_of(traffic, "node-2")
     with _served(traffic) as (_, client):
-        node = "/api/v1/nodes/node-2"
-        traffic.merge(node, {"metadata": {"labels": {_EXCLUDED: "true"}}})
-        try:
-            echoclient.until(lambda: _without(client, gone))
-        finally:
-            traffic.merge(node, {"metadata": {"labels": {_EXCLUDED: None}}})
-        echoclient.until(lambda: _with(client, gone))
+        with traffic.excluded("node-2"):
+            echoclient.becomes(False, lambda: _serves(client, gone))
+        echoclient.becomes(True, lambda: _serves(client, gone))
     client.unharmed()
 
 
@@ -63,10 +66,10 @@ def test_ports_come_and_go(traffic: World) -> None:
         for number in range(81, 84):
             service.patch(ports=[tcp(80), tcp(number, 8081)])
             service.wait(shows("80/TCP", f"{number}/TCP"))
-            echoclient.until(partial(clients.tcp, service.address, number))
+            service.served(number)
         service.patch(ports=[tcp(80)])
         service.wait(shows("80/TCP"))
-        echoclient.until(partial(_is_refused, service, 83))
+        service.refuses(83)
         client.enough()
     client.unharmed()
 
@@ -74,36 +77,32 @@ def test_ports_come_and_go(traffic: World) -> None:
 @rule("LB-15-4")
 def test_connections_of_a_port_that_goes_are_finished(traffic: World) -> None:
     with traffic.service(tcp(80), tcp(81)) as service:
-        echoclient.until(partial(clients.tcp, service.address, 81))
-        with clients.connected(service.address, 81) as held:
-            clients.greeted(held)
+        service.served(81)
+        with echoclient.connected(service.address, 81) as held:
+            echoclient.greeted(held)
             service.patch(ports=[tcp(80)])
             service.wait(shows("80/TCP"))
-            echoclient.until(partial(_is_refused, service, 81))
+            service.refuses(81)
             # The node port has been taken back as well; connections through it are in the kernel's memory.
             with steady(service.address, lasting=0) as client:
                 client.enough(250)
-            clients.goes_on(held)
+            echoclient.goes_on(held)
 
 
 @rule("LB-15-4")
 @pytest.mark.parametrize(
-    ("there", "back"),
+    ("field", "there", "back"),
     [
-        pytest.param(
-            {"loadBalancerSourceRanges": ["127.0.0.0/16"]}, {"loadBalancerSourceRanges": None}, id="ranges"
-        ),
-        pytest.param({"sessionAffinity": "ClientIP"}, {"sessionAffinity": "None"}, id="affinity"),
-        pytest.param(
-            {"ipFamilyPolicy": "RequireDualStack"}, {"ipFamilyPolicy": "SingleStack"}, id="families"
-        ),
+        pytest.param("loadBalancerSourceRanges", ["127.0.0.0/16"], None, id="ranges"),
+        pytest.param("sessionAffinity", "ClientIP", "None", id="affinity"),
+        pytest.param("ipFamilyPolicy", "RequireDualStack", "SingleStack", id="families"),
     ],
 )
-def test_the_same_port_changes(traffic: World, there: dict[str, object], back: dict[str, object]) -> None:
+def test_the_same_port_changes(traffic: World, field: str, there: object, back: object) -> None:
     with _served(traffic) as (service, client):
         before = len(service.events())
-        for patch in (there, back):
-            service.patch(**patch)
+        for value in (there, back):
+            service.patch(**{field: value})
             client.enough(150)
         assert len(service.events()) >= before
     client.unharmed()
@@ -119,33 +118,10 @@ def test_a_node_fails(traffic: World, how: str) -> None:
         else:
             node.cut()
         try:
-            echoclient.until(lambda: _without(client, lost))
+            echoclient.becomes(False, lambda: _serves(client, lost))
             client.enough(200)
         finally:
             traffic.nodes.repair(node)
-        echoclient.until(lambda: _with(client, _pod_of(traffic, "node-3")))
+        echoclient.becomes(True, lambda: _serves(client, _pod_of(traffic, "node-3")))
     assert client.failed == []
     assert {broken.partition(" to ")[2].partition(":")[0] for broken in client.broken} <= {lost}
-
-
-def _pod_of(traffic: World, node: str) -> str:
-    return {home: pod for pod, home in traffic.pods().items()}.get(node, "")
-
-
-def _all_serve(traffic: World, service: Balanced) -> None:
-    found = {clients.tcp(service.address, 80).node for _ in range(20)}
-    assert found == {node.name for node in traffic.nodes.nodes}
-
-
-def _is_refused(service: Balanced, port: int) -> None:
-    assert clients.outcome(service.address, port) == "refused"
-
-
-def _without(client: Steady, pod: str) -> None:
-    client.enough(30)
-    assert pod not in client.pods(30)
-
-
-def _with(client: Steady, pod: str) -> None:
-    client.enough(30)
-    assert pod in client.pods(30)

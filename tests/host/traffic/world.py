@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,15 @@ import yaml
 from sandbox.nodes import network
 from sandbox.servers.apiserver import ApiServer
 from tests.host.traffic import addresses
-from tests.support import worldwithnodes
+from tests.support import echoclient, worldwithnodes
+from tests.support.echoclient import Answer
 from tests.support.worldwithnodes import NodeWorld
 from windowbox.errors import Refused
 
 Manifest = dict[str, Any]
 
 SERVICES = "/api/v1/namespaces/default/services"
+EXCLUDED = "node.kubernetes.io/exclude-from-external-load-balancers"
 _PATIENCE = 60
 
 _names = itertools.count(1)
@@ -66,6 +69,44 @@ class Balanced:
         """Reason and message of each, in order; one that was repeated is there once."""
         return [(event["reason"], event["message"]) for event in self.world.events(self.name)]
 
+    def tells(self, *wanted: tuple[str, str]) -> None:
+        """Wait until these are its Events."""
+        echoclient.becomes(list(wanted), self.events)
+
+    def told(self, reason: str) -> str:
+        """Wait for an Event, and return its message."""
+
+        def message() -> str:
+            found = dict(self.events())
+            assert reason in found, found
+            return found[reason]
+
+        return echoclient.until(message)
+
+    def tcp(self, port: int = 80, payload: bytes = b"", **how: Any) -> Answer:
+        return echoclient.tcp(self.address, port, payload, **how)
+
+    def udp(self, port: int = 80, payload: bytes = b"?", **how: Any) -> Answer:
+        return echoclient.udp(self.address, port, payload, **how)
+
+    def served(self, port: int = 80, payload: bytes = b"", **how: Any) -> Answer:
+        """Wait until a Pod answers over TCP."""
+        return echoclient.until(partial(self.tcp, port, payload, **how))
+
+    def served_by_udp(self, port: int = 80, payload: bytes = b"?", **how: Any) -> Answer:
+        return echoclient.until(partial(self.udp, port, payload, **how))
+
+    def outcome(self, port: int = 80, **how: Any) -> str:
+        return echoclient.outcome(self.address, port, **how)
+
+    def refuses(self, port: int = 80) -> None:
+        """Wait until nobody listens."""
+        echoclient.becomes("refused", partial(self.outcome, port))
+
+    def nodes(self, connections: int) -> set[str]:
+        """The nodes whose Pods answer to so many connections."""
+        return {self.tcp().node for _ in range(connections)}
+
 
 @dataclass(frozen=True)
 class World:
@@ -98,7 +139,7 @@ class World:
     ) -> Iterator[Balanced]:
         """A Service that is there for a while, by default with port 80 over TCP; given once it is served."""
         name = f"web-{next(_names)}"
-        self.create(name, ports, annotated or {}, spec)
+        self.create(name, ports, annotated or {}, **spec)
         try:
             found = self.wait(name, ready or ingress)
             yield Balanced(self, name, tuple(entry["ip"] for entry in ingress(found)))
@@ -107,42 +148,40 @@ class World:
                 self.delete(f"{SERVICES}/{name}")
 
     def create(
-        self, name: str, ports: Sequence[Manifest], annotated: Mapping[str, str], spec: Manifest
+        self, name: str, ports: Sequence[Manifest] = (), annotated: Mapping[str, str] = {}, **spec: Any
     ) -> Manifest:
+        ports = list(ports) or [tcp()]
         body = {
-            "apiVersion": "v1",
-            "kind": "Service",
             "metadata": {"name": name, "annotations": annotated_with(annotated)},
-            "spec": {
-                "type": "LoadBalancer",
-                "selector": {"app": "echo"},
-                "ports": list(ports) or [tcp()],
-                **spec,
-            },
+            "spec": {"type": "LoadBalancer", "selector": {"app": "echo"}, "ports": ports, **spec},
         }
         created: Manifest = self.api.create(SERVICES, body)
         return created
 
+    def until(self, path: str, name: str, holds: Callable[[Manifest | None], object]) -> Manifest | None:
+        """The object `name`, or None if there is none, once it is like this."""
+        path = f"{path}?fieldSelector=metadata.name={name}"
+        listed = self.api.read(path)
+        found: Manifest | None = next(iter(listed["items"]), None)
+        if holds(found):
+            return found
+        # From there on, or a deletion since then would be missed.
+        since = listed["metadata"]["resourceVersion"]
+        for event in self.api.events(f"{path}&resourceVersion={since}", seconds=_PATIENCE):
+            found = None if event["type"] == "DELETED" else event["object"]
+            if holds(found):
+                return found
+        raise TimeoutError(f"{name} is not as it should be: {json.dumps(found)}")
+
     def wait(self, name: str, holds: Callable[[Manifest], object]) -> Manifest:
         """Wait until the Service `name` is like this."""
-        service: Manifest = {}
-        for event in self.api.events(f"{SERVICES}?fieldSelector=metadata.name={name}", seconds=_PATIENCE):
-            service = event["object"]
-            if event["type"] != "DELETED" and holds(service):
-                return service
-        raise TimeoutError(f"{name} is not as it should be: {json.dumps(service)}")
+        found = self.until(SERVICES, name, lambda service: service and holds(service))
+        assert found
+        return found
 
     def gone(self, name: str) -> None:
         """Wait until the Service `name` is no more."""
-        path = f"{SERVICES}?fieldSelector=metadata.name={name}"
-        listed = self.api.read(path)
-        if not listed["items"]:
-            return
-        since = listed["metadata"]["resourceVersion"]
-        for event in self.api.events(f"{path}&resourceVersion={since}", seconds=_PATIENCE):
-            if event["type"] == "DELETED":
-                return
-        raise TimeoutError(f"{name} is still there")
+        self.until(SERVICES, name, lambda service: service is None)
 
     def merge(self, path: str, patch: Manifest, *, strategic: bool = False) -> Manifest:
         kind = f"application/{'strategic-' if strategic else ''}merge-patch+json"
@@ -186,25 +225,20 @@ class World:
         """
         path = f"/apis/apps/v1/namespaces/default/deployments/{name}"
         self.merge(path, {"spec": {"template": {"spec": pod}}}, strategic=True)
-        query = f"{path.rpartition('/')[0]}?fieldSelector=metadata.name={name}"
-        for event in self.api.events(query, seconds=_PATIENCE):
-            deployment, status = event["object"], event["object"].get("status", {})
-            wanted = deployment["spec"]["replicas"]
-            if (
-                status.get("observedGeneration") == deployment["metadata"]["generation"]
-                and status.get("updatedReplicas") == status.get("availableReplicas") == wanted
-                and status.get("replicas") == wanted
-            ):
-                return
-        raise TimeoutError(f"{name} does not become what it should")
+
+        def is_rolled(found: Manifest | None) -> bool:
+            assert found
+            status, wanted = found.get("status", {}), found["spec"]["replicas"]
+            counts = [status.get(of) for of in ("updatedReplicas", "availableReplicas", "replicas")]
+            observed = status.get("observedGeneration") == found["metadata"]["generation"]
+            return observed and counts == [wanted] * 3
+
+        self.until(path.rpartition("/")[0], name, is_rolled)
 
     def register(self, node: str) -> None:
         """Have a node that was deleted come back, and wait until it is ready."""
         self.nodes.call(self.nodes.sandbox.kill(f"{node}/kubelet"))
-        for event in self.api.events(f"/api/v1/nodes?fieldSelector=metadata.name={node}", seconds=_PATIENCE):
-            if event["type"] != "DELETED" and _is_ready(event["object"]):
-                return
-        raise TimeoutError(f"{node} does not come back")
+        self.until("/api/v1/nodes", node, lambda found: found and _is_ready(found))
 
     def entrance(self, peer: str) -> str:
         """The node through which a Pod's peer came: nodes put an address of their own in front."""
@@ -220,12 +254,31 @@ class World:
     def back_at_a_node(self, address: str, port: int, size: int) -> int:
         """How many bytes come back to a node that sends so many, as one datagram."""
         namespace = network.namespace_path(self.nodes.nodes[0].namespace)
-        asking = f"clients.udp({address!r}, {port}, bytes({size}), timeout=5)"
-        script = f"from tests.host.traffic import clients; print(len({asking}.said))"
+        asking = f"echoclient.udp({address!r}, {port}, bytes({size}), timeout=5)"
+        script = f"from tests.support import echoclient; print(len({asking}.said))"
         argv = ["nsenter", f"--net={namespace}", sys.executable, "-c", script]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all nodes."""
+        return {node.name for node in self.nodes.nodes}
+
+    def label(self, node: str, value: str | None) -> None:
+        """Whether the node is excluded from load balancers."""
+        self.merge(f"/api/v1/nodes/{node}", {"metadata": {"labels": {EXCLUDED: value}}})
+
+    @contextlib.contextmanager
+    def excluded(self, *nodes: str) -> Iterator[None]:
+        try:
+            for node in nodes:
+                self.label(node, "")
+            yield
+        finally:
+            for node in nodes:
+                self.label(node, None)
 
     def source(self, number: int) -> str:
         """An IPv6 address of this host from which clients may come."""
