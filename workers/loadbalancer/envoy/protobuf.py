@@ -7,7 +7,7 @@ are no alternative: those of PyPI's xds-protos are in a package `envoy`, as the 
 
 A resource is a dictionary as in Envoy's JSON. The same resource always has the same bytes. The numbers of the
 fields are those of Envoy's API (xds-protos 1.85); Protobuf never changes the meaning of a number. A field
-that is missing in MESSAGES cannot be encoded (KeyError). `tests/servers/envoy/test_binary.py` compares the
+that is missing in SCHEMA cannot be encoded (KeyError). `tests/servers/envoy/test_binary.py` compares the
 files with the configuration that Envoy has read.
 """
 
@@ -47,7 +47,7 @@ def name_of(entry: bytes) -> str:
 def holds(entry: bytes, field: str) -> bool:
     """Whether a resource has a field, without decoding the rest."""
     kind, value = _of_any(_content(entry))
-    wanted, _ = MESSAGES[kind.removeprefix(_TYPES)][field]
+    wanted = next(one.number for one in SCHEMA[kind.removeprefix(_TYPES)] if one.name == field)
     return any(number == wanted for number, _ in fields(value))
 
 
@@ -114,7 +114,7 @@ def _content(entry: bytes) -> bytes:
 def _encoded(message: str, value: Resource) -> bytes:
     codecs = _codecs(message)
     if unknown := value.keys() - {field.name for field in codecs.values()}:
-        raise KeyError(f"{message} has no {', '.join(sorted(unknown))} in {__name__}.MESSAGES")
+        raise KeyError(f"{message} has no {', '.join(sorted(unknown))} in {__name__}.SCHEMA")
     encoded = []
     for number, field in codecs.items():
         if field.name in value:
@@ -152,19 +152,19 @@ class _Codec(NamedTuple):
 def _codecs(message: str) -> dict[int, _Codec]:
     """By the fields' numbers, in their order."""
     found = {}
-    for name, (number, kind) in sorted(MESSAGES[message].items(), key=lambda item: item[1][0]):
-        codec = _codec(kind[0] if isinstance(kind, list) else kind)
-        found[number] = codec._replace(name=name, repeated=codec.repeated or isinstance(kind, list))
+    for field in SCHEMA[message]:
+        codec = _KINDS.get(field.kind) or _codec(field.kind)
+        found[field.number] = codec._replace(name=field.name, repeated=codec.repeated or field.repeated)
     return found
 
 
-def _codec(kind: Kind) -> _Codec:
-    if isinstance(kind, dict):
-        names = {number: name for name, number in kind.items()}
-        return _Codec(_VARINT, lambda name: _varint(kind[name]), names.__getitem__)
-    if isinstance(kind, str):
+def _codec(kind: str) -> _Codec:
+    """Of an enum, or of a message."""
+    if "=" not in kind:
         return _Codec(_BYTES, lambda value: _encoded(kind, value), lambda data: _decoded(kind, data))
-    return kind
+    numbers = {name: int(number) for name, number in (one.split("=") for one in kind.split("|"))}
+    names = {number: name for name, number in numbers.items()}
+    return _Codec(_VARINT, lambda name: _varint(numbers[name]), names.__getitem__)
 
 
 def _wrapped(value: int) -> bytes:
@@ -252,198 +252,134 @@ def _varint_at(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-# The kinds of fields that are neither enums nor one of MESSAGES.
-TEXT = _Codec(_BYTES, str.encode, lambda data: data.decode())
-BOOL = _Codec(_VARINT, lambda value: _varint(int(value)), bool)
-UINT = _Codec(_VARINT, _varint, int)
-DOUBLE = _Codec(
-    _EIGHT_BYTES, lambda value: struct.pack("<d", value), lambda data: struct.unpack("<d", data)[0]
-)
-# Wrappers are messages around a value: with them, false and 0 differ from unset.
-BOOL_VALUE = _Codec(_BYTES, _wrapped, lambda data: bool(_unwrapped(data)))
-UINT_VALUE = _Codec(_BYTES, _wrapped, _unwrapped)
-DURATION = _Codec(_BYTES, _duration, _duration_text)
-STRUCT = _Codec(_BYTES, _struct, _struct_decoded)
-STRUCTS = _Codec(_BYTES, lambda item: _pair(item[0], _struct(item[1])), _named_struct_decoded, repeated=True)
-ANY = _Codec(_BYTES, _packed, _unpacked)
-
-Kind = _Codec | dict[str, int] | str
-"""One of these, the numbers of an enum's names, or a message's name. In a list: repeated."""
-
-MESSAGES: dict[str, dict[str, tuple[int, Kind | list[Kind]]]] = {
-    "envoy.config.cluster.v3.CircuitBreakers": {
-        "thresholds": (1, ["envoy.config.cluster.v3.CircuitBreakers.Thresholds"]),
-    },
-    "envoy.config.cluster.v3.CircuitBreakers.Thresholds": {
-        "max_connections": (2, UINT_VALUE),
-        "max_pending_requests": (3, UINT_VALUE),
-    },
-    "envoy.config.cluster.v3.Cluster": {
-        "name": (1, TEXT),
-        "type": (2, {"STATIC": 0, "EDS": 3}),
-        "eds_cluster_config": (3, "envoy.config.cluster.v3.Cluster.EdsClusterConfig"),
-        "connect_timeout": (4, DURATION),
-        "lb_policy": (6, {"RANDOM": 3, "MAGLEV": 5}),
-        "health_checks": (8, ["envoy.config.core.v3.HealthCheck"]),
-        "circuit_breakers": (10, "envoy.config.cluster.v3.CircuitBreakers"),
-        "outlier_detection": (19, "envoy.config.cluster.v3.OutlierDetection"),
-        "transport_socket": (24, "envoy.config.core.v3.TransportSocket"),
-        "common_lb_config": (27, "envoy.config.cluster.v3.Cluster.CommonLbConfig"),
-        "ignore_health_on_host_removal": (32, BOOL),
-        "load_assignment": (33, "envoy.config.endpoint.v3.ClusterLoadAssignment"),
-        "transport_socket_matches": (43, ["envoy.config.cluster.v3.Cluster.TransportSocketMatch"]),
-    },
-    "envoy.config.cluster.v3.Cluster.CommonLbConfig": {
-        "healthy_panic_threshold": (1, "envoy.type.v3.Percent"),
-        "update_merge_window": (4, DURATION),
-    },
-    "envoy.config.cluster.v3.Cluster.EdsClusterConfig": {
-        "eds_config": (1, "envoy.config.core.v3.ConfigSource"),
-        "service_name": (2, TEXT),
-    },
-    "envoy.config.cluster.v3.Cluster.TransportSocketMatch": {
-        "name": (1, TEXT),
-        "match": (2, STRUCT),
-        "transport_socket": (3, "envoy.config.core.v3.TransportSocket"),
-    },
-    "envoy.config.cluster.v3.OutlierDetection": {
-        "interval": (2, DURATION),
-        "base_ejection_time": (3, DURATION),
-        "max_ejection_percent": (4, UINT_VALUE),
-        "split_external_local_origin_errors": (12, BOOL),
-        "consecutive_local_origin_failure": (13, UINT_VALUE),
-        "enforcing_local_origin_success_rate": (15, UINT_VALUE),
-        "max_ejection_time": (21, DURATION),
-    },
-    "envoy.config.core.v3.Address": {"socket_address": (1, "envoy.config.core.v3.SocketAddress")},
-    "envoy.config.core.v3.BackoffStrategy": {"base_interval": (1, DURATION), "max_interval": (2, DURATION)},
-    "envoy.config.core.v3.CidrRange": {"address_prefix": (1, TEXT), "prefix_len": (2, UINT_VALUE)},
-    "envoy.config.core.v3.ConfigSource": {
-        "resource_api_version": (6, {"V3": 2}),
-        "path_config_source": (8, "envoy.config.core.v3.PathConfigSource"),
-    },
-    "envoy.config.core.v3.HealthCheck": {
-        "timeout": (1, DURATION),
-        "interval": (2, DURATION),
-        "unhealthy_threshold": (4, UINT_VALUE),
-        "healthy_threshold": (5, UINT_VALUE),
-        "reuse_connection": (7, BOOL_VALUE),
-        "http_health_check": (8, "envoy.config.core.v3.HealthCheck.HttpHealthCheck"),
-        "no_traffic_interval": (12, DURATION),
-        "unhealthy_interval": (14, DURATION),
-        "unhealthy_edge_interval": (15, DURATION),
-        "interval_jitter_percent": (18, UINT),
-        "transport_socket_match_criteria": (23, STRUCT),
-        "no_traffic_healthy_interval": (24, DURATION),
-    },
-    "envoy.config.core.v3.HealthCheck.HttpHealthCheck": {
-        "host": (1, TEXT),
-        "path": (2, TEXT),
-        "retriable_statuses": (12, ["envoy.type.v3.Int64Range"]),
-    },
-    "envoy.config.core.v3.Metadata": {"filter_metadata": (1, STRUCTS)},
-    "envoy.config.core.v3.PathConfigSource": {"path": (1, TEXT)},
-    "envoy.config.core.v3.ProxyProtocolConfig": {"version": (1, {"V1": 0, "V2": 1})},
-    "envoy.config.core.v3.SocketAddress": {
-        "protocol": (1, {"TCP": 0, "UDP": 1}),
-        "address": (2, TEXT),
-        "port_value": (3, UINT),
-    },
-    "envoy.config.core.v3.SocketOption": {
-        "level": (2, UINT),
-        "name": (3, UINT),
-        "int_value": (4, UINT),
-        "state": (6, {"STATE_BOUND": 1}),
-    },
-    "envoy.config.core.v3.TransportSocket": {"name": (1, TEXT), "typed_config": (3, ANY)},
-    "envoy.config.core.v3.UdpSocketConfig": {"max_rx_datagram_size": (1, UINT_VALUE)},
-    "envoy.config.endpoint.v3.ClusterLoadAssignment": {
-        "cluster_name": (1, TEXT),
-        "endpoints": (2, ["envoy.config.endpoint.v3.LocalityLbEndpoints"]),
-    },
-    "envoy.config.endpoint.v3.Endpoint": {
-        "address": (1, "envoy.config.core.v3.Address"),
-        "health_check_config": (2, "envoy.config.endpoint.v3.Endpoint.HealthCheckConfig"),
-        "hostname": (3, TEXT),
-    },
-    "envoy.config.endpoint.v3.Endpoint.HealthCheckConfig": {"port_value": (1, UINT)},
-    "envoy.config.endpoint.v3.LbEndpoint": {
-        "endpoint": (1, "envoy.config.endpoint.v3.Endpoint"),
-        "health_status": (2, {"UNHEALTHY": 2}),
-        "metadata": (3, "envoy.config.core.v3.Metadata"),
-    },
-    "envoy.config.endpoint.v3.LocalityLbEndpoints": {
-        "lb_endpoints": (2, ["envoy.config.endpoint.v3.LbEndpoint"]),
-    },
-    "envoy.config.listener.v3.Filter": {"name": (1, TEXT), "typed_config": (4, ANY)},
-    "envoy.config.listener.v3.FilterChain": {
-        "filter_chain_match": (1, "envoy.config.listener.v3.FilterChainMatch"),
-        "filters": (3, ["envoy.config.listener.v3.Filter"]),
-    },
-    "envoy.config.listener.v3.FilterChainMatch": {
-        "source_prefix_ranges": (6, ["envoy.config.core.v3.CidrRange"]),
-    },
-    "envoy.config.listener.v3.Listener": {
-        "name": (1, TEXT),
-        "address": (2, "envoy.config.core.v3.Address"),
-        "filter_chains": (3, ["envoy.config.listener.v3.FilterChain"]),
-        "listener_filters": (9, ["envoy.config.listener.v3.ListenerFilter"]),
-        "freebind": (11, BOOL_VALUE),
-        "socket_options": (13, ["envoy.config.core.v3.SocketOption"]),
-        "udp_listener_config": (18, "envoy.config.listener.v3.UdpListenerConfig"),
-        "stat_prefix": (28, TEXT),
-    },
-    "envoy.config.listener.v3.ListenerFilter": {"name": (1, TEXT), "typed_config": (3, ANY)},
-    "envoy.config.listener.v3.UdpListenerConfig": {
-        "downstream_socket_config": (5, "envoy.config.core.v3.UdpSocketConfig"),
-    },
-    "envoy.extensions.filters.network.connection_limit.v3.ConnectionLimit": {
-        "stat_prefix": (1, TEXT),
-        "max_connections": (2, UINT_VALUE),
-    },
-    "envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy": {
-        "stat_prefix": (1, TEXT),
-        "cluster": (2, TEXT),
-        "max_connect_attempts": (7, UINT_VALUE),
-        "idle_timeout": (8, DURATION),
-        "hash_policy": (11, ["envoy.type.v3.HashPolicy"]),
-        "backoff_options": (18, "envoy.config.core.v3.BackoffStrategy"),
-    },
-    "envoy.extensions.filters.udp.udp_proxy.v3.Route": {"cluster": (1, TEXT)},
-    "envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig": {
-        "stat_prefix": (1, TEXT),
-        "idle_timeout": (3, DURATION),
-        "hash_policies": (5, ["envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig.HashPolicy"]),
-        "upstream_socket_config": (6, "envoy.config.core.v3.UdpSocketConfig"),
-        "matcher": (9, "xds.type.matcher.v3.Matcher"),
-    },
-    "envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig.HashPolicy": {"source_ip": (1, BOOL)},
-    "envoy.extensions.matching.common_inputs.network.v3.SourceIPInput": {},
-    "envoy.extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport": {
-        "config": (1, "envoy.config.core.v3.ProxyProtocolConfig"),
-        "transport_socket": (2, "envoy.config.core.v3.TransportSocket"),
-    },
-    "envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer": {},
-    "envoy.type.v3.HashPolicy": {"source_ip": (1, "envoy.type.v3.HashPolicy.SourceIp")},
-    "envoy.type.v3.HashPolicy.SourceIp": {},
-    "envoy.type.v3.Int64Range": {"start": (1, UINT), "end": (2, UINT)},
-    "envoy.type.v3.Percent": {"value": (1, DOUBLE)},
-    "xds.core.v3.CidrRange": {"address_prefix": (1, TEXT), "prefix_len": (2, UINT_VALUE)},
-    "xds.core.v3.TypedExtensionConfig": {"name": (1, TEXT), "typed_config": (2, ANY)},
-    "xds.type.matcher.v3.IPMatcher": {
-        "range_matchers": (1, ["xds.type.matcher.v3.IPMatcher.IPRangeMatcher"]),
-    },
-    "xds.type.matcher.v3.IPMatcher.IPRangeMatcher": {
-        "ranges": (1, ["xds.core.v3.CidrRange"]),
-        "on_match": (2, "xds.type.matcher.v3.Matcher.OnMatch"),
-    },
-    "xds.type.matcher.v3.Matcher": {
-        "matcher_tree": (2, "xds.type.matcher.v3.Matcher.MatcherTree"),
-        "on_no_match": (3, "xds.type.matcher.v3.Matcher.OnMatch"),
-    },
-    "xds.type.matcher.v3.Matcher.MatcherTree": {
-        "input": (1, "xds.core.v3.TypedExtensionConfig"),
-        "custom_match": (4, "xds.core.v3.TypedExtensionConfig"),
-    },
-    "xds.type.matcher.v3.Matcher.OnMatch": {"action": (2, "xds.core.v3.TypedExtensionConfig")},
+# Wrappers (…_value) are messages around a value: with them, false and 0 differ from unset.
+_KINDS = {
+    "text": _Codec(_BYTES, str.encode, lambda data: data.decode()),
+    "bool": _Codec(_VARINT, lambda value: _varint(int(value)), bool),
+    "uint": _Codec(_VARINT, _varint, int),
+    "double": _Codec(
+        _EIGHT_BYTES, lambda one: struct.pack("<d", one), lambda data: struct.unpack("<d", data)[0]
+    ),
+    "bool_value": _Codec(_BYTES, _wrapped, lambda data: bool(_unwrapped(data))),
+    "uint_value": _Codec(_BYTES, _wrapped, _unwrapped),
+    "duration": _Codec(_BYTES, _duration, _duration_text),
+    "struct": _Codec(_BYTES, _struct, _struct_decoded),
+    "structs": _Codec(
+        _BYTES, lambda one: _pair(one[0], _struct(one[1])), _named_struct_decoded, repeated=True
+    ),
+    "any": _Codec(_BYTES, _packed, _unpacked),
 }
+
+
+class _Field(NamedTuple):
+    """A field of a message."""
+
+    name: str
+    number: int
+    repeated: bool
+    kind: str
+    """One of _KINDS, an enum (`V1=0|V2=1`), or the name of a message."""
+
+
+def _schema(text: str) -> dict[str, list[_Field]]:
+    """The fields of each message, in the order of their numbers."""
+    found: dict[str, list[_Field]] = {}
+    for line in text.replace("\n  ", " ").strip().splitlines():
+        message, _, listed = line.partition(":")
+        found[message] = []
+        for field in filter(None, map(str.split, listed.split(","))):
+            name, number, *repeated, kind = field
+            kind = f"{message}{kind}" if kind.startswith(".") else kind
+            found[message].append(_Field(name, int(number), bool(repeated), kind))
+    return found
+
+
+SCHEMA = _schema("""
+envoy.config.cluster.v3.CircuitBreakers: thresholds 1 repeated .Thresholds
+envoy.config.cluster.v3.CircuitBreakers.Thresholds: max_connections 2 uint_value,
+  max_pending_requests 3 uint_value
+envoy.config.cluster.v3.Cluster: name 1 text, type 2 STATIC=0|EDS=3, eds_cluster_config 3 .EdsClusterConfig,
+  connect_timeout 4 duration, lb_policy 6 RANDOM=3|MAGLEV=5,
+  health_checks 8 repeated envoy.config.core.v3.HealthCheck,
+  circuit_breakers 10 envoy.config.cluster.v3.CircuitBreakers,
+  outlier_detection 19 envoy.config.cluster.v3.OutlierDetection,
+  transport_socket 24 envoy.config.core.v3.TransportSocket, common_lb_config 27 .CommonLbConfig,
+  ignore_health_on_host_removal 32 bool, load_assignment 33 envoy.config.endpoint.v3.ClusterLoadAssignment,
+  transport_socket_matches 43 repeated .TransportSocketMatch
+envoy.config.cluster.v3.Cluster.CommonLbConfig: healthy_panic_threshold 1 envoy.type.v3.Percent,
+  update_merge_window 4 duration
+envoy.config.cluster.v3.Cluster.EdsClusterConfig: eds_config 1 envoy.config.core.v3.ConfigSource,
+  service_name 2 text
+envoy.config.cluster.v3.Cluster.TransportSocketMatch: name 1 text, match 2 struct,
+  transport_socket 3 envoy.config.core.v3.TransportSocket
+envoy.config.cluster.v3.OutlierDetection: interval 2 duration, base_ejection_time 3 duration,
+  max_ejection_percent 4 uint_value, split_external_local_origin_errors 12 bool,
+  consecutive_local_origin_failure 13 uint_value, enforcing_local_origin_success_rate 15 uint_value,
+  max_ejection_time 21 duration
+envoy.config.core.v3.Address: socket_address 1 envoy.config.core.v3.SocketAddress
+envoy.config.core.v3.BackoffStrategy: base_interval 1 duration, max_interval 2 duration
+envoy.config.core.v3.CidrRange: address_prefix 1 text, prefix_len 2 uint_value
+envoy.config.core.v3.ConfigSource: resource_api_version 6 V3=2,
+  path_config_source 8 envoy.config.core.v3.PathConfigSource
+envoy.config.core.v3.HealthCheck: timeout 1 duration, interval 2 duration, unhealthy_threshold 4 uint_value,
+  healthy_threshold 5 uint_value, reuse_connection 7 bool_value, http_health_check 8 .HttpHealthCheck,
+  no_traffic_interval 12 duration, unhealthy_interval 14 duration, unhealthy_edge_interval 15 duration,
+  interval_jitter_percent 18 uint, transport_socket_match_criteria 23 struct,
+  no_traffic_healthy_interval 24 duration
+envoy.config.core.v3.HealthCheck.HttpHealthCheck: host 1 text, path 2 text,
+  retriable_statuses 12 repeated envoy.type.v3.Int64Range
+envoy.config.core.v3.Metadata: filter_metadata 1 structs
+envoy.config.core.v3.PathConfigSource: path 1 text
+envoy.config.core.v3.ProxyProtocolConfig: version 1 V1=0|V2=1
+envoy.config.core.v3.SocketAddress: protocol 1 TCP=0|UDP=1, address 2 text, port_value 3 uint
+envoy.config.core.v3.SocketOption: level 2 uint, name 3 uint, int_value 4 uint, state 6 STATE_BOUND=1
+envoy.config.core.v3.TransportSocket: name 1 text, typed_config 3 any
+envoy.config.core.v3.UdpSocketConfig: max_rx_datagram_size 1 uint_value
+envoy.config.endpoint.v3.ClusterLoadAssignment: cluster_name 1 text,
+  endpoints 2 repeated envoy.config.endpoint.v3.LocalityLbEndpoints
+envoy.config.endpoint.v3.Endpoint: address 1 envoy.config.core.v3.Address,
+  health_check_config 2 .HealthCheckConfig, hostname 3 text
+envoy.config.endpoint.v3.Endpoint.HealthCheckConfig: port_value 1 uint
+envoy.config.endpoint.v3.LbEndpoint: endpoint 1 envoy.config.endpoint.v3.Endpoint,
+  health_status 2 UNHEALTHY=2, metadata 3 envoy.config.core.v3.Metadata
+envoy.config.endpoint.v3.LocalityLbEndpoints: lb_endpoints 2 repeated envoy.config.endpoint.v3.LbEndpoint
+envoy.config.listener.v3.Filter: name 1 text, typed_config 4 any
+envoy.config.listener.v3.FilterChain: filter_chain_match 1 envoy.config.listener.v3.FilterChainMatch,
+  filters 3 repeated envoy.config.listener.v3.Filter
+envoy.config.listener.v3.FilterChainMatch: source_prefix_ranges 6 repeated envoy.config.core.v3.CidrRange
+envoy.config.listener.v3.Listener: name 1 text, address 2 envoy.config.core.v3.Address,
+  filter_chains 3 repeated envoy.config.listener.v3.FilterChain,
+  listener_filters 9 repeated envoy.config.listener.v3.ListenerFilter, freebind 11 bool_value,
+  socket_options 13 repeated envoy.config.core.v3.SocketOption,
+  udp_listener_config 18 envoy.config.listener.v3.UdpListenerConfig, stat_prefix 28 text
+envoy.config.listener.v3.ListenerFilter: name 1 text, typed_config 3 any
+envoy.config.listener.v3.UdpListenerConfig: downstream_socket_config 5 envoy.config.core.v3.UdpSocketConfig
+envoy.extensions.filters.network.connection_limit.v3.ConnectionLimit: stat_prefix 1 text,
+  max_connections 2 uint_value
+envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy: stat_prefix 1 text, cluster 2 text,
+  max_connect_attempts 7 uint_value, idle_timeout 8 duration,
+  hash_policy 11 repeated envoy.type.v3.HashPolicy, backoff_options 18 envoy.config.core.v3.BackoffStrategy
+envoy.extensions.filters.udp.udp_proxy.v3.Route: cluster 1 text
+envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig: stat_prefix 1 text, idle_timeout 3 duration,
+  hash_policies 5 repeated .HashPolicy, upstream_socket_config 6 envoy.config.core.v3.UdpSocketConfig,
+  matcher 9 xds.type.matcher.v3.Matcher
+envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig.HashPolicy: source_ip 1 bool
+envoy.extensions.matching.common_inputs.network.v3.SourceIPInput:
+envoy.extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport:
+  config 1 envoy.config.core.v3.ProxyProtocolConfig, transport_socket 2 envoy.config.core.v3.TransportSocket
+envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer:
+envoy.type.v3.HashPolicy: source_ip 1 .SourceIp
+envoy.type.v3.HashPolicy.SourceIp:
+envoy.type.v3.Int64Range: start 1 uint, end 2 uint
+envoy.type.v3.Percent: value 1 double
+xds.core.v3.CidrRange: address_prefix 1 text, prefix_len 2 uint_value
+xds.core.v3.TypedExtensionConfig: name 1 text, typed_config 2 any
+xds.type.matcher.v3.IPMatcher: range_matchers 1 repeated .IPRangeMatcher
+xds.type.matcher.v3.IPMatcher.IPRangeMatcher: ranges 1 repeated xds.core.v3.CidrRange,
+  on_match 2 xds.type.matcher.v3.Matcher.OnMatch
+xds.type.matcher.v3.Matcher: matcher_tree 2 .MatcherTree, on_no_match 3 .OnMatch
+xds.type.matcher.v3.Matcher.MatcherTree: input 1 xds.core.v3.TypedExtensionConfig,
+  custom_match 4 xds.core.v3.TypedExtensionConfig
+xds.type.matcher.v3.Matcher.OnMatch: action 2 xds.core.v3.TypedExtensionConfig
+""")
+"""Name, number and kind of the fields of each message. A kind with a dot in front is a message within it."""
