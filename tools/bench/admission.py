@@ -8,8 +8,9 @@ import contextlib
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -22,12 +23,12 @@ from sandbox.processes import ProcessId
 from sandbox.programs import binaries
 from sandbox.servers import controlplane
 from sandbox.servers.manifests import SYSTEM_NAMESPACE
-from tools.bench.client import Client, opened, translated
+from tools.bench.client import Client, opened, translated, until
 from tools.bench.report import Report, say, table
 from tools.bench.requests import Answers, Latency, WebhookCalls, at_rate
 from tools.bench.usage import Meter, running_first
 from tools.bench.world import World, world
-from windowbox.errors import Refused, Unreachable
+from windowbox.errors import Refused
 from windowbox.models.refs import CLUSTERS, DEPLOYMENTS, NAMESPACES, NODES, OPERATING_SYSTEM_CONFIGS, SECRETS
 from windowbox.rights import webhookconfigurations as configurations
 from windowbox.settings.webhooksettings import WebhookSettings
@@ -51,6 +52,21 @@ _NODE = {"metadata": {"name": "one"}, "status": {"capacity": _SIZES, "allocatabl
 _STATUS = f"{NODES.path(name='one')}/status?dryRun=All"
 _FIRST = ("kube-apiserver", "etcd", "admit-1", "nats-server")
 
+_COLUMNS: Mapping[str, Callable[[Latency], str]] = {
+    "requests": lambda one: one.what,
+    "count": lambda one: str(one.count),
+    "each second": lambda one: f"{one.rate:.0f}",
+    "p50 ms": lambda one: f"{one.p50:.2f}",
+    "p99 ms": lambda one: f"{one.p99:.2f}",
+    "max ms": lambda one: f"{one.max:.1f}",
+    "failed": lambda one: str(one.failed),
+    "CPU of the webhook process, ms/request": lambda one: f"{one.cpu_ms:.2f}",
+    "CPU of the API server, ms/request": lambda one: f"{one.server_cpu_ms:.2f}",
+    "a webhook's answer, ms": lambda one: f"{one.called_ms:.2f}",
+    "within 5 ms, %": lambda one: f"{one.called_short_percent:.0f}",
+    "used by others, %": lambda one: f"{one.elsewhere_percent:.0f}",
+}
+
 Act = Callable[[int], Awaitable[None]]
 
 
@@ -65,12 +81,9 @@ async def measure(rate: float, seconds: float, servers: int, *, first: bool) -> 
         found = list[Latency]()
 
         def precedence() -> contextlib.AbstractContextManager[None]:
-            pids = here.pids()
-            return (
-                running_first([os.getpid(), *(pids[name] for name in _FIRST)])
-                if first
-                else contextlib.nullcontext()
-            )
+            if not first:
+                return contextlib.nullcontext()
+            return running_first([os.getpid(), *(here.pids()[name] for name in _FIRST)])
 
         for what, resource, body, share in (
             ("Deployment", DEPLOYMENTS, deployment(), 1.0),
@@ -79,13 +92,9 @@ async def measure(rate: float, seconds: float, servers: int, *, first: bool) -> 
             ("OperatingSystemConfig of 300 kB", OPERATING_SYSTEM_CONFIGS, _config(300), 0.05),
         ):
             for namespace, suffix in ((PLAIN, "plain"), (SHOOT, "asked")):
-                title, path, data = (
-                    f"{what}, {suffix}",
-                    f"{resource.path(namespace)}?dryRun=All",
-                    orjson.dumps(body),
-                )
+                title, path = f"{what}, {suffix}", f"{resource.path(namespace)}?dryRun=All"
 
-                async def create(number: int, path: str = path, data: bytes = data) -> None:
+                async def create(_: int, path: str = path, data: bytes = orjson.dumps(body)) -> None:
                     await here.client.request("POST", path, data)
 
                 say(f"{title}, {rate * share:g} a second")
@@ -102,29 +111,7 @@ async def measure(rate: float, seconds: float, servers: int, *, first: bool) -> 
         async with _reporting(here, servers) as report:
             title = f"status of a node, {servers} API servers"
             found.append(await _measured(here, title, report, rate, seconds))
-    return _report(found)
-
-
-def _report(found: list[Latency]) -> Report:
-    shown = table(
-        "Webhooks",
-        found,
-        {
-            "requests": lambda one: one.what,
-            "count": lambda one: str(one.count),
-            "each second": lambda one: f"{one.rate:.0f}",
-            "p50 ms": lambda one: f"{one.p50:.2f}",
-            "p99 ms": lambda one: f"{one.p99:.2f}",
-            "max ms": lambda one: f"{one.max:.1f}",
-            "failed": lambda one: str(one.failed),
-            "CPU of the webhook process, ms/request": lambda one: f"{one.cpu_ms:.2f}",
-            "CPU of the API server, ms/request": lambda one: f"{one.server_cpu_ms:.2f}",
-            "a webhook's answer, ms": lambda one: f"{one.called_ms:.2f}",
-            "within 5 ms, %": lambda one: f"{one.called_short_percent:.0f}",
-            "used by others, %": lambda one: f"{one.elsewhere_percent:.0f}",
-        },
-    )
-    return Report(found, [shown])
+    return Report(found, [table("Webhooks", found, _COLUMNS)])
 
 
 async def prepare(here: World) -> None:
@@ -139,15 +126,13 @@ async def prepare(here: World) -> None:
         "spec": {"cloudProfile": {}, "seed": {}, "shoot": shoot},
     }
     await here.client.request("POST", CLUSTERS.path(), cluster)
-    path = f"{DEPLOYMENTS.path(SHOOT)}?dryRun=All"
-    async with asyncio.timeout(_PATIENCE):
-        # No event says when the API server has read its webhook configurations.
-        while True:
-            with contextlib.suppress(Refused):
-                made = await here.client.request("POST", path, deployment())
-                if "injected-by" in made["spec"]["template"]["metadata"]["labels"]:
-                    return
-            await asyncio.sleep(0.1)
+
+    async def called() -> bool:
+        made = await here.client.request("POST", f"{DEPLOYMENTS.path(SHOOT)}?dryRun=All", deployment())
+        return "injected-by" in made["spec"]["template"]["metadata"]["labels"]
+
+    # No event says when the API server has read its webhook configurations.
+    await until(called, _PATIENCE)
 
 
 async def _measured(here: World, what: str, act: Act, rate: float, seconds: float) -> Latency:
@@ -178,6 +163,10 @@ async def _during_rotation(here: World, rate: float, act: Act) -> Latency:
         found = await presence.processes(here.bus)
         return {str(process["certificate"]) for process in found if "certificate" in process}
 
+    async def renewed() -> bool:
+        after = await shown()
+        return bool(after) and not before & after
+
     answers, before, began = Answers(), await shown(), time.perf_counter()
     asking = asyncio.create_task(at_rate(act, rate, int(rate * _PATIENCE * 2), answers))
     try:
@@ -188,10 +177,7 @@ async def _during_rotation(here: World, rate: float, act: Act) -> Latency:
         for secret in found["items"]:
             path = SECRETS.path(SYSTEM_NAMESPACE, secret["metadata"]["name"])
             await here.client.request("PATCH", path, {"metadata": {"labels": labels}})
-        async with asyncio.timeout(_PATIENCE):
-            # Processes send no event when they show another certificate.
-            while not (after := await shown()) or before & after:  # noqa: ASYNC110
-                await asyncio.sleep(0.2)
+        await until(renewed, _PATIENCE, 0.2)
         seconds = time.perf_counter() - began
         await asyncio.sleep(_AFTER)
     finally:
@@ -208,25 +194,15 @@ async def _clients(here: World) -> AsyncIterator[Act]:
     url = f"https://127.0.0.1:{here.sandbox.state.ports['webhooks']}/node?timeout=5s"
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    node = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": "one"},
-        "spec": {},
-        "status": {"capacity": _SIZES, "allocatable": _SIZES},
+    request = {
+        "uid": "bench",
+        "kind": {"group": "", "version": "v1", "kind": "Node"},
+        "resource": {"group": "", "version": "v1", "resource": "nodes"},
+        "name": "one",
+        "operation": "UPDATE",
+        "object": {"apiVersion": "v1", "kind": "Node", "spec": {}, **_NODE},
     }
-    review = {
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "bench",
-            "kind": {"group": "", "version": "v1", "kind": "Node"},
-            "resource": {"group": "", "version": "v1", "resource": "nodes"},
-            "name": "one",
-            "operation": "UPDATE",
-            "object": node,
-        },
-    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     body, headers = orjson.dumps(review), {"Content-Type": "application/json"}
     async with contextlib.AsyncExitStack() as stack:
         sessions = list[aiohttp.ClientSession]()
@@ -269,34 +245,19 @@ async def _reporting(here: World, count: int) -> AsyncIterator[Act]:
             stack.callback(processes.end, ProcessId(process.pid, processes.started(process.pid) or ""))
             api = controlplane.api(identity, port)
             servers.append(await stack.enter_async_context(opened(api)))
-            async with asyncio.timeout(_STARTING):
-                while not await asyncio.to_thread(api.ready):  # noqa: ASYNC110
-                    await asyncio.sleep(0.2)
-                await _create(servers[-1], NODES.path(), _NODE)
-                await _create(servers[-1], resource.path(), configuration)
-                # No event says when the API server has read its webhook configurations.
-                while True:
-                    with contextlib.suppress(Refused, Unreachable):
-                        if await _changed_by_webhook(servers[-1]):
-                            break
-                    await asyncio.sleep(0.1)
+            await until(partial(asyncio.to_thread, api.ready), _STARTING, 0.2)
+            # Servers that start together on few CPUs refuse requests, or answer late, for a while.
+            for path, manifest in ((NODES.path(), _NODE), (resource.path(), configuration)):
+                post = partial(servers[-1].request, "POST", path, manifest, accepted=(201, 409))
+                await until(post, _STARTING, 0.5)
+            # No event says when the API server has read its webhook configurations.
+            await until(partial(_changed_by_webhook, servers[-1]), _STARTING)
 
         async def report(number: int) -> None:
             if not await _changed_by_webhook(servers[number % count]):
                 raise Refused("the webhook has not changed the node")
 
         yield report
-
-
-async def _create(server: Client, path: str, manifest: dict[str, Any]) -> None:
-    """Retry: servers that start together on few CPUs refuse requests, or answer late, for a while."""
-    while True:
-        try:
-            await server.request("POST", path, manifest, accepted=(201, 409))
-        except (Refused, Unreachable):
-            await asyncio.sleep(0.5)
-        else:
-            return
 
 
 async def _changed_by_webhook(server: Client) -> bool:

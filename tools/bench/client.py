@@ -16,7 +16,7 @@ import orjson
 from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.zoneserver import ZONE
 from windowbox.clients.kubernetes import apiresponses
-from windowbox.errors import Refused, Unreachable
+from windowbox.errors import Refused, Unreachable, WindowboxError
 from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, Resource
@@ -44,6 +44,16 @@ async def each(
         for _ in range(writers):
             group.create_task(write())
     return begun
+
+
+async def until(look: Callable[[], Awaitable[_Item]], patience: float, pause: float = 0.1) -> _Item:
+    """Poll what sends no event, also while servers refuse or restart. Returns the first true answer."""
+    async with asyncio.timeout(patience):
+        while True:
+            with contextlib.suppress(WindowboxError):
+                if found := await look():
+                    return found
+            await asyncio.sleep(pause)
 
 
 @contextlib.asynccontextmanager

@@ -20,11 +20,10 @@ from sandbox import processes
 from sandbox.options import Options
 from tests.support.apiservers import kubeconfig
 from tools.bench.bus.emptyruns import CHECKOUT
-from tools.bench.client import each
+from tools.bench.client import each, until
 from tools.bench.report import MachineFacts, Report, is_ours, say, table
 from tools.bench.usage import Meter, Usage, private, usage
 from tools.bench.world import World, world
-from windowbox.errors import WindowboxError
 from windowbox.models.refs import (
     ENDPOINT_SLICES,
     MANAGED_RESOURCES,
@@ -188,7 +187,11 @@ class ManyClusters:
                     answer.raise_for_status()
 
         await each(range(self.count), fill)
-        await _until(self.objects, wanted)
+
+        async def filled() -> bool:
+            return await self.objects() >= wanted
+
+        await until(filled, _PATIENCE, 0.5)
 
     async def restart_all(self) -> None:
         """Restart windowbox and the NATS servers."""
@@ -216,13 +219,14 @@ class ManyClusters:
     async def all_watched(self, clusters: int) -> None:
         """Wait until every kind of so many clusters is watched."""
 
-        async def watched() -> int:
+        async def watched() -> bool:
             states: dict[str, str] = {}
             for process in await presence.processes(self.here.bus):
                 states |= process.get("watches", {})
-            return sum(at.startswith("many-") and state == "watching" for at, state in states.items())
+            count = sum(at.startswith("many-") and state == "watching" for at, state in states.items())
+            return count >= clusters * len(KINDS)
 
-        await _until(watched, clusters * len(KINDS))
+        await until(watched, _PATIENCE, 0.5)
 
     async def step(self, name: str, act: Callable[[], Awaitable[None]]) -> Step:
         """Measure one operation."""
@@ -242,16 +246,6 @@ class ManyClusters:
         done = Step(name, round(read.seconds, 1), cpu, await listings() - before, memory)
         say(f"done: {done}")  # a run takes up to an hour, and may be interrupted
         return done
-
-
-async def _until(count: Callable[[], Awaitable[int]], wanted: int) -> None:
-    """Poll until `count` is as large as wanted: neither presence nor streams send events about that."""
-    async with asyncio.timeout(_PATIENCE):
-        while True:
-            with contextlib.suppress(WindowboxError):  # the bus restarts
-                if await count() >= wanted:
-                    return
-            await asyncio.sleep(0.5)
 
 
 @contextlib.asynccontextmanager

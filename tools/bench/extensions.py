@@ -90,7 +90,7 @@ async def infrastructures(count: int, singles: int, options: Options, *, first: 
             await measured("create", range(count), made.infrastructure),
         ]
         say("the same again, unchanged")
-        phases.append(await measured("again", range(count), made.infrastructure_again))
+        phases.append(await measured("again", range(count), partial(made.reconcile, INFRASTRUCTURES)))
         owned = 0
         for resource in (NAMESPACES, IP_POOLS, NETWORK_POLICIES):
             for item in (await here.client.request("GET", resource.path()))["items"]:
@@ -170,7 +170,7 @@ async def controlplanes(count: int, singles: int) -> Report:
         ]
         say("the same again, unchanged")
         await asyncio.sleep(_SECOND)
-        phases.append(await measured("again", range(count), made.controlplane_again))
+        phases.append(await measured("again", range(count), partial(made.reconcile, CONTROL_PLANES)))
         say("a rotation of their authorities")
         await asyncio.sleep(_SECOND)
         phases.append(await measured("rotate", range(count), made.rotation))

@@ -6,6 +6,8 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
 from sandbox import roles
 from tools.bench.client import Client, reconcile_request
 from tools.bench.world import World
@@ -22,7 +24,6 @@ from windowbox.models.refs import (
 
 SECRET = "cloudprovider"
 _EXTENSIONS = "extensions.gardener.cloud/v1alpha1"
-_CORE = "core.gardener.cloud/v1beta1"
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,9 @@ class Shoots:
         """Create the Infrastructure of a Shoot."""
         await self._create(INFRASTRUCTURES, number, _placed(number))
 
-    async def infrastructure_again(self, number: int) -> None:
-        """Request a reconcile of an unchanged Infrastructure."""
-        await self._reconcile(INFRASTRUCTURES, number)
-
     async def controlplane(self, number: int) -> None:
         """Create the ControlPlane of a Shoot."""
         await self._create(CONTROL_PLANES, number, _placed(number))
-
-    async def controlplane_again(self, number: int) -> None:
-        """Request a reconcile of an unchanged ControlPlane."""
-        await self._reconcile(CONTROL_PLANES, number)
 
     async def rotation(self, number: int) -> None:
         """Begin to rotate the authorities of a Shoot, and request a reconcile of its ControlPlane."""
@@ -68,7 +61,7 @@ class Shoots:
         credentials = {"rotation": {"certificateAuthorities": rotation}}
         patch = {"spec": {"shoot": {"status": {"credentials": credentials}}}}
         await self.client.request("PATCH", CLUSTERS.path(name=namespace(number)), patch)
-        await self._reconcile(CONTROL_PLANES, number)
+        await self.reconcile(CONTROL_PLANES, number)
 
     async def bastion(self, number: int) -> None:
         """Create a Bastion of a Shoot that has an Infrastructure."""
@@ -83,7 +76,8 @@ class Shoots:
         body = {**head, "spec": {"type": "local", **spec}}
         await self.client.request("POST", resource.path(namespace(number)), body)
 
-    async def _reconcile(self, resource: Resource, number: int) -> None:
+    async def reconcile(self, resource: Resource, number: int) -> None:
+        """Request a reconcile of an unchanged object."""
         path = resource.path(namespace(number), named(number))
         await self.client.request("PATCH", path, reconcile_request())
 
@@ -102,43 +96,37 @@ def _placed(number: int) -> dict[str, Any]:
     return {"region": "local", "secretRef": {"name": SECRET, "namespace": namespace(number)}}
 
 
-def cluster(name: str) -> dict[str, Any]:
+def cluster(name: str) -> Any:
     """The Cluster of a Shoot. Nobody pulls the image that its cloud profile names: nodes are simulated."""
-    networking = {
-        "type": "calico",
-        "ipFamilies": ["IPv4"],
-        "nodes": "10.0.0.0/16",
-        "pods": "10.3.0.0/16",
-        "services": "10.4.0.0/16",
-    }
-    shoot = {
-        "apiVersion": _CORE,
-        "kind": "Shoot",
-        "metadata": {"name": name.rpartition("--")[2], "namespace": "garden-bench"},
-        "spec": {"credentialsBindingName": "local", "networking": networking},
-        "status": {"technicalID": name},
-    }
-    machine_type = {"name": "local", "cpu": "1", "gpu": "0", "memory": "8Gi", "architecture": "amd64"}
-    version = {"version": "1.0.0", "architectures": ["amd64"], "classification": "supported"}
-    image = {"version": "1.0.0", "image": "windowbox.local/bench:1"}
-    profile = {
-        "apiVersion": _CORE,
-        "kind": "CloudProfile",
-        "metadata": {"name": "local"},
-        "spec": {
-            "type": "local",
-            "machineTypes": [machine_type],
-            "machineImages": [{"name": "local", "versions": [version]}],
-            "providerConfig": {
-                "apiVersion": "local.provider.extensions.gardener.cloud/v1alpha1",
-                "kind": "CloudProfileConfig",
-                "machineImages": [{"name": "local", "versions": [image]}],
-            },
-        },
-    }
-    return {
-        "apiVersion": _EXTENSIONS,
-        "kind": "Cluster",
-        "metadata": {"name": name},
-        "spec": {"cloudProfile": profile, "seed": {}, "shoot": shoot},
-    }
+    return yaml.safe_load(_CLUSTER.replace("SHORT", name.rpartition("--")[2]).replace("NAME", name))
+
+
+_CLUSTER = """
+apiVersion: extensions.gardener.cloud/v1alpha1
+kind: Cluster
+metadata: {name: NAME}
+spec:
+  seed: {}
+  shoot:
+    apiVersion: core.gardener.cloud/v1beta1
+    kind: Shoot
+    metadata: {name: SHORT, namespace: garden-bench}
+    spec:
+      credentialsBindingName: local
+      networking:
+        {type: calico, ipFamilies: [IPv4], nodes: 10.0.0.0/16, pods: 10.3.0.0/16, services: 10.4.0.0/16}
+    status: {technicalID: NAME}
+  cloudProfile:
+    apiVersion: core.gardener.cloud/v1beta1
+    kind: CloudProfile
+    metadata: {name: local}
+    spec:
+      type: local
+      machineTypes: [{name: local, cpu: "1", gpu: "0", memory: 8Gi, architecture: amd64}]
+      machineImages:
+      - {name: local, versions: [{version: 1.0.0, architectures: [amd64], classification: supported}]}
+      providerConfig:
+        apiVersion: local.provider.extensions.gardener.cloud/v1alpha1
+        kind: CloudProfileConfig
+        machineImages: [{name: local, versions: [{version: 1.0.0, image: "windowbox.local/bench:1"}]}]
+"""

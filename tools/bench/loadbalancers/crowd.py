@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from rich.console import RenderableType
 from rich.text import Text
 
+from commands.demo.traffic import first_line
 from tools.bench import audit
 from tools.bench.client import NAMESPACE, each
 from tools.bench.loadbalancers import nodesetup
 from tools.bench.loadbalancers.lives import NODE_COUNT, Balancers, opened
-from tools.bench.loadbalancers.traffic import greeting, ingress
+from tools.bench.loadbalancers.traffic import CONNECTING, ingress
 from tools.bench.report import Measured, Report, is_ours, listed, measured_parts, repeated, say, table
 from tools.bench.usage import Meter, private
 from windowbox.models.refs import SERVICES
@@ -153,7 +154,7 @@ async def _unserved(addresses: Iterable[str]) -> list[str]:
 
     async def connect(address: str) -> None:
         try:
-            await greeting(address, 80)
+            await first_line(address, 80, CONNECTING)
         except OSError as error:
             reasons.append(f"{address}: {error!r}")
 

@@ -34,14 +34,15 @@ def _files(count: int, *, as_json: bool) -> dict[str, bytes]:
     files = {bootstrap.BOOTSTRAP: bootstrap.bootstrap("."), **made.files}
     if not as_json:
         return files
-    return {name.replace(".pb", ".json"): _json(name, file) for name, file in files.items()}
-
-
-def _json(name: str, file: bytes) -> bytes:
-    if not name.endswith(".pb"):
-        return file.replace(b".pb", b".json")
-    found = [protobuf.resource(entry) for entry in protobuf.entries(file)]
-    return orjson.dumps({"version_info": protobuf.version(file), "resources": found})
+    written = {}
+    for name, file in files.items():
+        if name.endswith(".pb"):
+            found = [protobuf.resource(entry) for entry in protobuf.entries(file)]
+            file = orjson.dumps({"version_info": protobuf.version(file), "resources": found})
+        else:
+            file = file.replace(b".pb", b".json")
+        written[name.replace(".pb", ".json")] = file
+    return written
 
 
 async def _measure(count: int, *, as_json: bool) -> tuple[float, float]:

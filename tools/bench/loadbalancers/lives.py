@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from rich.text import Text
 
@@ -16,7 +17,7 @@ from bus import streams, subjects
 from bus.transport.buckets import Bucket
 from sandbox.options import Options
 from tools.bench import audit
-from tools.bench.client import NAMESPACE, Observer, background
+from tools.bench.client import NAMESPACE, Observer, background, until
 from tools.bench.loadbalancers import nodesetup
 from tools.bench.loadbalancers.nodesetup import NodeSetup
 from tools.bench.loadbalancers.traffic import PATIENCE, Caller, ingress, reached, refused
@@ -186,9 +187,7 @@ class Balancers:
                 await envoy.end()
             shutil.rmtree(self.here.sandbox.folder / "edge", ignore_errors=True)
             await self.here.sandbox.start("worker-1")
-            async with asyncio.timeout(PATIENCE):
-                while await edgestatus.query(self.here.bus) is None:  # noqa: ASYNC110
-                    await asyncio.sleep(0.1)
+            await until(partial(edgestatus.query, self.here.bus), PATIENCE)
             await self.here.quiet(calm=0.5)
             return await self.life()
 

@@ -7,6 +7,8 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
+import yaml
+
 from sandbox.nodes import hostresources
 from sandbox.nodes.images import ECHO
 from sandbox.options import Options
@@ -15,12 +17,30 @@ from sandbox.programs.binaries import Found
 from sandbox.simulated.nodes import names
 from sandbox.simulated.objects import BEHAVIOUR
 from sandbox.supervisor import Supervisor
-from tools.bench.client import NAMESPACE, Client
+from tools.bench.client import NAMESPACE, Client, until
 from windowbox.models.refs import DEPLOYMENTS, ENDPOINT_SLICES, NODES
 
 _PATIENCE = 60.0
 _APP = {"app": "echo"}
 _PORTS = (8080, 8081)
+_DEPLOYMENT = """
+metadata: {name: echo}
+spec:
+  selector: {matchLabels: {app: echo}}
+  template:
+    metadata: {labels: {app: echo}}
+    spec:
+      topologySpreadConstraints:
+      - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule,
+         labelSelector: {matchLabels: {app: echo}}}
+      containers:
+      - name: echo
+        imagePullPolicy: Never
+        env:
+        - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+        readinessProbe: {httpGet: {path: /healthz, port: 10200}, periodSeconds: 1}
+"""
 
 Manifest = dict[str, Any]
 
@@ -52,40 +72,24 @@ class Real:
     async def prepare(self) -> None:
         """Start the echo servers."""
         serving = self.names[:-1]
-        spread = {
-            "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": _APP},
+        deployment = yaml.safe_load(_DEPLOYMENT)
+        deployment["spec"]["replicas"] = len(serving)
+        pod = deployment["spec"]["template"]["spec"]
+        pod["containers"][0] |= {
+            "image": ECHO,
+            "args": [f"--tcp={','.join(map(str, _PORTS))}", "--http=10200"],
         }
         here = {"key": "kubernetes.io/hostname", "operator": "In", "values": serving}
         chosen = {"nodeSelectorTerms": [{"matchExpressions": [here]}]}
-        container = {
-            "name": "echo",
-            "image": ECHO,
-            "imagePullPolicy": "Never",
-            "args": [f"--tcp={','.join(map(str, _PORTS))}", "--http=10200"],
-            "env": [
-                {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-                {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-            ],
-            "readinessProbe": {"httpGet": {"path": "/healthz", "port": 10200}, "periodSeconds": 1},
-        }
-        pod = {
-            "topologySpreadConstraints": [spread],
-            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": chosen}},
-            "containers": [container],
-        }
-        template = {"metadata": {"labels": _APP}, "spec": pod}
-        spec = {"replicas": len(serving), "selector": {"matchLabels": _APP}, "template": template}
+        pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": chosen}}
         path = DEPLOYMENTS.path(NAMESPACE)
-        await self._client.request("POST", path, {"metadata": {"name": "echo"}, "spec": spec})
-        async with asyncio.timeout(_PATIENCE):
-            while True:
-                found = await self._client.request("GET", f"{path}/echo")
-                if found.get("status", {}).get("readyReplicas") == len(serving):
-                    return
-                await asyncio.sleep(0.2)
+        await self._client.request("POST", path, deployment)
+
+        async def ready() -> bool:
+            found = await self._client.request("GET", f"{path}/echo")
+            return bool(found.get("status", {}).get("readyReplicas") == len(serving))
+
+        await until(ready, _PATIENCE, 0.2)
 
     def service(self, name: str, ports: Sequence[int]) -> Manifest:
         """A Service with these ports, at most two."""

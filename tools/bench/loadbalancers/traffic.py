@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from commands.demo.traffic import first_line
 from tools.bench.client import background
 from windowbox.models.objects import Object
 
 PATIENCE = 30.0
-_CONNECTING = 5.0
+CONNECTING = 5.0
 """Seconds that a client waits for a connection and its greeting."""
 _PAUSE = 0.002
 
@@ -50,7 +51,7 @@ class Caller:
         async def connect() -> None:
             begun = time.perf_counter()
             try:
-                said = await greeting(self.address, self.port)
+                said = await first_line(self.address, self.port, CONNECTING)
             except OSError as error:
                 self.failed.append(Failure(begun, f"{error!r} after {time.perf_counter() - begun:.3f} s"))
             else:
@@ -101,26 +102,13 @@ class Caller:
         del self.served[:-1000]
 
 
-async def greeting(address: str, port: int) -> str:
-    """The first line from the server. OSError if the connection fails, times out, or ends without one."""
-    async with asyncio.timeout(_CONNECTING):
-        reader, writer = await asyncio.open_connection(address, port)
-        try:
-            line = (await reader.readline()).decode().strip()
-        finally:
-            writer.close()
-    if not line:
-        raise ConnectionResetError("closed without a word")
-    return line
-
-
 async def reached(address: str, port: int) -> tuple[float, int]:
     """The time of the first successful connection, and the number of failed ones before."""
     failed = 0
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
-                await greeting(address, port)
+                await first_line(address, port, CONNECTING)
             except OSError:
                 failed += 1
                 await asyncio.sleep(_PAUSE)
@@ -133,7 +121,7 @@ async def refused(address: str, port: int) -> float:
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
-                await greeting(address, port)
+                await first_line(address, port, CONNECTING)
             except ConnectionRefusedError:
                 return time.perf_counter()
             except OSError:
