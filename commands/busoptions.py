@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from bus.transport import connection
+from bus.transport.connection import Bus
+from sandbox import roles
+from sandbox import state as states
+from sandbox.state import State
 from windowbox.errors import Missing
-
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
-    from bus.transport.connection import Bus
-    from sandbox.state import State
-    from windowbox.settings.settings import Settings
+from windowbox.settings import settings
+from windowbox.settings.settings import Settings
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -40,10 +41,6 @@ def settings_options(command: _Function) -> _Function:
 
 def loaded(file: Path | None, name: str | None = None) -> Settings:
     """The settings of a command: of the file, else of the environment, else of the running sandbox."""
-    from sandbox import roles
-    from sandbox import state as states
-    from windowbox.settings import settings
-
     if path := file or _named_by_environment(name):
         return settings.load(path)
     folder = states.folder(name)
@@ -59,8 +56,6 @@ def loaded(file: Path | None, name: str | None = None) -> Settings:
 
 def connected(settings: Settings, command: str) -> AbstractAsyncContextManager[Bus]:
     """A connection to the bus for one command."""
-    from bus.transport import connection
-
     return connection.connected(settings.nats.access(f"windowbox {command}"), patience=_PATIENCE)
 
 
@@ -71,7 +66,6 @@ def monitor(file: Path | None, name: str | None = None) -> str | None:
         return url
     if file or _named_by_environment(name):
         return None
-    from sandbox import state as states
 
     state = states.read(states.folder(name))
     return monitor_of(state) if state else None

@@ -6,22 +6,21 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import aiohttp
 
 from bus import intents, streams, subjects
 from bus.leases import presence
-from bus.transport.connection import ApiError
+from bus.transport.connection import ApiError, Bus
 from bus.workqueue.queue import Queue
 from commands import busoptions
 from commands.formatting import edge_lines, size
 from windowbox.errors import WindowboxError
 from windowbox.kinds import POOLS
+from windowbox.settings.settings import Settings
 from workers.loadbalancer.edge import edgestatus
 from workers.loadbalancer.edge.edgestatus import EdgeStatus
-
-if TYPE_CHECKING:
-    from bus.transport.connection import Bus
-    from windowbox.settings.settings import Settings
 
 _MONITOR_SECONDS = 2.0
 _SERVER = ("version", "uptime", "mem", "cpu", "connections", "slow_consumers", "in_msgs", "out_msgs")
@@ -96,8 +95,6 @@ async def read(bus: Bus, monitor: str | None) -> BusState:
 
 async def server(monitor: str) -> dict[str, Any] | None:
     """The NATS server's own statistics; None if it does not answer."""
-    import aiohttp
-
     timeout = aiohttp.ClientTimeout(total=_MONITOR_SECONDS)
     try:
         async with (

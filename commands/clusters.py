@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from bus.clusters.registry import MachinePlace, Member, Registry
+from bus.leases import presence
+from bus.transport.connection import Bus
 from commands import busoptions
 from commands.sandbox import output_option
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bus.clusters.registry import Registry
-    from bus.transport.connection import Bus
-    from windowbox.settings.settings import Settings
+from windowbox.kinds import RESOURCES
+from windowbox.models.refs import NODES, RUNTIME, SERVICES, SecretKey
+from windowbox.settings.settings import Settings
 
 
 @click.group(epilog="\b\nExample:\n  windowbox clusters add garden --secret garden/garden-kubeconfig")
@@ -66,10 +66,6 @@ def add(
     what load balancers need. A cluster joins by itself if the Namespace of its control plane has the
     annotation cluster.windowbox/kubeconfig: SECRET[/KEY].
     """
-    from bus.clusters.registry import MachinePlace, Member
-    from windowbox.kinds import RESOURCES
-    from windowbox.models.refs import NODES, RUNTIME, SERVICES, SecretKey
-
     if id == RUNTIME:
         raise click.UsageError(f"{RUNTIME!r} is the cluster of the settings: it takes part already")
     for kind in kinds:
@@ -144,8 +140,6 @@ def list_(output: str, file: Path | None, name: str | None) -> None:
 
 async def listed(settings: Settings) -> list[dict[str, Any]]:
     """The member clusters, with the state of each watch as the watchers report it."""
-    from bus.leases import presence
-
     async with _registry(settings) as (bus, registry):
         following = asyncio.create_task(registry.run(), name="registry")
         try:
@@ -179,7 +173,5 @@ async def listed(settings: Settings) -> list[dict[str, Any]]:
 
 @contextlib.asynccontextmanager
 async def _registry(settings: Settings) -> AsyncIterator[tuple[Bus, Registry]]:
-    from bus.clusters.registry import Registry
-
     async with busoptions.connected(settings, "clusters") as bus:
         yield bus, Registry(bus)

@@ -9,6 +9,8 @@ from pathlib import Path
 import click
 
 from commands.sandbox import name_option, output_option
+from sandbox import state as states
+from sandbox.doctor import checks
 
 _SIGNS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "wrong": ("✗", "red")}
 
@@ -33,9 +35,6 @@ def doctor(ctx: click.Context, name: str | None, settings: Path | None, output: 
 
     Changes nothing. Ends with 1 if something is wrong.
     """
-    from sandbox import state as states
-    from sandbox.doctor import checks
-
     findings = list(checks.examine(states.folder(name), settings))
     if output == "json":
         click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))

@@ -10,14 +10,19 @@ import secrets
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from bus import permissions
+from sandbox.servers import certificates
+from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
+from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import Conflict, Unreachable
-
-if TYPE_CHECKING:
-    from windowbox.clients.kubernetes.kube import Kube
+from windowbox.models.recordsets import RecordKey
+from windowbox.models.refs import DNSRECORDS, SECRETS
+from windowbox.settings.dnssettings import DnsSettings
+from windowbox.telemetry import logs
 
 logger = logging.getLogger(__name__)
 
@@ -49,10 +54,6 @@ def make_secrets(
     Example:
       windowbox make-secrets --namespace windowbox-system --passwords windowbox-bus
     """
-    from windowbox.clients.kubernetes import kube
-    from windowbox.models.refs import SECRETS
-    from windowbox.telemetry import logs
-
     logs.configure("auto", "info")
     contents: dict[str, Callable[[], Content]] = {
         of_users: passwords,
@@ -86,16 +87,12 @@ def make_secrets(
 
 def passwords() -> Content:
     """A password for each user of the bus."""
-    from bus import permissions
-
     # A letter first: nats-server would read digits as a number.
     return {role: f"p{secrets.token_hex(20)}".encode() for role in permissions.PERMISSIONS}
 
 
 def server_certificate(hosts: Sequence[str]) -> Content:
     """A certificate for the NATS servers, by an authority whose key is discarded."""
-    from sandbox.servers import certificates
-
     with tempfile.TemporaryDirectory(prefix="windowbox-") as place:
         folder = Path(place)
         authority = certificates.authority(folder)
@@ -120,7 +117,6 @@ def verify(kubeconfig: Path | None, namespace: str, zone: str, server: str, pati
     Example:
       windowbox verify --namespace demo --zone local.gardener.cloud --server 127.0.0.1:53
     """
-    from windowbox.clients.kubernetes import kube
 
     async def show() -> None:
         async with kube.from_file(kubeconfig) as cluster:
@@ -132,11 +128,6 @@ def verify(kubeconfig: Path | None, namespace: str, zone: str, server: str, pati
 
 async def verified(kube: Kube, namespace: str, zone: str, server: str, patience: float) -> AsyncIterator[str]:
     """Take one record through a whole installation; yields each step that has succeeded."""
-    from windowbox.clients.nameserver import Nameserver
-    from windowbox.models.recordsets import RecordKey
-    from windowbox.models.refs import DNSRECORDS
-    from windowbox.settings.dnssettings import DnsSettings
-
     name = f"verify-{secrets.token_hex(4)}"
     domain, what = f"{name}.{zone}", f"DNSRecord {namespace}/{name}"
     dns = Nameserver(DnsSettings.model_validate({"zones": [{"name": zone, "servers": [server]}]}))

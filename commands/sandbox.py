@@ -10,16 +10,21 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from commands.formatting import aligned, uptime
+from sandbox import detached, environment, prerequisites, roles
+from sandbox import state as states
+from sandbox.nodes import hostresources
+from sandbox.options import TOGETHER
+from sandbox.programs import binaries
+from sandbox.progress import ONCE, Progress
+from sandbox.servers import kubeconfigs
+from sandbox.state import ChildState, State
 from windowbox.errors import WindowboxError
-
-if TYPE_CHECKING:
-    from sandbox.progress import Progress
-    from sandbox.state import ChildState, State
+from windowbox.settings import settings
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -100,10 +105,6 @@ def up(name: str | None, ports: tuple[str, ...], download: bool, separate: bool,
     kubelets and Pods, in network namespaces that cannot reach other networks. Does nothing if the sandbox
     runs. Data is kept under .windowbox/NAME between runs, except the data of nodes.
     """
-    from sandbox import detached
-    from sandbox import state as states
-    from sandbox.progress import ONCE, Progress
-
     chosen = {key: value for key, value in given.items() if value is not None}
     for text in ports:
         process, _, port = text.partition("=")
@@ -131,9 +132,6 @@ def up(name: str | None, ports: tuple[str, ...], download: bool, separate: bool,
 @click.option("--wipe", is_flag=True, help="Also remove the data of the sandbox.")
 def down(name: str | None, wipe: bool) -> None:
     """End what `up` started, and nothing else, even after a crash. Keep the data unless --wipe is given."""
-    from sandbox import detached
-    from sandbox import state as states
-
     folder = states.folder(name)
     before = states.read(folder)
     if before and before.running():
@@ -151,10 +149,8 @@ def status(ctx: click.Context, name: str | None, output: str) -> None:
 
     Ends with 1 if a process is not ready, and with 3 if the sandbox does not run.
     """
+    # Other commands of this module have no need of the bus.
     from commands import busoptions, busstatus
-    from sandbox import detached, roles
-    from sandbox import state as states
-    from windowbox.settings import settings
 
     folder = states.folder(name)
     state = detached.running(folder)
@@ -190,10 +186,6 @@ def status(ctx: click.Context, name: str | None, output: str) -> None:
 @output_option
 def env(name: str | None, output: str) -> None:
     """Print environment variables that lead kubectl, nats and windowbox to the sandbox."""
-    from sandbox import detached, environment
-    from sandbox import state as states
-    from sandbox.programs import binaries
-
     folder = states.folder(name)
     variables = environment.variables(folder, detached.running(folder))
     if output == "json":
@@ -222,9 +214,6 @@ def env(name: str | None, output: str) -> None:
 @click.option("--follow", "-f", is_flag=True, help="Follow the log until interrupted.")
 def logs(process: str | None, name: str | None, lines: int, follow: bool) -> None:
     """Show the log of PROCESS; without PROCESS, list the logs."""
-    from sandbox import detached
-    from sandbox import state as states
-
     folder = states.folder(name)
     if process is None:
         if not (known := detached.logs(folder)):
@@ -253,10 +242,6 @@ def kubeconfig(name: str | None, namespace: str | None) -> None:
     Its user has the rights of the ClusterRole system:windowbox:provider and no others. The kubeconfig refers
     to no files, so that it fits into a Secret.
     """
-    from sandbox import detached, roles
-    from sandbox import state as states
-    from sandbox.servers import kubeconfigs
-
     folder = states.folder(name)
     detached.running(folder)
     content = roles.provider_kubeconfig(folder)
@@ -265,8 +250,6 @@ def kubeconfig(name: str | None, namespace: str | None) -> None:
 
 def role_counts(chosen: Mapping[str, Any], *, separate: bool, running: bool) -> dict[str, int]:
     """Options for one process of all roles, or for separate processes if any option asks for them."""
-    from sandbox.options import TOGETHER
-
     if separate or chosen.keys() & {"watchers", "workers", "patchers"}:
         return {"runners": 0}
     return {} if running else TOGETHER
@@ -276,9 +259,6 @@ def prepare(
     before: State | None, chosen: dict[str, Any], progress: Progress, *, download: bool
 ) -> None:  # fmt: skip
     """Complete `chosen` with default nodes and admits, and install all programs that it needs."""
-    from sandbox import prerequisites
-    from sandbox.nodes import hostresources
-
     running = before and before.running()
     if not running:
         chosen.setdefault("admits", 0 if chosen.get("workers") == 0 and not chosen.get("runners") else 1)

@@ -7,15 +7,19 @@ import contextlib
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
+from commands import clusters
 from commands.sandbox import name_option
+from sandbox import detached, roles
+from sandbox import state as states
+from sandbox.progress import Progress
+from sandbox.shoots import chain, consoles, creation, deletion, hibernation, observing, records
+from sandbox.shoots.chain import State
+from sandbox.shoots.creation import Sandbox
 from windowbox.errors import Missing, Unreachable
-
-if TYPE_CHECKING:
-    from sandbox.shoots.creation import Sandbox
+from windowbox.settings import settings
 
 _MOST = 20
 _REFRESH = 0.5
@@ -51,9 +55,6 @@ def shoot() -> None:
 @name_option
 def create(shoot_name: str, workers: int, name: str | None) -> None:
     """Create a Shoot, and wait until all its machines are Ready nodes."""
-    from sandbox.progress import Progress
-    from sandbox.shoots import creation, records
-
     sandbox = _sandbox(name)
     records.check_new(sandbox.folder, shoot_name)
     click.echo(f"Creating the shoot {shoot_name!r} with {workers} machines")
@@ -75,8 +76,6 @@ What next:
 @name_option
 def list_(name: str | None) -> None:
     """List the Shoots of the sandbox, with their API servers and nodes."""
-    from sandbox.shoots import creation, records
-
     sandbox = _sandbox(name)
     names = records.names(sandbox.folder)
     if not names:
@@ -103,12 +102,6 @@ def status(shoot_name: str, wait: float, name: str | None) -> None:
     For a link that has waited for 60 s, it names the blocking object and the next step. Ends with 1 if a
     link is not done.
     """
-    from commands import clusters
-    from sandbox import roles
-    from sandbox.shoots import chain, observing, records
-    from sandbox.shoots.chain import State
-    from windowbox.settings import settings
-
     sandbox, limit = _sandbox(name), time.monotonic() + wait
     while True:
         shoot = records.read(sandbox.folder, shoot_name)
@@ -137,9 +130,6 @@ def status(shoot_name: str, wait: float, name: str | None) -> None:
 @name_option
 def kubeconfig(shoot_name: str, name: str | None) -> None:
     """Print the path of an administrator's kubeconfig of a Shoot."""
-    from sandbox import state as states
-    from sandbox.shoots import records
-
     folder = states.folder(name).absolute()
     records.read(folder, shoot_name)
     click.echo(records.kubeconfig(folder, shoot_name))
@@ -157,8 +147,6 @@ def hibernate(shoot_name: str, name: str | None) -> None:
     Pods are deleted whatever their budgets say. Volumes, which are folders of the machines, are lost.
     Objects and the addresses of load balancers are kept: `windowbox shoot wake` starts it all again.
     """
-    from sandbox.shoots import hibernation
-
     sandbox = _sandbox(name)
     click.echo(f"Hibernating the shoot {shoot_name!r}")
     with _repeatable(f"windowbox shoot hibernate {shoot_name}{_option(name)}"):
@@ -174,8 +162,6 @@ def hibernate(shoot_name: str, name: str | None) -> None:
 @name_option
 def wake(shoot_name: str, name: str | None) -> None:
     """Start a hibernated Shoot's control plane and machines again. Safe to interrupt and to repeat."""
-    from sandbox.shoots import hibernation
-
     sandbox = _sandbox(name)
     click.echo(f"Waking the shoot {shoot_name!r} up")
     with _repeatable(f"windowbox shoot wake {shoot_name}{_option(name)}"):
@@ -187,8 +173,6 @@ def wake(shoot_name: str, name: str | None) -> None:
 @name_option
 def delete(shoot_name: str, name: str | None) -> None:
     """Delete a Shoot: its machines, then its control plane and data. Safe to repeat."""
-    from sandbox.shoots import deletion, records
-
     sandbox = _sandbox(name)
     records.read(sandbox.folder, shoot_name)
     click.echo(f"Deleting the shoot {shoot_name!r}")
@@ -216,10 +200,6 @@ def _option(name: str | None) -> str:
 
 
 def _sandbox(name: str | None) -> Sandbox:
-    from sandbox import detached
-    from sandbox import state as states
-    from sandbox.shoots import creation
-
     folder = states.folder(name)
     state = detached.running(folder)
     if not state.options.nodes:
@@ -248,9 +228,6 @@ def logs(machine_name: str | None, name: str | None) -> None:
 
     Logs are kept for one day after the machine is deleted.
     """
-    from sandbox import state as states
-    from sandbox.shoots import consoles
-
     folder = states.folder(name).absolute() / "machines"
     if machine_name is None:
         for one in consoles.machines(folder):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
+from rich.table import Table
 
+from commands.balancers.balancerquery import Balancer, ReportedEvent, Snapshot
 from commands.formatting import edge_lines, size
-
-if TYPE_CHECKING:
-    from commands.balancers.balancerquery import Balancer, ReportedEvent, Snapshot
 
 _COLOURS = {
     "serving": "green", "in part": "yellow", "drained": "yellow", "waiting": "yellow", "leaving": "yellow",
@@ -32,9 +31,6 @@ _MOST_EVENTS = 8
 
 
 def print_list(balancers: Sequence[Balancer], found: Snapshot) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     if not balancers:
         click.echo(
             "No Service of type LoadBalancer is known. Create one: `kubectl expose deployment web --port 80 "

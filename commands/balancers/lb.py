@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from bus.messages import RunRecord
 from commands import busoptions
+from commands.balancers import balancerquery, balancertexts, draining
+from commands.balancers.balancerquery import Snapshot
 from commands.sandbox import output_option
-
-if TYPE_CHECKING:
-    from bus.messages import RunRecord
-    from commands.balancers.balancerquery import Snapshot
-    from windowbox.models.refs import ObjectRef
-    from windowbox.settings.settings import Settings
+from windowbox.models.refs import SERVICES, ObjectRef
+from windowbox.settings.settings import Settings
 
 _PATIENCE = 15.0
 
@@ -50,8 +48,6 @@ def list_(cluster: str | None, output: str, file: Path | None, name: str | None)
 
     BACKENDS: healthy endpoints and all endpoints, as Envoy counts them.
     """
-    from commands.balancers import balancertexts
-
     found, _ = asyncio.run(_query(busoptions.loaded(file, name)))
     balancers = [one for one in found.balancers if cluster in (None, one.ref.cluster)]
     if output == "json":
@@ -76,8 +72,6 @@ def show(service: str, cluster: str, output: str, file: Path | None, name: str |
 
     Envoy counts connections and bytes since its start.
     """
-    from commands.balancers import balancerquery, balancertexts
-
     settings, ref = busoptions.loaded(file, name), _ref(service, cluster)
     found, runs = asyncio.run(_query(settings, ref))
     balancer, events = found.balancers[0], balancerquery.events(runs)
@@ -106,15 +100,11 @@ def drain(service: str, undo: bool, cluster: str, file: Path | None, name: str |
     The address and the status stay. The command sets the annotation loadbalancer.windowbox/drain=true of the
     Service, and waits until the edge has applied it.
     """
-    from commands.balancers import draining
-
     settings, ref = busoptions.loaded(file, name), _ref(service, cluster)
     click.echo(asyncio.run(draining.drained(settings, ref, undo=undo, patience=_PATIENCE)))
 
 
 def _ref(service: str, cluster: str) -> ObjectRef:
-    from windowbox.models.refs import SERVICES, ObjectRef
-
     namespace, _, name = service.partition("/")
     if not namespace or not name or "/" in name:
         raise click.UsageError(f"{service!r} names no Service: write NAMESPACE/NAME")
@@ -123,8 +113,6 @@ def _ref(service: str, cluster: str) -> ObjectRef:
 
 async def _query(settings: Settings, only: ObjectRef | None = None) -> tuple[Snapshot, list[RunRecord]]:
     """All load balancers; or one, which has to exist, and its runs."""
-    from commands.balancers import balancerquery
-
     async with busoptions.connected(settings, "lb") as bus:
         found = await balancerquery.load_balancers(bus, settings.loadbalancer, only)
         if only is None:

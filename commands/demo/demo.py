@@ -5,15 +5,21 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from commands import sandbox
+from commands.demo import showbalancer, showkinds, showshoot
+from commands.demo.stage import Scene
 from commands.formatting import aligned
 from commands.sandbox import download_option, name_option, role_counts
-
-if TYPE_CHECKING:
-    from sandbox.state import State
+from sandbox import detached, prerequisites
+from sandbox import state as states
+from sandbox.nodes import hostresources
+from sandbox.programs import obtain
+from sandbox.progress import ONCE, Progress
+from sandbox.state import State
 
 
 @click.command(epilog="\b\nExample:\n  windowbox demo && windowbox down")
@@ -32,11 +38,6 @@ def demo(name: str | None, download: bool) -> None:
     Missing programs are built once; DNS records are shown meanwhile. The sandbox keeps running. A second demo
     shows the same.
     """
-    from commands.demo import showbalancer, showkinds, showshoot
-    from commands.demo.stage import Scene
-    from sandbox import state as states
-    from sandbox.nodes import hostresources
-
     folder = states.folder(name)
     state = _started(folder, download)
     for show, without_nodes in (
@@ -76,12 +77,6 @@ def left_out(what: str, reason: str) -> None:
 
 def _started(folder: Path, download: bool) -> State:
     """Start the sandbox, with real nodes where possible, and show the records on the way."""
-    from sandbox import detached, prerequisites
-    from sandbox import state as states
-    from sandbox.nodes import hostresources
-    from sandbox.programs import obtain
-    from sandbox.progress import ONCE, Progress
-
     progress, before = Progress(click.echo, introduction=ONCE), states.read(folder)
     if before and before.running():
         prerequisites.gather([*prerequisites.SERVERS, *prerequisites.TOOLS], progress, download=download)
@@ -111,11 +106,6 @@ def _started(folder: Path, download: bool) -> State:
 
 
 def _up(folder: Path, chosen: dict[str, Any], *, show_records: bool) -> State:
-    from commands import sandbox
-    from commands.demo import showkinds
-    from commands.demo.stage import Scene
-    from sandbox import detached
-
     click.echo(f"Sandbox {folder.name!r} in {folder}")
     state = detached.up(folder, chosen, say=sandbox.say)
     if show_records:

@@ -9,15 +9,18 @@ import re
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from bus import recordings
+from bus.recordings import FORMAT, Header, Recording
+from bus.transport.connection import connected
 from commands import busoptions
+from commands.journal import differences
 from commands.sandbox import output_option
-
-if TYPE_CHECKING:
-    from bus.recordings import Recording
+from webhooks import journal as webhooks
+from windowbox.settings.bussettings import Access
+from workers import replay as workers
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -53,10 +56,6 @@ def record(since: timedelta, target: Path, file: Path | None, name: str | None) 
     The journal keeps one day. It contains no Secrets, so the file contains none. The file also holds the
     settings that decide what runs do, such as zones and networks.
     """
-    from bus import recordings
-    from bus.recordings import FORMAT, Header
-    from workers import replay as workers
-
     settings, now = busoptions.loaded(file, name), datetime.now(UTC)
     try:
         version = metadata.version("windowbox")
@@ -99,13 +98,6 @@ def replay(ctx: click.Context, recording: Path, onto: str | None, speed: float, 
     Each run gets the recorded objects and answers. Its changes (records in DNS, addresses of load balancers,
     metadata, status) are compared with the recorded ones. Ends with 1 if any differ.
     """
-    from bus import recordings
-    from bus.transport.connection import connected
-    from commands.journal import differences
-    from webhooks import journal as webhooks
-    from windowbox.settings.bussettings import Access
-    from workers import replay as workers
-
     read = recordings.read(recording)
     if onto:
 

@@ -11,18 +11,21 @@ import time
 from collections import deque
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
 
-from commands import busoptions
+from bus import streams
+from bus.messages import Result, RunRecord
+from bus.transport import consumers
+from bus.transport.connection import Bus
+from commands import busoptions, busstatus, formatting
+from commands.busstatus import BusState
 from commands.sandbox import output_option
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
-    from bus.transport.connection import Bus
-    from commands.busstatus import BusState
+from windowbox.errors import WindowboxError
 
 _WINDOW = 60.0
 """Seconds of the journal from which figures are computed."""
@@ -60,11 +63,6 @@ class Recent:
 
     async def follow(self, bus: Bus) -> None:
         """Follow the journal; never returns."""
-        from bus import streams
-        from bus.messages import Result, RunRecord
-        from bus.transport import consumers
-        from windowbox.errors import WindowboxError
-
         while True:
             self._ended.clear()
             since = datetime.now(UTC) - timedelta(seconds=_WINDOW)
@@ -110,11 +108,6 @@ def top(once: bool, interval: float, output: str, file: Path | None, name: str |
     Rates, errors and times cover the last minute. RE-GIVEN: items in flight that were delivered before, to a
     worker that did not finish them. UNROUTED: changes that have not been mapped to keys yet.
     """
-    from rich.console import Console
-    from rich.live import Live
-
-    from commands import busstatus
-
     settings = busoptions.loaded(file, name)
     monitor = busoptions.monitor(file, name)
     live = None if once or output == "json" or not sys.stdout.isatty() else Live(auto_refresh=False)
@@ -149,11 +142,6 @@ def top(once: bool, interval: float, output: str, file: Path | None, name: str |
 
 
 def _picture(found: BusState, recent: Recent) -> Group:
-    from rich.console import Group
-    from rich.table import Table
-
-    from commands import busstatus, formatting
-
     now = time.time()
     pools = Table(box=None, header_style="bold", pad_edge=False)
     pools.add_column("POOL")

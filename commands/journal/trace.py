@@ -10,19 +10,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from bus import intents, streams, subjects
+from bus.leases import presence
+from bus.messages import ReviewRecord, RunRecord, Wish
+from bus.recordings import SeenObject
+from bus.transport import consumers
+from bus.transport.connection import ApiError, instant
+from bus.workqueue.queue import Scheduled
 from commands import busoptions
+from commands.journal import ownedobjects, timeline
+from commands.journal.timeline import Moment
 from commands.sandbox import output_option
-
-if TYPE_CHECKING:
-    from bus.messages import ReviewRecord, RunRecord
-    from bus.recordings import SeenObject
-    from commands.journal.timeline import Moment
-    from windowbox.models.refs import ObjectRef
-    from windowbox.settings.settings import Settings
+from windowbox import kinds
+from windowbox.errors import Missing
+from windowbox.kinds import POOLS
+from windowbox.models.refs import ObjectRef
+from windowbox.settings.settings import Settings
 
 _COLOURS = {"plain": "", "good": "green", "bad": "red", "late": "yellow"}
 
@@ -60,12 +70,9 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
     settings = busoptions.loaded(file, name)
     found = asyncio.run(_traces(settings, ref))
     if not (found.versions or found.runs or found.waiting or found.reviews):
-        from windowbox.errors import Missing
-
         raise Missing(
             f"the bus holds nothing of {ref}: it does not exist, is not watched, or is gone for over a day"
         )
-    from commands.journal import ownedobjects, timeline
 
     moments = timeline.moments(found.versions, found.runs, found.reviews)
     objects = ownedobjects.objects(found.runs)
@@ -85,9 +92,6 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
 
 
 def _ref(kind: str, object: str, cluster: str) -> ObjectRef:
-    from windowbox import kinds
-    from windowbox.models.refs import ObjectRef
-
     resource = kinds.named(kind)
     if resource is None:
         known = ", ".join(sorted(resource.kind.lower() for resource in kinds.RESOURCES.values()))
@@ -100,16 +104,6 @@ def _ref(kind: str, object: str, cluster: str) -> ObjectRef:
 
 
 async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
-    from bus import intents, streams, subjects
-    from bus.leases import presence
-    from bus.messages import ReviewRecord, RunRecord, Wish
-    from bus.recordings import SeenObject
-    from bus.transport import consumers
-    from bus.transport.connection import ApiError, instant
-    from bus.workqueue.queue import Scheduled
-    from commands.journal import timeline
-    from windowbox.kinds import POOLS
-
     key, pools = subjects.key(ref), (*POOLS, intents.PATCH)
     async with busoptions.connected(settings, "trace") as bus:
         seen = consumers.snapshot(bus, streams.OBJECTS, [subjects.seen(ref)], history=True)
@@ -151,10 +145,6 @@ async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
 
 
 def _print(ref: ObjectRef, moments: Sequence[Moment], waiting: Sequence[Moment]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)

@@ -10,6 +10,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import assert_never
 
+from sandbox import state
+from sandbox.servers import zoneserver
 from windowbox.errors import Malformed, Missing, Refused
 from windowbox.settings.dnssettings import split_server
 
@@ -144,9 +146,6 @@ def remove(file: Path) -> None:
 
 def running_sandbox() -> tuple[str, str]:
     """Zone and server of the sandbox that runs here."""
-    from sandbox import state
-    from sandbox.servers import zoneserver
-
     folder = state.folder()
     found = state.read(folder)
     if found is None or not found.running() or "named" not in found.ports:

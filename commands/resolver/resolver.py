@@ -14,6 +14,7 @@ import click
 
 from commands.resolver import hosts
 from commands.resolver.hosts import IPAddress, Method, Target
+from windowbox.clients.nameserver.queries import addresses
 
 _server = click.option(
     "--server",
@@ -165,8 +166,6 @@ def _reload(methods: Iterable[Method], root: Path) -> None:
 
 def _ask(target: Target, name: str) -> set[IPAddress]:
     """The addresses of `name` from the name server."""
-    from windowbox.clients.nameserver.queries import addresses
-
     where = f"the name server at {target.address} port {target.port}"
     return addresses(str(target.address), target.port, name.rstrip("."), where, target.zone)
 
