@@ -129,7 +129,7 @@ async def test_compose_serves_a_cluster_with_several_workers(deployment: Deploym
     await eventually(lambda: asyncio.to_thread(deployment.healthy), PATIENCE)
 
 
-def test_the_users_of_the_bus_are_those_of_the_program() -> None:
+def test_compose_has_the_programs_bus_users() -> None:
     assert (ROOT / "deploy/nats/roles.conf").read_text() == permissions.configuration()
     clustered = permissions.configuration(clustered=True)
     assert (ROOT / "deploy/nats/roles-clustered.conf").read_text() == clustered

@@ -58,7 +58,7 @@ def test_a_zone_lost_while_stopped_is_refilled(world: SmallWorld, resting: tuple
     world.start("work")
 
 
-def test_what_a_deleted_record_leaves_behind_is_not_put_back(world: SmallWorld, space: Space) -> None:
+def test_a_deleted_record_is_not_put_back(world: SmallWorld, space: Space) -> None:
     gone, kept = space.name("gone"), space.name("kept")
     record = space.record(gone, ["10.0.0.1"])
     record.until_ready()

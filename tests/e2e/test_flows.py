@@ -47,9 +47,7 @@ def writes(plane: ControlPlane) -> int:
 
 
 @rule("V-7", "V-2", "O-2")
-def test_a_record_costs_two_writes_first_the_finalizer_then_the_status(
-    control_plane: ControlPlane, space: Space
-) -> None:
+def test_a_record_costs_finalizer_and_status_writes(control_plane: ControlPlane, space: Space) -> None:
     before = writes(control_plane)
     record = space.record(space.name(), ["10.0.0.1"], annotations={OPERATION: "reconcile"})
     record.until_ready()
@@ -80,7 +78,7 @@ def test_a_record_is_reconciled_when_its_client_asks(
 
 
 @rule("W-7", "N-16")
-def test_a_client_that_asks_for_nothing_new_is_answered_too(space: Space) -> None:
+def test_a_request_without_changes_is_answered(space: Space) -> None:
     record = space.record(space.name(), ["10.0.0.1"])
     record.until_ready()
     for _ in range(2):
@@ -148,7 +146,7 @@ def test_a_record_held_by_others_reports_our_release(world: SmallWorld, space: S
 
 
 @rule("C.5-9")
-def test_a_deleted_record_without_our_finalizer_is_not_our_business(world: SmallWorld, space: Space) -> None:
+def test_deletions_without_our_finalizer_are_ignored(world: SmallWorld, space: Space) -> None:
     name = space.name()
     record = space.record(name, ["10.0.0.1"], finalizers=["example.com/other"])
     record.until_ready()
@@ -162,7 +160,7 @@ def test_a_deleted_record_without_our_finalizer_is_not_our_business(world: Small
 
 
 @rule("V-1", "O-4")
-def test_an_object_with_an_old_name_is_a_new_object(world: SmallWorld, space: Space) -> None:
+def test_a_recreated_object_is_a_new_one(world: SmallWorld, space: Space) -> None:
     name = space.name()
     old = space.record(name, ["10.0.0.1"], name="same")
     first = old.until_ready()
@@ -175,7 +173,7 @@ def test_an_object_with_an_old_name_is_a_new_object(world: SmallWorld, space: Sp
 
 
 @rule("U-1", "U-2", "U-3", "D-1", "S-5", "B-1", "W-1", "N-14", "V-9")
-def test_without_its_server_a_record_fails_until_it_is_back(world: SmallWorld, space: Space) -> None:
+def test_a_record_fails_while_its_server_is_away(world: SmallWorld, space: Space) -> None:
     world.named.stop()
     name = space.name()
     try:
@@ -224,7 +222,7 @@ def test_a_record_never_created_is_deleted_without_server(away: None, space: Spa
 
 
 @rule("V-11", "U-1", "D-1", "O-4")
-def test_a_deletion_is_tried_until_the_server_is_back(world: SmallWorld, space: Space) -> None:
+def test_a_deletion_is_retried_until_the_server_returns(world: SmallWorld, space: Space) -> None:
     record = space.record(space.name(), ["10.0.0.1"])
     record.until_ready()
     world.named.stop()
@@ -241,7 +239,7 @@ def test_a_deletion_is_tried_until_the_server_is_back(world: SmallWorld, space: 
 
 
 @rule("U-2", "W-1", "N-13", "E-1")
-def test_an_error_tells_its_code_until_another_takes_its_place(world: SmallWorld, space: Space) -> None:
+def test_the_next_error_replaces_the_code(world: SmallWorld, space: Space) -> None:
     record = space.record(space.name(), ["10.0.0.999"])
     first = record.until(failed).status["lastError"]
     assert first["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
@@ -259,7 +257,7 @@ def test_an_error_tells_its_code_until_another_takes_its_place(world: SmallWorld
 
 
 @rule("W-1", "W-7")
-def test_a_client_that_asks_again_is_told_again_that_it_fails(space: Space) -> None:
+def test_each_request_of_a_failing_record_is_answered(space: Space) -> None:
     record = space.record(space.name(), ["nonsense"])
     record.until(failed)
     asked = client.moment(record.ask("reconcile", ahead=60)).replace(microsecond=0)
@@ -271,6 +269,6 @@ def test_a_client_that_asks_again_is_told_again_that_it_fails(space: Space) -> N
 
 
 @rule("V-3", "W-5", "B.26")
-def test_a_wish_that_was_lost_is_found_by_its_time(world: SmallWorld, forgotten: Record) -> None:
+def test_a_lost_wish_is_found_by_its_time(world: SmallWorld, forgotten: Record) -> None:
     forgotten.until_ready(forgotten.read().annotations[TIMESTAMP])
     assert forgotten.read().status["observedGeneration"] == 2

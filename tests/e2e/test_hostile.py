@@ -152,7 +152,7 @@ def ended(now: Object | None) -> bool:
 
 
 @pytest.mark.slow
-def test_nonsense_ends_in_errors_and_its_neighbours_are_served(world: SmallWorld, space: Space) -> None:
+def test_nonsense_fails_and_its_neighbours_are_served(world: SmallWorld, space: Space) -> None:
     def create(one: tuple[dict[str, Any], dict[str, str], dict[str, Any] | None]) -> Record | None:
         spec, annotations, status = one
         try:

@@ -72,14 +72,14 @@ def test_a_lone_annotation_waits_for_the_next_run(eager: SmallWorld, place: Spac
 
 
 @rule("T-6", "T-7", "B.25")
-def test_a_change_of_the_cluster_is_a_reason_to_look_again(eager: SmallWorld, place: Space) -> None:
+def test_a_change_of_the_cluster_triggers_a_run(eager: SmallWorld, place: Space) -> None:
     record = created(place, place.name())
     place.cluster(**FORCED)
     eager.runs(record, until=lambda runs: notes(runs) == ["Create", "Reconcile"])
 
 
 @rule("T-6", "T-8", "T-9")
-def test_what_a_failed_shoot_held_back_goes_on_when_it_recovers(
+def test_records_resume_when_a_failed_shoot_recovers(
     control_plane: ControlPlane, witness: Witness, eager: SmallWorld
 ) -> None:
     place = client.space(control_plane.api, witness, eager.named.zone, shoot=True)

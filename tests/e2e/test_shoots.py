@@ -66,7 +66,7 @@ def test_a_migrated_record_is_left_alone(world: SmallWorld, space: Space) -> Non
 
 
 @rule("N-15", "C-9")
-def test_the_record_of_a_self_hosted_shoot_moves_with_it(world: SmallWorld, shoot_space: Space) -> None:
+def test_a_self_hosted_shoots_record_moves_with_it(world: SmallWorld, shoot_space: Space) -> None:
     name = shoot_space.name()
     shoot_space.cluster(**SELF_HOSTED)
     record = shoot_space.record(name, ["10.0.0.1"])
@@ -76,7 +76,7 @@ def test_the_record_of_a_self_hosted_shoot_moves_with_it(world: SmallWorld, shoo
 
 
 @rule("N-15", "C-4")
-def test_a_record_outside_of_shoots_can_be_migrated_too(world: SmallWorld, space: Space) -> None:
+def test_a_record_outside_shoots_can_be_migrated(world: SmallWorld, space: Space) -> None:
     name = space.name()
     record = space.record(name, ["10.0.0.1"])
     record.until_ready()
@@ -97,7 +97,7 @@ def done(runs: list[Any]) -> list[str]:
 
 
 @rule("O-1", "F-2", "F-4", "C.5-4", "W-3")
-def test_a_record_is_restored_once_its_state_is_there(world: SmallWorld, space: Space) -> None:
+def test_a_record_is_restored_from_its_state(world: SmallWorld, space: Space) -> None:
     name = space.name()
     record, asked = restore(space, name)
     found = record.until_ready(asked)
@@ -146,7 +146,7 @@ def test_a_failed_shoot_waits_for_its_owner(world: SmallWorld, shoot_space: Spac
 
 
 @rule("T-8", "C-2", "C-3")
-def test_a_record_waits_for_the_cluster_of_its_shoot(world: SmallWorld, shoot_space: Space) -> None:
+def test_a_record_waits_for_its_cluster(world: SmallWorld, shoot_space: Space) -> None:
     record = shoot_space.record(shoot_space.name(), ["10.0.0.1"])
     world.runs(record, until=lambda runs: any(run.outcome == "waiting" for run in runs))
     assert record.read().status == {}

@@ -39,7 +39,7 @@ def test_every_type_is_served(
 
 
 @rule("N-11", "N-16")
-def test_both_families_of_a_name_live_side_by_side(world: SmallWorld, space: Space) -> None:
+def test_both_families_of_a_name_coexist(world: SmallWorld, space: Space) -> None:
     name = space.name()
     four = space.record(name, ["10.0.0.1"])
     six = space.record(name, ["2001:db8::1"], record_type="AAAA", ttl=60)
@@ -60,7 +60,7 @@ def test_a_wildcard_answers_for_all_below(world: SmallWorld, space: Space) -> No
 
 
 @rule("N-16", "B.3")
-def test_of_two_records_with_one_name_either_may_go(world: SmallWorld, space: Space) -> None:
+def test_either_of_two_equal_records_may_go(world: SmallWorld, space: Space) -> None:
     name = space.name()
     twins = [space.record(name, ["10.0.0.1"]) for _ in range(2)]
     for twin in twins:
@@ -165,7 +165,7 @@ def good(server: NameServer) -> dict[str, str]:
 
 
 @rule("N-10", "B.4")
-def test_where_the_settings_say_so_the_key_comes_from_the_record(world: SmallWorld, space: Space) -> None:
+def test_settings_allow_keys_from_the_records_secret(world: SmallWorld, space: Space) -> None:
     server, name = world.others[KEYED], keyed_name(space)
     record = space.record(name, ["10.0.0.1"], secretRef=secret(space, good(server)))
     record.until_ready()
@@ -185,7 +185,7 @@ def test_where_the_settings_say_so_the_key_comes_from_the_record(world: SmallWor
         ),
     ],
 )
-def test_a_key_that_cannot_be_used_is_an_error_of_configuration(
+def test_an_unusable_key_is_a_configuration_error(
     space: Space, data: dict[str, str] | None, said: str
 ) -> None:
     where = {"name": "dns", "namespace": space.namespace}

@@ -128,7 +128,7 @@ async def test_what_nobody_serves_is_left_alone(plane: ControlPlane, nats: NatsS
 
 @rule("T-2", "A.12")
 @pytest.mark.usefixtures("definitions")
-async def test_doctor_names_what_waits_for_somebody_who_never_comes(
+async def test_doctor_names_objects_that_nobody_serves(
     plane: ControlPlane, nats: NatsServer, tmp_path: Path
 ) -> None:
     namespace = f"shoot--t--{uuid.uuid4().hex[:8]}"
@@ -157,7 +157,7 @@ async def test_doctor_names_what_waits_for_somebody_who_never_comes(
     assert "heartbeat.namespace" in found["pool heartbeat"]["mend"]
 
 
-def test_doctor_does_not_mind_that_kinds_are_not_there(
+def test_doctor_ignores_kinds_that_are_not_installed(
     plane: ControlPlane, nats: NatsServer, tmp_path: Path
 ) -> None:
     found = doctor(plane.kubeconfig, nats.url, tmp_path)

@@ -27,6 +27,6 @@ def test_a_version_out_of_range_is_noted(
     assert "newer than windowbox has been tried with: 1.3 to 1.4" in found.said
 
 
-def test_an_api_server_that_is_not_there_is_wrong(tmp_path: Path) -> None:
+def test_an_unreachable_api_server_is_wrong(tmp_path: Path) -> None:
     found = servers.kubernetes(ClusterSettings(kubeconfig=tmp_path / "none"))
     assert found.verdict == "wrong"

@@ -13,7 +13,7 @@ from tests.support import servers
 from tests.support.servers import ControlPlane, NameServer
 
 
-async def test_a_nats_server_of_the_tests_own_has_jetstream(nats_url: str) -> None:
+async def test_a_tests_nats_server_has_jetstream(nats_url: str) -> None:
     client = await nats.connect(nats_url)
     try:
         account = await client.jetstream().account_info()
@@ -32,13 +32,13 @@ def test_rights_and_kinds_are_applied_twice_without_harm(control_plane: ControlP
     manifests.apply_all(control_plane.api)
 
 
-def test_a_name_server_keeps_its_zone_over_a_restart(named: NameServer) -> None:
+def test_a_restarted_name_server_keeps_its_zone(named: NameServer) -> None:
     named.kill()
     named.start()
     assert zoneserver.answers(named.port, "local.gardener.cloud")
 
 
-def test_a_name_server_without_a_key_takes_updates_from_anybody(tmp_path: Path) -> None:
+def test_without_a_key_anybody_may_update(tmp_path: Path) -> None:
     if reason := servers.missing("named"):
         pytest.skip(reason)
     with servers.name_server(tmp_path / "named", key=None) as server:

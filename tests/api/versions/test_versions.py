@@ -16,7 +16,7 @@ from windowbox.versions import SUPPORTED
 
 VERSIONS = ("1.33.13", "1.37.2")
 SHOWN = (
-    "e2e/test_flows.py::test_a_record_costs_two_writes_first_the_finalizer_then_the_status",
+    "e2e/test_flows.py::test_a_record_costs_finalizer_and_status_writes",
     "e2e/test_flows.py::test_a_deleted_record_goes_from_the_server_first",
     "api/loadbalancer/test_events.py::test_each_of_many_healthy_services_has_two_events",
     "api/webhooks/test_admit.py::test_a_deployment_is_changed_before_it_is_stored",

@@ -55,7 +55,7 @@ def scaled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
             servers.end(hpa)
 
 
-async def test_thousands_of_items_take_a_pool_from_one_pod_to_four_and_back(scaled: Release) -> None:
+async def test_a_pool_scales_to_four_pods_and_back(scaled: Release) -> None:
     names = {f"record-{n:04d}": f"10.1.{n // 250}.{1 + n % 250}" for n in range(ITEMS)}
     await asyncio.to_thread(_replicas, scaled, {1})
     # As KEDA's documentation says. Workers make items of changes: all items come with the first Pod.

@@ -37,7 +37,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
         made.uninstall()
 
 
-def test_each_server_has_a_node_and_a_copy_of_each_stream(installed: Release) -> None:
+def test_each_server_has_a_node_and_all_streams(installed: Release) -> None:
     installed.test()
     pods = installed.node.api.read(f"/api/v1/namespaces/{helm.NAMESPACE}/pods")["items"]
     nodes = {one["metadata"]["name"]: one["spec"]["nodeName"] for one in pods}

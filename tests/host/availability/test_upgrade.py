@@ -65,11 +65,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         made.uninstall()
 
 
-async def test_an_upgrade_loses_nothing_and_fails_no_webhook_request(world: World) -> None:
+async def test_an_upgrade_loses_nothing_and_fails_nobody(world: World) -> None:
     await _under_load(world, "upgrade")
 
 
-async def test_a_rolling_restart_loses_nothing_and_fails_no_webhook_request(world: World) -> None:
+async def test_a_rolling_restart_loses_and_fails_nothing(world: World) -> None:
     clients = await _under_load(world, "restart")
     clients.unharmed()
 

@@ -63,7 +63,7 @@ def refusal(garden: VirtualGarden, example: Example) -> str:
     return ""
 
 
-def test_a_garden_is_answered_by_the_pods_of_its_admission(garden: VirtualGarden) -> None:
+def test_admission_pods_answer_their_garden(garden: VirtualGarden) -> None:
     for name in DENIED:
         check_denied(garden, EXAMPLES[name])
 
@@ -80,7 +80,7 @@ def test_a_garden_is_answered_by_the_pods_of_its_admission(garden: VirtualGarden
             assert one["clientConfig"]["url"].startswith(f"https://{NAME}.garden:443/")
 
 
-def test_the_parent_of_a_profile_is_read_with_the_token_of_the_garden(garden: VirtualGarden) -> None:
+def test_parent_profiles_are_read_with_garden_tokens(garden: VirtualGarden) -> None:
     config = {
         "apiVersion": "local.provider.extensions.gardener.cloud/v1alpha1",
         "kind": "CloudProfileConfig",
@@ -115,7 +115,7 @@ def test_a_new_authority_fails_no_request(garden: VirtualGarden) -> None:
     assert bundle.count(b"BEGIN CERTIFICATE") == 2
 
 
-def test_another_pod_keeps_the_configurations_when_their_keeper_goes(garden: VirtualGarden) -> None:
+def test_another_pod_takes_over_the_configurations(garden: VirtualGarden) -> None:
     holder = lease(garden)
     assert holder
     with asking(garden) as seen:

@@ -31,7 +31,7 @@ def test_a_record_resolves_and_is_traced(installed: Release) -> None:
     assert installed.restarts() == {}
 
 
-def test_a_load_balancer_takes_connections_and_datagrams_on_its_node(installed: Release) -> None:
+def test_a_load_balancer_takes_tcp_and_udp(installed: Release) -> None:
     node = installed.node
     node.deploy_echo("web", replicas=1, udp=(8080,), service={"type": "LoadBalancer"})
     wanted = "--for=jsonpath={.status.loadBalancer.ingress[0].ip}"
@@ -54,12 +54,12 @@ def test_an_infrastructure_becomes_a_namespace_with_policies(installed: Release,
     assert "provider-local-deny-all" in [one["metadata"]["name"] for one in found["items"]]
 
 
-def test_an_api_server_asks_the_webhooks_through_their_service(installed: Release, shoot: str) -> None:
+def test_the_api_server_calls_webhooks_through_their_service(installed: Release, shoot: str) -> None:
     path = f"/apis/apps/v1/namespaces/{shoot}/deployments"
     assert releasedshoot.is_changed(installed.node.api.create(path, releasedshoot.scheduler(shoot)))
 
 
-def test_metrics_tell_of_versions_and_of_the_pools_whose_features_are_on(installed: Release) -> None:
+def test_metrics_show_versions_and_enabled_pools(installed: Release) -> None:
     def told() -> None:
         assert _supported(installed.metrics("watch")) == {("Kubernetes", True)}
 

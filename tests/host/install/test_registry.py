@@ -29,7 +29,7 @@ def images(installed: Release, tmp_path: Path) -> Iterator[Registry]:
         yield made
 
 
-def test_images_of_a_release_are_pulled_by_digest_with_a_pull_secret(
+def test_release_images_are_pulled_by_digest_with_secret(
     installed: Release, images: Registry, tmp_path: Path
 ) -> None:
     node, layout = installed.node, tmp_path / "image.oci.tar"

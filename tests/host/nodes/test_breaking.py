@@ -31,7 +31,7 @@ def test_a_cut_off_node_drops_everything_until_repaired(nodes: NodeWorld, echo: 
 
 
 @pytest.mark.slow
-def test_a_node_that_is_cut_off_is_no_longer_ready(nodes: NodeWorld) -> None:
+def test_a_node_cut_off_becomes_unready(nodes: NodeWorld) -> None:
     node = nodes.nodes[1]
     node.cut()
     nodes.wait_node(node, ready=False)
@@ -39,7 +39,7 @@ def test_a_node_that_is_cut_off_is_no_longer_ready(nodes: NodeWorld) -> None:
     nodes.wait_node(node, ready=True)
 
 
-def test_a_node_without_power_comes_back_with_its_pods(nodes: NodeWorld, echo: dict[str, Any]) -> None:
+def test_a_node_returns_with_its_pods(nodes: NodeWorld, echo: dict[str, Any]) -> None:
     node, port = nodes.nodes[2], worldwithnodes.node_port(echo, 8080)
     echoclient.until(lambda: echoclient.tcp(node.v4, port))
     nodes.kill(node)
@@ -72,7 +72,7 @@ def _hangs(address: str) -> None:
     raise AssertionError(f"it answers {status}")
 
 
-def test_a_program_of_a_node_can_be_made_to_hang(nodes: NodeWorld) -> None:
+def test_a_program_of_a_node_can_hang(nodes: NodeWorld) -> None:
     node = nodes.nodes[0]
     nodes.sandbox.signal(f"{node.name}/kube-proxy", signal.SIGSTOP)
     try:

@@ -87,7 +87,7 @@ def test_a_bootstrap_token_expires_and_grants_nothing_more(nodes: NodeWorld) -> 
     assert datetime.timedelta() < left <= datetime.timedelta(hours=1)
 
 
-def test_the_token_stands_in_private_files_of_kubelets_only(nodes: NodeWorld) -> None:
+def test_the_token_stays_in_private_kubelet_files(nodes: NodeWorld) -> None:
     secret = _token(nodes)[1]
     folder = nodes.sandbox.folder
     told = livefiles.below(folder, without=frozenset({"etcd", "containerd"}))
@@ -98,7 +98,7 @@ def test_the_token_stands_in_private_files_of_kubelets_only(nodes: NodeWorld) ->
     assert (folder / "logs" / "kube-apiserver.log") in told
 
 
-def test_the_token_is_in_no_command_line_and_in_no_environment(nodes: NodeWorld) -> None:
+def test_the_token_is_in_no_argument_or_environment(nodes: NodeWorld) -> None:
     secret = _token(nodes)[1].encode()
     mark = nodes.sandbox.state.mark
     mine = [process.pid for process, found in ownership.marked().items() if found == mark]
@@ -125,7 +125,7 @@ def test_a_node_may_renew_its_own_certificate(nodes: NodeWorld) -> None:
 
 
 @pytest.mark.slow
-def test_a_node_that_has_joined_comes_back_without_a_token(tmp_path: Path) -> None:
+def test_a_joined_node_returns_without_a_token(tmp_path: Path) -> None:
     if reason := worldwithnodes.missing():
         pytest.skip(f"no nodes: {reason}")
     folder = tmp_path / "sandbox"

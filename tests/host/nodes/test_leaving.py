@@ -41,7 +41,7 @@ def windowbox(tmp_path: Path) -> Iterator[CommandLine]:
 
 
 @pytest.mark.slow
-def test_a_second_sandbox_lives_beside_the_first_and_leaves_nothing(nodes: NodeWorld, tmp_path: Path) -> None:
+def test_a_second_sandbox_coexists_and_leaves_nothing(nodes: NodeWorld, tmp_path: Path) -> None:
     service = nodes.deploy_echo("first")
     folder = tmp_path / "second"
     with worldwithnodes.opened(folder, ONE_NODE) as second:
@@ -72,7 +72,7 @@ def test_down_leaves_nothing(windowbox: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_killed_supervisor_leaves_is_reported_and_cleared_by_up(windowbox: CommandLine) -> None:
+def test_up_clears_leftovers_of_a_killed_supervisor(windowbox: CommandLine) -> None:
     """`down` clears it in the same way: see the tests of routes and addresses of a sandbox."""
     windowbox.up("--nodes=1")
     seen = _traces_with_a_pod(windowbox)
@@ -101,7 +101,7 @@ def _kill_supervisor(windowbox: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_killed_test_leaves_is_cleared_at_once(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_test_are_cleared(tmp_path: Path) -> None:
     if reason := worldwithnodes.missing():
         pytest.skip(f"no nodes: {reason}")
     folder = tmp_path / "sandbox"

@@ -67,9 +67,7 @@ def test_a_node_port_answers_on_every_node(
         assert answer.said == b"hello"
 
 
-def test_a_pod_reaches_pods_of_all_nodes_through_the_service(
-    nodes: NodeWorld, echo: dict[str, Any], shell: str
-) -> None:
+def test_a_service_reaches_pods_of_all_nodes(nodes: NodeWorld, echo: dict[str, Any], shell: str) -> None:
     command = f"for i in $(seq 30); do nc -w 2 {echo['spec']['clusterIP']} 8080 </dev/null; done"
 
     def from_all_nodes() -> None:  # the proxy of the shell's node may hear of the last Pod after we did

@@ -30,7 +30,7 @@ def hook(nodes: NodeWorld, tmp_path: Path) -> Iterator[list[str]]:
             nodes.api.request("DELETE", path).close()
 
 
-def test_a_webhook_by_service_is_answered_by_a_pod(nodes: NodeWorld, hook: list[str]) -> None:
+def test_a_pod_answers_a_webhook_by_service(nodes: NodeWorld, hook: list[str]) -> None:
     link = nodes.sandbox.state.site
     with Escapes(hook, [link]) as escapes, webhooks.configured(nodes.api):
         said = echoclient.until(lambda: _asked(nodes, "answered"))
@@ -49,7 +49,7 @@ def without_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorl
 
 
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
-def test_a_webhook_by_service_is_refused_at_once_without_nodes(without_nodes: NodeWorld, family: str) -> None:
+def test_without_nodes_webhooks_are_refused_at_once(without_nodes: NodeWorld, family: str) -> None:
     service = _service("SingleStack", None)
     service["spec"]["ipFamilies"] = [family]
     [address] = without_nodes.api.apply(webhooks.SERVICE, service)["spec"]["clusterIPs"]

@@ -49,9 +49,7 @@ def test_an_unknown_command_gets_a_suggestion() -> None:
     assert "Did you mean `status`?" in shown.output
 
 
-def test_what_is_not_there_ends_with_three_and_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_sandbox_ends_with_three(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WINDOWBOX_HOME", str(tmp_path))
     shown = CliRunner().invoke(cli.cli, ["env"])
     assert shown.exit_code == 3
@@ -93,7 +91,7 @@ def test_a_bad_option_is_a_question_of_usage(option: str, value: str, remedy: st
         ({}, False, True, {}),
     ],
 )
-def test_one_process_does_all_unless_separate_ones_are_asked_for(
+def test_one_process_does_all_by_default(
     chosen: dict[str, int], separate: bool, running: bool, expected: dict[str, int]
 ) -> None:
     assert role_counts(chosen, separate=separate, running=running) == expected

@@ -43,7 +43,7 @@ def test_new_ranges_are_free_on_this_host(tmp_path: Path) -> None:
         assert not any(ranges.overlapping(network, half) for network in found.networks)
 
 
-def test_data_of_an_earlier_version_keep_their_ranges_without_routes(tmp_path: Path) -> None:
+def test_data_of_earlier_versions_keep_unrouted_ranges(tmp_path: Path) -> None:
     (tmp_path / "etcd").mkdir()
     found = ranges.kept(tmp_path, [])
     assert str(found.services_v4) == "10.2.0.0/16"
@@ -58,7 +58,7 @@ def test_a_damaged_file_of_ranges_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 1919])
-def test_no_part_of_the_ranges_overlaps_another_or_the_nodes(number: int) -> None:
+def test_parts_of_ranges_do_not_overlap(number: int) -> None:
     one, other = ranges.part(number), ranges.part((number + 1) % 1920)
     networks = [
         *one.networks,
@@ -85,7 +85,7 @@ def test_two_sandboxes_do_not_share_ranges(tmp_path: Path) -> None:
     assert first.ranges.services_v4 not in routes.known()
 
 
-def test_without_routes_everything_but_loopback_and_nodes_is_refused(tmp_path: Path) -> None:
+def test_without_routes_only_loopback_and_nodes_are_reached(tmp_path: Path) -> None:
     kept = ranges.part(7)
     assert ClusterNetwork(kept, routed=True).environment() == {}
     variables = ClusterNetwork(kept, [PLAN.v4, PLAN.v6]).environment()
@@ -108,7 +108,7 @@ def test_an_api_server_without_routes_sends_nothing_out(control_plane: ControlPl
         assert escapes.count() == 0
 
 
-def test_proxies_of_the_shell_are_not_for_the_sandbox(
+def test_the_sandbox_ignores_proxies_of_the_shell(
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
@@ -118,7 +118,7 @@ def test_proxies_of_the_shell_are_not_for_the_sandbox(
 
 
 @root_only
-def test_routes_go_with_the_sandbox_also_after_a_kill(windowbox: CommandLine) -> None:
+def test_routes_go_with_a_killed_sandbox(windowbox: CommandLine) -> None:
     windowbox.up()
     state = states.read(windowbox.folder)
     assert state

@@ -33,7 +33,7 @@ def test_up_with_other_options_is_refused(windowbox: CommandLine) -> None:
     assert "other options" in windowbox("up", "--workers=3", expect=1)
 
 
-def test_down_ends_everything_and_ports_are_kept_for_the_next_time(windowbox: CommandLine) -> None:
+def test_down_ends_everything_but_keeps_ports(windowbox: CommandLine) -> None:
     windowbox.up()
     before = _state(windowbox)
     windowbox("down")
@@ -93,7 +93,7 @@ def test_doctor_finds_nothing_wrong_with_a_running_sandbox(windowbox: CommandLin
 
 
 @pytest.mark.parametrize("role", ["watcher", "worker", "patcher", "runner"])
-def test_doctor_asks_of_a_role_only_what_it_needs(windowbox: CommandLine, tmp_path: Path, role: str) -> None:
+def test_doctor_asks_little_of_a_role(windowbox: CommandLine, tmp_path: Path, role: str) -> None:
     windowbox.up()
     password = json.loads((windowbox.folder / "nats" / "passwords.json").read_text())[role]
     url = json.loads(windowbox("env", "--output=json"))["NATS_URL"]
@@ -115,7 +115,7 @@ def test_logs_are_kept_for_each_process(windowbox: CommandLine) -> None:
     assert "it has: " in windowbox("logs", "nobody", expect=3)
 
 
-def test_up_says_which_process_keeps_it_from_becoming_ready(windowbox: CommandLine, tmp_path: Path) -> None:
+def test_up_names_the_process_that_blocks_it(windowbox: CommandLine, tmp_path: Path) -> None:
     windowbox("down")
     broken = tmp_path / "named"
     broken.write_text('#!/bin/sh\n[ "$1" = -v ] && echo BIND 9.18.1 || { echo disk is full; exit 3; }\n')

@@ -31,14 +31,14 @@ MOST_MEMORY = 600.0
 """MiB of one of our processes at the worst moment."""
 
 
-def test_all_kinds_that_clients_make_objects_of_are_among_them() -> None:
+def test_hostile_objects_cover_all_kinds_of_clients() -> None:
     left_out = {row.pool for row in KINDS} - {row.pool for row in manifests.SERVED}
     # Others make these: controllers make machines for Workers, and workers renew their own Lease.
     assert left_out == {"heartbeat", "machine", "machinedeployment", "machineset"}
 
 
 @pytest.mark.timeout(400 + MANY)
-async def test_each_is_told_what_is_wrong_and_neighbours_are_served(tmp_path: Path) -> None:
+async def test_hostile_objects_fail_and_neighbours_are_served(tmp_path: Path) -> None:
     if reason := missing():
         pytest.skip(reason)
     async with (

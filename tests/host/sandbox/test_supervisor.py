@@ -34,7 +34,7 @@ async def test_a_crashed_child_is_started_again_and_shown(sandbox: Supervisor) -
     assert written.children["named"].last_exit == "SIGKILL"
 
 
-async def test_a_stopped_child_stays_stopped_until_it_is_started(sandbox: Supervisor) -> None:
+async def test_a_stopped_child_stays_stopped(sandbox: Supervisor) -> None:
     await sandbox.stop("named")
     assert _conditions(sandbox)["named"] == "stopped"
     await sandbox.start("named")
@@ -53,13 +53,13 @@ async def test_a_wiped_bus_has_forgotten_its_streams(sandbox: Supervisor) -> Non
     await client.close()
 
 
-async def test_the_bus_takes_nobody_without_the_password_of_a_role(sandbox: Supervisor) -> None:
+async def test_the_bus_refuses_wrong_passwords(sandbox: Supervisor) -> None:
     url = sandbox.environment()["NATS_URL"]
     with pytest.raises(NatsError):
         await nats.connect(url, user="worker", password="guessed", allow_reconnect=False)
 
 
-async def test_an_update_outlives_a_crash_of_the_name_server(sandbox: Supervisor) -> None:
+async def test_updates_survive_a_crash_of_named(sandbox: Supervisor) -> None:
     assert _update(sandbox, "add kept.local.gardener.cloud 60 A 10.0.0.1", signed=True) == 0
     await sandbox.kill("named")
     await sandbox.ready("named")
@@ -79,7 +79,7 @@ async def test_an_update_without_a_signature_is_refused(sandbox: Supervisor) -> 
     assert _update(sandbox, "add x.local.gardener.cloud 60 A 10.0.0.1", signed=False) != 0
 
 
-async def test_secrets_are_watched_by_nobody_and_listed_by_workers_alone(sandbox: Supervisor) -> None:
+async def test_only_workers_list_secrets(sandbox: Supervisor) -> None:
     path = "/api/v1/namespaces/default/secrets"
     for role in ("watcher", "patcher", "worker"):
         with pytest.raises(Refused, match="not found"):
@@ -106,7 +106,7 @@ async def test_everything_that_holds_a_secret_is_private(sandbox: Supervisor) ->
     assert [p for p in holders if p.stat().st_mode & 0o077] == []
 
 
-async def test_a_second_supervisor_of_the_same_sandbox_is_refused(sandbox: Supervisor) -> None:
+async def test_a_second_supervisor_is_refused(sandbox: Supervisor) -> None:
     with pytest.raises(Refused, match="already running"):
         await Supervisor(sandbox.folder, Options()).run()
 

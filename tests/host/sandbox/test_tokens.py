@@ -14,7 +14,7 @@ from windowbox.errors import PermanentError
 from windowbox.models.refs import DNSRECORDS
 
 
-def test_tokens_are_kept_and_new_users_get_their_own(tmp_path: Path) -> None:
+def test_tokens_are_kept_for_each_user(tmp_path: Path) -> None:
     path = tmp_path / "tokens.csv"
     first = roles.kept_tokens(path, ["worker"])
     both = roles.kept_tokens(path, ["worker", "patcher"])

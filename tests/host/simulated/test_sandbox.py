@@ -45,7 +45,7 @@ def deployment(replicas: int) -> dict[str, Any]:
     }
 
 
-async def test_pods_of_a_deployment_are_reached_while_they_are_ready(sandbox: Supervisor) -> None:
+async def test_ready_pods_of_a_deployment_are_reached(sandbox: Supervisor) -> None:
     async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
         world = World(opened)
         found = {node["metadata"]["name"]: node for node in (await opened.page(NODES)).items}
@@ -84,7 +84,7 @@ async def told(world: World, pods: list[str], how: str | None) -> None:
         await world.kube.merge(PODS, "default", name, {"metadata": {"annotations": {BEHAVIOUR: how}}})
 
 
-async def test_the_node_simulator_comes_back_with_all_its_doors(sandbox: Supervisor) -> None:
+async def test_a_restarted_simulator_opens_all_ports(sandbox: Supervisor) -> None:
     async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
         world = World(opened)
         address = (await opened.page(NODES)).items[0]["status"]["addresses"][0]["address"]
@@ -95,7 +95,7 @@ async def test_the_node_simulator_comes_back_with_all_its_doors(sandbox: Supervi
         await becomes("simulated-1", address, port)
 
 
-async def test_what_goes_in_a_gap_of_the_watch_is_noticed(sandbox: Supervisor) -> None:
+async def test_deletions_during_a_watch_gap_are_noticed(sandbox: Supervisor) -> None:
     async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
         world = World(opened)
         address = (await opened.page(NODES)).items[0]["status"]["addresses"][0]["address"]

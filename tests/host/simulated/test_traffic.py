@@ -26,7 +26,7 @@ from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
 TAINTED = {"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}}
 
 
-async def test_each_node_greets_with_its_name_and_the_peer_it_sees(world: World) -> None:
+async def test_each_node_greets_with_name_and_peer(world: World) -> None:
     _, port = await world.served()
     await becomes("simulated-1", FIRST, port)
     assert await outcome(SECOND, port) == "simulated-2"
@@ -36,7 +36,7 @@ async def test_each_node_greets_with_its_name_and_the_peer_it_sees(world: World)
     writer.close()
 
 
-async def test_what_is_sent_comes_back_until_the_client_ends(world: World) -> None:
+async def test_nodes_echo_until_the_client_ends(world: World) -> None:
     _, port = await world.served()
     await becomes("simulated-1", FIRST, port)
     reader, writer = await asyncio.open_connection(FIRST, port)
@@ -93,7 +93,7 @@ async def test_a_service_without_ready_endpoints_refuses(world: World) -> None:
     assert await asked(FIRST, port, b"?") == "refused"
 
 
-async def test_a_node_without_local_endpoints_drops_and_says_so(world: World) -> None:
+async def test_a_node_without_local_endpoints_drops(world: World) -> None:
     service, port = await world.served("simulated-2", externalTrafficPolicy="Local")
     check = service.spec["healthCheckNodePort"]
     await becomes("simulated-2", SECOND, port)
@@ -170,7 +170,7 @@ async def test_established_connections_survive_their_port(world: World) -> None:
     writer.close()
 
 
-async def test_a_port_passes_from_one_service_to_the_next(world: World) -> None:
+async def test_a_port_passes_between_services(world: World) -> None:
     first, port = await world.served()
     await becomes("simulated-1", FIRST, port)
     await world.drop(first)

@@ -52,7 +52,7 @@ def test_an_envoy_that_cannot_be_started_is_wrong(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_addresses_that_do_not_arrive_are_told_with_the_remedy(
+def test_addresses_that_do_not_arrive_need_routes(
     monkeypatch: pytest.MonkeyPatch, prefix: str, root: bool, verdict: str, mend: str
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
@@ -66,6 +66,6 @@ def test_a_docker_that_does_not_answer_is_wrong(tmp_path: Path) -> None:
     assert "loadbalancer.docker" in found["Docker"].mend
 
 
-def test_addresses_of_this_host_never_get_to_a_container() -> None:
+def test_addresses_of_this_host_reach_no_container() -> None:
     found = examined("127.68.0.0/24", attachment="docker-routed", docker="unix:///nowhere.sock")
     assert found["addresses 127.68.0.0/24"].verdict == "wrong"

@@ -27,7 +27,7 @@ def test_no_address_is_given_twice() -> None:
         assert ranges.overlapping(one, [other]) == []
 
 
-def test_pods_of_all_nodes_are_where_proxies_look_for_pods() -> None:
+def test_pod_ranges_lie_in_the_cluster_range() -> None:
     assert all(node.pods_v4.subnet_of(PLAN.pods_v4) for node in PLAN.nodes)
     assert all(node.pods_v6.subnet_of(PLAN.pods_v6) for node in PLAN.nodes)
     assert PLAN.host_v4 not in PLAN.pods_v4
@@ -50,7 +50,7 @@ def test_ranges_that_will_not_do_are_refused(ranges: tuple[str, str]) -> None:
         list(addresses.parts(ranges))
 
 
-def test_more_nodes_than_there_is_room_for_are_refused() -> None:
+def test_too_many_nodes_are_refused() -> None:
     with pytest.raises(Malformed, match="17 real nodes"):
         addresses.names(17)
 

@@ -31,7 +31,7 @@ _ASK = f"from sandbox.nodes import hostresources; print({_NAMES}, sep='|')"
         pytest.param("--reuid=65534", "Linux, and root", id="user"),
     ],
 )
-def test_who_may_not_make_networks_gets_no_real_nodes(given_up: str, reason: str) -> None:
+def test_real_nodes_need_the_right_to_make_networks(given_up: str, reason: str) -> None:
     clear = ["--clear-groups"] if given_up.startswith("--reuid") else []
     answer = subprocess.run(
         ["setpriv", given_up, *clear, sys.executable, "-c", _ASK],

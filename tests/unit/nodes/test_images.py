@@ -12,7 +12,7 @@ from sandbox.nodes import images
 from sandbox.nodes.images import Image
 
 
-def test_an_image_holds_its_files_and_says_what_to_start(tmp_path: Path) -> None:
+def test_an_image_has_files_and_entrypoint(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"#!/bin/sh\n")
     image = Image(
@@ -34,7 +34,7 @@ def test_an_image_holds_its_files_and_says_what_to_start(tmp_path: Path) -> None
         assert _read(files, "etc/name") == b"some\n"
 
 
-def test_an_image_is_the_same_each_time_it_is_made(tmp_path: Path) -> None:
+def test_images_are_reproducible(tmp_path: Path) -> None:
     image = Image("windowbox.local/some:1", {"name": "some\n"})
     one, other = (images.write(image, tmp_path / name).read_bytes() for name in ("one", "other"))
     assert one == other

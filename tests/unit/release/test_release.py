@@ -44,7 +44,7 @@ def test_other_licences_are_refused(licence: str, tmp_path: Path) -> None:
         bom.licence(importlib.metadata.Distribution.at(folder))
 
 
-def test_the_bill_lists_all_packages_and_says_the_same_twice() -> None:
+def test_the_bill_of_materials_is_complete_and_reproducible() -> None:
     files = {"bin/busybox": Path(__file__)}
     made = bom.document("1.2.3", 0, {"named": "9.18"}, files)
     listed = {one["name"].lower() for one in made["components"]}
@@ -53,7 +53,7 @@ def test_the_bill_lists_all_packages_and_says_the_same_twice() -> None:
     assert made == bom.document("1.2.3", 0, {"named": "9.18"}, files)
 
 
-def test_every_package_of_the_image_is_pinned_by_hash() -> None:
+def test_every_package_is_pinned_by_hash() -> None:
     text = pins.FILE.read_text()
     pinned = dict(_PINNED.findall(text))
     wanted = {one.name.lower().replace("_", "-"): one.version for one in bom.required()}
@@ -84,7 +84,7 @@ def test_all_files_have_one_version(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         building.consistent_version()
 
 
-def test_a_folder_that_holds_no_release_is_left_alone(tmp_path: Path) -> None:
+def test_folders_without_a_release_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("mine")
     with pytest.raises(Refused, match="holds no release"):
         building.emptied(tmp_path)
@@ -94,9 +94,7 @@ def test_a_folder_that_holds_no_release_is_left_alone(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_checkout_that_differs_from_its_commit_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_changed_checkout_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     monkeypatch.setattr(building, "ROOT", tmp_path)
     building.committed()
@@ -105,9 +103,7 @@ def test_a_checkout_that_differs_from_its_commit_is_refused(
         building.committed()
 
 
-def test_a_version_is_not_released_while_its_changes_say_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_unreleased_changelog_stops_a_release(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(building, "ROOT", tmp_path)
     changes = "# Changelog\n\n## 0.3.0\n\nNot released yet.\n\n* Better.\n\n## 0.2.0\n\n* Good.\n"
     (tmp_path / "CHANGELOG.md").write_text(changes)
@@ -116,9 +112,7 @@ def test_a_version_is_not_released_while_its_changes_say_so(
         building.announced("0.3.0")
 
 
-def test_a_version_that_is_released_is_not_made_of_another_commit(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_version_is_released_from_one_commit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def git(*arguments: str) -> None:
         who = ("-c", "user.name=test", "-c", "user.email=test@example.org")
         subprocess.run(["git", "-C", tmp_path, *who, *arguments], check=True)

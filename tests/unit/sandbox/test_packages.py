@@ -55,7 +55,7 @@ def test_bind_and_what_nodes_need_are_fetched_together(tmp_path: Path) -> None:
     assert "openssh-server" not in call
 
 
-def test_lists_of_packages_are_fetched_if_without_them_nothing_is_found(tmp_path: Path) -> None:
+def test_missing_lists_of_packages_are_fetched(tmp_path: Path) -> None:
     packages.install(Progress(print))
     assert ["update" in line for line in _lines(tmp_path)] == [False, True, False]
 
@@ -66,9 +66,7 @@ def test_what_apt_complains_of_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         packages.install(Progress(print))
 
 
-def test_where_nothing_may_be_installed_the_command_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_root_the_command_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(Missing, match="sudo apt-get install -y bind9 bind9-dnsutils"):
         packages.install(Progress(print), nodes=True)

@@ -30,7 +30,7 @@ def test_a_job_that_fails_is_not_called_done() -> None:
     assert len(said) == 1
 
 
-def test_in_between_it_is_told_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_jobs_report_their_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REMIND_AFTER", 0.01)
     told = threading.Event()
 

@@ -175,7 +175,7 @@ def test_what_is_wrong_is_said_and_built_instead(
 
 
 @pytest.mark.parametrize("spoil", [_wrong_sum, _missing_version])
-def test_one_wrong_binary_does_not_keep_the_others_from_being_downloaded(
+def test_one_wrong_binary_stops_no_other_download(
     spoil: Callable[[Releases], None], published: Releases, built: Callable[[], list[str]], progress: Progress
 ) -> None:
     spoil(published)
@@ -183,7 +183,7 @@ def test_one_wrong_binary_does_not_keep_the_others_from_being_downloaded(
     assert built() == ["kubelet"]
 
 
-def test_after_a_broken_connection_the_place_is_asked_for_nothing_more(
+def test_a_broken_connection_ends_all_downloads(
     published: Releases, built: Callable[[], list[str]], progress: Progress
 ) -> None:
     _broken_off(published)
@@ -203,7 +203,7 @@ def test_an_archive_without_the_program_is_refused(
 
 
 @pytest.mark.parametrize("where", [path_of, sums_of])
-def test_a_server_that_says_nothing_is_not_waited_for(
+def test_a_silent_server_times_out(
     where: Callable[[binaries.Program], str], published: Releases, progress: Progress, tmp_path: Path
 ) -> None:
     published.silent.add(where(KUBELET))
@@ -232,7 +232,7 @@ def test_a_port_where_nobody_listens_is_unreachable(
     _fails(Unreachable, "refused", tmp_path, progress, "kubelet")
 
 
-def test_official_places_are_asked_unless_a_mirror_is_set() -> None:
+def test_mirrors_replace_the_official_places() -> None:
     found = [releases.release(PROGRAMS[name]) for name in ("kubelet", "etcd", "nats-server", "kwok")]
     machine = releaseserver.MACHINE
     assert [one and one.url for one in found] == [

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_each_process_is_named_by_its_role_and_number() -> None:
+def test_processes_are_named_by_role_and_number() -> None:
     assert stages.role_processes(OPTIONS) == [
         ("watcher", "watcher-1"),
         ("worker", "worker-1"),
@@ -40,7 +40,7 @@ def test_each_process_is_named_by_its_role_and_number() -> None:
     ]
 
 
-def test_a_port_that_was_asked_for_is_used_and_none_twice() -> None:
+def test_requested_ports_are_used_and_none_twice() -> None:
     ports = stages.choose_ports(OPTIONS, {"etcd": 5399})
     assert ports["named"] == 5399
     assert len(set(ports.values())) == len(ports)
@@ -65,7 +65,7 @@ def test_a_process_understands_the_settings_written_for_it(name: str, folder: Pa
     assert read.cluster.kubeconfig == roles.kubeconfig(folder, name.partition("-")[0])
 
 
-def test_three_servers_are_told_of_each_other_and_to_everybody(tmp_path: Path) -> None:
+def test_three_servers_know_each_other(tmp_path: Path) -> None:
     if reason := servers.missing(*stages.PROGRAMS):
         pytest.skip(reason)
     three = Options(nats_servers=3)
@@ -91,7 +91,7 @@ def test_only_who_changes_dns_gets_the_key(folder: Path) -> None:
     assert holders == {"worker-1", "operator"}
 
 
-def test_workers_are_told_what_the_kinds_that_make_objects_need(folder: Path) -> None:
+def test_workers_get_the_settings_of_kinds(folder: Path) -> None:
     read = settings.load(roles.settings_file(folder, "worker-1")).kinds
     assert read.backup.root == folder / "backups"
     assert read.backup.root.stat().st_mode & 0o777 == 0o700
@@ -100,7 +100,7 @@ def test_workers_are_told_what_the_kinds_that_make_objects_need(folder: Path) ->
     assert str(prefix).startswith("127.")
 
 
-def test_the_policies_of_machines_fit_the_nodes_of_the_sandbox(folder: Path) -> None:
+def test_policies_of_machines_fit_the_sandboxs_nodes(folder: Path) -> None:
     plan = Plan(*next(addresses.parts(OPTIONS.ranges)), addresses.names(1))
     pki = folder / "pki"
     api = controlplane.api(controlplane.identities(pki), 6443)

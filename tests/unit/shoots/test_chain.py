@@ -99,7 +99,7 @@ def test_the_first_that_could_go_on_blocks(found: Observed, name: str | None) ->
     assert (blocking.name if blocking else None) == name
 
 
-def test_the_picture_tells_what_waits_for_what_and_the_next_step() -> None:
+def test_the_picture_shows_waits_and_next_step() -> None:
     found = observed(extensions={"Worker": WAITING}, machines=[MACHINE], membership=None)
     lines = chain.picture(chain.chain(found), NOW)
     text = "\n".join(lines)
@@ -112,7 +112,7 @@ def test_the_picture_tells_what_waits_for_what_and_the_next_step() -> None:
     ]
 
 
-def test_what_a_person_has_to_correct_is_asked_for_again() -> None:
+def test_objects_corrected_by_a_person_are_requeued() -> None:
     wrong = extension("ControlPlane", "Error", "spec.providerConfig of the CloudProfile is missing: add one")
     wrong["status"]["lastError"] = {"codes": ["ERR_CONFIGURATION_PROBLEM"]}
     lines = chain.picture(chain.chain(observed(extensions={"ControlPlane": wrong})), NOW)
@@ -122,6 +122,6 @@ def test_what_a_person_has_to_correct_is_asked_for_again() -> None:
     )
 
 
-def test_what_does_not_exist_is_made_anew_with_its_shoot() -> None:
+def test_missing_objects_are_recreated_with_their_shoot() -> None:
     lines = chain.picture(chain.chain(observed(extensions={"Worker": None})), NOW)
     assert lines[-1] == "Next: windowbox shoot delete one, then windowbox shoot create one"

@@ -40,7 +40,7 @@ def test_each_boot_has_its_log(tmp_path: Path) -> None:
     assert len(list(consoles.lines(tmp_path / "kept", "machine-a"))) == 4
 
 
-def test_a_machine_that_starts_with_the_sandbox_has_a_second_log(tmp_path: Path) -> None:
+def test_a_restarted_machine_has_a_second_log(tmp_path: Path) -> None:
     """The nodes are made anew, and so the log has the name of the first."""
     for _ in range(2):
         written(tmp_path / "logs")

@@ -15,7 +15,7 @@ from sandbox.shoots.records import Shoot
 from windowbox.errors import Unreachable
 
 
-def test_a_sandbox_without_api_server_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+def test_a_sandbox_without_api_is_not_empty(tmp_path: Path) -> None:
     ca = certificates.authority(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         url = f"https://127.0.0.1:{closed.getsockname()[1]}"

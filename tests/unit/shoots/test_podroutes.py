@@ -37,7 +37,7 @@ def test_one_machine_gets_what_is_for_services() -> None:
     assert SERVICES not in found["wb0-node-2"]
 
 
-def test_a_node_that_is_no_pod_of_the_sandbox_is_left_out() -> None:
+def test_nodes_outside_the_sandbox_get_no_route() -> None:
     foreign = Machine(ip_address("192.0.2.1"), ip_network("240.1.2.0/24"))
     assert wanted([foreign], NODES, SERVICES) == wanted([], NODES, SERVICES)
 
@@ -59,5 +59,5 @@ def test_a_node_is_a_machine_with_its_range() -> None:
         *(node("198.18.8.130", pods) for pods in (None, "", "240.1.0.0", "x/24")),
     ],
 )
-def test_a_node_that_cannot_be_read_is_none_yet(found: dict[str, Any]) -> None:
+def test_an_unreadable_node_is_none_yet(found: dict[str, Any]) -> None:
     assert machine(found) is None

@@ -51,7 +51,7 @@ def test_doors_of_a_service(service: Service, part: Slice, expected: dict[Place,
         pytest.param(slice_of(), None, None, (0, 0), id="nowhere-refuses"),
     ],
 )
-def test_local_doors(
+def test_local_services_open_ports_locally(
     part: Slice, one: OpenPort | None, two: OpenPort | None, counts: tuple[int, int]
 ) -> None:
     found = ports.of_service(LOCAL, [part], [ONE, TWO])
