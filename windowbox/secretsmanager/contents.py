@@ -63,10 +63,11 @@ def fits(config: Config, data: Mapping[str, bytes], signer: Stored | None) -> bo
         return data[USER_NAME] == config.user_name.encode() and len(data[PASSWORD]) == config.password_length
     try:
         certificate = x509.load_pem_x509_certificate(data[keys(config)[0]])
-        if abs(_lifetime(certificate) - config.validity) > _TOLERANCE:
+        lasts = certificate.not_valid_after_utc - certificate.not_valid_before_utc
+        if abs(lasts - config.validity) > _TOLERANCE:
             return False
         if isinstance(config, Authority):
-            return _may_sign(certificate)
+            return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
         return _is_for(config, certificate) and _is_signed(config, certificate, data, signer)
     except (ValueError, x509.ExtensionNotFound):
         return False
@@ -104,6 +105,7 @@ def unix_time(text: object) -> int | None:
 
 def _is_for(config: Certificate, certificate: x509.Certificate) -> bool:
     organizations = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     addresses = {ipaddress.ip_address(one) for one in config.ip_addresses}
     try:
@@ -113,7 +115,7 @@ def _is_for(config: Certificate, certificate: x509.Certificate) -> bool:
     except x509.ExtensionNotFound:
         found_names, found_addresses = set(), set()
     return (
-        _common_name(certificate) == config.common_name
+        (str(names[0].value) if names else "") == config.common_name
         and {one.value for one in organizations} == set(config.organizations)
         and found_names == set(config.dns_names)
         and found_addresses == addresses
@@ -142,16 +144,3 @@ def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     except (InvalidSignature, TypeError, ValueError):
         return False
     return True
-
-
-def _may_sign(certificate: x509.Certificate) -> bool:
-    return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-
-
-def _common_name(certificate: x509.Certificate) -> str:
-    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[0].value) if found else ""
-
-
-def _lifetime(certificate: x509.Certificate) -> timedelta:
-    return certificate.not_valid_after_utc - certificate.not_valid_before_utc

@@ -135,13 +135,23 @@ class _Run:
         """Secrets whose data replaces generated data, once they are listed."""
 
     async def ensure(self, config: Config) -> None:
-        signer = self._signer(config) if isinstance(config, Certificate) else None
+        signer = None
+        if isinstance(config, Certificate):
+            current, old = self._current[config.authority], self._old[config.authority]
+            signer = decisions.signer(config, current, old, self._policy)
         rotation = decisions.rotation_time(config, self._found, self._policy, self._now)
         stored = decisions.chosen(config, self._found, rotation, signer)
         labels = decisions.labels(config, self._manager._identity, rotation, signer, self._now)
         if stored is None:
             stored = await self._generate(config, labels, signer)
-        stored = await self._label(stored, _with_times(labels, stored))
+        times = contents.lifetime(stored.data)
+        if secrets.VALID_UNTIL in labels and stored.issued is not None and stored.valid_until is not None:
+            # Those of the first generation; a certificate has its own.
+            times = (
+                stored.issued,
+                stored.issued + int(labels[secrets.VALID_UNTIL]) - int(labels[secrets.ISSUED]),
+            )
+        stored = await self._label(stored, _with_lifetime(labels, times))
         self._current[config.name] = stored
         self._note(decisions.due_time(config, stored, self._policy))
         if isinstance(config, Authority):
@@ -158,10 +168,6 @@ class _Run:
             changed=self._changed,
         )
 
-    def _signer(self, config: Certificate) -> Stored:
-        current = self._current[config.authority]
-        return decisions.signer(config, current, self._old[config.authority], self._policy)
-
     async def _supplied(self, config: Config) -> Mapping[str, bytes] | None:
         """Data that a person or program provides for the Secret to be generated."""
         if self._sources is None:
@@ -175,7 +181,16 @@ class _Run:
             )
         for source in sources:
             _require_complete(config, source)
-            _require_fresh(config, source, self._policy, self._now)
+            times = contents.lifetime(source.data)
+            by_time = times is not None and decisions.renewed_by_time(config, self._policy)
+            if times and by_time and decisions.renewal_of(*times) <= self._now:
+                # It would be taken for a new Secret again and again.
+                until = datetime.fromtimestamp(times[1], UTC).isoformat()
+                raise Malformed(
+                    f"Secret {source.name}, labelled {secrets.USE_DATA_FOR}: {config.name}, holds a "
+                    f"certificate valid until {until}, which is due for renewal: put a newer one in, or take "
+                    "the label off"
+                )
             return source.data
         return None
 
@@ -243,27 +258,6 @@ def _require_complete(config: Config, stored: Stored) -> None:
         raise Malformed(
             f"Secret {stored.name} does not hold {needed} that belong together{of_rsa}: delete it"
         )
-
-
-def _require_fresh(config: Config, source: Stored, policy: Policy, now: int) -> None:
-    """Without this check, data that is due for renewal would be taken for a new Secret again and again."""
-    times = contents.lifetime(source.data)
-    if times is None or not decisions.renewed_by_time(config, policy):
-        return
-    if decisions.renewal_of(*times) <= now:
-        until = datetime.fromtimestamp(times[1], UTC).isoformat()
-        raise Malformed(
-            f"Secret {source.name}, labelled {secrets.USE_DATA_FOR}: {config.name}, holds a certificate "
-            f"valid until {until}, which is due for renewal: put a newer one in, or take the label off"
-        )
-
-
-def _with_times(labels: dict[str, str], stored: Stored) -> dict[str, str]:
-    """The labels, with the times of the certificate, or else of the first generation."""
-    if secrets.VALID_UNTIL in labels and stored.issued is not None and stored.valid_until is not None:
-        validity = int(labels[secrets.VALID_UNTIL]) - int(labels[secrets.ISSUED])
-        return _with_lifetime(labels, (stored.issued, stored.issued + validity))
-    return _with_lifetime(labels, contents.lifetime(stored.data))
 
 
 def _with_lifetime(labels: dict[str, str], times: tuple[int, int] | None) -> dict[str, str]:

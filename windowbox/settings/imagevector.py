@@ -23,10 +23,8 @@ def load(overwrite: Path | None) -> ImageVector:
     """The built-in entries, overwritten by those of this file, or of the file that the environment names."""
     named = os.environ.get(VARIABLE, "")
     file = overwrite or (Path(named) if named else None)
-    return BUILT_IN.overwritten(_read(file)) if file else BUILT_IN
-
-
-def _read(file: Path) -> list[ImageSource]:
+    if file is None:
+        return BUILT_IN
     where = f"image vector overwrite {file}"
     try:
         content = yaml.safe_load(file.read_text())
@@ -38,7 +36,7 @@ def _read(file: Path) -> list[ImageSource]:
     if not isinstance(content, Mapping) or not isinstance(images, list):
         raise Malformed(f"{where} must hold a mapping with a list `images`")
     _check_authorities(where, content.get("caBundle"))
-    return [_source(f"{where}: images[{place}]", one) for place, one in enumerate(images)]
+    return BUILT_IN.overwritten(_source(f"{where}: images[{place}]", one) for place, one in enumerate(images))
 
 
 def _source(where: str, entry: Any) -> ImageSource:

@@ -236,7 +236,10 @@ def load(file: Path | None, flags: dict[str, Any] | None = None) -> Settings:
     except SettingsError as error:
         raise Malformed(f"{error}: lists and mappings are given as JSON in the environment") from error
     except ValidationError as error:
-        raise Malformed(_explained(error, file)) from error
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        places = f" (from {file}, the environment or a flag)" if file else ""
+        raise Malformed(f"setting {where}{places}: {first['msg']}") from error
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -245,16 +248,13 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise Malformed(f"settings file {file} cannot be read: {error}") from error
     except yaml.YAMLError as error:
-        raise Malformed(f"settings file {file} is not YAML{_place(error)}: correct it there") from error
+        # The place of the error, without the text there, which may be a secret.
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise Malformed(f"settings file {file} is not YAML{place}: correct it there") from error
     if not isinstance(content, dict):
         raise Malformed(f"settings file {file} must hold a mapping such as `nats: {{url: …}}`")
     return content
-
-
-def _place(error: yaml.YAMLError) -> str:
-    """The place of a syntax error, without the text there, which may be a secret."""
-    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-    return f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
 
 
 def _merged(base: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -263,9 +263,3 @@ def _merged(base: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
         below = merged.get(name)
         merged[name] = _merged(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
     return merged
-
-
-def _explained(error: ValidationError, file: Path | None) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"setting {where}{f' (from {file}, the environment or a flag)' if file else ''}: {first['msg']}"

@@ -1,6 +1,6 @@
-"""Bulkhead: how many runs of a pool may be at one cluster at once, so that slow clusters hold up no others.
+"""Bulkhead: how many runs of a pool may be at one cluster at once: slow clusters hold up no others.
 
-A refused run does not wait in its slot: `Waiting` ends it, and it is requeued.
+Whoever is refused does not wait in its slot: `Waiting` ends the run, and it is requeued.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class Bulkhead:
             await self._make_room(pool, at)
         if not self._has_room(pool, at):
             at.waiting.add(who)
+            pause = min(_LATEST, max(_SOONEST, len(at.waiting) * _PER_WAITING))
             raise Waiting(
                 "waiting for a turn at the provider cluster: other objects are being worked on there, or at "
                 "others that answer slowly",
-                retry_after=min(_LATEST, max(_SOONEST, len(at.waiting) * _PER_WAITING))
-                * random.uniform(0.5, 1.5),
+                retry_after=pause * random.uniform(0.5, 1.5),
             )
         at.waiting.discard(who)
         limit = asyncio.timeout(_PATIENCE if len(at.turns) >= self._share else _BUDGET)
@@ -99,9 +99,7 @@ class Bulkhead:
             self._left = asyncio.Event()
 
     def _has_room(self, pool: str, at: _Host) -> bool:
-        at_slow = sum(
-            len(other.turns) for (of, _), other in self._hosts.items() if of == pool and not other.fast
-        )
+        at_slow = sum(len(one.turns) for (of, _), one in self._hosts.items() if of == pool and not one.fast)
         return at.fast or (len(at.turns) < self._share and at_slow < self._half)
 
     async def _make_room(self, pool: str, at: _Host) -> None:
@@ -132,9 +130,9 @@ class Bulkhead:
         at = self._hosts.pop(key, None)
         if at is None:
             at = _Host()
-            idle = [other for other, known in self._hosts.items() if not known.turns]
-            if idle and len(self._hosts) >= _MOST_HOSTS:
-                # Forget the least recently used cluster; a fast one only if there is no other.
-                del self._hosts[next((other for other in idle if not self._hosts[other].fast), idle[0])]
+            idle = [key for key, one in self._hosts.items() if not one.turns]
+            if len(self._hosts) >= _MOST_HOSTS and idle:
+                # The least recently used one; a fast one only if there is no other.
+                del self._hosts[next((one for one in idle if not self._hosts[one].fast), idle[0])]
         self._hosts[key] = at
         return at

@@ -37,9 +37,7 @@ async def opened(
 
     After it is closed, reading one of its responses raises an error.
     """
-    parts = urlsplit(host)
-    # The proxy that the environment asks for.
-    ours = None if proxy or proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+    ours = None if proxy else _proxy(host)
     responses = _Responses()
     connector = aiohttp.TCPConnector(
         limit=_CONNECTIONS,
@@ -84,6 +82,12 @@ class _Responses:
             response.close()
 
 
+def _proxy(host: str) -> str | None:
+    """The proxy that the environment asks for."""
+    parts = urlsplit(host)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+
+
 _OF_THE_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REFERRED = ("tokenFile", "client-certificate", "client-key", "certificate-authority")
 _BEARER = "BearerToken"
@@ -126,9 +130,9 @@ async def read(kubeconfig: Path | None, context: str | None) -> Credentials:
             load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
             configuration.refresh_api_key_hook = None  # the file is watched
         made, vouched = tls(configuration), trust(configuration)
-        settings = configuration.host, configuration.proxy, configuration.verify_ssl
-        material = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
-        connection = (*map(str, settings), *(_digest(Path(path)) if path else "" for path in material))
+        paths = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+        server = (str(configuration.host), str(configuration.proxy), str(configuration.verify_ssl))
+        connection = (*server, *(_digest(Path(path)) if path else "" for path in paths))
     if token := configuration.api_key.get(_BEARER):
         configuration.api_key[_BEARER] = token.strip()
     return Credentials(configuration, made, vouched, files, connection, context)
@@ -191,7 +195,7 @@ def _digests(kubeconfig: Path | None) -> dict[Path, str]:
         except OSError:
             if path == kubeconfig:
                 raise
-            found[path] = ""  # a kubeconfig may refer to it in a context that is not used
+            found[path] = ""  # of a file that the kubeconfig refers to, perhaps in an unused context
     return found
 
 

@@ -53,7 +53,14 @@ class LeaderElection:
                     await self._lead(act, before)
                 await asyncio.sleep(self._times.retry)
         finally:
-            await self._release()
+            # Release the Lease, so that another candidate leads at once.
+            with contextlib.suppress(WindowboxError, TimeoutError):
+                async with asyncio.timeout(self._times.retry):
+                    found = await self._kube.find(LEASES, self._namespace, self._name)
+                    if found and found.spec.get("holderIdentity") == self._identity:
+                        version = {"resourceVersion": found.resource_version}
+                        patch = {"metadata": version, "spec": {"holderIdentity": ""}}
+                        await self._kube.merge(LEASES, self._namespace, self._name, patch)
 
     async def _lead(self, act: Callable[[], Awaitable[None]], last: float) -> None:
         """Do `act` until the Lease is lost. `last`: when the request began by which it became ours.
@@ -85,12 +92,9 @@ class LeaderElection:
         try:
             found = await self._kube.find(LEASES, self._namespace, self._name)
             if found is None:
-                head = {
-                    "apiVersion": "coordination.k8s.io/v1",
-                    "kind": "Lease",
-                    "metadata": {"name": self._name},
-                }
-                await self._kube.create(LEASES, self._namespace, {**head, "spec": self._spec()})
+                kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+                lease = {**kind, "metadata": {"name": self._name}, "spec": self._spec()}
+                await self._kube.create(LEASES, self._namespace, lease)
             elif self._is_free(found):
                 version = {"resourceVersion": found.resource_version}
                 patch = {"metadata": version, "spec": self._spec(found)}
@@ -125,13 +129,3 @@ class LeaderElection:
             transitions = int(found.spec.get("leaseTransitions") or 0) + 1 if found else 0
             spec |= {"holderIdentity": self._identity, "acquireTime": now, "leaseTransitions": transitions}
         return spec
-
-    async def _release(self) -> None:
-        """Release the Lease, so that another candidate leads at once."""
-        with contextlib.suppress(WindowboxError, TimeoutError):
-            async with asyncio.timeout(self._times.retry):
-                found = await self._kube.find(LEASES, self._namespace, self._name)
-                if found and found.spec.get("holderIdentity") == self._identity:
-                    version = {"resourceVersion": found.resource_version}
-                    patch = {"metadata": version, "spec": {"holderIdentity": ""}}
-                    await self._kube.merge(LEASES, self._namespace, self._name, patch)

@@ -97,8 +97,8 @@ class Rotation:
                 changed.clear()
                 await self._look()
                 if self._moves and not self._known_uid:
-                    # Read early which cluster this is: a server that has moved no longer answers.
-                    # A starting one answers Forbidden until it has loaded its RBAC rules.
+                    # Read the identity of the cluster early: a server that has moved no longer answers.
+                    # A starting API server answers Forbidden until it has loaded its RBAC rules.
                     with contextlib.suppress(WindowboxError):
                         self._known_uid = await _uid(self._client)
                 # There is no event where inotify is exhausted, from a single file that is mounted, from
@@ -111,17 +111,20 @@ class Rotation:
         try:
             if await credentials.digests(self._kubeconfig) in (self._current.files, self._refused):
                 return
-            context = self._current.context
-            # If our context is gone, it may have been renamed: then the current one is read.
-            if context and not self._context and not await credentials.has_context(self._kubeconfig, context):
-                context = None
-            found = await credentials.read(self._kubeconfig, context)
+            found = await self._read()
         except Malformed as error:
             # Several files are replaced one after another.
             logger.warning("changed credentials are not used: %s", error)
             return
         if await self._leads_to_same_cluster(found):
             await self._use(found)
+
+    async def _read(self) -> Credentials:
+        """The credentials of our context, or of the current one if ours is gone: it may have been renamed."""
+        context = self._current.context
+        if context and not self._context and not await credentials.has_context(self._kubeconfig, context):
+            context = None
+        return await credentials.read(self._kubeconfig, context)
 
     async def _use(self, found: Credentials) -> None:
         session = None
@@ -144,7 +147,13 @@ class Rotation:
         kept = f"{self._kubeconfig} leads to {now} instead of {former}: the former credentials are kept"
         try:
             async with found.session() as session:
-                same = await _uid(self._make(found.configuration, session)) == await self._own_uid()
+                theirs = await _uid(self._make(found.configuration, session))
+                try:
+                    self._known_uid = await _uid(self._client)
+                except WindowboxError:
+                    if not self._known_uid:  # otherwise the uid that it reported last
+                        raise
+                same = theirs == self._known_uid
         except WindowboxError as error:
             logger.error(
                 "%s, for it is unknown whether that is the same cluster (%s); %s", kept, error, _REMEDY
@@ -154,15 +163,6 @@ class Rotation:
             self._refused = found.files
             logger.error("%s, for that is another cluster; %s", kept, _REMEDY)
         return same
-
-    async def _own_uid(self) -> str:
-        """The uid of our cluster as it reports it now, or as it reported it last."""
-        try:
-            self._known_uid = await _uid(self._client)
-        except WindowboxError:
-            if not self._known_uid:
-                raise
-        return self._known_uid
 
 
 async def _close_later(session: contextlib.AsyncExitStack) -> None:

@@ -71,24 +71,18 @@ class OrphanCleanup:
                 continue  # it exists: the bus was behind
             memo = dict(reported.memo) if reported.uid == orphan.uid else {}
             run = Run(ref, orphan, shoot, recorder, memo=memo)
+            logger.info("%s (uid %s) is gone without a Delete run; cleaning up", ref, orphan.uid)
             try:
-                await self._clean_up(run, successor)
+                async with asyncio.timeout(self._kind.deadline):
+                    await self._actuator.clean_up(run, successor)
                 if not orphan.deleting:
                     metrics.orphans.labels(self._kind.pool).inc()
-            except (TransientError, PermanentError) as error:
+            except (TransientError, PermanentError, Waiting, TimeoutError) as error:
+                late = f"not finished within {self._kind.deadline:.0f} s"
+                why = late if isinstance(error, TimeoutError) else str(error)
                 # A new object of the name must not wait until a person corrects the old one.
                 final = isinstance(error, PermanentError) and successor
                 if not final and request.wish.attempt < _MAX_ATTEMPTS:
-                    raise TransientError(f"cleaning up after the former {ref}: {error}") from error
-                logger.error("%s: cleanup after a deleted object failed for good: %s", ref, error)
+                    raise TransientError(f"cleaning up after the former {ref}: {why}") from error
+                logger.error("%s: cleanup after a deleted object failed for good: %s", ref, why)
         await request.reports.forget_orphans()
-
-    async def _clean_up(self, run: Run, successor: Object | None) -> None:
-        logger.info("%s (uid %s) is gone without a Delete run; cleaning up", run.ref, run.object.uid)
-        try:
-            async with asyncio.timeout(self._kind.deadline):
-                await self._actuator.clean_up(run, successor)
-        except TimeoutError as error:
-            raise TransientError(f"not finished within {self._kind.deadline:.0f} s") from error
-        except Waiting as waiting:
-            raise TransientError(str(waiting)) from waiting

@@ -71,14 +71,14 @@ def packed(objects: Iterable[Manifest]) -> dict[str, bytes]:
 
 def plain(objects: Iterable[Manifest]) -> bytes:
     """The objects as YAML, in a fixed order."""
-    ordered = sorted(objects, key=_file_name)
+
+    def file_name(object: Manifest) -> str:
+        metadata = object["metadata"]
+        return "__".join((object["kind"].lower(), metadata.get("namespace", ""), metadata["name"]))
+
+    ordered = sorted(objects, key=file_name)
     documents = (yaml.safe_dump(one, sort_keys=True, allow_unicode=True) for one in ordered)
     return "---\n".join(documents).encode()
-
-
-def _file_name(object: Manifest) -> str:
-    metadata = object["metadata"]
-    return "__".join((object["kind"].lower(), metadata.get("namespace", ""), metadata["name"]))
 
 
 def checksum(data: Mapping[str, bytes]) -> str:
@@ -251,27 +251,23 @@ async def begin_removal(
 
 async def require_gone(target: TargetCluster, left: Sequence[Object]) -> None:
     """Raise Waiting while there are ManagedResources left, with what blocks them."""
-    problems = [(found, *deletion_problem(found)) for found in left]
-    if problems:
-        looks = [await _ask_to_look(target, found) for found in left]
-        what = "; ".join(
-            f"{_named(found.namespace, found.name)} to be gone{why}" for found, why, _ in problems
-        )
-        codes = tuple(dict.fromkeys(code for _, _, codes in problems for code in codes))
-        retry_after = min((pause for pause in looks if pause is not None), default=None)
-        raise Waiting(f"waiting for {what}", codes=codes, retry_after=retry_after)
-
-
-async def _ask_to_look(target: TargetCluster, found: Object) -> float | None:
-    """Request a reconcile by the resource manager if that is due, else return the seconds until then."""
-    now = await clock.now(target.recorder)
-    pause = next_look(found, now)
-    if pause != 0.0:
-        return pause
-    annotations = {OPERATION: "reconcile", TIMESTAMP: now.isoformat()}
-    patch = {"metadata": {"uid": found.uid, "annotations": annotations}}
-    await target.merge(MANAGED_RESOURCES, found.namespace, found.name, patch)
-    return None  # it removes the annotation, and that event requeues
+    whats, all_codes, pauses = list[str](), list[str](), list[float]()
+    for found in left:
+        why, codes = deletion_problem(found)
+        whats.append(f"{_named(found.namespace, found.name)} to be gone{why}")
+        all_codes += codes
+        now = await clock.now(target.recorder)
+        pause = next_look(found, now)
+        if pause:
+            pauses.append(pause)
+        elif pause is not None:
+            # The resource manager removes the annotation, and that event requeues.
+            annotations = {OPERATION: "reconcile", TIMESTAMP: now.isoformat()}
+            patch = {"metadata": {"uid": found.uid, "annotations": annotations}}
+            await target.merge(MANAGED_RESOURCES, found.namespace, found.name, patch)
+    if whats:
+        codes, retry_after = tuple(dict.fromkeys(all_codes)), min(pauses, default=None)
+        raise Waiting(f"waiting for {'; '.join(whats)}", codes=codes, retry_after=retry_after)
 
 
 def next_look(found: Object, now: datetime) -> float | None:

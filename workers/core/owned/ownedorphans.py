@@ -127,15 +127,14 @@ class OwnedOrphans:
                 await view.complete.wait()
             while True:
                 try:
-                    await self._check(await self._targets.installation())
+                    ours = await self._targets.installation()
+                    made = (one for view in self._made for one in view.items())
+                    found = [one for one in made if self._unwanted(*one, ours)]
+                    self._secrets = self._known_secrets() if found else {}
+                    await self._attempts.make(found, self._remove)
                 except WindowboxError as error:
                     logger.info("orphans in provider clusters are looked for later: %s", error)
                 await asyncio.sleep(self._interval)
-
-    async def _check(self, installation: str) -> None:
-        found = [one for view in self._made for one in view.items() if self._unwanted(*one, installation)]
-        self._secrets = self._known_secrets() if found else {}
-        await self._attempts.make(found, self._attempt)
 
     def _unwanted(self, ref: ObjectRef, owned: Owned, installation: str) -> bool:
         """Whether the bus knows no owner. A new owner of the same name adopts or removes the object."""
@@ -148,23 +147,20 @@ class OwnedOrphans:
             and mark.owner not in owners.omitted()
         )
 
-    async def _attempt(self, orphan: Orphan) -> None:
+    async def _remove(self, orphan: Orphan) -> None:
         ref, owned = orphan
+        owner = owned.mark.owner
         try:
-            await self._remove(ref, owned)
+            home = await self._clusters.get(owner.cluster)
+            if await home.find(RESOURCES[owner.kind], owner.namespace, owner.name) is not None:
+                return
+            if await identities.own_uid(home) != owned.mark.home:
+                logger.info("%s was made for %s of another cluster, which had this id before", ref, owner)
+                return
+            async with contextlib.AsyncExitStack() as stack:
+                await _remove(await self._reached(stack, ref, owned.mark), ref, owned)
         except WindowboxError as error:
             logger.info("%s is nobody's, and cannot be removed: %s", ref, error)
-
-    async def _remove(self, ref: ObjectRef, owned: Owned) -> None:
-        owner = owned.mark.owner
-        home = await self._clusters.get(owner.cluster)
-        if await home.find(RESOURCES[owner.kind], owner.namespace, owner.name) is not None:
-            return
-        if await identities.own_uid(home) != owned.mark.home:
-            logger.info("%s was made for %s of another cluster, which had this id before", ref, owner)
-            return
-        async with contextlib.AsyncExitStack() as stack:
-            await _remove(await self._reached(stack, ref, owned.mark), ref, owned)
 
     async def _reached(self, stack: contextlib.AsyncExitStack, ref: ObjectRef, mark: Mark) -> Kube:
         """The cluster of `ref`, with the credentials of a Secret, as runs for the owner use."""
@@ -212,7 +208,9 @@ async def _remove(kube: Kube, ref: ObjectRef, owned: Owned) -> None:
     found = await anext(aiter(listed), None)
     if found is None or _owned(ref, found) != owned:
         return
-    if resource == NAMESPACES and await _is_used(kube, ref.name):
+    pods = PODS._replace(selector="", within=ref.name)
+    # Machines keep running while their Shoot is migrated.
+    if resource == NAMESPACES and (await kube.page(pods, metadata_only=True)).items:
         logger.info("%s was made for %s, which is gone; it stays, because Pods use it", ref, owner)
         return
     if owner.kind == BASTIONS.id:
@@ -223,12 +221,6 @@ async def _remove(kube: Kube, ref: ObjectRef, owned: Owned) -> None:
     if await _removed(kube, resource, found):
         metrics.orphans.labels(owner.kind.partition(".")[0]).inc()
         logger.warning("%s was made for %s, which is gone: removed", ref, owner)
-
-
-async def _is_used(kube: Kube, namespace: str) -> bool:
-    """Whether there are Pods in the namespace: machines keep running while their Shoot is migrated."""
-    pods = PODS._replace(selector="", within=namespace)
-    return bool((await kube.page(pods, metadata_only=True)).items)
 
 
 async def _removed(kube: Kube, resource: Resource, found: Object) -> bool:

@@ -33,35 +33,11 @@ def _conditions_and_generation(object: Object) -> Any:
     return found, object.status.get("observedGeneration")
 
 
-def _without_times(deployment: Object) -> Any:
-    numbers = {name: value for name, value in deployment.status.items() if name != "conditions"}
-    return numbers, _conditions_and_generation(deployment)
-
-
-def _in_place_update(machine: Object) -> Any:
-    return [c.get("reason") for c in _conditions(machine) if c.get("type") == "InPlaceUpdate"]
-
-
-def _class_and_replicas(machine_set: Object) -> Any:
-    template = machine_set.spec.get("template")
-    return template, machine_set.status.get("replicas"), machine_set.metadata.get("ownerReferences")
-
-
-def _replicas_or_health(deployment: Object) -> Any:
-    if deployment.name == API_SERVER:
-        return deployment.spec.get("replicas")
-    return deployment.generation, _conditions_and_generation(deployment)
-
-
-_ALL_THAT_MATTERS: dict[str, Callable[[Object], Any]] = {
-    PLANE_DEPLOYMENTS.id: _replicas_or_health,
-    MACHINE_SETS.id: _class_and_replicas,
-    MACHINES.id: _in_place_update,
-}
-"""For kinds whose objects other controllers change all the time: the only part that matters."""
-
 _AWAITED_STATUS: dict[str, Callable[[Object], Any]] = {
-    MACHINE_DEPLOYMENTS.id: _without_times,
+    MACHINE_DEPLOYMENTS.id: lambda deployment: (
+        {name: value for name, value in deployment.status.items() if name != "conditions"},
+        _conditions_and_generation(deployment),
+    ),
     MANAGED_RESOURCES.id: _conditions_and_generation,
     PODS.id: ready,
     SERVICES.id: lambda service: service.status.get("loadBalancer"),
@@ -88,8 +64,17 @@ async def triggers(kind: str, change: Announcement, before: PreviousVersion, *, 
 
 def essence(kind: str, object: Object, *, awaited: bool = True) -> Any:
     """The part of an object whose change requeues its owner."""
-    if kind in _ALL_THAT_MATTERS:
-        return _ALL_THAT_MATTERS[kind](object)
+    match kind:
+        # Other controllers change these all the time: nothing else of them matters.
+        case PLANE_DEPLOYMENTS.id if object.name == API_SERVER:
+            return object.spec.get("replicas")
+        case PLANE_DEPLOYMENTS.id:
+            return object.generation, _conditions_and_generation(object)
+        case MACHINE_SETS.id:
+            owners = object.metadata.get("ownerReferences")
+            return object.spec.get("template"), object.status.get("replicas"), owners
+        case MACHINES.id:
+            return [c.get("reason") for c in _conditions(object) if c.get("type") == "InPlaceUpdate"]
     status = _AWAITED_STATUS.get(kind) if awaited else None
     body = {name: value for name, value in object.raw.items() if name not in ("metadata", "status")}
     head = [object.metadata.get(name) for name in _HEAD]
