@@ -21,8 +21,15 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 LATER, EARLIER = "2026-01-03T00:00:00Z", "2026-01-01T12:00:00Z"
 
 
+HANDED_OVER: dict[str, Any] = {"labels": {"name": "pool", keys.UPDATE_RESULT: "successful"}}
+
+
 def running(count: int) -> list[MachineFacts]:
     return [machine(f"m{number}") for number in range(count)]
+
+
+def failed(**fields: Any) -> list[MachineFacts]:
+    return [*running(2), machine("f", "Failed", **fields)]
 
 
 def labelled(**labels: str) -> dict[str, Any]:
@@ -41,27 +48,15 @@ def labelled(**labels: str) -> dict[str, Any]:
             running(1), labelled(**{keys.SCALE_UP_DISABLED: "true"}), (0, []), id="C7-updated-in-place"
         ),
         pytest.param(running(5), labelled(freeze="True"), (0, ["m0", "m1"]), id="C11-R6-frozen-shrinks"),
-        pytest.param([*running(2), machine("f", "Failed")], {}, (0, ["f"]), id="C7-R2-failed"),
-        pytest.param([*running(2), machine("f", "Failed", deleting=True)], {}, (1, []), id="C7-R2-replaced"),
+        pytest.param(failed(), {}, (0, ["f"]), id="C7-R2-failed"),
+        pytest.param(failed(deleting=True), {}, (1, []), id="C7-R2-replaced"),
         pytest.param([*running(2), machine("c", "CrashLoopBackOff")], {}, (0, []), id="C7-R2-crashing"),
+        pytest.param(failed(preserved_until=LATER), {}, (0, []), id="C12-R5-preserved"),
+        pytest.param(failed(preserved_until=EARLIER), {}, (0, ["f"]), id="C12-R5-over"),
         pytest.param(
-            [*running(2), machine("f", "Failed", preserved_until=LATER)], {}, (0, []), id="C12-R5-preserved"
+            failed(annotations={keys.PRESERVE: "when-failed"}), {}, (0, []), id="C12-R5-to-be-preserved"
         ),
-        pytest.param(
-            [*running(2), machine("f", "Failed", preserved_until=EARLIER)], {}, (0, ["f"]), id="C12-R5-over"
-        ),
-        pytest.param(
-            [*running(2), machine("f", "Failed", annotations={keys.PRESERVE: "when-failed"})],
-            {},
-            (0, []),
-            id="C12-R5-to-be-preserved",
-        ),
-        pytest.param(
-            [*running(3), machine("u", labels={"name": "pool", keys.UPDATE_RESULT: "successful"})],
-            {},
-            (0, []),
-            id="C7-handed-over",
-        ),
+        pytest.param([*running(3), machine("u", **HANDED_OVER)], {}, (0, []), id="C7-handed-over"),
         pytest.param(running(2), {"deletionTimestamp": LATER}, (0, ["m0", "m1"]), id="C7-deleted"),
     ],
 )
@@ -100,47 +95,46 @@ def test_machines_chosen_by_the_autoscaler_are_always_deleted() -> None:
     assert not setplan.plan(machine_set(replicas=3), machines, {}, NOW).delete
 
 
+def noted(key: str, value: str, **fields: Any) -> dict[str, Any]:
+    return {"annotations": {key: value}, **fields}
+
+
 _PRESERVED = {"phase": "Failed", "preserved_until": LATER}
+_MARKED, _LATE = noted(keys.MARKED_FOR_DELETION, EARLIER), noted(keys.MARKED_FOR_DELETION, LATER)
+_BY_NOBODY = noted(keys.PRESERVE, "auto-preserved", **_PRESERVED)
+_BY_A_USER = noted(keys.PRESERVE, "now", **_PRESERVED)
+_FOR_LONGER = {**_PRESERVED, "preserved_until": "2026-01-04T00:00:00Z"}
+
+
+def phased(phase: str) -> dict[str, str]:
+    return {"phase": phase}
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
     [
         pytest.param({}, _PRESERVED, id="C6-R9-not-preserved"),
-        pytest.param(
-            {**_PRESERVED, "annotations": {keys.PRESERVE: "auto-preserved"}},
-            {**_PRESERVED, "annotations": {keys.PRESERVE: "now"}},
-            id="C6-R9-preserved-by-nobody",
-        ),
-        pytest.param(
-            _PRESERVED, {**_PRESERVED, "preserved_until": "2026-01-04T00:00:00Z"}, id="C6-R9-sooner-over"
-        ),
-        pytest.param({"annotations": {keys.PRIORITY: "1"}}, {"phase": "Failed"}, id="C6-R9-priority"),
-        pytest.param(
-            {"annotations": {keys.PRIORITY: "x"}}, {"annotations": {keys.PRIORITY: "4"}}, id="C6-R9-none"
-        ),
-        pytest.param(
-            {"annotations": {keys.MARKED_FOR_DELETION: LATER}}, {"phase": "Failed"}, id="C6-R9-marked"
-        ),
-        pytest.param(
-            {"annotations": {keys.MARKED_FOR_DELETION: EARLIER}},
-            {"annotations": {keys.MARKED_FOR_DELETION: LATER}},
-            id="C6-R9-marked-first",
-        ),
-        pytest.param({"phase": "Failed"}, {"phase": "CrashLoopBackOff"}, id="C6-R10-failed"),
-        pytest.param({"phase": "CrashLoopBackOff"}, {"phase": "Unknown"}, id="C6-R10-crashing"),
-        pytest.param({"phase": "Unknown"}, {"phase": "Pending"}, id="C6-R10-unknown"),
-        pytest.param({"phase": "Pending"}, {"phase": "Available"}, id="C6-R10-pending"),
-        pytest.param({"phase": "Available"}, {"phase": "Running"}, id="C6-R10-available"),
-        pytest.param({"phase": "Pending"}, {"phase": "InPlaceUpdating"}, id="L37-updating"),
-        pytest.param({"phase": "Unknown"}, {"phase": ""}, id="L37-new"),
+        pytest.param(_BY_NOBODY, _BY_A_USER, id="C6-R9-preserved-by-nobody"),
+        pytest.param(_PRESERVED, _FOR_LONGER, id="C6-R9-sooner-over"),
+        pytest.param(noted(keys.PRIORITY, "1"), phased("Failed"), id="C6-R9-priority"),
+        pytest.param(noted(keys.PRIORITY, "x"), noted(keys.PRIORITY, "4"), id="C6-R9-none"),
+        pytest.param(_LATE, phased("Failed"), id="C6-R9-marked"),
+        pytest.param(_MARKED, _LATE, id="C6-R9-marked-first"),
+        pytest.param(phased("Failed"), phased("CrashLoopBackOff"), id="C6-R10-failed"),
+        pytest.param(phased("CrashLoopBackOff"), phased("Unknown"), id="C6-R10-crashing"),
+        pytest.param(phased("Unknown"), phased("Pending"), id="C6-R10-unknown"),
+        pytest.param(phased("Pending"), phased("Available"), id="C6-R10-pending"),
+        pytest.param(phased("Available"), phased("Running"), id="C6-R10-available"),
+        pytest.param(phased("Pending"), phased("InPlaceUpdating"), id="L37-updating"),
+        pytest.param(phased("Unknown"), phased(""), id="L37-new"),
         pytest.param({"created": "2025-01-01T00:00:00Z"}, {}, id="C6-R9-older"),
     ],
 )
 def test_deletion_order(first: dict[str, Any], second: dict[str, Any]) -> None:
     # Names sort the other way round, so that they decide nothing.
-    one, other = (machine(name, fields.pop("phase", "Running"), **fields) for name, fields in
-                  (("z", dict(first)), ("a", dict(second))))  # fmt: skip
+    one, other = (
+        machine(name, **{"phase": "Running", **fields}) for name, fields in (("z", first), ("a", second))
+    )
     assert [found.name for found in setplan.first_to_go([other, one], NOW)] == ["z", "a"]
 
 

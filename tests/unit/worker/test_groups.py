@@ -115,29 +115,20 @@ def test_a_setting_adds_resources_zone_and_volumes() -> None:
 
 @rule("A6-R7")
 @pytest.mark.parametrize(
-    ("strategy", "expected"),
+    ("strategy", "type_", "more"),
     [
-        pytest.param(None, {"type": "RollingUpdate", "rollingUpdate": {}}, id="none"),
-        pytest.param("AutoRollingUpdate", {"type": "RollingUpdate", "rollingUpdate": {}}, id="rolling"),
-        pytest.param(
-            "AutoInPlaceUpdate",
-            {"type": "InPlaceUpdate", "inPlaceUpdate": {"orchestrationType": "Auto"}},
-            id="in-place",
-        ),
-        pytest.param(
-            "ManualInPlaceUpdate",
-            {"type": "InPlaceUpdate", "inPlaceUpdate": {"orchestrationType": "Manual"}},
-            id="manual",
-        ),
+        pytest.param(None, "RollingUpdate", {}, id="none"),
+        pytest.param("AutoRollingUpdate", "RollingUpdate", {}, id="rolling"),
+        pytest.param("AutoInPlaceUpdate", "InPlaceUpdate", {"orchestrationType": "Auto"}, id="in-place"),
+        pytest.param("ManualInPlaceUpdate", "InPlaceUpdate", {"orchestrationType": "Manual"}, id="manual"),
     ],
 )
-def test_strategies(strategy: str | None, expected: dict[str, Any]) -> None:
+def test_strategies(strategy: str | None, type_: str, more: dict[str, str]) -> None:
     asked = worker(pool(updateStrategy=strategy, maxSurge="25%", maxUnavailable=1))
     [group] = example.groups(asked)
-    limits = {"maxSurge": "25%", "maxUnavailable": 1}
-    [inner] = [name for name in expected if name != "type"]
+    limits, inner = {"maxSurge": "25%", "maxUnavailable": 1, **more}, type_[0].lower() + type_[1:]
     spec = workermanifests.deployment(group, example.site(asked), 1)["spec"]
-    assert spec["strategy"] == {**expected, inner: {**limits, **expected[inner]}}
+    assert spec["strategy"] == {"type": type_, inner: limits}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from windowbox.models.extensions import TIMESTAMP
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef
 from workers.core import healthchecks
-from workers.core import healthchecks as health
 from workers.core.owned.targets import TargetCluster
 from workers.machines.worker import (
     poolimages,
@@ -84,6 +83,12 @@ NO_SET = Pending(f"{CREATE} updated machine set {WHERE}")
 OLD_STAY = "Waiting until all old machines are drained and terminated. Waiting for 2 machine(s)..."
 ONE = Failed('machine(s) failed: 1 error occurred: "a": no image')
 TWO = Failed('machine(s) failed: 2 errors occurred: ["a", "b": no image, "c": quota]')
+
+
+OUTDATED = (
+    f'machine deployment "{example.TECHNICAL_ID}-small-z1" in namespace "{example.TECHNICAL_ID}" '
+    "is unhealthy: observed generation outdated (0/1)."
+)
 
 
 def failing(**machines: str) -> dict[str, Any]:
@@ -169,9 +174,10 @@ def test_a_missing_deployment_is_pending() -> None:
     assert verdict(group(), None, before()) == Pending(WAITING.format(0, 0, 0, 0, 0).replace("/2", "/0"))
 
 
-def conditions(*more: tuple[str, str]) -> list[dict[str, Any]]:
-    added = [{"type": t, "status": s, "reason": "Because", "message": ".Not well."} for t, s in more]
-    return [*(one for one in [AVAILABLE] if "Available" not in dict(more)), *added]
+def with_condition(type_: str, status: str) -> dict[str, Any]:
+    others = [AVAILABLE] if type_ != "Available" else []
+    said = {"type": type_, "status": status, "reason": "Because", "message": ".Not well."}
+    return {"conditions": [*others, said]}
 
 
 @pytest.mark.parametrize(
@@ -180,16 +186,12 @@ def conditions(*more: tuple[str, str]) -> list[dict[str, Any]]:
         pytest.param({}, "", id="A11-R5-healthy"),
         pytest.param({"observedGeneration": 0}, "observed generation outdated (0/1)", id="outdated"),
         pytest.param({"conditions": []}, 'condition "Available" is missing', id="nothing-known"),
-        pytest.param(
-            {"conditions": conditions(("Available", "False"))}, "Not well (Because)", id="unavailable"
-        ),
-        pytest.param({"conditions": conditions(("Progressing", "False"))}, "Not well (Because)", id="stuck"),
-        pytest.param({"conditions": conditions(("Progressing", "True"))}, "", id="progressing"),
-        pytest.param(
-            {"conditions": conditions(("ReplicaFailure", "True"))}, "Not well (Because)", id="failing"
-        ),
-        pytest.param({"conditions": conditions(("Frozen", "True"))}, "Not well (Because)", id="frozen"),
-        pytest.param({"conditions": conditions(("Frozen", "False"))}, "", id="not-frozen"),
+        pytest.param(with_condition("Available", "False"), "Not well (Because)", id="unavailable"),
+        pytest.param(with_condition("Progressing", "False"), "Not well (Because)", id="stuck"),
+        pytest.param(with_condition("Progressing", "True"), "", id="progressing"),
+        pytest.param(with_condition("ReplicaFailure", "True"), "Not well (Because)", id="failing"),
+        pytest.param(with_condition("Frozen", "True"), "Not well (Because)", id="frozen"),
+        pytest.param(with_condition("Frozen", "False"), "", id="not-frozen"),
     ],
 )
 def test_health_of_a_deployment(status: dict[str, Any], reason: str) -> None:
@@ -197,36 +199,21 @@ def test_health_of_a_deployment(status: dict[str, Any], reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "hibernated", "expected"),
+    ("status", "hibernated", "message"),
     [
-        pytest.param({}, False, ("True", "All health checks successful"), id="A18-R5-ready"),
-        pytest.param({"conditions": []}, True, ("True", "Shoot is hibernated"), id="A18-R3-hibernated"),
-        pytest.param(
-            failing(a="quota") | {"conditions": []},
-            False,
-            ("False", 'machine "a" failed: quota.'),
-            id="A18-R4-failed",
-        ),
-        pytest.param(
-            {"observedGeneration": 0},
-            False,
-            (
-                "False",
-                f'machine deployment "{example.TECHNICAL_ID}-small-z1" in namespace "{example.TECHNICAL_ID}" '
-                "is unhealthy: observed generation outdated (0/1).",
-            ),
-            id="A18-R4-unhealthy",
-        ),
+        pytest.param({}, False, "All health checks successful", id="A18-R5-ready"),
+        pytest.param({"conditions": []}, True, "Shoot is hibernated", id="A18-R3-hibernated"),
+        pytest.param(failing(a="quota"), False, 'machine "a" failed: quota.', id="A18-R4-failed"),
+        pytest.param({"observedGeneration": 0}, False, OUTDATED, id="A18-R4-unhealthy"),
     ],
 )
-def test_every_node_ready(status: dict[str, Any], hibernated: bool, expected: tuple[str, str]) -> None:
+def test_every_node_ready(status: dict[str, Any], hibernated: bool, message: str) -> None:
     results = {"EveryNodeReady": [healthchecks.nodes([deployment(group(), **status)])]}
     now = datetime(2026, 9, 1, tzinfo=UTC)
-    (said,) = health.conditions_patch(Object({}), results, now, hibernated=hibernated)["conditions"]
-    reason = "HealthCheckSuccessful" if expected[0] == "True" else "HealthCheckUnsuccessful"
-    assert (said["type"], said["status"], said["reason"], said["message"]) == (
-        "EveryNodeReady", expected[0], reason, expected[1],
-    )  # fmt: skip
+    (said,) = healthchecks.conditions_patch(Object({}), results, now, hibernated=hibernated)["conditions"]
+    good = not message.startswith("machine ")
+    assert (said["type"], said["status"], said["message"]) == ("EveryNodeReady", str(good), message)
+    assert said["reason"] == ("HealthCheckSuccessful" if good else "HealthCheckUnsuccessful")
 
 
 DEPLOYMENT: dict[str, Any] = {
@@ -381,6 +368,10 @@ def encoded(content: object) -> dict[str, Any]:
     return packed(json.dumps(content).encode())
 
 
+def one(**deployment: Any) -> dict[str, Any]:
+    return encoded({"machineDeployments": {"d": deployment}})
+
+
 def packed(content: bytes) -> dict[str, Any]:
     return {"state": {"state": base64.b64encode(gzip.compress(content)).decode()}}
 
@@ -408,9 +399,7 @@ def test_the_state_is_decoded_for_the_namespace_of_the_worker() -> None:
         pytest.param({}, id="A15-R3-none"),
         pytest.param({"state": {}}, id="A15-R3-empty"),
         pytest.param(encoded({}), id="A15-R3-nothing-in-it"),
-        pytest.param(
-            encoded({"machineDeployments": {"d": {"replicas": 2, "machineSets": []}}}), id="A15-R2-no-sets"
-        ),
+        pytest.param(one(replicas=2, machineSets=[]), id="A15-R2-no-sets"),
     ],
 )
 def test_no_state(status: dict[str, Any]) -> None:
@@ -426,22 +415,10 @@ def test_no_state(status: dict[str, Any]) -> None:
         pytest.param(packed(b" " * (32 * 1024 * 1024 + 1)), "unpacks to more than", id="bomb"),
         pytest.param(packed(b"[" * 100_000), "holds no JSON", id="deep"),
         pytest.param(packed(b'{"machineDeployments": "\\ud800"}'), "holds no JSON", id="half-a-character"),
-        pytest.param(
-            encoded({"machineDeployments": {"d": {"machineSets": [{}]}}}), "without a name", id="no-name"
-        ),
-        pytest.param(
-            encoded({"machineDeployments": {"d": {"machineSets": [{"metadata": {"name": 5}}]}}}),
-            "without a name",
-            id="name-is-a-number",
-        ),
-        pytest.param(
-            encoded({"machineDeployments": {"d": {"replicas": 10**30}}}),
-            "has 1e.30 replicas",
-            id="replicas-huge",
-        ),
-        pytest.param(
-            encoded({"machineDeployments": {"d": {"replicas": True}}}), "has True replicas", id="no-number"
-        ),
+        pytest.param(one(machineSets=[{}]), "without a name", id="no-name"),
+        pytest.param(one(machineSets=[{"metadata": {"name": 5}}]), "without a name", id="name-is-a-number"),
+        pytest.param(one(replicas=10**30), "has 1e.30 replicas", id="replicas-huge"),
+        pytest.param(one(replicas=True), "has True replicas", id="no-number"),
     ],
 )
 def test_a_state_that_cannot_be_read_is_an_error(status: dict[str, Any], words: str) -> None:
