@@ -117,7 +117,7 @@ async def test_one_is_shown_down_to_each_backend_byte_and_event(asked: Asked) ->
     assert "✓ healthy" in shown
 
 
-async def test_why_one_does_not_serve_is_told(asked: Asked) -> None:
+async def test_the_reason_for_not_serving_is_shown(asked: Asked) -> None:
     await asked.world.service("far", metadata={"annotations": {"loadbalancer.windowbox/address": "10.1.2.3"}})
     await asked.world.told("far", "SyncLoadBalancerFailed")
     far = await asked.balancer("far")
@@ -128,7 +128,7 @@ async def test_why_one_does_not_serve_is_told(asked: Asked) -> None:
     assert "  address: none yet" in shown
 
 
-async def test_backends_that_fail_their_checks_are_told_with_the_reason(asked: Asked) -> None:
+async def test_failing_backends_are_shown_with_the_reason(asked: Asked) -> None:
     await asked.world.node("one", f"{PLACE}.9")
     await asked.web()
     web = await asked.balancer("web")
@@ -185,7 +185,7 @@ async def test_trace_shows_finalizer_address_edge_and_status(asked: Asked) -> No
         assert part in shown, part
 
 
-async def test_top_tells_of_the_edge(asked: Asked) -> None:
+async def test_top_shows_the_edge(asked: Asked) -> None:
     await asked.web()
 
     async def look() -> Any:
@@ -197,7 +197,7 @@ async def test_top_tells_of_the_edge(asked: Asked) -> None:
     assert "1 load balancer\n" in await asked("top", "--once")
 
 
-def test_an_empty_bus_is_told_with_the_next_step(alone: CommandLine) -> None:
+def test_an_empty_bus_leads_to_the_next_step(alone: CommandLine) -> None:
     assert "Start `windowbox watch`" in alone("lb", "list", expect=3)
 
 

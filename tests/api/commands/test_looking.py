@@ -81,7 +81,7 @@ def test_an_empty_server_is_no_reason_to_fail(alone: CommandLine) -> None:
     assert told["server"] is None
 
 
-def test_status_tells_of_processes_watches_and_streams(operated: Operated) -> None:
+def test_status_shows_processes_watches_and_streams(operated: Operated) -> None:
     operated.windowbox.until(
         "top", "--once",
         shows=lambda told: "watching" in told["processes"][0]["watches"].values(),
@@ -94,7 +94,7 @@ def test_status_tells_of_processes_watches_and_streams(operated: Operated) -> No
     assert [stream.name for stream in found.streams][:3] == ["OBJECTS", "TRIGGERS", "WORK"]
 
 
-def test_status_tells_what_a_watcher_waits_for_and_when_nobody_is_there() -> None:
+def test_status_shows_waiting_watchers_and_missing_processes() -> None:
     state = {"runtime/dnsrecords.extensions.gardener.cloud": "waiting for its CustomResourceDefinition"}
     watcher = {"role": "watch", "process": "host/1", "metrics": "127.0.0.1:1", "watches": state}
     told = "\n".join(busstatus.lines(BusState([watcher], [], [], None)))
@@ -115,7 +115,7 @@ def test_a_cluster_joins_is_watched_and_leaves(operated: Operated) -> None:
     assert windowbox.json("clusters", "list") == []
 
 
-def test_where_credentials_are_is_all_that_is_told_of_them(alone: CommandLine, nats_url: str) -> None:
+def test_only_the_place_of_credentials_is_shown(alone: CommandLine, nats_url: str) -> None:
     asyncio.run(wish_for_three(nats_url))
     where = ("--secret", "garden/kubeconfig", "--key", "config", "--machines", "infra")
     alone("clusters", "add", "garden", *where)
@@ -151,7 +151,7 @@ def test_a_mistake_about_clusters_is_explained(
     assert said in shown.output
 
 
-def test_without_any_bus_the_remedy_is_told(tmp_path: Path) -> None:
+def test_without_a_bus_the_remedy_is_named(tmp_path: Path) -> None:
     nowhere = CommandLine(tmp_path / "missing.yaml", {})
     assert "WINDOWBOX_SETTINGS names" in nowhere("top", "--once", expect=3)
     homeless = CommandLine(tmp_path, {"WINDOWBOX_SETTINGS": "", "WINDOWBOX_HOME": str(tmp_path)})

@@ -69,7 +69,7 @@ def test_a_run_shows_its_reason_reads_and_effects(operated: Operated, mended: Re
     assert not [line for line in did if line.startswith(("shoot", "clock", "reported", "twin"))]
 
 
-def test_a_version_tells_what_changed(operated: Operated, mended: Record) -> None:
+def test_a_version_shows_what_changed(operated: Operated, mended: Record) -> None:
     details = [
         line for m in traced(operated, mended)["story"] if m["what"] == "seen" for line in m["details"]
     ]
@@ -95,7 +95,7 @@ def test_people_get_a_hundred_columns_and_nothing_that_waits(operated: Operated)
     assert shown.splitlines()[-1].split() == ["now", "nothing", "is", "waiting"]
 
 
-def test_a_retry_that_outlived_its_cause_is_told_as_such(operated: Operated) -> None:
+def test_a_retry_that_outlived_its_cause_is_called_needless(operated: Operated) -> None:
     space = operated.space()
     record = space.record(space.name(), ["nonsense"])
     record.until(failed)
@@ -108,7 +108,7 @@ def test_a_retry_that_outlived_its_cause_is_told_as_such(operated: Operated) -> 
     assert since.endswith(" has ended since (succeeded), and waits for nothing")
 
 
-def test_what_waits_is_told_with_the_reason_and_the_time(operated: Operated) -> None:
+def test_what_waits_is_shown_with_reason_and_time(operated: Operated) -> None:
     space = operated.space(shoot=True)
     record = space.record(space.name(), ["10.0.0.1"])
 
@@ -123,7 +123,7 @@ def test_what_waits_is_told_with_the_reason_and_the_time(operated: Operated) -> 
     assert because.endswith(" is not there yet")
 
 
-def test_wishes_that_nobody_works_for_are_told_so(alone: CommandLine, nats_url: str) -> None:
+def test_wishes_without_a_worker_say_so(alone: CommandLine, nats_url: str) -> None:
     key = subjects.key(ObjectRef(RUNTIME, DNSRECORDS.id, "default", "www.example.com"))
 
     async def wish() -> None:
@@ -157,7 +157,7 @@ def test_wishes_that_nobody_works_for_are_told_so(alone: CommandLine, nats_url: 
         pytest.param(("namespace", "a/b"), 2, "'a/b' names no Namespace: write NAME", id="too-much"),
     ],
 )
-def test_what_cannot_be_traced_is_told_so(
+def test_what_cannot_be_traced_is_explained(
     operated: Operated, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     shown = operated.windowbox.here("trace", *arguments)

@@ -49,7 +49,7 @@ NAMESPACE = apply("Namespace", "", HOME)
 POLICY = apply("NetworkPolicy", HOME, "deny")
 
 
-def test_each_object_is_told_once_and_as_it_was_left() -> None:
+def test_each_object_is_shown_once_as_it_was_left() -> None:
     again = run(apply("NetworkPolicy", HOME, "deny"), after=60)
     [namespace, policy] = ownedobjects.objects([again, run(PROVIDER, NAMESPACE, POLICY)])
     assert (namespace.title, namespace.at) == (f"Namespace {HOME}", NOW)
@@ -85,7 +85,7 @@ def test_what_became_of_an_object(calls: list[Call], said: dict[str, str]) -> No
     assert did(*(run(call, after=n) for n, call in enumerate(calls))) == said
 
 
-def test_a_failure_is_told_with_its_object() -> None:
+def test_a_failure_is_shown_with_its_object() -> None:
     error = {"type": "Refused", "message": "no"}
     [one] = ownedobjects.objects([run(POLICY.model_copy(update={"answer": None, "error": error}))])
     [line] = ownedobjects.lines([one], "runtime")[:1]
@@ -110,7 +110,7 @@ def test_hints_for_other_clusters_name_the_secret() -> None:
     )
 
 
-def test_objects_elsewhere_are_told_by_the_name_of_their_cluster() -> None:
+def test_objects_elsewhere_name_their_cluster() -> None:
     [one] = ownedobjects.objects([run(delete(f"services {HOME}/web (provider-1)"), after=0)])
     assert (one.cluster, one.did) == ("provider-1", "deleted")
     assert " in provider-1" in ownedobjects.lines([one], "runtime")[0]

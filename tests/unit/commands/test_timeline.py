@@ -14,6 +14,7 @@ from commands.journal.timeline import Pending
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
 EVENT = Wish(reason=Reason.EVENT)
+NOBODY = "no process works for pool p; start one"
 
 
 def run(pool: str = "dnsrecord", outcome: str = "succeeded", **more: Any) -> RunRecord:
@@ -30,24 +31,17 @@ def told(*calls: Call) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("pending", "why"),
+    ("item", "workers", "why"),
     [
-        pytest.param(Pending("p", EVENT, NOW, "in hand", 1), "a worker is at it", id="in-hand"),
-        pytest.param(
-            Pending("p", EVENT, NOW, "waiting", 1), "queued, waiting for a worker to be free", id="queued"
-        ),
-        pytest.param(
-            Pending("p", EVENT, NOW, "waiting", 0), "no process works for pool p; start one", id="no-worker"
-        ),
-        pytest.param(
-            Pending("p", EVENT, NOW, "none", 1), "not queued; the next sweep queues it", id="lost-item"
-        ),
-        pytest.param(
-            Pending("p", EVENT, NOW, "none", 0), "no process works for pool p; start one", id="lost-alone"
-        ),
+        pytest.param("in hand", 1, "a worker is at it", id="in-hand"),
+        pytest.param("waiting", 1, "queued, waiting for a worker to be free", id="queued"),
+        pytest.param("waiting", 0, NOBODY, id="no-worker"),
+        pytest.param("none", 1, "not queued; the next sweep queues it", id="lost-item"),
+        pytest.param("none", 0, NOBODY, id="lost-alone"),
     ],
 )
-def test_a_wish_waits_for_a_reason(pending: Pending, why: str) -> None:
+def test_a_wish_waits_for_a_reason(item: Any, workers: int, why: str) -> None:
+    pending = Pending("p", EVENT, NOW, item, workers)
     [moment] = timeline.waits([pending], [], NOW + timedelta(seconds=3))
     assert moment.title == f"p: wished for since 3.0 s (event): {why}"
 
@@ -84,7 +78,7 @@ def test_each_reason_of_a_scheduled_wish_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("reason", LATER)
-def test_a_scheduled_wish_tells_what_it_waits_for(reason: Reason) -> None:
+def test_a_scheduled_wish_shows_what_it_waits_for(reason: Reason) -> None:
     pool, outcome, note = LATER[reason]
     runs = [run("other", "failed", note="of another pool"), run(pool, outcome, note="Create", trace=MINE)]
     [moment] = timeline.waits([Pending(pool, workers=1, scheduled=[scheduled(reason)])], runs, NOW)
@@ -126,19 +120,11 @@ def test_a_later_run_that_had_nothing_to_do_leaves_it_valid(reason: Reason) -> N
         pytest.param(-2, False, 1, "due, about to be queued", id="due"),
         pytest.param(-60, True, 1, "due, about to be queued", id="fired"),
         pytest.param(-60, False, 1, "overdue since 60.0 s: the next sweep queues it", id="overdue"),
-        pytest.param(
-            -60,
-            True,
-            0,
-            "due since 60.0 s: no process works for pool p; start one",
-            id="fired-without-worker",
-        ),
-        pytest.param(
-            -60, False, 0, "due since 60.0 s: no process works for pool p; start one", id="due-without-worker"
-        ),
+        pytest.param(-60, True, 0, f"due since 60.0 s: {NOBODY}", id="fired-without-worker"),
+        pytest.param(-60, False, 0, f"due since 60.0 s: {NOBODY}", id="due-without-worker"),
     ],
 )
-def test_a_scheduled_wish_tells_when_it_is_queued(ahead: float, fired: bool, workers: int, when: str) -> None:
+def test_a_scheduled_wish_shows_when_it_is_queued(ahead: float, fired: bool, workers: int, when: str) -> None:
     pending = Pending("p", workers=workers, scheduled=[scheduled(ahead=ahead, fired=fired)])
     [moment] = timeline.waits([pending], [], NOW)
     assert moment.title.endswith(f", {when} (due)")
@@ -164,25 +150,13 @@ def test_a_wish_whose_run_is_forgotten_is_compared_by_time() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "waits"),
-    [
-        ("waiting", True),
-        ("failed", True),
-        ("succeeded", False),
-        ("nothing to do", False),
-    ],
+    [("waiting", True), ("failed", True), ("succeeded", False), ("nothing to do", False)],
 )
-def test_an_object_that_waits_for_an_event_is_told_so(outcome: str, waits: bool) -> None:
+def test_an_object_that_waits_for_an_event_says_so(outcome: str, waits: bool) -> None:
     runs = [run("loadbalancer", "waiting"), run("loadbalancer", outcome, note="no edge yet")]
     moments = list(timeline.waits([Pending("loadbalancer", workers=1)], runs, NOW))
-    assert [(one.title, one.details) for one in moments] == [
-        (
-            f"loadbalancer: {outcome}, until something that it depends on changes",
-            ("because: no edge yet",),
-        )
-    ] * waits
-
-
-def test_an_object_without_a_wish_does_not_wait() -> None:
+    title = f"loadbalancer: {outcome}, until something that it depends on changes"
+    assert [(one.title, one.details) for one in moments] == [(title, ("because: no edge yet",))] * waits
     assert list(timeline.waits([Pending("p")], [], NOW)) == []
 
 
@@ -193,13 +167,10 @@ def test_a_report_waits_until_it_is_written() -> None:
     read = Read(stream="INTENTS", subject="intent.k", sequence=7)
     assert timeline.unwritten(7, patch, [run("patch", "failed", reads=[read])], NOW) == [moment]
     assert timeline.unwritten(7, patch, [run("patch", "succeeded", reads=[read])], NOW) == []
+    assert timeline.unwritten(0, {}, [], NOW) == []  # never reported
 
 
-def test_an_object_that_was_never_reported_waits_for_nothing() -> None:
-    assert timeline.unwritten(0, {}, [], NOW) == []
-
-
-def test_a_call_that_failed_tells_of_it() -> None:
+def test_a_failed_call_shows_its_error() -> None:
     error = {"type": "Refused", "message": "not our zone"}
     request = {"do": "delete", "name": "web.example.com", "type": "A"}
     assert told(Call(door="dns", request=request, error=error, effect=True)) == [
@@ -207,7 +178,7 @@ def test_a_call_that_failed_tells_of_it() -> None:
     ]
 
 
-def test_what_is_as_ever_is_not_told() -> None:
+def test_calls_without_news_are_not_shown() -> None:
     nothing = [
         Call(door="clock", request=None, answer="2026-09-01T10:15:31Z"),
         Call(door="reported", request=None, answer={"sequence": 0, "intent": None}),
@@ -226,12 +197,12 @@ def test_what_is_as_ever_is_not_told() -> None:
         pytest.param({"failed": True, "force_deletion": True}, "failed, force deletion", id="special"),
     ],
 )
-def test_the_shoot_is_told_where_there_is_one(facts: dict[str, Any] | None, said: str) -> None:
+def test_the_shoot_is_shown_where_there_is_one(facts: dict[str, Any] | None, said: str) -> None:
     answer = {"labels": {"gardener.cloud/role": "shoot"}, "facts": facts}
     assert told(Call(door="shoot", request=None, answer=answer)) == [f"its Shoot: {said}"]
 
 
-def test_what_is_reported_and_what_is_written_are_told_alike() -> None:
+def test_reports_and_written_statuses_look_alike() -> None:
     patch = {"lastOperation": {"type": "Create", "state": "Succeeded", "description": "all is well"}}
     assert told(
         Call(door="report", request={"uid": "u", "patch": patch, "event": None}, effect=True),
@@ -291,10 +262,10 @@ SERVED = {"loadBalancer": {"ingress": [{"ip": "127.0.1.2", "ports": [{"port": 80
         ),
     ],
 )  # fmt: skip
-def test_what_runs_of_services_do_is_told(call: Call, said: list[str]) -> None:
+def test_calls_of_service_runs_are_shown(call: Call, said: list[str]) -> None:
     assert told(call) == said
 
 
-def test_a_second_delivery_is_told() -> None:
+def test_a_second_delivery_is_shown() -> None:
     [moment] = timeline.moments([], [run(delivery=2, waited=1.5)])
     assert moment.details[0] == "event; waited 1.5 s, took 12 ms, by host/1, delivery 2"
