@@ -14,7 +14,7 @@ from windowbox.models.refs import ObjectRef
 from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock, healthchecks
 from workers.core.healthchecks import Result
-from workers.core.lifecycle import shoots, statuses
+from workers.core.lifecycle import shootfacts, statuses
 from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, shoot_of
 from workers.core.owned import manifests
 from workers.core.owned.targets import TargetCluster, TargetClusters, in_batches
@@ -100,7 +100,7 @@ class WorkerActuator(Actuator):
     async def _read(self, run: Run) -> tuple[Plan, Observed]:
         """The plan for the Worker, and the objects found."""
         cluster = await self._targets.shoot_cluster(run)
-        shoot = shoots.facts(cluster)
+        shoot = shootfacts.facts(cluster)
         if not shoot.technical_id:
             shoot = shoot_of(run)
         plan = workergroups.plan(run.object, shoot, cluster.spec, with_resources=self._with_resources)
