@@ -13,8 +13,8 @@ from windowbox.models.gardener import cloudprofile
 from windowbox.models.gardener.cloudprofile import CloudProfileSpec
 from windowbox.models.objects import Object
 from workers.core.lifecycle.shootfacts import ShootFacts
-from workers.machines.worker import workergroups
-from workers.machines.worker.workergroups import Group, Site
+from workers.machines.worker import workerplan
+from workers.machines.worker.workerplan import Group, Site
 
 TECHNICAL_ID = "shoot--local--demo"
 IMAGE = "registry.local/node:v1.0.0"
@@ -78,7 +78,7 @@ def site(of: Object, *families: str, resources: bool = False) -> Site:
     """What the groups of a Worker share, whatever its pools are."""
     bare = Object({**of.raw, "spec": {**of.spec, "pools": []}})
     shoot = ShootFacts(technical_id=TECHNICAL_ID, ip_families=families or ("IPv4",))
-    return workergroups.plan(bare, shoot, _cluster(profile()), with_resources=resources).site
+    return workerplan.plan(bare, shoot, _cluster(profile()), with_resources=resources).site
 
 
 def groups(
@@ -87,7 +87,7 @@ def groups(
     """What a Worker asks for."""
     facts = ShootFacts(technical_id=TECHNICAL_ID, ip_families=("IPv4",))
     cluster = _cluster(known or profile()) | {"shoot": shoot or {}}
-    return list(workergroups.plan(of, facts, cluster, with_resources=False).groups)
+    return list(workerplan.plan(of, facts, cluster, with_resources=False).groups)
 
 
 def _cluster(known: dict[str, Any]) -> dict[str, Any]:

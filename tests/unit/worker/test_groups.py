@@ -12,8 +12,8 @@ from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object, merge
-from workers.machines.worker import workergroups, workermanifests
-from workers.machines.worker.workergroups import Group
+from workers.machines.worker import workerplan
+from workers.machines.worker.workerplan import Group
 
 NODE = "registry.local.gardener.cloud:5001/local-skaffold_gardener-extension-provider-local_node:v1.0.0"
 
@@ -36,21 +36,21 @@ def test_the_secrets_are_those_of_the_example() -> None:
     asked, groups = of_contract()
     secrets = example.example("AP1.2")
     script = base64.b64decode(secrets[0]["data"]["userData"])
-    made = [workermanifests.secret(group, example.site(asked), script) for group in groups]
+    made = [workerplan.secret(group, example.site(asked), script) for group in groups]
     assert made == [bare(one) for one in secrets]
 
 
 @rule("AP1.3", "A6-R6", "A6-R1")
 def test_the_classes_are_those_of_the_example() -> None:
     asked, groups = of_contract()
-    made = [workermanifests.machine_class(group, example.site(asked)) for group in groups]
+    made = [workerplan.machine_class(group, example.site(asked)) for group in groups]
     assert made == [bare(one) for one in example.example("AP1.3")]
 
 
 @rule("AP1.4", "A6-R7", "A6-R8", "A10-R1")
 def test_the_deployments_are_those_of_the_example() -> None:
     asked, groups = of_contract()
-    made = [workermanifests.deployment(group, example.site(asked), group.minimum) for group in groups]
+    made = [workerplan.deployment(group, example.site(asked), group.minimum) for group in groups]
     assert made == [bare(one) for one in example.example("AP1.4")]
 
 
@@ -60,7 +60,7 @@ def test_the_deployments_of_the_example_need_no_patch() -> None:
     found = [Object(one) for one in example.example("AP1.4")]
     at = example.site(asked)
     assert [
-        workermanifests.deployment_patch(one, g, at, g.minimum) for one, g in zip(found, groups, strict=True)
+        workerplan.deployment_patch(one, g, at, g.minimum) for one, g in zip(found, groups, strict=True)
     ] == [{}] * 4
 
 
@@ -81,7 +81,7 @@ def test_a_changed_capacity_changes_the_class_under_its_name() -> None:
     large = worker(pool(nodeTemplate={"capacity": {"cpu": "8"}, "virtualCapacity": {"x": "1"}}))
     [before], [after] = example.groups(asked), example.groups(large)
     assert before.class_name == after.class_name
-    template = workermanifests.machine_class(after, example.site(large))["nodeTemplate"]
+    template = workerplan.machine_class(after, example.site(large))["nodeTemplate"]
     assert template["capacity"] == {"cpu": "8"}
     assert template["virtualCapacity"] == {"x": "1"}
 
@@ -90,7 +90,7 @@ def test_a_changed_capacity_changes_the_class_under_its_name() -> None:
 def test_a_pool_of_addresses_is_named_for_each_family() -> None:
     asked = worker(pool())
     [group] = example.groups(asked)
-    spec = workermanifests.machine_class(group, example.site(asked, "IPv6", "IPv4"))["providerSpec"]
+    spec = workerplan.machine_class(group, example.site(asked, "IPv6", "IPv4"))["providerSpec"]
     assert spec == {
         "image": example.IMAGE,
         "ipPoolNameV4": f"shoot-machine-pods-{example.TECHNICAL_ID}-ipv4",
@@ -103,10 +103,10 @@ def test_a_setting_adds_resources_zone_and_volumes() -> None:
     disks = [{"name": "data", "size": "5Gi"}]
     asked = worker(pool(volume={"size": "20Gi"}, dataVolumes=disks, zones=["a"]))
     [group] = example.groups(asked)
-    assert set(workermanifests.machine_class(group, example.site(asked))["providerSpec"]) == {
+    assert set(workerplan.machine_class(group, example.site(asked))["providerSpec"]) == {
         "image", "ipPoolNameV4", "namespace",
     }  # fmt: skip
-    spec = workermanifests.machine_class(group, example.site(asked, resources=True))["providerSpec"]
+    spec = workerplan.machine_class(group, example.site(asked, resources=True))["providerSpec"]
     amounts = {"cpu": "1", "memory": "8Gi"}
     assert spec["resources"] == {"requests": amounts, "limits": amounts}
     assert spec["zone"] == "a"
@@ -127,7 +127,7 @@ def test_strategies(strategy: str | None, type_: str, more: dict[str, str]) -> N
     asked = worker(pool(updateStrategy=strategy, maxSurge="25%", maxUnavailable=1))
     [group] = example.groups(asked)
     limits, inner = {"maxSurge": "25%", "maxUnavailable": 1, **more}, type_[0].lower() + type_[1:]
-    spec = workermanifests.deployment(group, example.site(asked), 1)["spec"]
+    spec = workerplan.deployment(group, example.site(asked), 1)["spec"]
     assert spec["strategy"] == {"type": type_, inner: limits}
 
 
@@ -188,7 +188,7 @@ def test_pools_are_bounded_and_have_unique_names(asked: Object, words: str) -> N
     ],
 )
 def test_the_first_zones_get_more(size: int, shares: list[int]) -> None:
-    assert [workergroups.share(zone, size, len(shares)) for zone in range(len(shares))] == shares
+    assert [workerplan.share(zone, size, len(shares)) for zone in range(len(shares))] == shares
 
 
 SCALED = worker(pool(minimum=2, maximum=5))
@@ -197,7 +197,7 @@ AT = example.site(SCALED)
 
 def found(replicas: int = 2, **spec: Any) -> Object:
     [group] = example.groups(SCALED)
-    made = workermanifests.deployment(group, AT, replicas)
+    made = workerplan.deployment(group, AT, replicas)
     return Object(merge(made, {"spec": spec}))
 
 
@@ -218,7 +218,7 @@ def test_replicas(there: int | None, flags: dict[str, bool], replicas: int) -> N
     [group] = example.groups(SCALED)
     flags = {"hibernated": False, "scaled": True, "awake": False} | flags
     before = None if there is None else found(there)
-    assert workermanifests.replicas(group, before, **flags) == replicas
+    assert workerplan.replicas(group, before, **flags) == replicas
 
 
 @rule("A9-R4")
@@ -226,14 +226,14 @@ def test_limits_are_those_of_the_zone() -> None:
     first, second = example.groups(worker(pool(minimum=3, maximum=5, zones=["a", "b"])))
     nine = found(9)
     flags = {"hibernated": False, "scaled": True, "awake": False}
-    assert [workermanifests.replicas(group, nine, **flags) for group in (first, second)] == [3, 2]
+    assert [workerplan.replicas(group, nine, **flags) for group in (first, second)] == [3, 2]
 
 
 @rule("A9-R2")
 def test_a_pool_of_fixed_size_beside_one_that_is_scaled_keeps_its_size() -> None:
     [group] = example.groups(worker(pool(minimum=2, maximum=2)))
     flags = {"hibernated": False, "scaled": True, "awake": False}
-    assert [workermanifests.replicas(group, found(n), **flags) for n in (1, 2, 3)] == [2, 2, 2]
+    assert [workerplan.replicas(group, found(n), **flags) for n in (1, 2, 3)] == [2, 2, 2]
 
 
 def test_fields_of_other_clients_stay() -> None:
@@ -251,8 +251,8 @@ def test_fields_of_other_clients_stay() -> None:
         )
     )
     [group] = example.groups(SCALED)
-    assert workermanifests.deployment_patch(before, group, AT, 2) == {}
-    assert workermanifests.deployment_patch(before, group, AT, 3) == {"spec": {"replicas": 3}}
+    assert workerplan.deployment_patch(before, group, AT, 2) == {}
+    assert workerplan.deployment_patch(before, group, AT, 3) == {"spec": {"replicas": 3}}
 
 
 def test_settings_that_a_pool_has_lost_are_removed() -> None:
@@ -269,11 +269,11 @@ def test_settings_that_a_pool_has_lost_are_removed() -> None:
         )
     )
     [before] = example.groups(asked)
-    made = Object(workermanifests.deployment(before, AT, 1))
+    made = Object(workerplan.deployment(before, AT, 1))
     assert made.annotations == {"autoscaler.gardener.cloud/max-node-provision-time": "30m0s"}
     assert made.spec["template"]["spec"]["nodeConditions"] == "A,B"
     [after] = example.groups(worker(pool(labels={"a": "1"})))
-    assert workermanifests.deployment_patch(made, after, AT, 1) == {
+    assert workerplan.deployment_patch(made, after, AT, 1) == {
         "metadata": {"annotations": {"autoscaler.gardener.cloud/max-node-provision-time": None}},
         "spec": {
             "autoPreserveFailedMachineMax": None,
@@ -292,8 +292,8 @@ def test_settings_that_a_pool_has_lost_are_removed() -> None:
 def test_a_change_to_in_place_updates_changes_label_and_strategy() -> None:
     [before] = example.groups(worker(pool()))
     [after] = example.groups(worker(pool(updateStrategy="AutoInPlaceUpdate")))
-    made = Object(workermanifests.deployment(before, AT, 1))
-    patch = workermanifests.deployment_patch(made, after, AT, 1)["spec"]
+    made = Object(workerplan.deployment(before, AT, 1))
+    patch = workerplan.deployment_patch(made, after, AT, 1)["spec"]
     assert patch["strategy"]["rollingUpdate"] is None
     assert patch["strategy"]["type"] == "InPlaceUpdate"
     assert patch["template"]["metadata"]["labels"] == {"worker.gardener.cloud/name": "demo"}
@@ -310,5 +310,5 @@ def test_a_change_to_in_place_updates_changes_label_and_strategy() -> None:
     ],
 )
 def test_differences(before: dict[str, Any], after: dict[str, Any], patch: dict[str, Any]) -> None:
-    assert workermanifests.difference(before, after) == patch
+    assert workerplan.difference(before, after) == patch
     assert merge(before, patch) == after

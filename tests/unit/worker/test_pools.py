@@ -11,7 +11,7 @@ from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.errors import Malformed
 from windowbox.models.gardener.worker import UsedImage, WorkerPool
-from workers.machines.worker import poolhashes, poolimages
+from workers.machines.worker import workerplan
 
 ROTATED = "2026-08-21T10:00:00Z"
 
@@ -32,15 +32,15 @@ def rotation(**rotated: Any) -> dict[str, Any]:
 def test_the_hash_of_a_rolling_pool_depends_on_its_secret_name_only() -> None:
     # gardenlet makes that name: here of the Kubernetes version, machine type, image and container runtime.
     agent = (
-        f"gardener-node-agent-small-{poolhashes.combined(['1.35', 'local', 'local1.0.0', 'containerd'])[:16]}"
+        f"gardener-node-agent-small-{workerplan.combined(['1.35', 'local', 'local1.0.0', 'containerd'])[:16]}"
     )
     assert agent == "gardener-node-agent-small-6af919d2b5e8f371"
-    assert poolhashes.class_hash(parsed("small", nodeAgentSecretName=agent)) == "7dbbe"
+    assert workerplan.class_hash(parsed("small", nodeAgentSecretName=agent)) == "7dbbe"
     other = parsed(
         "small", nodeAgentSecretName=agent, machineType="large", zones=["a"], minimum=0, labels={"a": "b"}
     )
-    assert poolhashes.class_hash(other) == "7dbbe"
-    assert poolhashes.combined([agent, "x"])[:5] == "7f2a1"
+    assert workerplan.class_hash(other) == "7dbbe"
+    assert workerplan.combined([agent, "x"])[:5] == "7f2a1"
 
 
 RESERVED: dict[str, Any] = {"kubeletConfig": {"kubeReserved": {"cpu": "80m", "memory": "1Gi", "pid": "20k"}}}
@@ -60,8 +60,8 @@ RESERVED: dict[str, Any] = {"kubeletConfig": {"kubeReserved": {"cpu": "80m", "me
 def test_vectors_of_pools_that_are_updated_in_place(
     asked: WorkerPool, shoot: dict[str, Any], in_place: str, of_class: str
 ) -> None:
-    assert poolhashes.in_place_hash(asked, shoot) == in_place
-    assert poolhashes.class_hash(asked, in_place) == of_class
+    assert workerplan.in_place_hash(asked, shoot) == in_place
+    assert workerplan.class_hash(asked, in_place) == of_class
 
 
 def test_the_roll_out_of_a_pool_has_a_time_of_its_own() -> None:
@@ -69,10 +69,10 @@ def test_the_roll_out_of_a_pool_has_a_time_of_its_own() -> None:
     shoot = rotation(
         certificateAuthorities={"lastInitiationTime": ROTATED, "pendingWorkersRollouts": pending}
     )
-    assert poolhashes.in_place_hash(big(), shoot) == poolhashes.in_place_hash(big(), {})
+    assert workerplan.in_place_hash(big(), shoot) == workerplan.in_place_hash(big(), {})
     pending[1]["lastInitiationTime"] = ROTATED
     expected = rotation(certificateAuthorities={"lastInitiationTime": ROTATED})
-    assert poolhashes.in_place_hash(big(), shoot) == poolhashes.in_place_hash(big(), expected)
+    assert workerplan.in_place_hash(big(), shoot) == workerplan.in_place_hash(big(), expected)
 
 
 @pytest.mark.parametrize(
@@ -92,22 +92,22 @@ def test_the_roll_out_of_a_pool_has_a_time_of_its_own() -> None:
     ],
 )
 def test_kubelet_settings_in_the_hash(config: dict[str, Any] | None, parts: list[str]) -> None:
-    assert poolhashes.kubelet_parts(big(kubeletConfig=config).kubelet_config) == parts
+    assert workerplan.kubelet_parts(big(kubeletConfig=config).kubelet_config) == parts
 
 
 @rule("A7-R1", "L22")
 def test_a_pool_without_the_name_of_its_secret_is_an_error() -> None:
     with pytest.raises(Malformed, match='missing node-agent secret name for worker pool "small"') as raised:
-        poolhashes.class_hash(parsed("small", nodeAgentSecretName=None))
+        workerplan.class_hash(parsed("small", nodeAgentSecretName=None))
     assert raised.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
 
 
 def test_a_version_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(Malformed, match=r"failed to parse kubernetes version 'new'.*kubernetesVersion"):
-        poolhashes.in_place_hash(big(kubernetesVersion="new"), {})
+        workerplan.in_place_hash(big(kubernetesVersion="new"), {})
     shoot = {"spec": {"kubernetes": {"version": "1.35.0"}}}
-    found = poolhashes.in_place_hash(big(kubernetesVersion=None), shoot)
-    assert found == poolhashes.in_place_hash(big(kubernetesVersion="1.35.9"), {})
+    found = workerplan.in_place_hash(big(kubernetesVersion=None), shoot)
+    assert found == workerplan.in_place_hash(big(kubernetesVersion="1.35.9"), {})
 
 
 CAPABILITIES = [
@@ -138,7 +138,7 @@ def remembered(*used: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def found(profile: dict[str, Any], status: dict[str, Any] | None = None) -> str:
-    return poolimages.image(POOL, example.parsed(profile), worker(pool(), status=status)).image
+    return workerplan.used_image(POOL, example.parsed(profile), worker(pool(), status=status)).image
 
 
 @pytest.mark.parametrize(
@@ -217,10 +217,10 @@ def test_a_status_that_cannot_be_decoded_is_an_error() -> None:
 def test_each_image_in_use_is_reported_once() -> None:
     one = UsedImage(name="a", version="1", image="x")
     other = UsedImage(name="b", version="1", image="y")
-    told = poolimages.provider_status([one, other, one], example.parsed(example.profile()))
+    told = workerplan.provider_status([one, other, one], example.parsed(example.profile()))
     assert [image["name"] for image in told["machineImages"]] == ["a", "b"]
     profile = example.parsed(flavored())
     arm = UsedImage(name="a", version="1", image="z", capabilities={"architecture": ["arm64"]})
     all_ = UsedImage(name="a", version="1", image="x", capabilities={"boot": ["plain", "secure"]})
-    told = poolimages.provider_status([one, arm, all_], profile)
+    told = workerplan.provider_status([one, arm, all_], profile)
     assert [image["image"] for image in told["machineImages"]] == ["x", "z"]

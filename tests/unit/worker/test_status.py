@@ -22,15 +22,13 @@ from windowbox.models.refs import RUNTIME, ObjectRef
 from workers.core import healthchecks
 from workers.core.owned.targets import TargetCluster
 from workers.machines.worker import (
-    poolimages,
     workeractuator,
-    workermanifests,
+    workerplan,
     workerrestoration,
-    workerstatus,
+    workerstate,
 )
-from workers.machines.worker.workergroups import Group
-from workers.machines.worker.workerobserved import Machine, MachineSet, Observed
-from workers.machines.worker.workerstatus import Failed, Pending, Verdict
+from workers.machines.worker.workerplan import Group
+from workers.machines.worker.workerstate import Failed, Machine, MachineSet, Observed, Pending, Verdict
 
 ASKED = worker(pool(minimum=2, maximum=2))
 AVAILABLE = {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": "Well."}
@@ -46,7 +44,7 @@ def group(**more: Any) -> Group:
 
 
 def deployment(of: Group, **status: Any) -> Object:
-    made = workermanifests.deployment(of, example.site(ASKED), 2)
+    made = workerplan.deployment(of, example.site(ASKED), 2)
     metadata = {**made["metadata"], "generation": 1}
     status = {name: value for name, value in {**READY, **status}.items() if value is not None}
     return Object({**made, "metadata": metadata, "status": status})
@@ -63,7 +61,7 @@ def before(*sets: MachineSet) -> Observed:
 
 def verdict(of: Group, found: Object | None, seen: Observed, *, hibernated: bool = False) -> Verdict:
     there = {of.name: found} if found else {}
-    return workerstatus.verdict([of], there, seen, hibernated=hibernated)
+    return workerstate.verdict([of], there, seen, hibernated=hibernated)
 
 
 def failed(name: str, reason: str) -> dict[str, Any]:
@@ -271,7 +269,7 @@ def asked(
     ],
 )
 def test_when_machine_deployments_are_reported(found: Object, reported: str | None) -> None:
-    told = workerstatus.machine_deployments(found, example.groups(found), NOW)
+    told = workerstate.machine_deployments(found, example.groups(found), NOW)
     at = time(reported) if reported else ""
     assert told == ({"machineDeployments": LISTED, "machineDeploymentsLastUpdateTime": at} if at else {})
 
@@ -291,16 +289,16 @@ FAILED = {"state": "Error"}
     ],
 )
 def test_when_user_data_is_read_again(found: Object, answered: bool) -> None:
-    assert workerstatus.secrets_are_written(found) == answered
+    assert workerstate.secrets_are_written(found) == answered
 
 
 def test_a_failure_alone_gives_deployments_no_new_time() -> None:
     found = asked("", FAILED, "3")
-    assert workerstatus.machine_deployments(found, example.groups(found), NOW) == {}
+    assert workerstate.machine_deployments(found, example.groups(found), NOW) == {}
 
 
 def test_a_worker_without_pools_reports_none() -> None:
-    assert workerstatus.machine_deployments(worker(), [], NOW) == {}
+    assert workerstate.machine_deployments(worker(), [], NOW) == {}
 
 
 @rule("AP1.1")
@@ -311,23 +309,23 @@ def test_the_status_of_the_example() -> None:
     groups = example.groups(found, known)
     fresh = Object({**raw, "status": {}})
     assert (
-        workerstatus.machine_deployments(fresh, groups, NOW)["machineDeployments"]
+        workerstate.machine_deployments(fresh, groups, NOW)["machineDeployments"]
         == found.status["machineDeployments"]
     )
-    images = poolimages.provider_status((group.image for group in groups), example.parsed(known))
+    images = workerplan.provider_status((group.image for group in groups), example.parsed(known))
     assert images == found.status["providerStatus"]
     there = {one["metadata"]["name"]: Object(one) for one in example.example("AP1.4")}
-    hashes = workerstatus.in_place_hashes(fresh, groups, there)
+    hashes = workerstate.in_place_hashes(fresh, groups, there)
     assert hashes == {"inPlaceUpdates": found.status["inPlaceUpdates"]}
-    assert workerstatus.in_place_hashes(found, groups, there) == {}
+    assert workerstate.in_place_hashes(found, groups, there) == {}
 
 
 def in_place(strategy: str, before: dict[str, str], **status: int) -> dict[str, Any]:
     """The reported hashes of a pool `small` with in-place updates."""
     found = worker(pool(updateStrategy=strategy), status={"inPlaceUpdates": {"workerPoolToHashMap": before}})
     groups = example.groups(found)
-    made = workermanifests.deployment(groups[0], example.site(found), 1)
-    return workerstatus.in_place_hashes(found, groups, {groups[0].name: Object({**made, "status": status})})
+    made = workerplan.deployment(groups[0], example.site(found), 1)
+    return workerstate.in_place_hashes(found, groups, {groups[0].name: Object({**made, "status": status})})
 
 
 PENDING, UPDATED = {"replicas": 2, "updatedReplicas": 1}, {"replicas": 2, "updatedReplicas": 2}

@@ -22,7 +22,6 @@ from windowbox.models.refs import (
     SecretKey,
 )
 from workers.core.lifecycle.actuators import Run
-from workers.core.owned.manifests import Manifest
 
 ANNOTATION = "windowbox/made-for"
 
@@ -78,12 +77,3 @@ def parse(text: str) -> Mark | None:
     installation, home, cluster, kind, namespace, name, uid, *secret = parts
     owner, key = ObjectRef(cluster, kind, namespace, name), SecretKey(namespace=secret[0], name=secret[1])
     return Mark(installation, home, owner, uid, key) if kind in OWNERS else None
-
-
-def marked(wanted: Manifest, mark: str) -> Manifest:
-    """The manifest with the mark."""
-    if not mark:
-        return wanted
-    metadata = wanted["metadata"]
-    annotations = {**metadata.get("annotations", {}), ANNOTATION: mark}
-    return {**wanted, "metadata": {**metadata, "annotations": annotations}}

@@ -171,7 +171,7 @@ class TargetCluster:
 
     async def update(self, resource: Resource, found: Object | None, wanted: Manifest) -> str:
         """Write the object if `found` differs from it. Returns its uid."""
-        wanted = marks.marked(wanted, self.mark)
+        wanted = self._marked(wanted)
         if found and found.deleting:
             raise Waiting(f"waiting for the former {resource.kind} {found.name} to be gone")
         if found and not manifests.differs(resource, found, wanted):
@@ -182,13 +182,13 @@ class TargetCluster:
         """Set the wanted labels and annotations, and leave the rest."""
         if found.deleting:
             raise Waiting(f"waiting for the former {resource.kind} {found.name} to be gone")
-        head = {"metadata": marks.marked(wanted, self.mark)["metadata"]}
+        head = {"metadata": self._marked(wanted)["metadata"]}
         if manifests.differs(resource, found, head):
             await self.merge(resource, found.namespace, found.name, head)
 
     async def apply(self, resource: Resource, wanted: Manifest) -> str:
         """Server-side apply: the fields of `wanted` become ours, those of others stay. Returns the uid."""
-        wanted = marks.marked(wanted, self.mark)
+        wanted = self._marked(wanted)
         metadata = wanted["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
 
@@ -204,7 +204,7 @@ class TargetCluster:
 
     async def ensure_secret(self, wanted: Manifest) -> None:
         """Create or update a Secret with all its `data`. Secrets are not watched: this reads the API."""
-        wanted = marks.marked(wanted, self.mark)
+        wanted = self._marked(wanted)
         metadata = wanted["metadata"]
 
         async def ensure(kube: Kube) -> bool:
@@ -237,7 +237,7 @@ class TargetCluster:
 
     async def create_if_absent(self, resource: Resource, wanted: Manifest) -> str | None:
         """Create the object and return its uid. None if there is one of this name, perhaps another's."""
-        wanted = marks.marked(wanted, self.mark)
+        wanted = self._marked(wanted)
         namespace = wanted["metadata"].get("namespace", "")
 
         async def create(kube: Kube) -> str | None:
@@ -347,6 +347,14 @@ class TargetCluster:
                 return False  # another object has the name now
 
         return bool(await self._call("delete", str(self.ref(resource, namespace, name)), remove, effect=True))
+
+    def _marked(self, wanted: Manifest) -> Manifest:
+        """The manifest with the owner annotation."""
+        if not self.mark:
+            return wanted
+        metadata = wanted["metadata"]
+        annotations = {**metadata.get("annotations", {}), marks.ANNOTATION: self.mark}
+        return {**wanted, "metadata": {**metadata, "annotations": annotations}}
 
     async def _call(
         self, door: str, request: Any, function: Callable[[Kube], Awaitable[Any]], *, effect: bool = False

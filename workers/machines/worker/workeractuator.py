@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from bus.transport.connection import Bus
 from windowbox.errors import Conflict, Malformed, TransientError, Waiting
-from windowbox.models import refs
+from windowbox.models import machinekeys as keys
 from windowbox.models.gardener.worker import WorkerPool
 from windowbox.models.objects import Object
-from windowbox.models.refs import ObjectRef
+from windowbox.models.refs import (
+    DEPLOYMENTS,
+    MACHINE_CLASSES,
+    MACHINE_CONTROLLER_MANAGER,
+    MACHINE_DEPLOYMENTS,
+    MACHINE_SETS,
+    MACHINES,
+    MANAGED_RESOURCES,
+    PLANE_DEPLOYMENTS,
+    SECRETS,
+    WORKERS,
+    ObjectRef,
+)
 from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock, healthchecks
 from workers.core.healthchecks import Result
@@ -19,21 +31,13 @@ from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, shoot_
 from workers.core.owned import manifests
 from workers.core.owned.targets import TargetCluster, TargetClusters, in_batches
 from workers.machines.facts import number
-from workers.machines.worker import (
-    poolimages,
-    workerdeletion,
-    workergroups,
-    workermanifests,
-    workerobserved,
-    workerstatus,
-)
-from workers.machines.worker.workergroups import Group, Plan
-from workers.machines.worker.workerobserved import Observed
+from workers.machines.worker import workerplan, workerstate
+from workers.machines.worker.workerplan import Group, Plan
 from workers.machines.worker.workerrestoration import Restoration
-from workers.machines.worker.workerstatus import Failed, Pending
+from workers.machines.worker.workerstate import Failed, Machine, Observed, Pending
 
 KIND = Kind(
-    resource=refs.WORKERS,
+    resource=WORKERS,
     pool="worker",
     finalizer="extensions.gardener.cloud/worker",
     descriptions=statuses.Descriptions(
@@ -56,6 +60,19 @@ MANAGER_BUNDLE = "extension-worker-mcm-shoot"
 _CONFLICTS = 5
 """The autoscaler and the machine-controller-manager write to MachineDeployments, too."""
 
+_FORCED = {"metadata": {"labels": {keys.FORCE_DELETION: "True"}}}
+_HOLDING = frozenset((keys.FINALIZER, keys.SECRET_FINALIZER))
+_KINDS = {
+    MACHINES: "machines",
+    MACHINE_SETS: "machine sets",
+    MACHINE_DEPLOYMENTS: "machine deployments",
+    MACHINE_CLASSES: "machine classes",
+}
+FAILED_RETRY = 30.0
+"""Seconds until the next run while a machine has failed."""
+_REQUEUE_AFTER = 1.0
+"""Seconds until the next check of objects that send no event."""
+
 
 class WorkerActuator(Actuator):
     """Gives a Shoot the machines that its Worker asks for."""
@@ -77,7 +94,7 @@ class WorkerActuator(Actuator):
     async def reconcile(self, run: Run) -> Status:
         plan, before = await self._read(run)
         if run.drift and any(
-            group.class_name not in before.classes and workerobserved.class_name(found) in before.classes
+            group.class_name not in before.classes and workerstate.class_name(found) in before.classes
             for group in plan.groups
             if (found := before.deployments.get(group.name))
         ):
@@ -91,8 +108,39 @@ class WorkerActuator(Actuator):
         return await self._ensure(run, plan, before, restoration)
 
     async def delete(self, run: Run) -> None:
-        found = await workerobserved.observe(self._bus, run)
-        await workerdeletion.delete(run.object, self._targets.own_cluster(run), found)
+        """Remove all machine objects. The spec is not read: its images and Secrets may be gone.
+
+        Raises Waiting until the last one is gone.
+        """
+        worker, target, namespace = run.object, self._targets.own_cluster(run), run.ref.namespace
+        found = await workerstate.observe(self._bus, run)
+        await force_machines(target, namespace, found.machines)
+        # MachineDeployments delete their sets and machines. Sets and machines without an owner follow.
+        if found.deployments:
+            kind, left = MACHINE_DEPLOYMENTS, [o.name for o in found.deployments.values() if not o.deleting]
+        elif found.sets:
+            kind, left = MACHINE_SETS, [one.name for one in found.sets if not one.deleting]
+        else:
+            kind, left = MACHINES, [one.name for one in found.machines if not one.deleting]
+        await in_batches(target.remove(kind, namespace, name) for name in left)
+        require_no_failure(found.deployments.values())
+        # Machines cannot be deleted without their class and its Secret.
+        if not (found.machines or found.sets or found.deployments):
+            await remove_classes(target, namespace, found.classes)
+        _require_none(map(len, (found.machines, found.sets, found.deployments, found.classes)))
+        # A recreated bus may not know objects that exist: only the API proves that none is left.
+        _require_none(
+            [len(await target.names_labelled(kind, namespace, {})) for kind in _KINDS],
+            retry_after=_REQUEUE_AFTER,
+        )
+        # The machine controller holds the provider's credentials until it has deleted the last machine.
+        reference: Any = worker.spec.get("secretRef") or {}
+        name, of_secret = reference.get("name"), reference.get("namespace") or namespace
+        if name and _HOLDING & set(await target.finalizers(SECRETS, str(of_secret), str(name))):
+            raise Waiting(
+                "machine class credentials secret has not yet been acquired or released",
+                retry_after=_REQUEUE_AFTER,
+            )
 
     async def force_delete(self, run: Run) -> None:
         """Nothing: gardenlet removes the machines of a Shoot that is deleted by force."""
@@ -103,8 +151,8 @@ class WorkerActuator(Actuator):
         shoot = shootfacts.facts(cluster)
         if not shoot.technical_id:
             shoot = shoot_of(run)
-        plan = workergroups.plan(run.object, shoot, cluster.spec, with_resources=self._with_resources)
-        return plan, await workerobserved.observe(self._bus, run)
+        plan = workerplan.plan(run.object, shoot, cluster.spec, with_resources=self._with_resources)
+        return plan, await workerstate.observe(self._bus, run)
 
     async def _ensure(
         self, run: Run, plan: Plan, before: Observed, restoration: Restoration | None
@@ -117,10 +165,10 @@ class WorkerActuator(Actuator):
             if not self._ours and not plan.hibernated:
                 await self._scale_manager(target, namespace, 1)
         if plan.hibernated:
-            await workerdeletion.force_machines(target, namespace, before.machines)
+            await force_machines(target, namespace, before.machines)
         found = await self._ensure_deployments(target, plan, before, restoration)
         status = await self._status(run, target, plan, found)
-        verdict = workerstatus.verdict(plan.groups, found, before, hibernated=plan.hibernated)
+        verdict = workerstate.verdict(plan.groups, found, before, hibernated=plan.hibernated)
         if not run.drift:
             # The status is reported while machines are missing, too: gardenlet waits for its list.
             error: Waiting | TransientError
@@ -131,13 +179,13 @@ class WorkerActuator(Actuator):
                     raise error
                 case Failed(text):
                     words = f"failed while waiting for all machine deployments to be ready: {text}"
-                    error = TransientError(words, retry_after=workerdeletion.FAILED_RETRY)
+                    error = TransientError(words, retry_after=FAILED_RETRY)
                     error.status = status
                     raise error
             await self._clean_up(target, plan, before, status)
         if verdict is None:
             # A check for drift reports them, too: a person chooses when nodes are updated.
-            status |= workerstatus.in_place_hashes(run.object, plan.groups, found)
+            status |= workerstate.in_place_hashes(run.object, plan.groups, found)
         return status
 
     async def _ensure_classes(self, run: Run, target: TargetCluster, plan: Plan, before: Observed) -> None:
@@ -145,7 +193,7 @@ class WorkerActuator(Actuator):
 
         async def user_data(pool: WorkerPool) -> bytes:
             reference = pool.user_data_secret_ref
-            ref = ObjectRef(run.ref.cluster, refs.SECRETS.id, run.ref.namespace, reference.name)
+            ref = ObjectRef(run.ref.cluster, SECRETS.id, run.ref.namespace, reference.name)
 
             def parse(data: Mapping[str, bytes]) -> bytes:
                 if not data.get(reference.key):
@@ -165,21 +213,21 @@ class WorkerActuator(Actuator):
                 raise Malformed(f"{failed} {pool.name}: {error}") from error
 
         # Secrets are not watched: the first run for each request reads them all.
-        first = not (run.drift or workerstatus.secrets_are_written(run.object))
+        first = not (run.drift or workerstate.secrets_are_written(run.object))
         written = [group for group in plan.groups if first or group.class_name not in before.classes]
         pools = {group.pool.name: group.pool for group in written}
         scripts = {name: await user_data(pool) for name, pool in pools.items()}
         await in_batches(
-            target.ensure_secret(workermanifests.secret(group, plan.site, scripts[group.pool.name]))
+            target.ensure_secret(workerplan.secret(group, plan.site, scripts[group.pool.name]))
             for group in written
         )
 
         async def ensure_class(group: Group) -> None:
             # A class that is being deleted still serves its machines, and is updated for them.
-            found = await target.cached(refs.MACHINE_CLASSES, plan.site.namespace, group.class_name)
-            wanted = workermanifests.machine_class(group, plan.site)
-            if found is None or manifests.differs(refs.MACHINE_CLASSES, found, wanted):
-                await target.apply(refs.MACHINE_CLASSES, wanted)
+            found = await target.cached(MACHINE_CLASSES, plan.site.namespace, group.class_name)
+            wanted = workerplan.machine_class(group, plan.site)
+            if found is None or manifests.differs(MACHINE_CLASSES, found, wanted):
+                await target.apply(MACHINE_CLASSES, wanted)
 
         await in_batches(map(ensure_class, plan.groups))
 
@@ -198,14 +246,14 @@ class WorkerActuator(Actuator):
             found = before.deployments.get(group.name)
             for _ in range(_CONFLICTS):
                 restored = restoration.states.get(group.name) if restoration and found is None else None
-                replicas = workermanifests.replicas(group, found, **flags)
+                replicas = workerplan.replicas(group, found, **flags)
                 if restored and not plan.hibernated:
                     replicas = restored.replicas
                 try:
                     written[group.name] = await self._write(target, plan, group, found, replicas)
                     return
                 except Conflict:
-                    found = await target.live(refs.MACHINE_DEPLOYMENTS, plan.site.namespace, group.name)
+                    found = await target.live(MACHINE_DEPLOYMENTS, plan.site.namespace, group.name)
             raise TransientError(f"MachineDeployment {group.name}: changed by others again and again")
 
         await in_batches(map(ensure, plan.groups))
@@ -216,20 +264,20 @@ class WorkerActuator(Actuator):
     ) -> Object:
         """Create or patch one MachineDeployment. Returns it as it is then; Conflict if it has changed."""
         if found is None:
-            body = workermanifests.deployment(group, plan.site, replicas)
-            uid = await target.create_if_absent(refs.MACHINE_DEPLOYMENTS, body)
+            body = workerplan.deployment(group, plan.site, replicas)
+            uid = await target.create_if_absent(MACHINE_DEPLOYMENTS, body)
             if uid is None:
                 raise Conflict(f"MachineDeployment {group.name} is there already")
             return Object({**body, "metadata": {**body["metadata"], "uid": uid, "generation": 1}})
         if found.deleting:
             raise Waiting(f"waiting for the former MachineDeployment {group.name} to be gone")
-        patch = workermanifests.deployment_patch(found, group, plan.site, replicas)
+        patch = workerplan.deployment_patch(found, group, plan.site, replicas)
         if not patch:
             return found
         # Replicas were computed from this version; the autoscaler may have changed them since.
         head = {**patch.get("metadata", {}), "uid": found.uid, "resourceVersion": found.resource_version}
         patch = {**patch, "metadata": head}
-        changed = await target.merged(refs.MACHINE_DEPLOYMENTS, plan.site.namespace, group.name, patch)
+        changed = await target.merged(MACHINE_DEPLOYMENTS, plan.site.namespace, group.name, patch)
         if changed is None:
             raise Conflict(f"MachineDeployment {group.name} is gone")
         return changed
@@ -243,15 +291,15 @@ class WorkerActuator(Actuator):
             healthchecks.EVERY_NODE_READY: [healthchecks.nodes(found.values())]
         }
         if self._conditions == "long":
-            bundle = await target.cached(refs.MANAGED_RESOURCES, namespace, MANAGER_BUNDLE)
+            bundle = await target.cached(MANAGED_RESOURCES, namespace, MANAGER_BUNDLE)
             checked = healthchecks.managed_resource(namespace, MANAGER_BUNDLE, bundle)
             results[healthchecks.SYSTEM_COMPONENTS_HEALTHY] = [checked]
             if not self._ours:
                 results[healthchecks.CONTROL_PLANE_HEALTHY] = [await manager_health(target, namespace)]
         if due := healthchecks.requeue_after(results):
             run.dues.append((due, "unfinished health checks are repeated"))
-        listed = {} if run.drift else workerstatus.machine_deployments(run.object, plan.groups, now)
-        images = poolimages.provider_status((group.image for group in plan.groups), plan.profile)
+        listed = {} if run.drift else workerstate.machine_deployments(run.object, plan.groups, now)
+        images = workerplan.provider_status((group.image for group in plan.groups), plan.profile)
         patch = healthchecks.conditions_patch(run.object, results, now, hibernated=plan.hibernated)
         return {**listed, "providerStatus": images, **patch}
 
@@ -260,19 +308,17 @@ class WorkerActuator(Actuator):
         namespace, wanted = plan.site.namespace, {group.name for group in plan.groups}
         unwanted = [one for name, one in before.deployments.items() if name not in wanted]
         await in_batches(
-            target.remove(refs.MACHINE_DEPLOYMENTS, namespace, one.name)
-            for one in unwanted
-            if not one.deleting
+            target.remove(MACHINE_DEPLOYMENTS, namespace, one.name) for one in unwanted if not one.deleting
         )
         classes = before.classes - {group.class_name for group in plan.groups}
-        await workerdeletion.remove_classes(target, namespace, classes)
+        await remove_classes(target, namespace, classes)
         if unwanted and not self._ours:
-            manager = await target.live(refs.DEPLOYMENTS, namespace, refs.MACHINE_CONTROLLER_MANAGER)
+            manager = await target.live(DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER)
             replicas = manager.spec.get("replicas", 1) if manager else 0
             if not isinstance(replicas, int) or replicas <= 0:
                 unwanted = []  # no controller runs that could delete them: they would be waited for in vain
         if unwanted:
-            workerdeletion.require_no_failure(unwanted)
+            require_no_failure(unwanted)
             names = ", ".join(sorted(one.name for one in unwanted))
             waiting = Waiting(f"Waiting until undesired machine deployments are deleted: {names}")
             waiting.status = status
@@ -283,12 +329,44 @@ class WorkerActuator(Actuator):
     async def _scale_manager(self, target: TargetCluster, namespace: str, replicas: int) -> None:
         """Start or stop Gardener's machine-controller-manager, if it has a Deployment."""
         patch = {"spec": {"replicas": replicas}}
-        await target.merge(refs.DEPLOYMENTS, namespace, refs.MACHINE_CONTROLLER_MANAGER, patch, part="scale")
+        await target.merge(DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER, patch, part="scale")
 
 
 async def manager_health(target: TargetCluster, namespace: str) -> Result:
     """The health of Gardener's machine-controller-manager."""
-    found = await target.cached(refs.PLANE_DEPLOYMENTS, namespace, refs.MACHINE_CONTROLLER_MANAGER)
+    found = await target.cached(PLANE_DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER)
     if found is None:  # Deployments of control planes may not be mirrored yet
-        found = await target.live(refs.DEPLOYMENTS, namespace, refs.MACHINE_CONTROLLER_MANAGER)
-    return healthchecks.deployment(namespace, refs.MACHINE_CONTROLLER_MANAGER, found)
+        found = await target.live(DEPLOYMENTS, namespace, MACHINE_CONTROLLER_MANAGER)
+    return healthchecks.deployment(namespace, MACHINE_CONTROLLER_MANAGER, found)
+
+
+async def force_machines(target: TargetCluster, namespace: str, machines: Iterable[Machine]) -> None:
+    """Have machines deleted without a drain of their nodes."""
+    await in_batches(
+        target.merge(MACHINES, namespace, one.name, _FORCED) for one in machines if not one.forced
+    )
+
+
+async def remove_classes(target: TargetCluster, namespace: str, classes: Iterable[str]) -> None:
+    """Delete these MachineClasses, and first their Secrets, which have their names.
+
+    Secrets are never listed. A finalizer holds each as long as its class exists.
+    """
+    unwanted = sorted(classes)
+    await in_batches(target.remove(SECRETS, namespace, name) for name in unwanted)
+    await in_batches(target.remove(MACHINE_CLASSES, namespace, name) for name in unwanted)
+
+
+def require_no_failure(deployments: Iterable[Object]) -> None:
+    """Raise the failure of the first failed machine."""
+    if failed := healthchecks.failed_machines(deployments):
+        name, reason = failed[0]
+        raise TransientError(f"machine {name} failed: {reason}", retry_after=FAILED_RETRY)
+
+
+def _require_none(left: Iterable[int], retry_after: float | None = None) -> None:
+    """Wait while objects are left; `left` counts them, in the order of `_KINDS`."""
+    named = ", ".join(f"{count} {words}" for count, words in zip(left, _KINDS.values(), strict=True) if count)
+    if named:
+        text = f"waiting until the following machine resources have been deleted: {named}"
+        raise Waiting(text, retry_after=retry_after)

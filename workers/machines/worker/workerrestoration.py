@@ -18,7 +18,7 @@ from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, Resource
 from workers.core.owned.manifests import Manifest
 from workers.core.owned.targets import TargetCluster, in_batches
-from workers.machines.worker.workerobserved import Observed
+from workers.machines.worker.workerstate import Observed
 
 _REQUEUE_AFTER = 1.0
 _LARGEST = 32 * 1024 * 1024
