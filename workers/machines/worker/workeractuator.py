@@ -29,6 +29,7 @@ from workers.core.healthchecks import Result
 from workers.core.lifecycle import shootfacts, statuses
 from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, shoot_of
 from workers.core.owned import manifests
+from workers.core.owned.manifests import Manifest
 from workers.core.owned.targets import TargetCluster, TargetClusters, in_batches
 from workers.machines.facts import number
 from workers.machines.worker import workerplan, workerstate
@@ -222,14 +223,13 @@ class WorkerActuator(Actuator):
             for group in written
         )
 
-        async def ensure_class(group: Group) -> None:
+        async def ensure_class(wanted: Manifest) -> None:
             # A class that is being deleted still serves its machines, and is updated for them.
-            found = await target.cached(MACHINE_CLASSES, plan.site.namespace, group.class_name)
-            wanted = workerplan.machine_class(group, plan.site)
+            found = await target.cached(MACHINE_CLASSES, plan.site.namespace, wanted["metadata"]["name"])
             if found is None or manifests.differs(MACHINE_CLASSES, found, wanted):
                 await target.apply(MACHINE_CLASSES, wanted)
 
-        await in_batches(map(ensure_class, plan.groups))
+        await in_batches(map(ensure_class, plan.classes.values()))
 
     async def _ensure_deployments(
         self, target: TargetCluster, plan: Plan, before: Observed, restoration: Restoration | None
@@ -299,9 +299,8 @@ class WorkerActuator(Actuator):
         if due := healthchecks.requeue_after(results):
             run.dues.append((due, "unfinished health checks are repeated"))
         listed = {} if run.drift else workerstate.machine_deployments(run.object, plan.groups, now)
-        images = workerplan.provider_status((group.image for group in plan.groups), plan.profile)
         patch = healthchecks.conditions_patch(run.object, results, now, hibernated=plan.hibernated)
-        return {**listed, "providerStatus": images, **patch}
+        return {**listed, "providerStatus": dict(plan.images), **patch}
 
     async def _clean_up(self, target: TargetCluster, plan: Plan, before: Observed, status: Status) -> None:
         """Remove unwanted MachineDeployments: their machines served until the wanted ones were ready."""

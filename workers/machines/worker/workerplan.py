@@ -97,8 +97,11 @@ class Plan:
     """The groups that a Worker asks for."""
 
     site: Site
-    profile: CloudProfileSpec
     groups: Sequence[Group]
+    classes: Mapping[str, Manifest]
+    """The MachineClasses by name."""
+    images: Mapping[str, Any]
+    """The images in use, as `status.providerStatus` lists them."""
     hibernated: bool
 
 
@@ -140,7 +143,9 @@ def plan(worker: Object, shoot: ShootFacts, cluster: Mapping[str, Any], *, with_
             )
             class_name = f"{name}-{suffix}"
             groups.append(Group(pool, zone, name, class_name, minimum, maximum, kept, image, in_place))
-    return Plan(site, profile, groups, shoot.hibernation_enabled)
+    classes = {group.class_name: machine_class(group, site) for group in groups}
+    images = provider_status((group.image for group in groups), profile)
+    return Plan(site, groups, classes, images, shoot.hibernation_enabled)
 
 
 def checked(worker: Object, profile: CloudProfileSpec) -> WorkerSpec:
