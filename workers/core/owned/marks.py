@@ -21,7 +21,6 @@ from windowbox.models.refs import (
     ObjectRef,
     SecretKey,
 )
-from workers.core.lifecycle.actuators import Run
 
 ANNOTATION = "windowbox/made-for"
 
@@ -57,12 +56,6 @@ class Mark(NamedTuple):
     def __str__(self) -> str:
         secret = self.secret.namespace, self.secret.name
         return "/".join((self.installation, self.home, *self.owner, self.uid, *secret))
-
-
-def of_run(run: Run, installation: str, home: str, secret: SecretKey) -> str:
-    """The mark for the objects that the run creates; empty if a part of it is unknown."""
-    known = installation and home and run.object.uid
-    return str(Mark(installation, home, run.ref, run.object.uid, secret)) if known else ""
 
 
 def parsed(object: Object) -> Mark | None:

@@ -20,6 +20,7 @@ from windowbox.models.refs import CLUSTERS, RUNTIME, SECRETS, ObjectRef, Resourc
 from workers.core.lifecycle.actuators import Run
 from workers.core.owned import manifests, marks
 from workers.core.owned.manifests import Manifest
+from workers.core.owned.marks import Mark
 from workers.core.recorder import Recorder, at_once
 
 MANAGER = "gardener-extension-provider-local"
@@ -86,7 +87,8 @@ class TargetClusters:
                     if run.ref.kind in marks.OWNERS:
                         secret = SecretKey(namespace=namespace, name=name)
                         installation, home = await self.installation(), await self._uid(run.ref.cluster)
-                        mark = marks.of_run(run, installation, home, secret)
+                        if installation and home and run.object.uid:
+                            mark = str(Mark(installation, home, run.ref, run.object.uid, secret))
                     return {"cluster": provider.cluster, "mark": mark}
 
                 request = {"secret": f"{namespace}/{name}"}

@@ -161,7 +161,7 @@ class MachineJoining:
             if change.state == OperationState.SUCCESSFUL
             else EventIntent(type="Warning", reason=str(change.phase), note=change.description[:900])
         )
-        await run.report(machinestatus.changed(change, run.now, conditions), event)
+        await run.report_change(change, event, conditions)
         if before in (Phase.PENDING, Phase.NEW) and change.phase == Phase.RUNNING:
             # A used bootstrap token could add other nodes to the Shoot.
             token = names.token(names.token_id(run.machine.uid))

@@ -118,7 +118,7 @@ class MachineReconciler:
             await self._creation.ensure(run)
             processing, text = OperationState.PROCESSING, machinestatus.CREATING
             change = Change(Phase.PENDING, OperationType.CREATE, processing, text)
-            await run.report(machinestatus.changed(change, run.now))
+            await run.report_change(change)
         shoot = await self._shoots.target(run.ref, run.recorder)
         pod = None
         if run.phase == Phase.PENDING:
@@ -152,7 +152,7 @@ class MachineReconciler:
         ips = sorted({str(one["ip"]) for one in mappings(pod.status.get("podIPs")) if one.get("ip")})
         addresses = [{"type": "Hostname", "address": names.pod(run.ref.name)}]
         addresses += [{"type": "InternalIP", "address": ip} for ip in ips]
-        await run.report(machinestatus.changed(change, run.now) | {"addresses": addresses})
+        await run.report_change(change, addresses=addresses)
         return Done()
 
     async def _delete(self, run: MachineRun) -> Outcome:
@@ -267,16 +267,16 @@ class MachineReconciler:
             text = f"VM deletion failed due to - {why}. However, will re-try. {machinestatus.DELETING}"
             change = Change(Phase.TERMINATING, OperationType.DELETE, OperationState.FAILED, text)
             event = EventIntent(type="Warning", reason="DeletionFailed", note=note)
-            await run.report(machinestatus.changed(change, run.now), event)
+            await run.report_change(change, event)
         elif run.phase in NOT_CREATED:
             timeout = machinespecs.timeouts(run.machine, self._settings).creation
             late = run.now - machinestatus.state(run.machine).created > timedelta(seconds=timeout)
             text = f"{machinestatus.FAILURE}{machinestatus.error_text(error)}"
             phase = Phase.FAILED if late else Phase.CRASH_LOOP_BACK_OFF
-            change = Change(phase, OperationType.CREATE, OperationState.FAILED, text)
-            patch = machinestatus.changed(change, run.now)
-            patch["lastOperation"]["errorCode"] = machinestatus.error_code(error)
-            await run.report(patch, EventIntent(type="Warning", reason="CreationFailed", note=note))
+            code = machinestatus.error_code(error)
+            change = Change(phase, OperationType.CREATE, OperationState.FAILED, text, code)
+            event = EventIntent(type="Warning", reason="CreationFailed", note=note)
+            await run.report_change(change, event)
 
 
 def _deleted_at(run: MachineRun) -> datetime:

@@ -71,7 +71,7 @@ def changed(change: Change, now: datetime, conditions: Sequence[Condition] | Non
             "timeoutActive": change.phase == Phase.PENDING,
             "lastUpdateTime": at,
         },
-        "lastOperation": operation(change.type, change.state, change.description, at),
+        "lastOperation": operation(change.type, change.state, change.description, at, change.code),
     }
     return patch if conditions is None else patch | {"conditions": [dict(one) for one in conditions]}
 
@@ -151,6 +151,16 @@ class MachineRun:
         await self.request.reports.send(intent)
         self.machine = with_report(self.machine, intent)
         return True
+
+    async def report_change(
+        self,
+        change: Change,
+        event: EventIntent | None = None,
+        conditions: Sequence[Condition] | None = None,
+        **more: Any,
+    ) -> None:
+        """Report a new phase, which starts now, and further fields of the status."""
+        await self.report(changed(change, self.now, conditions) | more, event)
 
     async def report_part(self, **part: Any) -> None:
         """Report a part of the status, and the rest unchanged: the phase and its time stay."""

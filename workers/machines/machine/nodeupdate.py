@@ -88,7 +88,7 @@ async def advance(
         OperationType.IN_PLACE_UPDATE,
     )
     change = Change(Phase.IN_PLACE_UPDATING, operation, OperationState.PROCESSING, text)
-    await run.report(machinestatus.changed(change, run.now, conditions))
+    await run.report_change(change, conditions=conditions)
     await _set_reason(run, shoot, node, DRAINED)
     return None
 

@@ -43,6 +43,8 @@ class Change:
     type: str
     state: OperationState
     description: str
+    code: str | None = None
+    """Of an error."""
 
 
 @dataclass(frozen=True)
