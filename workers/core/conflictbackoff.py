@@ -60,9 +60,9 @@ class ConflictBackoff:
     async def noted_each(self, keys: Mapping[str, Hashable], recorder: Recorder) -> Mapping[str, float]:
         """`remaining` for several, by name, recorded. Those that may be repaired now are omitted."""
 
-        async def act() -> dict[str, float]:
+        async def each_remaining() -> dict[str, float]:
             remaining = {name: self.remaining(key) for name, key in keys.items()}
             return {name: seconds for name, seconds in remaining.items() if seconds}
 
-        found: Mapping[str, float] = await recorder.call("patience", None, act) or {}
+        found: Mapping[str, float] = await recorder.call("patience", None, each_remaining) or {}
         return found

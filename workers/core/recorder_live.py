@@ -68,7 +68,7 @@ class LiveRecorder:
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
         what, parsed = f"Secret {ref.namespace}/{ref.name}", list[T]()
 
-        async def act() -> str:
+        async def read_secret() -> str:
             kube = await self._clusters.get(ref.cluster)
             try:
                 found = await kube.get(SECRETS, ref.namespace, ref.name)
@@ -84,5 +84,5 @@ class LiveRecorder:
             parsed.append(parse(plain))
             return f"«secret {ref.namespace}/{ref.name}»"
 
-        await self.call("secret", {"namespace": ref.namespace, "name": ref.name}, act)
+        await self.call("secret", {"namespace": ref.namespace, "name": ref.name}, read_secret)
         return parsed[0]

@@ -71,7 +71,7 @@ class Reports:
                     self._sequence = await intents.keep(self._bus, self._key, kept, self._sequence)
                     self.latest = kept
 
-        async def act() -> None:
+        async def keep_to_the_end() -> None:
             # Never cancelled: after a report that was cut off, the next expected sequence is unknown.
             keeping = asyncio.create_task(keep(), name=f"memo {self._key}")
             try:
@@ -82,7 +82,7 @@ class Reports:
                     keeping.exception()
                 raise
 
-        await self._recorder.call("remember", memo, act)
+        await self._recorder.call("remember", memo, keep_to_the_end)
 
     async def remind(self) -> None:
         """Have the last report written, should that have been forgotten, or undone."""
@@ -99,9 +99,10 @@ class Reports:
     async def forget_orphans(self) -> None:
         """Drop the orphans of the last report: their owned objects are removed."""
         if self.latest:
-            act = intents.forget_orphans
             asked = (self._bus, self._key, self.latest, self._sequence)
-            self._sequence = int(await self._recorder.call("forget orphans", None, act, *asked))
+            self._sequence = int(
+                await self._recorder.call("forget orphans", None, intents.forget_orphans, *asked)
+            )
             self.latest = self.latest.model_copy(update={"orphans": ()})
 
 

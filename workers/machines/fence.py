@@ -58,13 +58,13 @@ class Fence:
         if seen is not None and self._allows(seen):
             return
 
-        async def act() -> bool:
+        async def is_kept() -> bool:
             # The bus may not show yet the Lease that this run has just written.
             kube = await self.clusters.get(self.lease.cluster)
             live = await kube.find(MACHINE_LEASES, self.lease.namespace, self.lease.name)
             return self._allows(live) if live else not self.uid
 
-        if not await self.recorder.call("lease kept", None, act):
+        if not await self.recorder.call("lease kept", None, is_kept):
             raise LeaseLost(
                 f"the Lease {self.lease.name} of {self.lease.namespace} was deleted or taken", retry_after=0.2
             )
@@ -81,7 +81,7 @@ async def claim(clusters: Clusters, ref: ObjectRef, recorder: Recorder) -> Fence
     if seen is not None and _fresh(seen, now):
         return Fence(clusters, lease, recorder, seen.uid)
 
-    async def act() -> dict[str, Any]:
+    async def renew() -> dict[str, Any]:
         kube = await clusters.get(lease.cluster)
         found = await kube.find(MACHINE_LEASES, namespace, name)
         renewed = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -105,7 +105,7 @@ async def claim(clusters: Clusters, ref: ObjectRef, recorder: Recorder) -> Fence
                 raise Conflict(f"{namespace}: another client renews the Lease", retry_after=0.2) from error
         return {"uid": found.uid}
 
-    answer = await recorder.call("lease", None, act, effect=True)
+    answer = await recorder.call("lease", None, renew, effect=True)
     return Fence(clusters, lease, recorder, answer["uid"]) if "uid" in answer else Held(**answer)
 
 

@@ -31,49 +31,51 @@ class MachineObjects:
     async def machines(self) -> list[MachineFacts]:
         """All Machines of the namespace, from the API."""
 
-        async def act() -> list[Json]:
+        async def list_machines() -> list[Json]:
             return [facts.machine(one).record() for one in await self._list(MACHINES)]
 
-        return [MachineFacts.from_record(one) for one in await self.recorder.call("machines", None, act)]
+        return [
+            MachineFacts.from_record(one) for one in await self.recorder.call("machines", None, list_machines)
+        ]
 
     async def listed(self, resource: Resource) -> list[Object]:
         """All objects of a kind in the namespace, from the API."""
 
-        async def act() -> list[Json]:
+        async def list_objects() -> list[Json]:
             return [_bare(one) for one in await self._list(resource)]
 
-        return [Object(one) for one in await self.recorder.call("list", resource.id, act)]
+        return [Object(one) for one in await self.recorder.call("list", resource.id, list_objects)]
 
     async def are_leaving(self) -> bool:
         """Whether the namespace's Worker, or its Shoot, is being migrated to another seed."""
 
-        async def act() -> bool:
+        async def look_for_migration() -> bool:
             if any(map(is_leaving, await self._list(WORKERS))):
                 return True
             kube = await self.clusters.get(self.ref.cluster)
             found = await kube.find(CLUSTERS, "", self.ref.namespace)
             return found is not None and shoot_is_leaving(found)
 
-        return bool(await self.recorder.call("leaving", None, act))
+        return bool(await self.recorder.call("leaving", None, look_for_migration))
 
     async def get(self, resource: Resource, name: str) -> Object | None:
-        async def act() -> Json | None:
+        async def find() -> Json | None:
             kube = await self.clusters.get(self.ref.cluster)
             found = await kube.find(resource, self.ref.namespace, name)
             return _bare(found) if found else None
 
-        raw = await self.recorder.call("look", f"{resource.id} {name}", act)
+        raw = await self.recorder.call("look", f"{resource.id} {name}", find)
         return Object(raw) if raw else None
 
     async def create(self, resource: Resource, body: Json) -> Object:
         """Create an object. Raises Conflict if the name is taken."""
         await self.fence.require()
 
-        async def act() -> Json:
+        async def create() -> Json:
             kube = await self.clusters.get(self.ref.cluster)
             return _bare(await kube.create(resource, self.ref.namespace, body))
 
-        return Object(await self.recorder.call("create", body, act, effect=True))
+        return Object(await self.recorder.call("create", body, create, effect=True))
 
     async def patch(self, resource: Resource, name: str, patch: Json, version: str = "") -> Object | None:
         """Merge into an object, with `version` only if it still has that. None if it is gone."""
@@ -81,7 +83,7 @@ class MachineObjects:
         if version:
             patch = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": version}}
 
-        async def act() -> Json | None:
+        async def merge() -> Json | None:
             kube = await self.clusters.get(self.ref.cluster)
             try:
                 return _bare(await kube.merge(resource, self.ref.namespace, name, patch))
@@ -89,17 +91,19 @@ class MachineObjects:
                 return None
 
         request = {"object": f"{resource.id} {name}", **patch}
-        raw = await self.recorder.call("patch", request, act, effect=True)
+        raw = await self.recorder.call("patch", request, merge, effect=True)
         return Object(raw) if raw else None
 
     async def delete(self, resource: Resource, name: str, uid: str) -> None:
         await self.fence.require()
 
-        async def act() -> bool:
+        async def remove() -> bool:
             kube = await self.clusters.get(self.ref.cluster)
             return await kube.remove(resource, self.ref.namespace, name, uid=uid)
 
-        await self.recorder.call("delete", {"object": f"{resource.id} {name}", "uid": uid}, act, effect=True)
+        await self.recorder.call(
+            "delete", {"object": f"{resource.id} {name}", "uid": uid}, remove, effect=True
+        )
 
     async def _list(self, resource: Resource) -> list[Object]:
         kube = await self.clusters.get(self.ref.cluster)

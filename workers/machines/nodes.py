@@ -73,7 +73,7 @@ class Nodes:
         if self.away:
             raise self.away
 
-        async def act() -> list[dict[str, Any]]:
+        async def list_nodes() -> list[dict[str, Any]]:
             kube = await self.clusters.get(self.cluster)
             nodes = kube.objects(NODES, metadata_only=True)
             return [
@@ -88,7 +88,7 @@ class Nodes:
                 if node.name in names
             ]
 
-        return {one.name: one for one in map(Object, await self.recorder.call("nodes", None, act))}
+        return {one.name: one for one in map(Object, await self.recorder.call("nodes", None, list_nodes))}
 
     async def annotate(self, names: Sequence[str], annotations: Mapping[str, str | None]) -> None:
         """Set annotations, and remove those that are None, where the node differs."""
@@ -116,12 +116,12 @@ class Nodes:
         metadata = {**patch.get("metadata", {}), "resourceVersion": node.resource_version}
         whole = {**patch, "metadata": metadata}
 
-        async def act() -> None:
+        async def merge() -> None:
             kube = await self.clusters.get(self.cluster)
             await kube.merge(NODES, "", node.name, whole)
 
         try:
-            await self.recorder.call("node", {"name": node.name, **whole}, act, effect=True)
+            await self.recorder.call("node", {"name": node.name, **whole}, merge, effect=True)
         except (TransientError, PermanentError) as error:
             logger.warning("node %s of %s: %s", node.name, self.home.namespace, error)
             self.away = error if isinstance(error, Unreachable) else None

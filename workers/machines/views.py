@@ -57,24 +57,26 @@ class MachineViews:
     async def machines(self, namespace: ObjectRef, recorder: Recorder) -> list[MachineFacts]:
         """The Machines beside an object, by name, as current as the event that started this run."""
 
-        async def act() -> list[dict[str, Any]]:
+        async def current_machines() -> list[dict[str, Any]]:
             home = _Namespace(namespace.cluster, namespace.namespace)
             await self._machines.caught_up(*home)
             found = [self._machines.get(ref) for ref in sorted(self._machines.refs(home))]
             return [one.facts.record() for one in found if one]
 
-        return [MachineFacts.from_record(one) for one in await recorder.call("machines", None, act)]
+        return [
+            MachineFacts.from_record(one) for one in await recorder.call("machines", None, current_machines)
+        ]
 
     async def sets(self, namespace: ObjectRef, recorder: Recorder) -> list[MachineSet]:
         """The MachineSets beside an object, oldest first, as current as the event that started this run."""
 
-        async def act() -> list[Any]:
+        async def current_sets() -> list[Any]:
             home = _Namespace(namespace.cluster, namespace.namespace)
             await self._sets.caught_up(*home)
             found = [self._sets.get(ref) for ref in sorted(self._sets.refs(home))]
             return [dict(one.set.object.raw) for one in found if one]
 
-        found = [MachineSet(Object(one)) for one in await recorder.call("machine sets", None, act)]
+        found = [MachineSet(Object(one)) for one in await recorder.call("machine sets", None, current_sets)]
         return sorted(found, key=lambda one: one.age)
 
     def known_sets(self, cluster: str, namespace: str) -> list[MachineSet]:

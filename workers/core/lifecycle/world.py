@@ -41,23 +41,23 @@ class World:
     async def live(self, ref: ObjectRef, recorder: Recorder) -> Object | None:
         """The object from the API."""
 
-        async def act() -> Any:
+        async def find() -> Any:
             kube = await self._clusters.get(ref.cluster)
             found = await kube.find(RESOURCES[ref.kind], ref.namespace, ref.name)
             return dict(found.raw) if found else None
 
-        raw = await recorder.call("get", str(ref), act)
+        raw = await recorder.call("get", str(ref), find)
         return Object(raw) if raw else None
 
     async def patch(self, ref: ObjectRef, patch: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
         """Patch the object's metadata. Returns the new metadata."""
 
-        async def act() -> dict[str, Any]:
+        async def patch_metadata() -> dict[str, Any]:
             kube = await self._clusters.get(ref.cluster)
             patched = await kube.merge(RESOURCES[ref.kind], ref.namespace, ref.name, patch)
             return {k: v for k, v in patched.metadata.items() if k != "managedFields"}
 
-        metadata: dict[str, Any] = await recorder.call("patch", patch, act, effect=True)
+        metadata: dict[str, Any] = await recorder.call("patch", patch, patch_metadata, effect=True)
         return metadata
 
     async def shoot(
@@ -67,7 +67,7 @@ class World:
         if not ref.namespace:
             return None, None
 
-        async def act() -> dict[str, Any]:
+        async def find_shoot() -> dict[str, Any]:
             # Views may lag: what they do not have, or what would block a run, is read from the API.
             namespace = ObjectRef(ref.cluster, NAMESPACES.id, "", ref.namespace)
             cluster = ObjectRef(ref.cluster, CLUSTERS.id, "", ref.namespace)
@@ -79,7 +79,7 @@ class World:
                 found = facts(live) if live else None
             return {"labels": labels, "facts": dataclasses.asdict(found) if found else None}
 
-        answer = await recorder.call("shoot", None, act)
+        answer = await recorder.call("shoot", None, find_shoot)
         found = ShootFacts.from_record(answer["facts"]) if answer["facts"] else None
         return found, blocked(ref.namespace, answer["labels"], found, required)
 

@@ -119,7 +119,7 @@ class MachineCreation:
         expires = run.now + timedelta(seconds=machinespecs.timeouts(run.machine, self.settings).creation)
         found: list[str] = []
 
-        async def act() -> str:
+        async def create_token() -> str:
             api = await shoot.connection.api()
             for attempt in range(_TOKEN_ATTEMPTS):
                 id, secret = names.token_id(run.machine.uid, attempt), manifests.new_secret()
@@ -136,7 +136,7 @@ class MachineCreation:
             raise TransientError("no free bootstrap token was found")
 
         # The answer is the name alone: recordings hold no secrets. In a replay nothing is found.
-        await run.recorder.call("token", {"cluster": shoot.cluster}, act, effect=True)
+        await run.recorder.call("token", {"cluster": shoot.cluster}, create_token, effect=True)
         return found[0] if found else ""
 
 
@@ -169,11 +169,11 @@ async def claim(own: TargetCluster, run: MachineRun) -> None:
     head = {"uid": machine.uid, "resourceVersion": machine.resource_version}
     patch = {"metadata": {**head, **metadata}} | ({"spec": spec} if spec else {})
 
-    async def act() -> str:
+    async def patch_machine() -> str:
         api = await own.connection.api()
         return (await api.merge(MACHINES, run.ref.namespace, run.ref.name, patch)).resource_version
 
-    version = await run.recorder.call("claim", patch, act, effect=True)
+    version = await run.recorder.call("claim", patch, patch_machine, effect=True)
     # The next report is about this version.
     run.machine = Object(
         {**machine.raw, "metadata": {**machine.metadata, **metadata, "resourceVersion": version}}

@@ -133,11 +133,11 @@ class MachineJoining:
             ):
                 return False
 
-        async def act() -> bool:
+        async def is_permitted() -> bool:
             others = self.views.of_deployment(run.ref, deployment) if deployment else []
             return may_be_replaced(run.ref.name, others)
 
-        return bool(await run.recorder.call("permit", deployment, act))
+        return bool(await run.recorder.call("permit", deployment, is_permitted))
 
     async def _report(
         self, run: MachineRun, shoot: TargetCluster, node: Object | None, verdict: Verdict

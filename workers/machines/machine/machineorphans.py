@@ -186,7 +186,7 @@ async def _owners(own: TargetCluster, namespace: str) -> list[dict[str, Any]]:
 async def _listed(own: TargetCluster, resource: Resource, namespace: str) -> list[dict[str, Any]]:
     """The operations of a kind's objects in the namespace, and the Secrets that lead to their machines."""
 
-    async def act() -> list[dict[str, Any]]:
+    async def list_operations() -> list[dict[str, Any]]:
         api, found = await own.connection.api(), []
         async for one in api.objects(resource._replace(within=namespace)):
             ref = mapping(one.raw.get("credentialsSecretRef") or one.spec.get("secretRef"))
@@ -203,7 +203,9 @@ async def _listed(own: TargetCluster, resource: Resource, namespace: str) -> lis
             )
         return found
 
-    return list(await own.recorder.call("list", {"kind": resource.id, "namespace": namespace}, act))
+    return list(
+        await own.recorder.call("list", {"kind": resource.id, "namespace": namespace}, list_operations)
+    )
 
 
 @dataclass(frozen=True)
@@ -221,10 +223,10 @@ class Finalizers:
             return Ignored("gone")
         held = machinekeys.FINALIZER in found.finalizers
 
-        async def act() -> bool:
+        async def is_used() -> bool:
             return bool(self.views.of_class(ref))
 
-        wanted = bool(await recorder.call("machines", None, act))
+        wanted = bool(await recorder.call("machines", None, is_used))
         if wanted == held or (wanted and found.deleting):
             return Ignored()
         own = self.targets.own_cluster(Run(ref, found, None, recorder))
@@ -293,14 +295,14 @@ async def _any(
 ) -> bool:
     """Whether one of the namespace's objects matches, according to the API."""
 
-    async def act() -> bool:
+    async def any_matches() -> bool:
         api = await own.connection.api()
         async for found in api.objects(resource._replace(within=namespace)):
             if matches(found):
                 return True
         return False
 
-    return bool(await own.recorder.call("list", {"kind": resource.id, "namespace": namespace}, act))
+    return bool(await own.recorder.call("list", {"kind": resource.id, "namespace": namespace}, any_matches))
 
 
 def _retry(request: Request, note: str) -> Outcome:

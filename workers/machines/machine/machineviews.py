@@ -130,11 +130,11 @@ class MachineViews:
     async def require_listed(self, cluster: str, recorder: Recorder) -> None:
         """Refuse decisions that cannot be undone while the view may lack Machines or classes."""
 
-        async def act() -> None:
+        async def check() -> None:
             self._machines.require_listed(cluster)
             self._classes.require_listed(cluster)
 
-        await recorder.call("listed", cluster, act)
+        await recorder.call("listed", cluster, check)
 
     def of_node(self, name: str) -> list[KnownMachine]:
         """The Machines, of all Shoots, whose node or Pod has this name."""
@@ -143,10 +143,10 @@ class MachineViews:
     async def claimants(self, node: str, home: str, recorder: Recorder) -> int:
         """How many Machines of the namespace `home` have a node of this name."""
 
-        async def act() -> int:
+        async def count() -> int:
             return sum(one.namespace == home for one in self.of_node(node))
 
-        return int(await recorder.call("claimants", node, act))
+        return int(await recorder.call("claimants", node, count))
 
     def of_class(self, ref: ObjectRef) -> list[KnownMachine]:
         return self._found("class", ref.cluster, ref.namespace, ref.name)
@@ -170,10 +170,10 @@ class MachineViews:
     async def pods_of(self, machine: ObjectRef, recorder: Recorder) -> list[tuple[ObjectRef, Object]]:
         """The Pods on the bus that were created for a Machine, in all provider clusters."""
 
-        async def act() -> list[tuple[str, ...]]:
+        async def find_pods() -> list[tuple[str, ...]]:
             return [tuple(pod) for pod in self._pods.refs(names.pod(machine.name))]
 
-        refs = [ObjectRef(*found) for found in await recorder.call("pods", None, act)]
+        refs = [ObjectRef(*found) for found in await recorder.call("pods", None, find_pods)]
         seen = [(ref, await recorder.read(ref)) for ref in refs]
         # Machines of other namespaces may have the name.
         return [(ref, pod) for ref, pod in seen if pod is not None and machine_of(pod) == machine]
@@ -202,7 +202,7 @@ class Shoots:
     async def target(self, home: ObjectRef, recorder: Recorder) -> TargetCluster | None:
         """The cluster that Machines beside `home` join; None if they join none. Raises NotJoined."""
 
-        async def act() -> str:
+        async def find_cluster() -> str:
             if names_shoot(home) and home.namespace in self.registry.members:
                 return home.namespace
             if home.namespace == SELF_HOSTED:
@@ -214,7 +214,7 @@ class Shoots:
                 f"{KUBECONFIG}, or with {TARGET}: none if its machines join no Shoot"
             )
 
-        cluster = str(await recorder.call("shoot", home.namespace, act))
+        cluster = str(await recorder.call("shoot", home.namespace, find_cluster))
         return self.targets.member(cluster, recorder) if cluster else None
 
 
@@ -262,7 +262,7 @@ class ProviderClusters:
     async def of(self, run: MachineRun, secret: SecretName) -> str:
         """The id of the cluster that the Secret leads to."""
 
-        async def act() -> str:
+        async def find_provider() -> str:
             known = self._known.get((run.ref.cluster, secret))
             if known is None:
                 async with self._targets.provider(run.run, *secret) as target:
@@ -270,4 +270,4 @@ class ProviderClusters:
                 self.note(run, secret, known)
             return known
 
-        return str(await run.recorder.call("provider cluster", "/".join(secret), act))
+        return str(await run.recorder.call("provider cluster", "/".join(secret), find_provider))

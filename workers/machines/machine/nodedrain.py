@@ -183,7 +183,7 @@ class NodeDrain:
     async def detach(self) -> None:
         """Delete the node's VolumeAttachments after a forced drain: its kubelet may not detach volumes."""
 
-        async def act() -> list[str]:
+        async def list_attachments() -> list[str]:
             api = await self.shoot.connection.api()
             return [
                 one.name
@@ -191,13 +191,13 @@ class NodeDrain:
                 if one.spec.get("nodeName") == self.node.name and not one.deleting
             ]
 
-        for name in await self.shoot.recorder.call("attachments", self.node.name, act):
+        for name in await self.shoot.recorder.call("attachments", self.node.name, list_attachments):
             await self.shoot.remove(VOLUME_ATTACHMENTS, "", name)
 
     async def _pods(self) -> list[Object]:
         """The candidates on the node, with the fields that a drain uses; others may be large, or secret."""
 
-        async def act() -> list[dict[str, Any]]:
+        async def list_pods() -> list[dict[str, Any]]:
             api = await self.shoot.connection.api()
             found: list[dict[str, Any]] = []
             async for pod in api.objects(_ALL_PODS, fields=f"spec.nodeName={self.node.name}"):
@@ -217,4 +217,4 @@ class NodeDrain:
                     break
             return found
 
-        return [Object(raw) for raw in await self.shoot.recorder.call("pods", self.node.name, act)]
+        return [Object(raw) for raw in await self.shoot.recorder.call("pods", self.node.name, list_pods)]
