@@ -21,6 +21,7 @@ from bus.workqueue.queue import Queue
 from bus.workqueue.ranks import Rank
 from bus.workqueue.routing import run_due
 from tests.servers.bus.handlers import EVENT, POOL, Doing, key
+from tests.support.cases import cases
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually, running
 from windowbox.clients.kubernetes import bulkhead
@@ -209,13 +210,11 @@ def _no_introduction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulkhead, "_INTRODUCTION", 0.01)
 
 
-@pytest.mark.parametrize(
-    ("slow", "quick", "sharing"),
-    [
-        pytest.param(("slow", "shop"), (RUNTIME, "shop"), lambda ref: ref.cluster, id="runtime-cluster"),
-        pytest.param(("slow", "shop"), ("another", "shop"), lambda ref: ref.cluster, id="another-cluster"),
-        pytest.param((RUNTIME, "slow"), (RUNTIME, "shop"), lambda ref: ref.namespace, id="namespaces"),
-    ],
+@cases(
+    "slow quick sharing",
+    ("runtime-cluster", ("slow", "shop"), (RUNTIME, "shop"), lambda ref: ref.cluster),
+    ("another-cluster", ("slow", "shop"), ("another", "shop"), lambda ref: ref.cluster),
+    ("namespaces", (RUNTIME, "slow"), (RUNTIME, "shop"), lambda ref: ref.namespace),
 )
 async def test_a_hanging_cluster_leaves_slots_to_others(
     bus: Bus, slow: tuple[str, str], quick: tuple[str, str], sharing: Callable[[ObjectRef], str]

@@ -15,6 +15,7 @@ from bus import streams, subjects
 from bus.clusters.registry import MachinePlace, Member, Registry
 from bus.transport.connection import Bus, connected
 from tests.servers.edge.mirror import forget, list_all, see
+from tests.support.cases import cases
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
@@ -52,39 +53,31 @@ def pod(*hosts: str, own: tuple[str, ...] = (), **status: Any) -> Object:
     )
 
 
-@pytest.mark.parametrize(
-    ("pod", "found"),
-    [
-        pytest.param(pod("172.18.0.2", "fd00:10::2"), HOST, id="LB-10-routes-both-families"),
-        pytest.param(pod("172.18.0.2"), {"IPv4": "172.18.0.2"}, id="one-family"),
-        pytest.param(pod(hostIP="172.18.0.2"), {"IPv4": "172.18.0.2"}, id="only-the-old-field"),
-        pytest.param(pod(phase="Pending"), None, id="no-host-yet"),
-        pytest.param(pod("172.18.0.2", phase="Failed"), None, id="ended"),
-        pytest.param(pod("nonsense"), None, id="no-address"),
-        pytest.param(pod(hostIPs="x", phase=1), None, id="nonsense"),
-        pytest.param(pod(hostIP="172.18.0.2", phase=[]), {"IPv4": "172.18.0.2"}, id="a-list-as-phase"),
-    ],
+@cases(
+    "pod found",
+    ("LB-10-routes-both-families", pod("172.18.0.2", "fd00:10::2"), HOST),
+    ("one-family", pod("172.18.0.2"), {"IPv4": "172.18.0.2"}),
+    ("only-the-old-field", pod(hostIP="172.18.0.2"), {"IPv4": "172.18.0.2"}),
+    ("no-host-yet", pod(phase="Pending"), None),
+    ("ended", pod("172.18.0.2", phase="Failed"), None),
+    ("no-address", pod("nonsense"), None),
+    ("nonsense", pod(hostIPs="x", phase=1), None),
+    ("a-list-as-phase", pod(hostIP="172.18.0.2", phase=[]), {"IPv4": "172.18.0.2"}),
 )
 def test_where_a_machine_is(pod: Object, found: Hosts | None) -> None:
     assert machineroutes.hosts(pod) == found
 
 
-@pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [
-        pytest.param([], {}, id="no-node"),
-        pytest.param([M1], {"10.1.0.5/32": "172.18.0.2"}, id="LB-10-routes"),
-        pytest.param(
-            [node("m1", "10.1.0.5", "fd00:1::5")],
-            {"10.1.0.5/32": "172.18.0.2", "fd00:1::5/128": "fd00:10::2"},
-            id="LB-10-routes-of-the-same-family",
-        ),
-        pytest.param(
-            [M1, node("m2", "10.1.0.6")],
-            {"10.1.0.5/32": "172.18.0.2", "10.1.0.6/32": "172.18.0.3"},
-            id="two-hosts",
-        ),
-    ],
+@cases(
+    "nodes expected",
+    ("no-node", [], {}),
+    ("LB-10-routes", [M1], {"10.1.0.5/32": "172.18.0.2"}),
+    (
+        "LB-10-routes-of-the-same-family",
+        [node("m1", "10.1.0.5", "fd00:1::5")],
+        {"10.1.0.5/32": "172.18.0.2", "fd00:1::5/128": "fd00:10::2"},
+    ),
+    ("two-hosts", [M1, node("m2", "10.1.0.6")], {"10.1.0.5/32": "172.18.0.2", "10.1.0.6/32": "172.18.0.3"}),
 )
 def test_each_node_is_reached_through_the_host_of_its_machine(
     nodes: list[Backend], expected: dict[str, str]
@@ -92,14 +85,12 @@ def test_each_node_is_reached_through_the_host_of_its_machine(
     assert _ways({"a": nodes}) == NodeRoutes(expected, {})
 
 
-@pytest.mark.parametrize(
-    ("found", "why"),
-    [
-        pytest.param(node("m3", "10.1.0.7"), "no machine Pod infra-a/m3", id="LB-10-unused-no-pod"),
-        pytest.param(node("v4", "10.1.0.7", "fd00:1::7"), "none of this family", id="no-host-of-the-family"),
-        pytest.param(node("m1", "172.18.0.2"), "no address of a machine Pod", id="calls-itself-its-host"),
-        pytest.param(node("m1", "127.0.0.1"), "no address of a machine Pod", id="calls-itself-us"),
-    ],
+@cases(
+    "found why",
+    ("LB-10-unused-no-pod", node("m3", "10.1.0.7"), "no machine Pod infra-a/m3"),
+    ("no-host-of-the-family", node("v4", "10.1.0.7", "fd00:1::7"), "none of this family"),
+    ("calls-itself-its-host", node("m1", "172.18.0.2"), "no address of a machine Pod"),
+    ("calls-itself-us", node("m1", "127.0.0.1"), "no address of a machine Pod"),
 )
 def test_a_node_that_cannot_be_reached_is_told(found: Backend, why: str) -> None:
     missing = _ways({"a": [found]}).missing
@@ -230,12 +221,10 @@ def admitted(of: Admission, **clusters: list[Backend]) -> dict[str, set[str]]:
     return {cluster: good for cluster, good in addresses.items() if good}
 
 
-@pytest.mark.parametrize(
-    ("addresses", "good"),
-    [
-        pytest.param([VICTIM, "fd00:1::5"], {VICTIM, "fd00:1::5"}, id="its-machines"),
-        pytest.param([VICTIM, "fd00:1::6"], {VICTIM}, id="of-one-family"),
-    ],
+@cases(
+    "addresses good",
+    ("its-machines", [VICTIM, "fd00:1::5"], {VICTIM, "fd00:1::5"}),
+    ("of-one-family", [VICTIM, "fd00:1::6"], {VICTIM}),
 )
 async def test_the_addresses_of_a_machine_pod_are_its_nodes(
     scene: Scene, addresses: list[str], good: set[str]

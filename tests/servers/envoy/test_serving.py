@@ -17,6 +17,7 @@ import pytest
 from tests.servers.envoy.clients import PORT, counting, datagram, flow, greeting, named, talk
 from tests.servers.envoy.nodes import Node, Silent
 from tests.servers.envoy.world import World, balancer, listener
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.support.running import eventually, soon
 from windowbox.models.loadbalancers import Listener
@@ -75,12 +76,10 @@ async def test_who_may_not_come_sees_not_one_byte(world: World) -> None:
     assert await named(address, source="127.1.9.9", patience=0.3) == ""
 
 
-@pytest.mark.parametrize(
-    ("allowed", "reached"),
-    [
-        pytest.param(("::1/128",), "n1", id="LB-7-ranges-ipv6-allowed"),
-        pytest.param(("fd00::/8",), "", id="LB-7-ranges-ipv6-denied"),
-    ],
+@cases(
+    "allowed reached",
+    ("LB-7-ranges-ipv6-allowed", ("::1/128",), "n1"),
+    ("LB-7-ranges-ipv6-denied", ("fd00::/8",), ""),
 )
 async def test_ranges_hold_for_ipv6(world: World, allowed: tuple[str, ...], reached: str) -> None:
     node = await _node_of_ipv6(world, "n1")
@@ -216,9 +215,7 @@ async def test_a_silent_node_delays_only_by_the_checks_timeout(world: World) -> 
         assert {await greeting(address) for _ in range(20)} <= {"n1", "n2", "n3"}
 
 
-@pytest.mark.parametrize(
-    "affinity", [pytest.param(False, id="LB-15-15-random"), pytest.param(True, id="LB-15-15-affinity")]
-)
+@cases("affinity", ("LB-15-15-random", False), ("LB-15-15-affinity", True))
 async def test_a_node_that_dies_costs_no_connection(world: World, affinity: bool) -> None:
     nodes, address = await world.nodes(4), world.address()
     await world.serve(replace(listener(address, nodes), affinity=affinity))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-import pytest
 
 from bus import streams, subjects
 from bus.messages import OPERATION, PREDECESSOR, UID, VERSION, Announcement
 from bus.transport.connection import Bus
 from bus.workqueue.routing import PreviousVersion
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.support.running import running, soon
 from windowbox.models.refs import DNSRECORDS, INGRESSES, NAMESPACES, RUNTIME, ObjectRef
@@ -67,19 +67,17 @@ async def said(bus: Bus, ref: ObjectRef, operation: str, raw: Raw | None, predec
     return await bus.publish(subjects.seen(ref), body, headers) or 0
 
 
-@pytest.mark.parametrize(
-    ("operation", "before", "now", "names"),
-    [
-        pytest.param("ADDED", None, ingress(), ["web"], id="new"),
-        pytest.param("ADDED", None, ingress(""), [], id="new-without-hosts"),
-        pytest.param("LISTED", None, ingress(""), ["web"], id="found-after-a-gap"),
-        pytest.param("MODIFIED", ingress(), ingress("b.test"), ["web"], id="IG-3-another-host"),
-        pytest.param("MODIFIED", ingress(), ingress(ip="10.0.0.2"), ["web"], id="another-address"),
-        pytest.param("MODIFIED", ingress(), ingress(uid="u2"), ["web"], id="another-of-its-name"),
-        pytest.param("MODIFIED", ingress(), ingress(deletionTimestamp="now"), ["web"], id="on-its-way-out"),
-        pytest.param("MODIFIED", ingress(), ingress(labels={"a": "b"}), [], id="nothing-that-matters"),
-        pytest.param("DELETED", ingress(), None, ["web"], id="gone"),
-    ],
+@cases(
+    "operation before now names",
+    ("new", "ADDED", None, ingress(), ["web"]),
+    ("new-without-hosts", "ADDED", None, ingress(""), []),
+    ("found-after-a-gap", "LISTED", None, ingress(""), ["web"]),
+    ("IG-3-another-host", "MODIFIED", ingress(), ingress("b.test"), ["web"]),
+    ("another-address", "MODIFIED", ingress(), ingress(ip="10.0.0.2"), ["web"]),
+    ("another-of-its-name", "MODIFIED", ingress(), ingress(uid="u2"), ["web"]),
+    ("on-its-way-out", "MODIFIED", ingress(), ingress(deletionTimestamp="now"), ["web"]),
+    ("nothing-that-matters", "MODIFIED", ingress(), ingress(labels={"a": "b"}), []),
+    ("gone", "DELETED", ingress(), None, ["web"]),
 )
 async def test_changes_of_ingresses(
     bus: Bus, operation: str, before: Raw | None, now: Raw | None, names: list[str]
@@ -87,17 +85,15 @@ async def test_changes_of_ingresses(
     assert await told(bus, WEB, operation, now, before) == names
 
 
-@pytest.mark.parametrize(
-    ("operation", "before", "now", "names"),
-    [
-        pytest.param("ADDED", None, record(), ["web"], id="made-for-a-rule-that-may-be-gone"),
-        pytest.param("ADDED", None, record(ours=False), [], id="somebody-elses"),
-        pytest.param("MODIFIED", record(), record(value="6.6.6.6"), ["web"], id="edited"),
-        pytest.param("MODIFIED", record(), record(ours=False), ["web"], id="labels-and-owner-taken-off"),
-        pytest.param("MODIFIED", record(), record(status={"zone": "z"}), [], id="acted-upon"),
-        pytest.param("DELETED", record(), None, ["web"], id="deleted"),
-        pytest.param("DELETED", record(ours=False), None, ["web"], id="no-longer-in-the-way"),
-    ],
+@cases(
+    "operation before now names",
+    ("made-for-a-rule-that-may-be-gone", "ADDED", None, record(), ["web"]),
+    ("somebody-elses", "ADDED", None, record(ours=False), []),
+    ("edited", "MODIFIED", record(), record(value="6.6.6.6"), ["web"]),
+    ("labels-and-owner-taken-off", "MODIFIED", record(), record(ours=False), ["web"]),
+    ("acted-upon", "MODIFIED", record(), record(status={"zone": "z"}), []),
+    ("deleted", "DELETED", record(), None, ["web"]),
+    ("no-longer-in-the-way", "DELETED", record(ours=False), None, ["web"]),
 )
 async def test_changes_of_records(
     bus: Bus, operation: str, before: Raw | None, now: Raw | None, names: list[str]
@@ -117,15 +113,13 @@ async def test_a_record_with_a_shortened_name_is_known_by_its_owner(bus: Bus) ->
     assert await told(bus, ODD, "DELETED", None, record(ours=False)) == []
 
 
-@pytest.mark.parametrize(
-    ("operation", "before", "now", "names"),
-    [
-        pytest.param("MODIFIED", namespace(), namespace("shoot"), ["web"], id="IG-1-becomes-a-shoots"),
-        pytest.param("MODIFIED", namespace("shoot"), namespace("shoot"), [], id="still-a-shoots"),
-        pytest.param("MODIFIED", namespace("shoot"), namespace(), [], id="IG-1-no-longer-a-shoots"),
-        pytest.param("LISTED", None, namespace("shoot"), ["web"], id="found-after-a-gap"),
-        pytest.param("DELETED", namespace("shoot"), None, [], id="gone"),
-    ],
+@cases(
+    "operation before now names",
+    ("IG-1-becomes-a-shoots", "MODIFIED", namespace(), namespace("shoot"), ["web"]),
+    ("still-a-shoots", "MODIFIED", namespace("shoot"), namespace("shoot"), []),
+    ("IG-1-no-longer-a-shoots", "MODIFIED", namespace("shoot"), namespace(), []),
+    ("found-after-a-gap", "LISTED", None, namespace("shoot"), ["web"]),
+    ("gone", "DELETED", namespace("shoot"), None, []),
 )
 async def test_changes_of_namespaces(
     bus: Bus, operation: str, before: Raw | None, now: Raw | None, names: list[str]

@@ -32,6 +32,7 @@ from tests.servers.ipam.stores import (
     service,
     settled,
 )
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.models.refs import SERVICES, ObjectRef
@@ -120,9 +121,7 @@ async def test_a_port_that_was_anothers_is_had_once_the_other_goes(two: AddressS
     assert two.index.waiters == {}
 
 
-@pytest.mark.parametrize(
-    "asked", [pytest.param({"requested": ["10.0.0.16"]}, id="that-address"), pytest.param({}, id="any")]
-)
+@cases("asked", ("that-address", {"requested": ["10.0.0.16"]}), ("any", {}))
 async def test_who_could_share_an_address_by_now_is_found(two: AddressStore, asked: dict[str, Any]) -> None:
     asked |= {"share": "word", "ports": ["80/TCP"]}
     web: dict[str, Any] = {"requested": ["10.0.0.16"], "share": "word"}
@@ -358,10 +357,7 @@ async def test_beyond_the_quota_a_service_is_requeued_at_a_release(bus: Bus) -> 
             assert await all_seen(bus, store) == {"a-greedy", "b-greedy"}
 
 
-@pytest.mark.parametrize(
-    ("quota", "expected"),
-    [pytest.param(1, set(), id="the-same-quota"), pytest.param(2, {"two"}, id="a-higher-quota")],
-)
+@cases("quota expected", ("the-same-quota", 1, set()), ("a-higher-quota", 2, {"two"}))
 async def test_a_higher_quota_is_used_by_the_next_holder_of_the_lease(
     bus: Bus, quota: int, expected: set[str]
 ) -> None:

@@ -29,6 +29,7 @@ from tests.servers.ipam.stores import (
     service,
     settled,
 )
+from tests.support.cases import cases
 from tests.support.roles import RoleServer
 from tests.support.rules import rule
 from tests.support.running import running, soon
@@ -138,19 +139,15 @@ async def test_a_fixed_address_is_given_and_followed_when_it_changes(dual: Addre
     assert await allocated(dual, "web", BOTH) == ["10.0.0.21", "fd00::15"]
 
 
-@pytest.mark.parametrize(
-    ("asked", "reason", "words"),
-    [
-        pytest.param({"requested": ["10.0.1.1"]}, "AddressOutsideRange", "10.0.0.16/28", id="outside"),
-        pytest.param({"requested": ["fd00::11"]}, "AddressFamilyMismatch", "spec.ipFamilies", id="family"),
-        pytest.param({"requested": ["10.0.0.20"]}, "AddressTaken", "Service shop/api", id="taken"),
-        pytest.param(
-            {"requested": ["10.0.0.20"], "cluster": "other"}, "AddressTaken", "another cluster", id="foreign"
-        ),
-        pytest.param({"requested": ["10.0.0.21"], "share": "a"}, "AddressTaken", "port 80/TCP", id="port"),
-        pytest.param({"requested": ["10.0.0.21"], "share": "b"}, "AddressTaken", "shop/dns", id="word"),
-        pytest.param({"families": ["IPv6"]}, "NoAddressRange", "IPv6", id="no-prefix-of-the-family"),
-    ],
+@cases(
+    "asked reason words",
+    ("outside", {"requested": ["10.0.1.1"]}, "AddressOutsideRange", "10.0.0.16/28"),
+    ("family", {"requested": ["fd00::11"]}, "AddressFamilyMismatch", "spec.ipFamilies"),
+    ("taken", {"requested": ["10.0.0.20"]}, "AddressTaken", "Service shop/api"),
+    ("foreign", {"requested": ["10.0.0.20"], "cluster": "other"}, "AddressTaken", "another cluster"),
+    ("port", {"requested": ["10.0.0.21"], "share": "a"}, "AddressTaken", "port 80/TCP"),
+    ("word", {"requested": ["10.0.0.21"], "share": "b"}, "AddressTaken", "shop/dns"),
+    ("no-prefix-of-the-family", {"families": ["IPv6"]}, "NoAddressRange", "IPv6"),
 )
 async def test_what_cannot_be_given_is_refused_in_plain_words(
     store: AddressStore, asked: dict[str, Any], reason: str, words: str
@@ -184,17 +181,15 @@ async def test_a_request_for_a_taken_address_waits(store: AddressStore) -> None:
 # Shared addresses.
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "shared"),
-    [
-        pytest.param(("a", "80/TCP"), ("a", "443/TCP"), True, id="same-word-other-ports"),
-        pytest.param(("a", "53/TCP"), ("a", "53/UDP"), True, id="same-number-other-protocol"),
-        pytest.param(("a", "80/TCP"), ("a", "80/TCP"), False, id="same-port"),
-        pytest.param(("a", "80/TCP"), ("b", "443/TCP"), False, id="other-word"),
-        pytest.param(("a", "80/TCP"), (None, "443/TCP"), False, id="only-one-asks"),
-        pytest.param((None, "80/TCP"), (None, "443/TCP"), False, id="nobody-asks"),
-        pytest.param(("a", "80/TCP"), ("a", "443/TCP", "shoot"), False, id="other-cluster"),
-    ],
+@cases(
+    "first second shared",
+    ("same-word-other-ports", ("a", "80/TCP"), ("a", "443/TCP"), True),
+    ("same-number-other-protocol", ("a", "53/TCP"), ("a", "53/UDP"), True),
+    ("same-port", ("a", "80/TCP"), ("a", "80/TCP"), False),
+    ("other-word", ("a", "80/TCP"), ("b", "443/TCP"), False),
+    ("only-one-asks", ("a", "80/TCP"), (None, "443/TCP"), False),
+    ("nobody-asks", (None, "80/TCP"), (None, "443/TCP"), False),
+    ("other-cluster", ("a", "80/TCP"), ("a", "443/TCP", "shoot"), False),
 )
 async def test_services_share_an_address_on_different_ports(
     store: AddressStore, first: tuple[str | None, str], second: tuple[Any, ...], shared: bool
@@ -243,13 +238,7 @@ async def test_who_would_share_and_cannot_is_told_why(store: AddressStore) -> No
 # What crashes leave behind.
 
 
-@pytest.mark.parametrize(
-    ("status", "stays"),
-    [
-        pytest.param([], "10.0.0.17", id="the-older"),
-        pytest.param(["10.0.0.18"], "10.0.0.18", id="the-one-in-its-status"),
-    ],
-)
+@cases("status stays", ("the-older", [], "10.0.0.17"), ("the-one-in-its-status", ["10.0.0.18"], "10.0.0.18"))
 async def test_of_two_addresses_of_one_family_one_is_given_back(
     store: AddressStore, status: list[str], stays: str
 ) -> None:
@@ -321,17 +310,15 @@ def holder(name: str, since: float = 0.0, share: str | None = None, ports: Seque
     )
 
 
-@pytest.mark.parametrize(
-    ("held", "claimed", "after", "displaced"),
-    [
-        pytest.param("", "", "", "", id="nobody"),
-        pytest.param("", "a", "a", "", id="forgotten"),
-        pytest.param("a", "a", "a", "", id="known"),
-        pytest.param("a", "", "a", "", id="about-to-show-it"),
-        pytest.param("a", "b", "b", "a", id="status-against-book"),
-        pytest.param("b", "ab", "b", "a", id="two-claims-and-the-book"),
-        pytest.param("", "ba", "a", "b", id="two-claims-and-no-book"),
-    ],
+@cases(
+    "held claimed after displaced",
+    ("nobody", "", "", "", ""),
+    ("forgotten", "", "a", "a", ""),
+    ("known", "a", "a", "a", ""),
+    ("about-to-show-it", "a", "", "a", ""),
+    ("status-against-book", "a", "b", "b", "a"),
+    ("two-claims-and-the-book", "b", "ab", "b", "a"),
+    ("two-claims-and-no-book", "", "ba", "a", "b"),
 )
 def test_whose_an_address_is_when_all_claims_are_known(
     held: str, claimed: str, after: str, displaced: str

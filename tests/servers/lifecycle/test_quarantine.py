@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, cast
 
 import orjson
-import pytest
 
 from bus import intents, subjects
 from bus.messages import OPERATION, UID, VERSION, EventIntent, Reason, StatusIntent, Wish
 from bus.outcomes import Done, Outcome
 from bus.transport.connection import Bus
 from bus.workqueue.pool import DeliveryHold, Item
+from tests.support.cases import cases
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from workers.core.reconcile import ReconcileHandler, Request
@@ -35,18 +35,16 @@ class Showing:
         return {"lastOperation": {"state": "Error"}}
 
 
-@pytest.mark.parametrize(
-    ("reported", "shown", "patch"),
-    [
-        pytest.param(
-            {"observedGeneration": 2, "zone": {"id": "2"}, "ttl": None},
-            {"observedGeneration": 2, "zone": {"id": "2", "name": "local"}},
-            {"observedGeneration": 2, "zone": {"id": "2"}, "ttl": None},
-            id="merged-deeply",
-        ),
-        pytest.param({"observedGeneration": 1, "ttl": 30}, STATUS, {}, id="overtaken-by-a-newer-status"),
-        pytest.param(None, STATUS, {}, id="never-reported"),
-    ],
+@cases(
+    "reported shown patch",
+    (
+        "merged-deeply",
+        {"observedGeneration": 2, "zone": {"id": "2"}, "ttl": None},
+        {"observedGeneration": 2, "zone": {"id": "2", "name": "local"}},
+        {"observedGeneration": 2, "zone": {"id": "2"}, "ttl": None},
+    ),
+    ("overtaken-by-a-newer-status", {"observedGeneration": 1, "ttl": 30}, STATUS, {}),
+    ("never-reported", None, STATUS, {}),
 )
 async def test_a_quarantine_keeps_what_is_not_written_yet(
     bus: Bus, reported: dict[str, Any] | None, shown: dict[str, Any], patch: dict[str, Any]

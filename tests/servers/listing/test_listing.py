@@ -18,6 +18,7 @@ from bus.transport import consumers
 from bus.transport.connection import Bus, connected
 from bus.workqueue.queue import Queue
 from tests.e2e import zones
+from tests.support.cases import cases
 from tests.support.roles import RoleServer
 from tests.support.running import eventually, running
 from tests.support.servers import NameServer
@@ -211,12 +212,10 @@ async def test_a_worker_asks_the_one_that_follows_all_records(
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-@pytest.mark.parametrize(
-    ("leaving", "blocked", "others"),
-    [
-        pytest.param("CNAME", ["A", "A", "TXT"], [], id="a-cname-goes"),
-        pytest.param("A", ["CNAME"], ["AAAA"], id="what-a-cname-cannot-join-goes"),
-    ],
+@cases(
+    "leaving blocked others",
+    ("a-cname-goes", "CNAME", ["A", "A", "TXT"], []),
+    ("what-a-cname-cannot-join-goes", "A", ["CNAME"], ["AAAA"]),
 )
 async def test_records_are_enqueued_when_another_type_goes(
     bus: Bus, named: NameServer, leaving: RecordType, blocked: list[str], others: list[str]

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-import pytest
 
 from bus import streams, subjects
 from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, Announcement
 from bus.transport.connection import Bus
 from bus.workqueue.routing import PreviousVersion
+from tests.support.cases import cases
 from windowbox.models.objects import merge
 from windowbox.models.refs import (
     INFRASTRUCTURES,
@@ -60,20 +60,18 @@ async def matter(bus: Bus, change: Json, kind: Resource = NETWORK_POLICIES, base
     return await ownermapping.triggers(kind.id, second, PreviousVersion(bus, second))
 
 
-@pytest.mark.parametrize(
-    ("change", "matters"),
-    [
-        pytest.param({"spec": {"x": 2}}, True, id="spec"),
-        pytest.param({"data": {"x": "y"}}, True, id="data"),
-        pytest.param({"metadata": {"labels": {"l": None}}}, True, id="label-gone"),
-        pytest.param({"metadata": {"annotations": {"a": "1"}}}, True, id="annotation"),
-        pytest.param({"metadata": {"ownerReferences": [{"uid": "2"}]}}, True, id="owner"),
-        pytest.param({"metadata": {"deletionTimestamp": "2026-09-01T10:15:30Z"}}, True, id="deletion"),
-        pytest.param({"metadata": {"uid": "2"}}, True, id="another-object-of-this-name"),
-        pytest.param({"metadata": {"resourceVersion": "2", "generation": 2}}, False, id="version-alone"),
-        pytest.param({"metadata": {"finalizers": ["a"]}}, False, id="finalizer-of-another"),
-        pytest.param({"status": {"conditions": []}}, False, id="status-of-no-interest"),
-    ],
+@cases(
+    "change matters",
+    ("spec", {"spec": {"x": 2}}, True),
+    ("data", {"data": {"x": "y"}}, True),
+    ("label-gone", {"metadata": {"labels": {"l": None}}}, True),
+    ("annotation", {"metadata": {"annotations": {"a": "1"}}}, True),
+    ("owner", {"metadata": {"ownerReferences": [{"uid": "2"}]}}, True),
+    ("deletion", {"metadata": {"deletionTimestamp": "2026-09-01T10:15:30Z"}}, True),
+    ("another-object-of-this-name", {"metadata": {"uid": "2"}}, True),
+    ("version-alone", {"metadata": {"resourceVersion": "2", "generation": 2}}, False),
+    ("finalizer-of-another", {"metadata": {"finalizers": ["a"]}}, False),
+    ("status-of-no-interest", {"status": {"conditions": []}}, False),
 )
 async def test_what_of_an_object_matters(bus: Bus, change: Json, matters: bool) -> None:
     assert await matter(bus, change) is matters
@@ -82,29 +80,25 @@ async def test_what_of_an_object_matters(bus: Bus, change: Json, matters: bool) 
 READY = {"type": "Ready", "status": "True"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "status", "matters"),
-    [
-        pytest.param(PODS, {"conditions": [READY]}, True, id="pod-ready"),
-        pytest.param(PODS, {"conditions": [READY | {"status": "False"}]}, False, id="pod-not-ready"),
-        pytest.param(PODS, {"phase": "Running"}, False, id="pod-running"),
-        pytest.param(SERVICES, {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}, True, id="address"),
-        pytest.param(SERVICES, {"conditions": [READY]}, False, id="other-status-of-a-service"),
-    ],
+@cases(
+    "kind status matters",
+    ("pod-ready", PODS, {"conditions": [READY]}, True),
+    ("pod-not-ready", PODS, {"conditions": [READY | {"status": "False"}]}, False),
+    ("pod-running", PODS, {"phase": "Running"}, False),
+    ("address", SERVICES, {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}, True),
+    ("other-status-of-a-service", SERVICES, {"conditions": [READY]}, False),
 )
 async def test_what_is_waited_for_matters(bus: Bus, kind: Resource, status: Json, matters: bool) -> None:
     assert await matter(bus, {"status": status}, kind) is matters
 
 
-@pytest.mark.parametrize(
-    ("operation", "headers", "matters"),
-    [
-        pytest.param("ADDED", {}, False, id="appeared"),
-        pytest.param("LISTED", {}, True, id="found-after-a-gap"),
-        pytest.param("DELETED", {}, True, id="gone"),
-        pytest.param("MODIFIED", {}, True, id="changed-from-what-is-forgotten"),
-        pytest.param("MODIFIED", {BODY: "omitted"}, True, id="too-large-to-compare"),
-    ],
+@cases(
+    "operation headers matters",
+    ("appeared", "ADDED", {}, False),
+    ("found-after-a-gap", "LISTED", {}, True),
+    ("gone", "DELETED", {}, True),
+    ("changed-from-what-is-forgotten", "MODIFIED", {}, True),
+    ("too-large-to-compare", "MODIFIED", {BODY: "omitted"}, True),
 )
 async def test_how_an_object_came_to_notice_matters(
     bus: Bus, operation: str, headers: dict[str, str], matters: bool

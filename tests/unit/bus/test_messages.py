@@ -25,6 +25,7 @@ from bus.messages import (
     Wish,
 )
 from bus.schema import Schema
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.errors import Malformed, Refused
 from windowbox.models.refs import ObjectRef, SecretKey
@@ -134,14 +135,12 @@ def test_every_stored_message_is_in_the_table() -> None:
     assert found - REQUIRED.keys() == set()
 
 
-@pytest.mark.parametrize(
-    ("there", "newer"),
-    [
-        pytest.param({}, False, id="of-before-the-first-number"),
-        pytest.param(Schema(1, 1).metadata, False, id="the-same"),
-        pytest.param(Schema(3, 2).metadata, True, id="newer-and-readable"),
-        pytest.param({**Schema(2, 1).metadata, "_nats.level": "1"}, False, id="beside-what-the-server-says"),
-    ],
+@cases(
+    "there newer",
+    ("of-before-the-first-number", {}, False),
+    ("the-same", Schema(1, 1).metadata, False),
+    ("newer-and-readable", Schema(3, 2).metadata, True),
+    ("beside-what-the-server-says", {**Schema(2, 1).metadata, "_nats.level": "1"}, False),
 )
 def test_a_newer_version_is_told_from_ours(there: dict[str, str], newer: bool) -> None:
     assert schema.is_newer({"name": "WORK", "metadata": there}, Schema(2, 1)) is newer
@@ -184,20 +183,18 @@ def test_two_objects_never_share_a_key(one: ObjectRef, other: ObjectRef) -> None
     assert (subjects.key(one) == subjects.key(other)) == (one == other)
 
 
-@pytest.mark.parametrize(
-    ("name", "token"),
-    [
-        pytest.param("web", "web", id="plain"),
-        pytest.param("a.b", "a_b", id="dots"),
-        pytest.param("a_b", "a=5Fb", id="an-underscore-is-no-dot"),
-        pytest.param("system:node", "system:node", id="colons"),
-        pytest.param("*", "=2A", id="a-wildcard"),
-        pytest.param(">", "=3E", id="the-other-wildcard"),
-        pytest.param("", "~", id="nothing"),
-        pytest.param("~", "=7E", id="the-sign-for-nothing"),
-        pytest.param("ü", "=C3=BC", id="beyond-ascii"),
-        pytest.param("=41", "=3D41", id="what-looks-escaped"),
-    ],
+@cases(
+    "name token",
+    ("plain", "web", "web"),
+    ("dots", "a.b", "a_b"),
+    ("an-underscore-is-no-dot", "a_b", "a=5Fb"),
+    ("colons", "system:node", "system:node"),
+    ("a-wildcard", "*", "=2A"),
+    ("the-other-wildcard", ">", "=3E"),
+    ("nothing", "", "~"),
+    ("the-sign-for-nothing", "~", "=7E"),
+    ("beyond-ascii", "ü", "=C3=BC"),
+    ("what-looks-escaped", "=41", "=3D41"),
 )
 def test_how_a_name_is_spelled(name: str, token: str) -> None:
     assert subjects.key(ObjectRef("c", "k", "n", name)) == f"c.k.n.{token}"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from tests.support.cases import cases
 from tests.support.lbobjects import DNS, HTTP, UID, nonsense, pods, service
 from tests.support.rules import rule
 from windowbox.models.loadbalancers import Endpoint, Family, Listener, LoadBalancer
@@ -38,12 +39,10 @@ def balancer(
     return endpoints.load_balancer(REF, asked, addresses, nodes, slices)
 
 
-@pytest.mark.parametrize(
-    ("uid", "name"),
-    [
-        pytest.param(UID, "gardener-lb-f058bf43", id="LB-16-names+LB-9-names"),
-        pytest.param("00000000-0000-0000-0000-000000000000", "gardener-lb-12b9377c", id="LB-16-names-zeros"),
-    ],
+@cases(
+    "uid name",
+    ("LB-16-names+LB-9-names", UID, "gardener-lb-f058bf43"),
+    ("LB-16-names-zeros", "00000000-0000-0000-0000-000000000000", "gardener-lb-12b9377c"),
 )
 def test_a_box_is_named_after_the_uid(uid: str, name: str) -> None:
     assert edges.box_name(uid) == name
@@ -106,12 +105,10 @@ def test_without_nodes_there_are_listeners_all_the_same() -> None:
     assert listener(nodes=()).endpoints == ()
 
 
-@pytest.mark.parametrize(
-    ("ranges", "allowed"),
-    [
-        pytest.param(["10.0.0.0/8", "fd00::/8"], [("10.0.0.0/8",), ("fd00::/8",)], id="LB-7-ranges-of-each"),
-        pytest.param(["10.0.0.0/8"], [("10.0.0.0/8",), ()], id="LB-7-ranges-none-lets-nobody-in"),
-    ],
+@cases(
+    "ranges allowed",
+    ("LB-7-ranges-of-each", ["10.0.0.0/8", "fd00::/8"], [("10.0.0.0/8",), ("fd00::/8",)]),
+    ("LB-7-ranges-none-lets-nobody-in", ["10.0.0.0/8"], [("10.0.0.0/8",), ()]),
 )
 def test_ranges_hold_for_their_own_family(ranges: list[str], allowed: list[tuple[str, ...]]) -> None:
     both = service(ipFamilies=BOTH, loadBalancerSourceRanges=ranges)
@@ -154,24 +151,20 @@ def port(**other: Any) -> Object:
     return pods("10.1.0.1", ports=[{key: value for key, value in fields.items() if value is not None}])
 
 
-@pytest.mark.parametrize(
-    ("slices", "addresses"),
-    [
-        pytest.param((pods("10.1.0.1"),), ["10.1.0.1"], id="ready"),
-        pytest.param((pods("10.1.0.1", ready=False),), [], id="not-ready"),
-        pytest.param((pods("10.1.0.1", ready=None),), ["10.1.0.1"], id="unknown-is-ready"),
-        pytest.param((pods("10.1.0.1"), pods("10.1.0.1")), ["10.1.0.1"], id="in-two-slices"),
-        pytest.param(
-            (pods("fd01::1", family="IPv6"), pods("10.1.0.1")), ["10.1.0.1", "fd01::1"], id="both-families"
-        ),
-        pytest.param((pods("web.example.com", family="FQDN"),), [], id="a-name"),
-        pytest.param((pods("fd01::1", family="IPv4"),), [], id="family-contradicts"),
-        pytest.param((port(name="other"),), [], id="other-port"),
-        pytest.param((port(protocol="UDP"),), [], id="other-protocol"),
-        pytest.param((port(protocol=None),), ["10.1.0.1"], id="default"),
-        pytest.param((port(port=None),), [], id="no-number"),
-        pytest.param((), [], id="none"),
-    ],
+@cases(
+    "slices addresses",
+    ("ready", (pods("10.1.0.1"),), ["10.1.0.1"]),
+    ("not-ready", (pods("10.1.0.1", ready=False),), []),
+    ("unknown-is-ready", (pods("10.1.0.1", ready=None),), ["10.1.0.1"]),
+    ("in-two-slices", (pods("10.1.0.1"), pods("10.1.0.1")), ["10.1.0.1"]),
+    ("both-families", (pods("fd01::1", family="IPv6"), pods("10.1.0.1")), ["10.1.0.1", "fd01::1"]),
+    ("a-name", (pods("web.example.com", family="FQDN"),), []),
+    ("family-contradicts", (pods("fd01::1", family="IPv4"),), []),
+    ("other-port", (port(name="other"),), []),
+    ("other-protocol", (port(protocol="UDP"),), []),
+    ("default", (port(protocol=None),), ["10.1.0.1"]),
+    ("no-number", (port(port=None),), []),
+    ("none", (), []),
 )
 @rule("LB-7-portless")
 def test_pods_that_are_ready_serve(slices: tuple[Object, ...], addresses: list[str]) -> None:
@@ -191,18 +184,16 @@ def slice(*conditions: dict[str, bool], family: str = "IPv4") -> Object:
     return Object({"metadata": {"name": "web-1"}, "addressType": family, "endpoints": listed})
 
 
-@pytest.mark.parametrize(
-    ("slices", "vacant"),
-    [
-        pytest.param([], False, id="no-slice-tells-anything"),
-        pytest.param([slice()], True, id="a-slice-without-pods"),
-        pytest.param([slice({"ready": True})], False, id="a-pod-that-is-ready"),
-        pytest.param([slice({"ready": False, "serving": False})], True, id="a-pod-that-is-not-ready"),
-        pytest.param([slice({"ready": False, "serving": True})], False, id="a-pod-that-ends-but-serves"),
-        pytest.param([slice({})], False, id="a-pod-of-which-nothing-is-known"),
-        pytest.param([slice(), slice({"ready": True})], False, id="one-slice-of-two"),
-        pytest.param([slice(family="IPv6")], False, id="only-the-other-family-is-told-of"),
-    ],
+@cases(
+    "slices vacant",
+    ("no-slice-tells-anything", [], False),
+    ("a-slice-without-pods", [slice()], True),
+    ("a-pod-that-is-ready", [slice({"ready": True})], False),
+    ("a-pod-that-is-not-ready", [slice({"ready": False, "serving": False})], True),
+    ("a-pod-that-ends-but-serves", [slice({"ready": False, "serving": True})], False),
+    ("a-pod-of-which-nothing-is-known", [slice({})], False),
+    ("one-slice-of-two", [slice(), slice({"ready": True})], False),
+    ("only-the-other-family-is-told-of", [slice(family="IPv6")], False),
 )
 def test_clients_are_turned_away_where_it_is_known_that_nobody_serves(
     slices: list[Object], vacant: bool

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.cases import cases
 from tests.support.running import eventually
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT
 from workers.loadbalancer.edge import nodehealth
@@ -20,20 +21,16 @@ from workers.loadbalancer.edge.nodehealth import HEALTHY, Health, NodeHealth, in
 NODE = f"127.68.{os.getpid() % 250}"
 
 
-@pytest.mark.parametrize(
-    ("before", "answers", "healthy"),
-    [
-        pytest.param(HEALTHY, [False], True, id="LB-7-cluster-one-failure-may-be-chance"),
-        pytest.param(HEALTHY, [False, False], False, id="LB-7-cluster-two-are-none"),
-        pytest.param(HEALTHY, [False, True, False], True, id="LB-7-cluster-in-a-row"),
-        pytest.param(
-            Health(healthy=False, failures=7), [True], True, id="LB-7-cluster-one-success-is-enough"
-        ),
-        pytest.param(initial(only_new=True), [], True, id="all-are-new"),
-        pytest.param(initial(only_new=True), [False], True, id="all-are-new-and-one-failure-may-be-chance"),
-        pytest.param(initial(only_new=False), [], False, id="a-new-one-has-to-answer-first"),
-        pytest.param(initial(only_new=False), [True], True, id="and-then-gets-traffic"),
-    ],
+@cases(
+    "before answers healthy",
+    ("LB-7-cluster-one-failure-may-be-chance", HEALTHY, [False], True),
+    ("LB-7-cluster-two-are-none", HEALTHY, [False, False], False),
+    ("LB-7-cluster-in-a-row", HEALTHY, [False, True, False], True),
+    ("LB-7-cluster-one-success-is-enough", Health(healthy=False, failures=7), [True], True),
+    ("all-are-new", initial(only_new=True), [], True),
+    ("all-are-new-and-one-failure-may-be-chance", initial(only_new=True), [False], True),
+    ("a-new-one-has-to-answer-first", initial(only_new=False), [], False),
+    ("and-then-gets-traffic", initial(only_new=False), [True], True),
 )
 def test_a_node_is_judged_by_its_answers(before: Health, answers: list[bool], healthy: bool) -> None:
     for answered in answers:
@@ -41,15 +38,13 @@ def test_a_node_is_judged_by_its_answers(before: Health, answers: list[bool], he
     assert before.healthy == healthy
 
 
-@pytest.mark.parametrize(
-    ("nodes", "suspects", "suspect", "seconds"),
-    [
-        pytest.param(4, 0, False, 3.0, id="few"),
-        pytest.param(5100, 0, False, 3.0, id="as-many-as-three-seconds-allow"),
-        pytest.param(17000, 1, False, 10.0, id="many-healthy"),
-        pytest.param(5000, 1, True, 0.5, id="a-suspect-among-many"),
-        pytest.param(5000, 5000, True, 50.0, id="all-are-suspects"),
-    ],
+@cases(
+    "nodes suspects suspect seconds",
+    ("few", 4, 0, False, 3.0),
+    ("as-many-as-three-seconds-allow", 5100, 0, False, 3.0),
+    ("many-healthy", 17000, 1, False, 10.0),
+    ("a-suspect-among-many", 5000, 1, True, 0.5),
+    ("all-are-suspects", 5000, 5000, True, 50.0),
 )
 def test_a_suspect_does_not_wait_for_the_healthy(
     nodes: int, suspects: int, suspect: bool, seconds: float
@@ -78,15 +73,13 @@ async def answering(address: str, said: list[bytes]) -> AsyncIterator[None]:
 _OK, _DRAINING = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
 
 
-@pytest.mark.parametrize(
-    ("said", "healthy"),
-    [
-        pytest.param(_OK, True, id="healthy"),
-        pytest.param(_DRAINING, False, id="draining"),
-        pytest.param(b"", False, id="hangs-up"),
-        pytest.param(b"\r\n", False, id="says-nothing"),
-        pytest.param(b"x" * 200_000, False, id="never-ends"),
-    ],
+@cases(
+    "said healthy",
+    ("healthy", _OK, True),
+    ("draining", _DRAINING, False),
+    ("hangs-up", b"", False),
+    ("says-nothing", b"\r\n", False),
+    ("never-ends", b"x" * 200_000, False),
 )
 async def test_a_node_is_well_if_it_says_so(said: bytes, healthy: bool) -> None:
     async with answering(f"{NODE}.1", [said]):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-import pytest
-
+from tests.support.cases import cases
 from windowbox.errors import Unreachable
 from windowbox.models.loadbalancers import Endpoint, Family, Listener, LoadBalancer
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
@@ -36,17 +35,15 @@ def reported(occupied: Occupied, uid: str = "uid") -> EdgeState:
     return EdgeState(uid=uid, digest="earlier", since="", occupied=dict(occupied))
 
 
-@pytest.mark.parametrize(
-    ("now", "before", "known"),
-    [
-        pytest.param(applied({}), None, {}, id="nothing"),
-        pytest.param(applied(B), None, B, id="the-first"),
-        pytest.param(applied(B), reported(A), {**A, **B}, id="one-more"),
-        pytest.param(applied(A, "127.0.9.1"), reported(A), A, id="the-same-again"),
-        pytest.param(applied({}), reported(A), {}, id="all-is-served"),
-        pytest.param(applied(B), reported(A, "another"), B, id="another-service"),
-        pytest.param(applied(OTHER_PORT, port=81), reported(A), OTHER_PORT, id="other-ports"),
-    ],
+@cases(
+    "now before known",
+    ("nothing", applied({}), None, {}),
+    ("the-first", applied(B), None, B),
+    ("one-more", applied(B), reported(A), {**A, **B}),
+    ("the-same-again", applied(A, "127.0.9.1"), reported(A), A),
+    ("all-is-served", applied({}), reported(A), {}),
+    ("another-service", applied(B), reported(A, "another"), B),
+    ("other-ports", applied(OTHER_PORT, port=81), reported(A), OTHER_PORT),
 )
 def test_occupied_addresses_are_remembered_until_all_is_served(
     now: Applied, before: EdgeState | None, known: Occupied
@@ -67,15 +64,13 @@ V4, V6 = (
 )
 
 
-@pytest.mark.parametrize(
-    ("listeners", "unreached"),
-    [
-        pytest.param((), [], id="nothing-asked-for"),
-        pytest.param((V4,), [], id="LB-7-families-one"),
-        pytest.param((V4, V6), ["IPv6"], id="LB-7-families-of-two-one-without-nodes"),
-        pytest.param((V6,), ["IPv6"], id="LB-7-families-only-the-one-without-nodes"),
-        pytest.param((V4, Listener("127.0.9.1", 81, "TCP")), [], id="one-port-without-pods"),
-    ],
+@cases(
+    "listeners unreached",
+    ("nothing-asked-for", (), []),
+    ("LB-7-families-one", (V4,), []),
+    ("LB-7-families-of-two-one-without-nodes", (V4, V6), ["IPv6"]),
+    ("LB-7-families-only-the-one-without-nodes", (V6,), ["IPv6"]),
+    ("one-port-without-pods", (V4, Listener("127.0.9.1", 81, "TCP")), []),
 )
 def test_families_without_endpoints(listeners: tuple[Listener, ...], unreached: list[Family]) -> None:
     assert without_endpoints(balancer(*listeners)) == unreached

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.servers.envoy.world import balancer
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.clients.docker import Container
 from windowbox.errors import Malformed, Unreachable
@@ -46,13 +47,11 @@ def test_the_order_of_what_is_wanted_does_not_matter() -> None:
     assert made(turned, DNS).files == made(DNS, WEB).files
 
 
-@pytest.mark.parametrize(
-    ("files", "all_connections", "of_one", "flows"),
-    [
-        pytest.param(2**20, 50_000, 37_500, 16_384, id="usual"),
-        pytest.param(20_000, 7_500, 5_625, 1_024, id="few"),
-        pytest.param(4096, 1_536, 1_152, 512, id="fewest"),
-    ],
+@cases(
+    "files all_connections of_one flows",
+    ("usual", 2**20, 50_000, 37_500, 16_384),
+    ("few", 20_000, 7_500, 5_625, 1_024),
+    ("fewest", 4096, 1_536, 1_152, 512),
 )
 def test_envoy_never_runs_out_of_files(files: int, all_connections: int, of_one: int, flows: int) -> None:
     """Out of them, it ends, and with it all connections of all Services."""
@@ -92,16 +91,14 @@ def test_one_more_changes_nothing_of_the_others() -> None:
     assert made(WEB, DNS).listeners[WEB.name] == made(WEB).listeners[WEB.name]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "written"),
-    [
-        pytest.param((), (WEB,), [["cds.pb", "lds.pb"]], id="LB-15-3-added"),
-        pytest.param((WEB,), (), [["lds.pb"], ["cds.pb"]], id="LB-15-3-removed"),
-        pytest.param((WEB,), (DNS,), [["cds.pb", "lds.pb"], ["cds.pb"]], id="LB-15-3-added-and-removed"),
-        pytest.param((WEB,), (WEB,), [], id="LB-2-idempotent"),
-        pytest.param((WEB,), (replace(WEB, endpoints=NODES[:1]),), [["cds.pb"]], id="LB-15-4-nodes"),
-        pytest.param((WEB,), (replace(WEB, allowed=("::/0",)),), [["lds.pb"]], id="LB-15-4-ranges"),
-    ],
+@cases(
+    "before after written",
+    ("LB-15-3-added", (), (WEB,), [["cds.pb", "lds.pb"]]),
+    ("LB-15-3-removed", (WEB,), (), [["lds.pb"], ["cds.pb"]]),
+    ("LB-15-3-added-and-removed", (WEB,), (DNS,), [["cds.pb", "lds.pb"], ["cds.pb"]]),
+    ("LB-2-idempotent", (WEB,), (WEB,), []),
+    ("LB-15-4-nodes", (WEB,), (replace(WEB, endpoints=NODES[:1]),), [["cds.pb"]]),
+    ("LB-15-4-ranges", (WEB,), (replace(WEB, allowed=("::/0",)),), [["lds.pb"]]),
 )
 def test_no_listener_ever_lacks_its_cluster(
     before: tuple[Listener, ...], after: tuple[Listener, ...], written: list[list[str]]
@@ -144,18 +141,16 @@ def test_who_has_a_file_keeps_it_while_others_come() -> None:
     assert {one.name for one in many[5:]} < chosen
 
 
-@pytest.mark.parametrize(
-    ("checks", "milliseconds"),
-    [
-        pytest.param(0, 500, id="none"),
-        pytest.param(50, 500, id="as-many-as-fit"),
-        pytest.param(51, 1500, id="one-more"),
-        pytest.param(150, 1500, id="as-many-as-fit-into-the-usual-interval"),
-        pytest.param(151, 3000, id="and-one-more"),
-        pytest.param(301, 5000, id="more-than-the-steps"),
-        pytest.param(2000, 20000, id="a-thousand-services-of-two-nodes"),
-        pytest.param(2001, 25000, id="a-thousand-services-and-one-more"),
-    ],
+@cases(
+    "checks milliseconds",
+    ("none", 0, 500),
+    ("as-many-as-fit", 50, 500),
+    ("one-more", 51, 1500),
+    ("as-many-as-fit-into-the-usual-interval", 150, 1500),
+    ("and-one-more", 151, 3000),
+    ("more-than-the-steps", 301, 5000),
+    ("a-thousand-services-of-two-nodes", 2000, 20000),
+    ("a-thousand-services-and-one-more", 2001, 25000),
 )
 def test_checks_stay_below_a_hundred_a_second(checks: int, milliseconds: int) -> None:
     assert resources.check_interval(checks) == milliseconds
@@ -172,14 +167,12 @@ def test_nodes_are_asked_for_their_health_at_another_port() -> None:
     assert cluster(WEB)["common_lb_config"]["healthy_panic_threshold"] == {"value": 0}
 
 
-@pytest.mark.parametrize(
-    ("allowed", "prefixes"),
-    [
-        pytest.param(("10.1.2.3/8",), ["10.0.0.0/8"], id="LB-7-ranges-host-bits"),
-        pytest.param((" 10.0.0.0/9 ", "10.128.0.0/9"), ["10.0.0.0/8"], id="LB-7-ranges-blanks"),
-        pytest.param(("10.0.0.0/8", "10.1.0.0/16"), ["10.0.0.0/8"], id="LB-7-ranges-twice"),
-        pytest.param(("fd00::/8",), ["0.0.0.0/32"], id="LB-7-ranges-of-the-other-family"),
-    ],
+@cases(
+    "allowed prefixes",
+    ("LB-7-ranges-host-bits", ("10.1.2.3/8",), ["10.0.0.0/8"]),
+    ("LB-7-ranges-blanks", (" 10.0.0.0/9 ", "10.128.0.0/9"), ["10.0.0.0/8"]),
+    ("LB-7-ranges-twice", ("10.0.0.0/8", "10.1.0.0/16"), ["10.0.0.0/8"]),
+    ("LB-7-ranges-of-the-other-family", ("fd00::/8",), ["0.0.0.0/32"]),
 )
 def test_ranges_become_prefixes(allowed: tuple[str, ...], prefixes: list[str]) -> None:
     listener = protobuf.resource(made(replace(WEB, allowed=allowed)).listeners[WEB.name])

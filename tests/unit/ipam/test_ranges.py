@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.models.loadbalancers import Family
 from windowbox.settings.lbsettings import Network, Range, range_for
@@ -23,15 +24,13 @@ def of(*prefixes: str, clusters: tuple[str, ...] = ("*",)) -> Range:
 GARDENER = of("172.18.255.224/27", "fd00:ff::e0/123")
 
 
-@pytest.mark.parametrize(
-    ("cluster", "prefix"),
-    [
-        pytest.param("runtime", "10.0.0.0/24", id="by-name"),
-        pytest.param("shoot--local--one", "10.0.1.0/24", id="by-pattern"),
-        pytest.param("shoot--local--two", "10.0.1.0/24", id="first-that-fits"),
-        pytest.param("Runtime", None, id="letters-count"),
-        pytest.param("other", None, id="none"),
-    ],
+@cases(
+    "cluster prefix",
+    ("by-name", "runtime", "10.0.0.0/24"),
+    ("by-pattern", "shoot--local--one", "10.0.1.0/24"),
+    ("first-that-fits", "shoot--local--two", "10.0.1.0/24"),
+    ("letters-count", "Runtime", None),
+    ("none", "other", None),
 )
 def test_a_cluster_has_the_first_range_that_fits(cluster: str, prefix: str | None) -> None:
     configured = [
@@ -43,28 +42,22 @@ def test_a_cluster_has_the_first_range_that_fits(cluster: str, prefix: str | Non
     assert (str(found.prefixes[0]) if found else None) == prefix
 
 
-@pytest.mark.parametrize(
-    ("range_", "family", "expected"),
-    [
-        pytest.param(
-            GARDENER, "IPv4", {f"172.18.255.{n}" for n in range(224, 255)}, id="LB-11-4-not-the-broadcast"
-        ),
-        pytest.param(
-            GARDENER, "IPv6", {f"fd00:ff::{n:x}" for n in range(0xE0, 0x100)}, id="LB-16-addresses-ipv6"
-        ),
-        pytest.param(of("10.0.0.0/30"), "IPv4", {"10.0.0.1", "10.0.0.2", "10.0.0.3"}, id="not-the-network"),
-        pytest.param(of("10.0.0.255/32"), "IPv4", {"10.0.0.255"}, id="a-single-one-is-meant"),
-        pytest.param(of("10.0.0.0/31"), "IPv4", {"10.0.0.0", "10.0.0.1"}, id="two-are-meant"),
-        pytest.param(of("fd00::/126"), "IPv6", {"fd00::1", "fd00::2", "fd00::3"}, id="not-the-routers"),
-        pytest.param(of("127.0.0.0/30"), "IPv4", {"127.0.0.2", "127.0.0.3"}, id="not-localhost"),
-        pytest.param(
-            of("10.0.0.8/31", "10.0.9.8/31"),
-            "IPv4",
-            {"10.0.0.8", "10.0.0.9", "10.0.9.8", "10.0.9.9"},
-            id="several-prefixes",
-        ),
-        pytest.param(of("10.0.0.0/24"), "IPv6", set(), id="none-of-the-family"),
-    ],
+@cases(
+    "range_ family expected",
+    ("LB-11-4-not-the-broadcast", GARDENER, "IPv4", {f"172.18.255.{n}" for n in range(224, 255)}),
+    ("LB-16-addresses-ipv6", GARDENER, "IPv6", {f"fd00:ff::{n:x}" for n in range(0xE0, 0x100)}),
+    ("not-the-network", of("10.0.0.0/30"), "IPv4", {"10.0.0.1", "10.0.0.2", "10.0.0.3"}),
+    ("a-single-one-is-meant", of("10.0.0.255/32"), "IPv4", {"10.0.0.255"}),
+    ("two-are-meant", of("10.0.0.0/31"), "IPv4", {"10.0.0.0", "10.0.0.1"}),
+    ("not-the-routers", of("fd00::/126"), "IPv6", {"fd00::1", "fd00::2", "fd00::3"}),
+    ("not-localhost", of("127.0.0.0/30"), "IPv4", {"127.0.0.2", "127.0.0.3"}),
+    (
+        "several-prefixes",
+        of("10.0.0.8/31", "10.0.9.8/31"),
+        "IPv4",
+        {"10.0.0.8", "10.0.0.9", "10.0.9.8", "10.0.9.9"},
+    ),
+    ("none-of-the-family", of("10.0.0.0/24"), "IPv6", set()),
 )
 @pytest.mark.parametrize("seed", ["runtime/default/web", "", "ß" * 300])
 def test_every_usable_address_is_tried_once(

@@ -13,6 +13,7 @@ import yaml
 
 from sandbox.servers import certificates
 from tests.support import loopback
+from tests.support.cases import cases
 from tests.support.tenantconfigs import naming
 from windowbox.clients.kubernetes import kube, kubeconfigs
 from windowbox.clients.kubernetes.egress import Egress
@@ -25,25 +26,23 @@ def of_user(**user: object) -> bytes:
     return yaml.safe_dump({"clusters": [], "users": [{"name": "x", "user": user}]}).encode()
 
 
-@pytest.mark.parametrize(
-    ("kubeconfig", "told"),
-    [
-        pytest.param(b"a: [", "is not YAML", id="K-1-no-yaml"),
-        pytest.param(b"\x00\xff", "is not YAML", id="K-1-no-text"),
-        pytest.param(b"[" * 3000, "is not YAML", id="K-1-nested-without-end"),
-        pytest.param(b"[" * 50_000, "has 50000 lines, keys and lists", id="K-1-too-many-lists"),
-        pytest.param(b"a: 1\n" * 10_000, "give one of at most 4000", id="K-1-too-many-keys"),
-        pytest.param(b"just words", "is not a mapping", id="K-1-no-mapping"),
-        pytest.param(b"a: &b [1]\nc: *b", "aliases are not allowed", id="K-1-alias"),
-        pytest.param(b"a: " + b"b" * 70_000, "at most 65536", id="K-1-too-long"),
-        pytest.param(of_user(exec={"command": "touch"}), r"users\[0\].user.exec is not", id="K-1-exec"),
-        pytest.param(of_user(**{"auth-provider": {}}), "auth-provider is not", id="K-1-auth-provider"),
-        pytest.param(of_user(tokenFile="token"), "tokenFile is not allowed", id="K-1-token-file"),
-        pytest.param(of_user(**{"client-key": "key"}), "client-key is not allowed", id="K-1-key-file"),
-        pytest.param(of_user(**{"as": "eve"}), r"users\[0\].user.as is not supported", id="K-1-other-user"),
-        pytest.param(of_user(**{"as-groups": ["a"]}), "as-groups is not supported", id="K-1-other-groups"),
-        pytest.param(of_user(**{"client-certificate": "x"}), "client-certificate is not", id="K-1-cert-file"),
-    ],
+@cases(
+    "kubeconfig told",
+    ("K-1-no-yaml", b"a: [", "is not YAML"),
+    ("K-1-no-text", b"\x00\xff", "is not YAML"),
+    ("K-1-nested-without-end", b"[" * 3000, "is not YAML"),
+    ("K-1-too-many-lists", b"[" * 50_000, "has 50000 lines, keys and lists"),
+    ("K-1-too-many-keys", b"a: 1\n" * 10_000, "give one of at most 4000"),
+    ("K-1-no-mapping", b"just words", "is not a mapping"),
+    ("K-1-alias", b"a: &b [1]\nc: *b", "aliases are not allowed"),
+    ("K-1-too-long", b"a: " + b"b" * 70_000, "at most 65536"),
+    ("K-1-exec", of_user(exec={"command": "touch"}), r"users\[0\].user.exec is not"),
+    ("K-1-auth-provider", of_user(**{"auth-provider": {}}), "auth-provider is not"),
+    ("K-1-token-file", of_user(tokenFile="token"), "tokenFile is not allowed"),
+    ("K-1-key-file", of_user(**{"client-key": "key"}), "client-key is not allowed"),
+    ("K-1-other-user", of_user(**{"as": "eve"}), r"users\[0\].user.as is not supported"),
+    ("K-1-other-groups", of_user(**{"as-groups": ["a"]}), "as-groups is not supported"),
+    ("K-1-cert-file", of_user(**{"client-certificate": "x"}), "client-certificate is not"),
 )
 def test_what_may_harm_is_refused_by_name(kubeconfig: bytes, told: str) -> None:
     with pytest.raises(Malformed, match=told) as refused:

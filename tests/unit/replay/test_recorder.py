@@ -10,6 +10,7 @@ import pytest
 from bus.messages import Call, Reason, Wish
 from bus.transport.connection import WrongSequence
 from bus.workqueue.pool import DeliveryHold, Item
+from tests.support.cases import cases
 from tests.support.samples import KEY, recording, run, seen
 from windowbox import errors
 from windowbox.errors import Conflict, Malformed, Missing, TransientError, Unreachable, WindowboxError
@@ -162,9 +163,7 @@ async def test_each_reading_sees_the_version_that_it_saw_then() -> None:
     assert [object and object.spec["ttl"] for object in found] == [1, 2, 2]
 
 
-@pytest.mark.parametrize(
-    "reads", [pytest.param((0,), id="was-not-there"), pytest.param((5,), id="was-deleted")]
-)
+@cases("reads", ("was-not-there", (0,)), ("was-deleted", (5,)))
 async def test_what_was_not_there_then_is_not_there_now(reads: tuple[int, ...]) -> None:
     recorder = ReplayRecorder(recording([], seen(5, "DELETED")), run(reads))
     assert await recorder.read(WEB) is None

@@ -9,6 +9,7 @@ import pytest
 
 from bus import recordings
 from bus.messages import Call
+from tests.support.cases import cases
 from tests.support.samples import recording, run, seen
 from windowbox.errors import Malformed, Refused
 
@@ -37,22 +38,20 @@ def test_the_same_recording_gives_the_same_bytes(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        pytest.param(b"PK\x03\x04", "cannot be read as a recording", id="another-kind-of-file"),
-        pytest.param(gzip.compress(b"{}")[:-4], "cannot be read as a recording", id="cut-off"),
-        pytest.param(gzip.compress(b""), "is empty", id="empty"),
-        pytest.param(gzip.compress(b'{"name": "x"}'), "has no header", id="no-header"),
-        pytest.param(
-            gzip.compress(
-                b'{"recording": 2, "version": "9.0", "since": "2026-09-01T00:00:00Z",'
-                b' "until": "2026-09-01T00:00:00Z", "settings": {}}'
-            ),
-            "has format 2, this windowbox reads 1: replay it with windowbox 9.0",
-            id="of-the-future",
+@cases(
+    "content complaint",
+    ("another-kind-of-file", b"PK\x03\x04", "cannot be read as a recording"),
+    ("cut-off", gzip.compress(b"{}")[:-4], "cannot be read as a recording"),
+    ("empty", gzip.compress(b""), "is empty"),
+    ("no-header", gzip.compress(b'{"name": "x"}'), "has no header"),
+    (
+        "of-the-future",
+        gzip.compress(
+            b'{"recording": 2, "version": "9.0", "since": "2026-09-01T00:00:00Z",'
+            b' "until": "2026-09-01T00:00:00Z", "settings": {}}'
         ),
-    ],
+        "has format 2, this windowbox reads 1: replay it with windowbox 9.0",
+    ),
 )
 def test_what_is_no_recording_is_told_so(tmp_path: Path, content: bytes, complaint: str) -> None:
     file = tmp_path / "day.wbx"

@@ -15,6 +15,7 @@ from bus import recordings, subjects
 from bus.messages import BODY, Call, EventIntent, Result
 from bus.outcomes import Done, Outcome, Unfinished
 from commands.cli import cli
+from tests.support.cases import cases
 from tests.support.samples import BALANCERS, DEMO, FILES, recording, run, seen
 from windowbox.models.gardener.dnsrecord import DNSRecordSpec
 from windowbox.models.objects import Object
@@ -123,13 +124,8 @@ class Hasty(ServiceReconciler):
         return Done("ensured")
 
 
-@pytest.mark.parametrize(
-    ("broken", "door", "outcomes"),
-    [
-        pytest.param(Clinging, "patch", {"succeeded"}, id="finalizers-stay"),
-        pytest.param(Hasty, "addresses", {"succeeded", "waiting"}, id="no-addresses"),
-    ],
-)  # fmt: skip
+@cases("broken door outcomes", ("finalizers-stay", Clinging, "patch", {"succeeded"}),
+        ("no-addresses", Hasty, "addresses", {"succeeded", "waiting"}))  # fmt: skip
 async def test_a_broken_run_of_a_service_is_noticed(
     broken: type[ServiceReconciler], door: str, outcomes: set[str]
 ) -> None:
@@ -188,20 +184,12 @@ def made(*calls: tuple[str, str, int]) -> recordings.Recording:
     return recording([run((0,), tuple(Call(door=d, request=r, effect=True, at_once=n) for d, r, n in calls))])
 
 
-@pytest.mark.parametrize(
-    ("calls", "same"),
-    [
-        pytest.param(
-            [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 1), ("apply", "a", 1)], True, id="at-once"
-        ),
-        pytest.param(
-            [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 2), ("apply", "a", 2)], False, id="in-turn"
-        ),
-        pytest.param([("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 1)], False, id="one-is-missing"),
-        pytest.param(
-            [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 1), ("apply", "c", 1)], False, id="another"
-        ),
-    ],
+@cases(
+    "calls same",
+    ("at-once", [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 1), ("apply", "a", 1)], True),
+    ("in-turn", [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 2), ("apply", "a", 2)], False),
+    ("one-is-missing", [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 1)], False),
+    ("another", [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 1), ("apply", "c", 1)], False),
 )
 async def test_what_was_done_at_once_is_compared_as_a_set(
     calls: list[tuple[str, str, int]], same: bool
@@ -253,20 +241,16 @@ LARGE = seen(4)
 LARGE = LARGE.model_copy(update={"headers": LARGE.headers | {BODY: "omitted"}})
 
 
-@pytest.mark.parametrize(
-    ("made", "reason"),
-    [
-        pytest.param(recording([run((3,))]), "object versions no longer on the bus", id="forgotten"),
-        pytest.param(recording([run((4,))], LARGE), "objects too large for the bus", id="large-object"),
-        pytest.param(
-            recording([run(calls_omitted=True)]), "their record was too large for the bus", id="large-record"
-        ),
-        pytest.param(
-            recording([run(pool="patch")]),
-            "of pool patch, whose runs only write down what others decided",
-            id="another-pool",
-        ),
-    ],
+@cases(
+    "made reason",
+    ("forgotten", recording([run((3,))]), "object versions no longer on the bus"),
+    ("large-object", recording([run((4,))], LARGE), "objects too large for the bus"),
+    ("large-record", recording([run(calls_omitted=True)]), "their record was too large for the bus"),
+    (
+        "another-pool",
+        recording([run(pool="patch")]),
+        "of pool patch, whose runs only write down what others decided",
+    ),
 )
 async def test_a_run_that_cannot_be_judged_is_left_out_and_counted(
     made: recordings.Recording, reason: str

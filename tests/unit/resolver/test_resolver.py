@@ -7,6 +7,7 @@ import pytest
 
 from commands.resolver import hosts
 from commands.resolver.hosts import MARKER, Method
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.errors import Malformed, Missing, Refused
 
@@ -16,60 +17,40 @@ V6 = hosts.target(ZONE, "[::1]:5300")
 
 
 @rule("2.19-host-resolvers")
-@pytest.mark.parametrize(
-    ("method", "target", "lines"),
-    [
-        pytest.param(
-            Method.SYSTEMD,
-            V4,
-            ["[Resolve]", "DNS=127.0.0.1:5300", "Domains=~local.gardener.cloud"],
-            id="systemd",
-        ),
-        pytest.param(
-            Method.SYSTEMD,
-            V6,
-            ["[Resolve]", "DNS=[::1]:5300", "Domains=~local.gardener.cloud"],
-            id="systemd-ipv6",
-        ),
-        pytest.param(Method.MACOS, V4, ["nameserver 127.0.0.1", "port 5300"], id="macos"),
-        pytest.param(Method.MACOS, V6, ["nameserver ::1", "port 5300"], id="macos-ipv6"),
-        pytest.param(
-            Method.DNSMASQ,
-            V4,
-            ["server=/local.gardener.cloud/127.0.0.1#5300", "rebind-domain-ok=/local.gardener.cloud/"],
-            id="dnsmasq",
-        ),
-    ],
+@cases(
+    "method target lines",
+    ("systemd", Method.SYSTEMD, V4, ["[Resolve]", "DNS=127.0.0.1:5300", "Domains=~local.gardener.cloud"]),
+    ("systemd-ipv6", Method.SYSTEMD, V6, ["[Resolve]", "DNS=[::1]:5300", "Domains=~local.gardener.cloud"]),
+    ("macos", Method.MACOS, V4, ["nameserver 127.0.0.1", "port 5300"]),
+    ("macos-ipv6", Method.MACOS, V6, ["nameserver ::1", "port 5300"]),
+    (
+        "dnsmasq",
+        Method.DNSMASQ,
+        V4,
+        ["server=/local.gardener.cloud/127.0.0.1#5300", "rebind-domain-ok=/local.gardener.cloud/"],
+    ),
 )
 def test_what_is_written(method: Method, target: hosts.Target, lines: list[str]) -> None:
     assert hosts.text(method, target) == "\n".join([MARKER, *lines, ""])
 
 
 @rule("2.19-host-resolvers")
-@pytest.mark.parametrize(
-    ("method", "file"),
-    [
-        pytest.param(
-            Method.SYSTEMD,
-            "/etc/systemd/resolved.conf.d/windowbox-local.gardener.cloud.conf",
-            id="systemd",
-        ),
-        pytest.param(Method.MACOS, "/etc/resolver/local.gardener.cloud", id="macos"),
-        pytest.param(Method.DNSMASQ, "/etc/dnsmasq.d/windowbox-local.gardener.cloud.conf", id="dnsmasq"),
-    ],
+@cases(
+    "method file",
+    ("systemd", Method.SYSTEMD, "/etc/systemd/resolved.conf.d/windowbox-local.gardener.cloud.conf"),
+    ("macos", Method.MACOS, "/etc/resolver/local.gardener.cloud"),
+    ("dnsmasq", Method.DNSMASQ, "/etc/dnsmasq.d/windowbox-local.gardener.cloud.conf"),
 )
 def test_where_it_is_written(method: Method, file: str) -> None:
     assert hosts.path(method, ZONE, Path("/")) == Path(file)
 
 
-@pytest.mark.parametrize(
-    ("system", "folders", "method"),
-    [
-        pytest.param("Darwin", [], Method.MACOS, id="macos"),
-        pytest.param("Linux", ["run/systemd/resolve", "etc/dnsmasq.d"], Method.SYSTEMD, id="systemd-runs"),
-        pytest.param("Linux", ["etc/systemd", "etc/dnsmasq.d"], Method.DNSMASQ, id="dnsmasq-is-there"),
-        pytest.param("Linux", [], Method.HOSTS, id="neither"),
-    ],
+@cases(
+    "system folders method",
+    ("macos", "Darwin", [], Method.MACOS),
+    ("systemd-runs", "Linux", ["run/systemd/resolve", "etc/dnsmasq.d"], Method.SYSTEMD),
+    ("dnsmasq-is-there", "Linux", ["etc/systemd", "etc/dnsmasq.d"], Method.DNSMASQ),
+    ("neither", "Linux", [], Method.HOSTS),
 )
 def test_what_fits_a_host(tmp_path: Path, system: str, folders: list[str], method: Method) -> None:
     for folder in folders:
@@ -77,16 +58,14 @@ def test_what_fits_a_host(tmp_path: Path, system: str, folders: list[str], metho
     assert hosts.fitting(system, tmp_path) is method
 
 
-@pytest.mark.parametrize(
-    ("zone", "server"),
-    [
-        pytest.param("../../etc/passwd", "127.0.0.1", id="zone-that-is-a-path"),
-        pytest.param("local.gardener.cloud\nnameserver 6.6.6.6", "127.0.0.1", id="zone-of-two-lines"),
-        pytest.param("", "127.0.0.1", id="no-zone"),
-        pytest.param(ZONE, "ns.local.gardener.cloud:53", id="server-with-a-name"),
-        pytest.param(ZONE, "127.0.0.1:0", id="no-port"),
-        pytest.param(ZONE, "", id="no-server"),
-    ],
+@cases(
+    "zone server",
+    ("zone-that-is-a-path", "../../etc/passwd", "127.0.0.1"),
+    ("zone-of-two-lines", "local.gardener.cloud\nnameserver 6.6.6.6", "127.0.0.1"),
+    ("no-zone", "", "127.0.0.1"),
+    ("server-with-a-name", ZONE, "ns.local.gardener.cloud:53"),
+    ("no-port", ZONE, "127.0.0.1:0"),
+    ("no-server", ZONE, ""),
 )
 def test_what_makes_no_sense_is_refused(zone: str, server: str) -> None:
     with pytest.raises(Malformed):
