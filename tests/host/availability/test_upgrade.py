@@ -53,7 +53,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         made = Release(nodes)
         values = release.one_of_each(nodes)
         values |= {"image": {**release.IMAGE, "tag": "0"}, "admit": {"enabled": True, "replicas": 2}}
-        values["settings"].pop("feature_gates")  # commits before 0.1.0 do not know them
         made.install(folder, chart / "values-laptop.yaml", values, chart)
         nodes.deploy_echo("web", replicas=1, service={"type": "LoadBalancer"})
         address = "{.status.loadBalancer.ingress[0].ip}"
