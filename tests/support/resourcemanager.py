@@ -70,11 +70,7 @@ class ResourceManager:
         with tempfile.TemporaryDirectory(prefix="resource-manager-") as name:
             folder = Path(name)
             child = resourcemanager.child(
-                folder,
-                self._kubeconfig,
-                self._kubeconfig,
-                _ALL_CLASSES,
-                namespaces=(self._namespace,),
+                folder, self._kubeconfig, self._kubeconfig, _ALL_CLASSES, namespaces=(self._namespace,)
             )
             self._process = await _started(child, folder)
             try:

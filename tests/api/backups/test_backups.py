@@ -123,10 +123,7 @@ async def test_a_missing_secret_is_an_error_that_says_so(backups: Backups) -> No
     for resource, object in ((BACKUP_BUCKETS, bucket), (BACKUP_ENTRIES, name)):
         await client.ask(resource, object)
         await client.until_ready(resource, object)
-    assert await backups.finalizers(secret) in (
-        (BUCKET_HOLDS, ENTRY_HOLDS),
-        (ENTRY_HOLDS, BUCKET_HOLDS),
-    )
+    assert await backups.finalizers(secret) in ((BUCKET_HOLDS, ENTRY_HOLDS), (ENTRY_HOLDS, BUCKET_HOLDS))
 
 
 @rule("D-4", "V-11")

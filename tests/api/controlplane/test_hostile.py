@@ -37,9 +37,7 @@ async def test_each_is_told_what_is_wrong_and_a_neighbour_is_served(world: KindW
         "cannot be a name in secrets": await _with_kubeconfig(world, "../configmaps/x"),
     }
     odd = await _of(
-        world,
-        PROFILE,
-        status={"credentials": {"rotation": {"certificateAuthorities": _ROTATED_BY_NOBODY}}},
+        world, PROFILE, status={"credentials": {"rotation": {"certificateAuthorities": _ROTATED_BY_NOBODY}}}
     )
     good = await shoot_of(world)
     shoots = [*wrong.values(), odd, good]

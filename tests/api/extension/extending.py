@@ -102,10 +102,7 @@ async def empty(world: KindWorld, name: str) -> Client:
 
 
 async def known(
-    world: KindWorld,
-    namespace: str,
-    name: str,
-    holds: Callable[[Object], bool] = lambda _: True,
+    world: KindWorld, namespace: str, name: str, holds: Callable[[Object], bool] = lambda _: True
 ) -> bool:
     """Whether the bus has heard of a ManagedResource of which this holds."""
     ref = ObjectRef(RUNTIME, MANAGED_RESOURCES.id, namespace, name)

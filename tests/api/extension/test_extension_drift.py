@@ -29,13 +29,7 @@ from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
-from windowbox.models.refs import (
-    EXTENSIONS,
-    MANAGED_RESOURCES,
-    RUNTIME,
-    SECRETS,
-    ObjectRef,
-)
+from windowbox.models.refs import EXTENSIONS, MANAGED_RESOURCES, RUNTIME, SECRETS, ObjectRef
 from windowbox.settings.bussettings import Access
 from workers import replay
 

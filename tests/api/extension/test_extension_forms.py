@@ -23,10 +23,7 @@ from tests.api.extension.extending import (
 from tests.support.kindworld import KindWorld
 from tests.support.resourcemanager import DEPLOYMENTS, SERVICE_ACCOUNTS
 from tests.support.rules import rule
-from windowbox.models.refs import (
-    EXTENSIONS,
-    MANAGED_RESOURCES,
-)
+from windowbox.models.refs import EXTENSIONS, MANAGED_RESOURCES
 
 pytestmark = pytest.mark.serves(*TYPES, classes=ALL_CLASSES)
 

@@ -59,9 +59,7 @@ async def collectable(shoot: Client) -> list[str]:
 
 
 @rule("M-3", "M-4", "M-5")
-async def test_secrets_exist_before_use_and_are_marked_after(
-    world: KindWorld,
-) -> None:
+async def test_secrets_exist_before_use_and_are_marked_after(world: KindWorld) -> None:
     shoot = await world.shoot()
     writes = Writes(world.plane.kubeconfig.parent / "audit.log", shoot.namespace)
     await shoot.secret(OLD, **{"data.yaml.br": b"old"})

@@ -30,11 +30,7 @@ from tests.support.running import eventually
 from tools.bench.audit import without_events, writes
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
-from windowbox.models.refs import (
-    EXTENSIONS,
-    MANAGED_RESOURCES,
-    SECRETS,
-)
+from windowbox.models.refs import EXTENSIONS, MANAGED_RESOURCES, SECRETS
 
 pytestmark = pytest.mark.serves(*TYPES, classes=ALL_CLASSES)
 

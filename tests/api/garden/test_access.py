@@ -64,11 +64,7 @@ class Extension:
         ]
         place, name = "/apis/rbac.authorization.k8s.io/v1", f"granted-{self.seed}"
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-        subject = {
-            "kind": "ServiceAccount",
-            "namespace": self._namespace,
-            "name": "extension-provider-local",
-        }
+        subject = {"kind": "ServiceAccount", "namespace": self._namespace, "name": "extension-provider-local"}
         self._api.create(f"{place}/clusterroles", {"metadata": {"name": name}, "rules": rules})
         self._api.create(
             f"{place}/clusterrolebindings",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.errors import Malformed, TransientError, WindowboxError
 from workers.kinds.backups import backupfolders
@@ -48,20 +49,20 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
-    [
-        pytest.param("", id="empty"),
-        pytest.param(None, id="none"),
-        pytest.param(".", id="root-itself"),
-        pytest.param("..", id="above"),
-        pytest.param("/etc", id="absolute"),
-        pytest.param("a/b", id="slash"),
-        pytest.param("a\0b", id="nul"),
-        pytest.param("a\nb", id="line-break"),
-        pytest.param("a" * 256, id="too-long"),
-        pytest.param("ä" * 128, id="too-long-in-bytes"),
-    ],
+    {
+        "empty": "",
+        "none": None,
+        "root-itself": ".",
+        "above": "..",
+        "absolute": "/etc",
+        "slash": "a/b",
+        "nul": "a\0b",
+        "line-break": "a\nb",
+        "too-long": "a" * 256,
+        "too-long-in-bytes": "ä" * 128,
+    },
 )
 def test_names_that_could_lead_elsewhere_are_refused(name: str | None) -> None:
     with pytest.raises(Malformed, match=r"spec\.bucketName"):
@@ -142,9 +143,7 @@ async def test_a_removal_that_was_broken_off_is_finished_later(folders: BackupFo
     assert not (root / "bucket").exists()
 
 
-@pytest.mark.parametrize(
-    "path", [pytest.param(("bucket",), id="bucket"), pytest.param(("bucket", "entry"), id="entry-below-link")]
-)
+@cases("path", {"bucket": ("bucket",), "entry-below-link": ("bucket", "entry")})
 async def test_a_link_below_the_root_is_refused(
     folders: BackupFolders, root: Path, elsewhere: Path, path: tuple[str, ...]
 ) -> None:

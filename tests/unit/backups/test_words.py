@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.cases import cases
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
 from windowbox.settings.kindsettings import BackupSettings, KindSettings
@@ -23,25 +24,19 @@ WI = "workloadidentity.security.gardener.cloud/"
 PURPOSE = {"security.gardener.cloud/purpose": "workload-identity-token-requestor"}
 
 
-@pytest.mark.parametrize(
-    ("name", "entry"),
-    [
-        pytest.param(
-            f"{ID}--{UID}",
-            Entry(ID, f"{ID}--{UID}", "etcd-backup", f"source-{ID}--{UID}"),
-            id="BE-1-ordinary",
-        ),
-        pytest.param(
+@cases(
+    "name, entry",
+    {
+        "BE-1-ordinary": (f"{ID}--{UID}", Entry(ID, f"{ID}--{UID}", "etcd-backup", f"source-{ID}--{UID}")),
+        "BE-1-source": (
             f"source-{ID}--{UID}",
             Entry(ID, f"{ID}--{UID}", "source-etcd-backup", f"{ID}--{UID}"),
-            id="BE-1-source",
         ),
-        pytest.param(
+        "BE-1-one-prefix-only": (
             "source-source-a--u",
             Entry("source-a", "source-a--u", "source-etcd-backup", "source-a--u"),
-            id="BE-1-one-prefix-only",
         ),
-    ],
+    },
 )
 def test_an_entry_says_whose_backups_it_holds(name: str, entry: Entry) -> None:
     assert backupsecrets.entry(name) == entry
@@ -53,20 +48,17 @@ def test_a_name_that_tells_no_shoot_is_malformed(name: str) -> None:
         backupsecrets.entry(name)
 
 
-@pytest.mark.parametrize(
-    ("status", "annotations", "secret"),
-    [
-        pytest.param({}, {}, ("garden", "generated-bucket-b"), id="BB-1-default"),
-        pytest.param(
-            {}, {backupsecrets.GENERATED_IN: "other"}, ("other", "generated-bucket-b"), id="BB-1-annotated"
-        ),
-        pytest.param(
+@cases(
+    "status, annotations, secret",
+    {
+        "BB-1-default": ({}, {}, ("garden", "generated-bucket-b")),
+        "BB-1-annotated": ({}, {backupsecrets.GENERATED_IN: "other"}, ("other", "generated-bucket-b")),
+        "BB-1-reported": (
             {"generatedSecretRef": {"name": "n", "namespace": "first"}},
             {backupsecrets.GENERATED_IN: "other"},
             ("first", "n"),
-            id="BB-1-reported",
         ),
-    ],
+    },
 )
 def test_where_the_generated_secret_is(
     status: dict[str, Any], annotations: dict[str, str], secret: tuple[str, str]
@@ -112,20 +104,17 @@ CONTEXT = {f"{WI}context-object": "{}"}
 LABELS = {**PURPOSE, f"{WI}provider": "local"}
 
 
-@pytest.mark.parametrize(
-    ("given", "found", "wanted"),
-    [
-        pytest.param(secret(), None, Content(OURS, BY, {}), id="BE-2-no-data"),
-        pytest.param(
+@cases(
+    "given, found, wanted",
+    {
+        "BE-2-no-data": (secret(), None, Content(OURS, BY, {})),
+        "BE-3-static": (
             secret(encoded(key="k", bucketName="theirs")),
             secret(encoded(old="o"), {"foreign": "a"}, {"foreign": "l"}),
             Content({**encoded(key="k"), **OURS}, BY, {}),
-            id="BE-3-static",
         ),
-        pytest.param(
-            secret({}, {"foreign": "a"}, {"foreign": "l"}), None, Content(OURS, BY, {}), id="BE-3-not-copied"
-        ),
-        pytest.param(
+        "BE-3-not-copied": (secret({}, {"foreign": "a"}, {"foreign": "l"}), None, Content(OURS, BY, {})),
+        "BE-3-identity": (
             secret(
                 encoded(config="c", token="other", more="m"),
                 {**IDENTITY, **CONTEXT, "foreign": "a", f"{WI}token-renew-timestamp": "theirs"},
@@ -133,9 +122,8 @@ LABELS = {**PURPOSE, f"{WI}provider": "local"}
             ),
             None,
             Content({**encoded(config="c"), **OURS}, {**IDENTITY, **CONTEXT, **BY}, LABELS),
-            id="BE-3-identity",
         ),
-        pytest.param(
+        "BE-3-identity-keeps-its-token": (
             secret(encoded(config="c"), IDENTITY, LABELS),
             secret(
                 encoded(token="t", old="o"),
@@ -147,21 +135,20 @@ LABELS = {**PURPOSE, f"{WI}provider": "local"}
                 {**IDENTITY, f"{WI}token-renew-timestamp": "later", **BY},
                 LABELS,
             ),
-            id="BE-3-identity-keeps-its-token",
         ),
-    ],
+    },
 )
 def test_what_etcd_is_told(given: Object, found: Object | None, wanted: Content) -> None:
     assert backupsecrets.content("entry", "bucket", "/mnt", given, found) == wanted
 
 
-@pytest.mark.parametrize(
-    ("annotations", "labels", "missing"),
-    [
-        pytest.param({f"{WI}namespace": "g"}, LABELS, f"annotation {WI}name", id="BE-3-no-name"),
-        pytest.param({f"{WI}name": "n"}, LABELS, f"annotation {WI}namespace", id="BE-3-no-namespace"),
-        pytest.param(IDENTITY, PURPOSE, f"label {WI}provider", id="BE-3-no-provider"),
-    ],
+@cases(
+    "annotations, labels, missing",
+    {
+        "BE-3-no-name": ({f"{WI}namespace": "g"}, LABELS, f"annotation {WI}name"),
+        "BE-3-no-namespace": ({f"{WI}name": "n"}, LABELS, f"annotation {WI}namespace"),
+        "BE-3-no-provider": (IDENTITY, PURPOSE, f"label {WI}provider"),
+    },
 )
 def test_an_identity_that_is_incomplete_is_named(
     annotations: dict[str, str], labels: dict[str, str], missing: str
@@ -170,11 +157,11 @@ def test_an_identity_that_is_incomplete_is_named(
         backupsecrets.content("entry", "bucket", "/mnt", secret({}, annotations, labels), None)
 
 
-@pytest.mark.parametrize(
-    ("found", "patch"),
-    [
-        pytest.param(secret(OURS, BY), None, id="as-wanted"),
-        pytest.param(
+@cases(
+    "found, patch",
+    {
+        "as-wanted": (secret(OURS, BY), None),
+        "BE-3-what-is-not-wanted-goes": (
             secret({**OURS, "old": "b28="}, {**BY, "foreign": "a"}, {"foreign": "l"}),
             {
                 "data": {"old": None},
@@ -185,14 +172,12 @@ def test_an_identity_that_is_incomplete_is_named(
                     "labels": {"foreign": None},
                 },
             },
-            id="BE-3-what-is-not-wanted-goes",
         ),
-        pytest.param(
+        "BE-2-nobody-signed": (
             secret(OURS),
             {"metadata": {"uid": "u", "resourceVersion": "7", "annotations": BY}},
-            id="BE-2-nobody-signed",
         ),
-    ],
+    },
 )
 def test_how_it_becomes_what_is_wanted(found: Object, patch: dict[str, Any] | None) -> None:
     assert backupsecrets.patch(Content(OURS, BY, {}), found) == patch
@@ -216,36 +201,34 @@ def migrating(since: str) -> Object:
 MIGRATED: dict[str, Any] = {"lastOperation": {"type": "Migrate", "state": "Succeeded"}}
 
 
-@pytest.mark.parametrize(
-    ("others", "share"),
-    [
-        pytest.param([], Share.RELEASE, id="D-5-the-only-one"),
-        pytest.param([staying()], Share.LEAVE, id="D-5-another-stays"),
-        pytest.param([staying(held=False)], Share.LEAVE, id="D-5-another-has-just-come"),
-        pytest.param([staying(held=False, **MIGRATED)], Share.RELEASE, id="D-5-another-was-handed-over"),
-        pytest.param([going("09:00")], Share.WAIT, id="D-5-another-began-to-go-earlier"),
-        pytest.param([going("09:00"), staying()], Share.LEAVE, id="D-5-one-goes-one-stays"),
-        pytest.param([going("11:00")], Share.LEAVE, id="D-5-another-began-to-go-later"),
-        pytest.param([going("10:00", "0")], Share.WAIT, id="D-5-at-once-and-before-us"),
-        pytest.param([going("10:00", "z")], Share.LEAVE, id="D-5-at-once-and-after-us"),
-        pytest.param([going("09:00", held=False)], Share.RELEASE, id="D-5-another-is-as-good-as-gone"),
-        pytest.param([migrating("09:00")], Share.WAIT, id="D-5-another-is-handed-over"),
-    ],
+@cases(
+    "others, share",
+    {
+        "D-5-the-only-one": ([], Share.RELEASE),
+        "D-5-another-stays": ([staying()], Share.LEAVE),
+        "D-5-another-has-just-come": ([staying(held=False)], Share.LEAVE),
+        "D-5-another-was-handed-over": ([staying(held=False, **MIGRATED)], Share.RELEASE),
+        "D-5-another-began-to-go-earlier": ([going("09:00")], Share.WAIT),
+        "D-5-one-goes-one-stays": ([going("09:00"), staying()], Share.LEAVE),
+        "D-5-another-began-to-go-later": ([going("11:00")], Share.LEAVE),
+        "D-5-at-once-and-before-us": ([going("10:00", "0")], Share.WAIT),
+        "D-5-at-once-and-after-us": ([going("10:00", "z")], Share.LEAVE),
+        "D-5-another-is-as-good-as-gone": ([going("09:00", held=False)], Share.RELEASE),
+        "D-5-another-is-handed-over": ([migrating("09:00")], Share.WAIT),
+    },
 )
 def test_the_last_takes_the_finalizer_off(others: list[Object], share: Share) -> None:
     assert secretsharing.share(going("10:00", "m"), others, FINALIZER) is share
 
 
-@pytest.mark.parametrize(
-    ("settings", "here"),
-    [
-        pytest.param({}, False, id="B.16-no-root"),
-        pytest.param({"root": "/backups"}, True, id="B.16-any-host-with-a-root"),
-        pytest.param({"root": "/backups", "host": socket.gethostname()}, True, id="B.16-this-host"),
-        pytest.param(
-            {"root": "/backups", "host": f"not-{socket.gethostname()}"}, False, id="B.16-another-host"
-        ),
-    ],
+@cases(
+    "settings, here",
+    {
+        "B.16-no-root": ({}, False),
+        "B.16-any-host-with-a-root": ({"root": "/backups"}, True),
+        "B.16-this-host": ({"root": "/backups", "host": socket.gethostname()}, True),
+        "B.16-another-host": ({"root": "/backups", "host": f"not-{socket.gethostname()}"}, False),
+    },
 )
 def test_workers_keep_backups_where_the_disk_is(settings: dict[str, Any], here: bool) -> None:
     common = SimpleNamespace(kinds=KindSettings(backup=BackupSettings(**settings)))

@@ -8,6 +8,7 @@ import json
 import pytest
 import yaml
 
+from tests.support.cases import cases
 from tests.unit.controlplane import doors
 from tests.unit.controlplane.doors import Doors
 from windowbox.errors import Malformed
@@ -15,18 +16,18 @@ from windowbox.models.objects import Object
 from workers.kinds.controlplane import controlplaneaccess
 
 
-@pytest.mark.parametrize(
-    ("server", "reached"),
-    [
-        pytest.param("https://kube-apiserver", "https://kube-apiserver.shoot--a--b.svc", id="service"),
-        pytest.param("https://kube-apiserver:443", "https://kube-apiserver.shoot--a--b.svc:443", id="port"),
-        pytest.param("https://api.example.com", "https://api.example.com", id="full-name"),
-        pytest.param("https://10.0.0.1:6443", "https://10.0.0.1:6443", id="address"),
-        pytest.param("https://[fd00::1]:6443", "https://[fd00::1]:6443", id="address-of-ipv6"),
-        pytest.param("https://localhost:6443", "https://localhost:6443", id="this-host"),
-        pytest.param("https://[fd00::1", "https://[fd00::1", id="no-address"),
-        pytest.param("https://a:b", "https://a:b", id="no-port"),
-    ],
+@cases(
+    "server, reached",
+    {
+        "service": ("https://kube-apiserver", "https://kube-apiserver.shoot--a--b.svc"),
+        "port": ("https://kube-apiserver:443", "https://kube-apiserver.shoot--a--b.svc:443"),
+        "full-name": ("https://api.example.com", "https://api.example.com"),
+        "address": ("https://10.0.0.1:6443", "https://10.0.0.1:6443"),
+        "address-of-ipv6": ("https://[fd00::1]:6443", "https://[fd00::1]:6443"),
+        "this-host": ("https://localhost:6443", "https://localhost:6443"),
+        "no-address": ("https://[fd00::1", "https://[fd00::1"),
+        "no-port": ("https://a:b", "https://a:b"),
+    },
 )
 def test_servers_are_named_for_those_in_another_namespace(server: str, reached: str) -> None:
     assert controlplaneaccess.reachable(server, "shoot--a--b") == reached
@@ -82,14 +83,14 @@ def test_a_secret_that_is_made_first_is_of_no_version() -> None:
     assert "data" not in controlplaneaccess.wanted("shoot--a--b", None, None)
 
 
-@pytest.mark.parametrize(
-    ("kubeconfig", "why"),
-    [
-        pytest.param(b"a: &a [1]\nb: [*a, *a]", "aliases are not allowed", id="aliases"),
-        pytest.param(b"[" * 5000, "5000 lines, keys and lists", id="deep"),
-        pytest.param(b"x" * 70_000, "70000 bytes", id="large"),
-        pytest.param(b"", "not a mapping", id="empty"),
-    ],
+@cases(
+    "kubeconfig, why",
+    {
+        "aliases": (b"a: &a [1]\nb: [*a, *a]", "aliases are not allowed"),
+        "deep": (b"[" * 5000, "5000 lines, keys and lists"),
+        "large": (b"x" * 70_000, "70000 bytes"),
+        "empty": (b"", "not a mapping"),
+    },
 )
 def test_a_hostile_kubeconfig_is_refused_by_the_name_of_its_secret(kubeconfig: bytes, why: str) -> None:
     with pytest.raises(Malformed, match=f"Secret shoot--a--b/generic-token-kubeconfig.*{why}"):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import pytest
-
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.unit.controlplane import doors
 from tests.unit.controlplane.doors import Doors
@@ -17,15 +16,15 @@ LIVE: dict[str, Any] = {}
 GOING = {"deletionTimestamp": "2026-09-01T00:00:00Z"}
 
 
-@pytest.mark.parametrize(
-    ("seed", "configuration", "forced", "renews"),
-    [
-        pytest.param(LIVE, LIVE, False, True, id="at-work"),
-        pytest.param(GOING, LIVE, False, False, id="going"),
-        pytest.param(LIVE, GOING, False, False, id="configuration-goes"),
-        pytest.param(None, LIVE, False, False, id="gone"),
-        pytest.param(LIVE, LIVE, True, False, id="forced"),
-    ],
+@cases(
+    "seed, configuration, forced, renews",
+    {
+        "at-work": (LIVE, LIVE, False, True),
+        "going": (GOING, LIVE, False, False),
+        "configuration-goes": (LIVE, GOING, False, False),
+        "gone": (None, LIVE, False, False),
+        "forced": (LIVE, LIVE, True, False),
+    },
 )
 async def test_a_deletion_renews_the_configuration_only_for_who_stays(
     seed: Any, configuration: Any, forced: bool, renews: bool

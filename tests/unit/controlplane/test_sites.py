@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.unit.controlplane.doors import CLUSTER, NAMESPACE, PROVIDER_CONFIG
 from windowbox.errors import Malformed
@@ -149,21 +150,13 @@ def test_parts_of_a_shoot_that_are_no_such_parts_count_as_missing(part: str, wro
 
 
 @rule("C-5")
-@pytest.mark.parametrize(
-    ("named", "found"),
-    [
-        pytest.param({}, "generic-token-kubeconfig", id="by-default"),
-        pytest.param(
-            {"generic-token-kubeconfig.secret.gardener.cloud/name": "generic-1234"},
-            "generic-1234",
-            id="named",
-        ),
-        pytest.param(
-            {"generic-token-kubeconfig.secret.gardener.cloud/name": ""},
-            "generic-token-kubeconfig",
-            id="empty",
-        ),
-    ],
+@cases(
+    "named, found",
+    {
+        "by-default": ({}, "generic-token-kubeconfig"),
+        "named": ({"generic-token-kubeconfig.secret.gardener.cloud/name": "generic-1234"}, "generic-1234"),
+        "empty": ({"generic-token-kubeconfig.secret.gardener.cloud/name": ""}, "generic-token-kubeconfig"),
+    },
 )
 def test_the_cluster_names_the_generic_kubeconfig(named: dict[str, str], found: str) -> None:
     cluster: dict[str, Any] = copy.deepcopy(CLUSTER)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.support.cases import cases
 from tests.support.rules import rule
 from workers.core.lifecycle.actuators import Need
 from workers.core.lifecycle.statuses import OperationTexts
 from workers.kinds.extension.extensionactuator import DESCRIPTIONS, KINDS
 
 
-@pytest.mark.parametrize(
-    ("type_", "classes", "shoot"),
-    [
-        pytest.param("local-ext-seed", {"garden", "seed", "shoot"}, Need.OPTIONAL, id="P-1+XT-2-seed"),
-        pytest.param("local-ext-shoot", {"garden", "shoot"}, Need.OPTIONAL, id="P-1+XT-2-shoot"),
-        pytest.param("local-ext-shoot-after-worker", {"shoot"}, Need.REQUIRED, id="P-1+XT-2-after-worker"),
-    ],
+@cases(
+    "type_, classes, shoot",
+    {
+        "P-1+XT-2-seed": ("local-ext-seed", {"garden", "seed", "shoot"}, Need.OPTIONAL),
+        "P-1+XT-2-shoot": ("local-ext-shoot", {"garden", "shoot"}, Need.OPTIONAL),
+        "P-1+XT-2-after-worker": ("local-ext-shoot-after-worker", {"shoot"}, Need.REQUIRED),
+    },
 )
 def test_kinds(type_: str, classes: set[str], shoot: Need) -> None:
     kind = KINDS[type_]

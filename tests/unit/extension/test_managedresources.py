@@ -8,29 +8,26 @@ from typing import Any
 import brotli
 import pytest
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.models.objects import Object
 from workers.core.owned import managedresources
 from workers.core.owned.managedresources import Bundle
 
 
-@pytest.mark.parametrize(
-    ("data", "sum_"),
-    [
-        pytest.param(
+@cases(
+    "data, sum_",
+    {
+        "C.3+M-1-one-value": (
             {"data.yaml.br": b"abc"},
             "dfe7a23fefeea519e9bbfdd1a6be94c4b2e4529dd6b7cbea83f9959c2621b13c",
-            id="C.3+M-1-one-value",
         ),
-        pytest.param(
+        "C.3+M-1-in-order-of-keys": (
             {"b": b"2", "a": b"1"},
             "33b675636da5dcc86ec847b38c08fa49ff1cace9749931e0a5d4dfdbdedd808a",
-            id="C.3+M-1-in-order-of-keys",
         ),
-        pytest.param(
-            {}, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", id="C.3+M-1-nothing"
-        ),
-    ],
+        "C.3+M-1-nothing": ({}, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+    },
 )
 def test_checksums(data: dict[str, bytes], sum_: str) -> None:
     assert managedresources.checksum(data) == sum_
@@ -69,12 +66,12 @@ def test_names_follow_from_what_is_held() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("namespace", "labels"),
-    [
-        pytest.param("garden", {"gardener.cloud/role": "seed-system-component"}, id="M-3-garden"),
-        pytest.param("shoot--a--b", None, id="M-3-shoot"),
-    ],
+@cases(
+    "namespace, labels",
+    {
+        "M-3-garden": ("garden", {"gardener.cloud/role": "seed-system-component"}),
+        "M-3-shoot": ("shoot--a--b", None),
+    },
 )
 def test_in_a_seed(namespace: str, labels: dict[str, str] | None) -> None:
     made = managedresources.managed_resource(managedresources.for_seed("x", namespace, []))
@@ -106,36 +103,29 @@ def managed(observed: int | None = 3, **conditions: str) -> Object:
     return Object({"metadata": {"generation": 3}, "status": status})
 
 
-@pytest.mark.parametrize(
-    ("found", "problem"),
-    [
-        pytest.param(managed(Applied="True", Healthy="True"), "", id="M-6-well"),
-        pytest.param(
-            managed(Applied="True", Healthy="True", Progressing="True"), "", id="M-6-well-but-progressing"
-        ),
-        pytest.param(
+@cases(
+    "found, problem",
+    {
+        "M-6-well": (managed(Applied="True", Healthy="True"), ""),
+        "M-6-well-but-progressing": (managed(Applied="True", Healthy="True", Progressing="True"), ""),
+        "M-6-older-generation": (
             managed(2, Applied="True", Healthy="True"),
             "the resource manager has not looked at it yet",
-            id="M-6-older-generation",
         ),
-        pytest.param(
+        "M-6-no-generation": (
             managed(None, Applied="True", Healthy="True"),
             "the resource manager has not looked at it yet",
-            id="M-6-no-generation",
         ),
-        pytest.param(managed(None, Applied="False"), "ResourcesApplied is False", id="M-6-failed"),
-        pytest.param(managed(), "ResourcesApplied is not reported yet", id="M-6-nothing-said"),
-        pytest.param(managed(Applied="False", Healthy="True"), "ResourcesApplied is False", id="M-6-applied"),
-        pytest.param(managed(Applied="True"), "ResourcesHealthy is not reported yet", id="M-6-half-said"),
-        pytest.param(
-            managed(Applied="True", Healthy="Unknown"), "ResourcesHealthy is Unknown", id="M-6-unknown"
-        ),
-        pytest.param(
+        "M-6-failed": (managed(None, Applied="False"), "ResourcesApplied is False"),
+        "M-6-nothing-said": (managed(), "ResourcesApplied is not reported yet"),
+        "M-6-applied": (managed(Applied="False", Healthy="True"), "ResourcesApplied is False"),
+        "M-6-half-said": (managed(Applied="True"), "ResourcesHealthy is not reported yet"),
+        "M-6-unknown": (managed(Applied="True", Healthy="Unknown"), "ResourcesHealthy is Unknown"),
+        "M-6-null": (
             Object({"metadata": {"generation": 3}, "status": {"observedGeneration": 3, "conditions": None}}),
             "ResourcesApplied is not reported yet",
-            id="M-6-null",
         ),
-    ],
+    },
 )
 def test_when_all_is_well(found: Object, problem: str) -> None:
     assert managedresources.unhealthy(found) == problem
@@ -150,17 +140,15 @@ INVALID = "x: ERROR during apply of object v1/Secret/a/b is Invalid: no"
 CONFIGURATION = ("ERR_CONFIGURATION_PROBLEM",)
 
 
-@pytest.mark.parametrize(
-    ("found", "why"),
-    [
-        pytest.param(leaving("False", "DeletionPending", "c is left"), (": c is left", ()), id="E-2-pending"),
-        pytest.param(
-            leaving("False", "DeletionFailed", INVALID), (f": {INVALID}", CONFIGURATION), id="E-2-invalid"
-        ),
-        pytest.param(leaving("True", "DeletionFailed", INVALID), ("", ()), id="E-2-no-problem"),
-        pytest.param(leaving("False", "ApplyFailed", INVALID), ("", ()), id="E-2-not-about-deletion"),
-        pytest.param(Object({}), ("", ()), id="E-2-nothing-said"),
-    ],
+@cases(
+    "found, why",
+    {
+        "E-2-pending": (leaving("False", "DeletionPending", "c is left"), (": c is left", ())),
+        "E-2-invalid": (leaving("False", "DeletionFailed", INVALID), (f": {INVALID}", CONFIGURATION)),
+        "E-2-no-problem": (leaving("True", "DeletionFailed", INVALID), ("", ())),
+        "E-2-not-about-deletion": (leaving("False", "ApplyFailed", INVALID), ("", ())),
+        "E-2-nothing-said": (Object({}), ("", ())),
+    },
 )
 def test_why_it_does_not_go(found: Object, why: tuple[str, tuple[str, ...]]) -> None:
     assert managedresources.deletion_problem(found) == why
@@ -177,19 +165,19 @@ def asked_at(seconds: float) -> Object:
     return being_deleted(timestamp=f"2026-09-01T10:00:{seconds:09.6f}+00:00")
 
 
-@pytest.mark.parametrize(
-    ("found", "pause"),
-    [
-        pytest.param(being_deleted(), 0.0, id="never-asked"),
-        pytest.param(being_deleted("ApplySucceeded"), None, id="it-has-not-begun"),
-        pytest.param(being_deleted("DeletionFailed"), None, id="it-has-failed"),
-        pytest.param(being_deleted(operation="reconcile"), None, id="it-has-been-asked"),
-        pytest.param(asked_at(20.0), None, id="its-own-pace-is-as-good"),
-        pytest.param(asked_at(8.0), 2.0, id="long-pending-long-pause"),
-        pytest.param(asked_at(4.0), 0.0, id="the-pause-is-over"),
-        pytest.param(being_deleted(timestamp="2026-09-01T09:00:00Z"), 0.0, id="asked-before-its-deletion"),
-        pytest.param(leaving("False", "DeletionPending", "class has changed"), None, id="not-being-deleted"),
-    ],
+@cases(
+    "found, pause",
+    {
+        "never-asked": (being_deleted(), 0.0),
+        "it-has-not-begun": (being_deleted("ApplySucceeded"), None),
+        "it-has-failed": (being_deleted("DeletionFailed"), None),
+        "it-has-been-asked": (being_deleted(operation="reconcile"), None),
+        "its-own-pace-is-as-good": (asked_at(20.0), None),
+        "long-pending-long-pause": (asked_at(8.0), 2.0),
+        "the-pause-is-over": (asked_at(4.0), 0.0),
+        "asked-before-its-deletion": (being_deleted(timestamp="2026-09-01T09:00:00Z"), 0.0),
+        "not-being-deleted": (leaving("False", "DeletionPending", "class has changed"), None),
+    },
 )
 def test_when_it_is_asked_to_look_again(found: Object, pause: float | None) -> None:
     now = datetime(2026, 9, 1, 10, 0, 10, tzinfo=UTC)
