@@ -21,7 +21,7 @@ from bus.transport.connection import Bus, connected
 from sandbox import processes
 from sandbox.nodes import claims, hostresources, iproute, leftovers, network
 from sandbox.options import Options
-from tests.servers.bus.handlers import POOL, overlaps, rests
+from tests.servers.bus.handlers import POOL, comes_to_rest, overlaps
 from tests.servers.bus.workers import Wishing, workers
 from tests.support import guardian, servers
 from tests.support.natscluster import SIZE, NatsCluster, Seat
@@ -138,7 +138,7 @@ async def test_nothing_is_lost_or_doubled_by_partitions(network: NatsNetwork) ->
             first = random.randrange(100)
             for turn in range(_ROUNDS):
                 await break_network(network, bus, first + turn)
-        await eventually(lambda: rests(bus), patience=90)
+        await comes_to_rest(bus, patience=90)
         assert await doubled(bus) == []
     assert wishing.wished >= _OBJECTS  # how many more depends on how long the partitions kept them waiting
     assert overlaps(crew.story.all) == []

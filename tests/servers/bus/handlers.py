@@ -1,4 +1,4 @@
-"""A handler that does what the name of the object says, and tells what it does."""
+"""Handlers that do what the name of an object says, pools that run them, and the story that they tell."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import os
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from bus import intents, streams, subjects
 from bus.messages import Reason, StatusIntent, Wish
 from bus.outcomes import Done, Outcome
 from bus.transport.connection import Bus
-from bus.workqueue.pool import Item
+from bus.workqueue.pool import Item, Pool
+from bus.workqueue.queue import Queue
+from bus.workqueue.routing import run_due
+from tests.support.running import PATIENCE, eventually, running
 from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.refs import ObjectRef
 
@@ -28,31 +32,35 @@ def key(name: str) -> str:
     return subjects.key(ObjectRef("runtime", "webs.example.com", "default", name))
 
 
+async def wish(bus: Bus, name: str, wanted: Wish = EVENT) -> None:
+    await Queue(bus, POOL).wish(key(name), wanted)
+
+
 async def waiting(bus: Bus, stream: str) -> list[str]:
     """The subjects of all messages of the pool that a stream holds."""
     info = await bus.api(f"STREAM.INFO.{stream}", {"subjects_filter": f"*.{POOL}.>"})
     return list(info["state"].get("subjects", ()))
 
 
-async def at_rest(bus: Bus) -> bool:
-    return not await waiting(bus, streams.TRIGGERS) and not await waiting(bus, streams.WORK)
+async def comes_to_rest(bus: Bus, patience: float = PATIENCE) -> None:
+    """Wait until the pool has no wishes and no items."""
 
+    async def rests() -> bool:
+        with contextlib.suppress(WindowboxError):  # as long as servers do not answer
+            return not await waiting(bus, streams.TRIGGERS) and not await waiting(bus, streams.WORK)
+        return False
 
-async def rests(bus: Bus) -> bool:
-    """Whether the pool is at rest, as far as servers answer."""
-    with contextlib.suppress(WindowboxError):
-        return await at_rest(bus)
-    return False
+    await eventually(rests, patience)
 
 
 @dataclass(frozen=True)
 class Said:
-    """A word of a handler: begin, end, left (cancelled), or aside."""
+    """A word of a handler: begin, end, left (cancelled or failed), or aside."""
 
     word: str
     name: str
     reason: str
-    delivery: int
+    insist: bool
     at: float
     process: int
 
@@ -65,9 +73,9 @@ class Said:
 class Telling:
     """Handles whatever comes.
 
-    `gated…` waits until `gate` is set, `stubborn…` too, and takes its time to stop; `deadly…` ends the
-    process; `hanging…` holds it up; `reporting…` waits, and reports who it was; `failing…` finds the world
-    away; `lasting…` takes up to two seconds.
+    `gated…` waits until `gate` is set, `stubborn…` too, and stops slowly; `deadly…` ends the process;
+    `hanging…` blocks it; `reporting…` waits, and reports which process it was; `failing…` finds the world
+    away; `broken…` has a bug in its first three attempts; `lasting…` takes up to two seconds.
     """
 
     bus: Bus
@@ -106,6 +114,8 @@ class Telling:
                 await asyncio.sleep(random.uniform(0, 2))  # as the world outside takes its time
             case "failing" if not self.gate.is_set():
                 raise Unreachable("the world is away")
+            case "broken" if item.wish.attempt < 3:
+                raise ZeroDivisionError("a bug")
             case "reporting":
                 await self.gate.wait()
                 by = StatusIntent(uid="u", patch={"by": self.who})
@@ -113,7 +123,7 @@ class Telling:
 
     def _say(self, word: str, item: Item) -> None:
         name = subjects.ref(item.key).name
-        self.tell(Said(word, name, item.wish.reason, item.delivery, time.monotonic(), self.who))
+        self.tell(Said(word, name, item.wish.reason, item.wish.insist, time.monotonic(), self.who))
 
 
 class Doing:
@@ -141,8 +151,12 @@ class Story:
         self._more.set()
         self._more = asyncio.Event()
 
+    @property
+    def shorts(self) -> list[str]:
+        return [said.short for said in self.all]
+
     def times(self, short: str) -> int:
-        return sum(said.short == short for said in self.all)
+        return self.shorts.count(short)
 
     async def until(self, short: str, times: int = 1) -> None:
         """Wait until this was said so often."""
@@ -154,7 +168,46 @@ class Story:
                 while not is_so():
                     await self._more.wait()
         except TimeoutError:
-            raise AssertionError(f"never said: {what}; said was {[s.short for s in self.all]}") from None
+            raise AssertionError(f"never said: {what}; said was {self.shorts}") from None
+
+
+@dataclass
+class Working:
+    """A pool that runs in this process."""
+
+    queue: Queue
+    handler: Telling
+    story: Story
+    task: asyncio.Task[None]
+
+    async def wish(self, name: str, wanted: Wish = EVENT) -> None:
+        await self.queue.wish(key(name), wanted)
+
+    async def begin(self, name: str, wanted: Wish = EVENT, times: int = 1) -> None:
+        """Wish for an object, and wait until its run has begun."""
+        await self.wish(name, wanted)
+        await self.story.until(f"begin {name}", times)
+
+    async def end(self, name: str, times: int = 1) -> None:
+        """Open the gate, and wait until the run of an object has ended."""
+        self.handler.gate.set()
+        await self.story.until(f"end {name}", times)
+
+
+@contextlib.asynccontextmanager
+async def working(
+    bus: Bus,
+    handling: type[Telling] = Telling,
+    *,
+    story: Story | None = None,
+    who: int = 0,
+    **options: Any,
+) -> AsyncIterator[Working]:
+    """Run a pool as long as the body lasts; two pools may tell one story."""
+    story, queue = story or Story(), Queue(bus, POOL)
+    handler = handling(bus, story.add, who=who or os.getpid())
+    async with running(Pool(bus, POOL, handler, **options).run(), run_due(bus, queue)) as (task, _):
+        yield Working(queue, handler, story, task)
 
 
 def overlaps(story: list[Said]) -> list[tuple[Said, Said]]:

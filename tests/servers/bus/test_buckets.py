@@ -97,6 +97,13 @@ async def test_after_catching_up_all_that_others_wrote_before_is_known(bus: Bus)
             await writer.put(key, b"x", 0)
             await soon(bucket.catch_up())
             assert key in bucket.entries
+    for number in range(10):
+        key = subjects.of_address(f"10.0.2.{number}")
+        await writer.put(key, b"x", 0)
+        newcomer = Bucket(bus, streams.ADDRESSES)
+        async with running(newcomer.run()):
+            await soon(newcomer.catch_up())
+            assert key in newcomer.entries
 
 
 async def test_a_purge_is_noticed_though_the_server_tells_nobody(bus: Bus) -> None:
@@ -347,13 +354,10 @@ async def test_the_report_of_a_recreated_object_is_kept(bus: Bus) -> None:
 
 
 async def test_a_view_forgets_a_cluster_that_has_left(bus: Bus) -> None:
-    changed = asyncio.Event()
-    view: View[str] = View(bus, NAMESPACES.id, color_of, index=lambda color: color, changed=changed.set)
-    all_of_it = subjects.listed("runtime", NAMESPACES.id)
+    changed, all_of_it = asyncio.Event(), subjects.listed("runtime", NAMESPACES.id)
     await announce(bus, "one", "red")
     await bus.publish(all_of_it, b"")
-    async with running(view.run()):
-        await soon(view.complete.wait())
+    async with viewing(bus, changed.set) as view:
         assert (view.refs("red"), view.listed) == ([space("one")], {"runtime"})
         changed.clear()
         await bus.publish(all_of_it, b"", {OPERATION: "DELETED"})

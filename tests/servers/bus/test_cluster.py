@@ -18,12 +18,10 @@ from bus.leases import elections
 from bus.messages import Wish
 from bus.transport import consumers
 from bus.transport import pull as pulling
-from bus.transport.buckets import Bucket
 from bus.transport.connection import Bus, Occupied, WrongSequence, connected
 from bus.transport.pull import Pull
-from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
-from tests.servers.bus.handlers import POOL, Story, Telling, at_rest, key, overlaps, rests
+from tests.servers.bus.handlers import POOL, comes_to_rest, key, overlaps, working
 from tests.servers.bus.workers import Wishing, workers
 from tests.support.natscluster import NatsCluster
 from tests.support.natsserver import ensured, started
@@ -66,28 +64,19 @@ async def behind(cluster: NatsCluster, buses: list[Bus]) -> AsyncIterator[tuple[
 
 
 async def test_a_server_that_is_behind_gives_no_old_answer(cluster: NatsCluster) -> None:
-    subject = subjects.intent(key("web"))
     async with speaking(cluster) as buses:
-        for _ in range(8):
-            async with behind(cluster, buses) as (near, far):
-                for _ in range(100):
-                    sequence = await near.publish(subject, b"x" * 10_000)
-                reading = asyncio.create_task(far.last(streams.INTENTS, subject))
-                await asyncio.sleep(0.05)  # it is on its way, and waits for the server
-            found = await reading
-            assert found
-            assert found.sequence == sequence
-
-
-async def test_reading_from_a_lagging_server_waits(cluster: NatsCluster) -> None:
-    async with speaking(cluster) as buses:
-        for turn in range(6):
+        for turn in range(8):
             async with behind(cluster, buses) as (near, far):
                 for number in range(100):
                     await near.publish(subjects.intent(key(f"web-{turn}-{number}")), b"x" * 10_000)
-                reading = asyncio.create_task(snapshot(far))
+                    sequence = await near.publish(subjects.intent(key("last")), b"{}")
+                last = far.last(streams.INTENTS, subjects.intent(key("last")))
+                reading = asyncio.gather(last, snapshot(far))
                 await asyncio.sleep(0.05)  # it is on its way, and waits for the server
-            assert len(await reading) == 100 * (turn + 1)
+            found, listed = await reading
+            assert found
+            assert found.sequence == sequence
+            assert sum("web" in subject.rsplit(".")[-1] for subject in listed) == 100 * (turn + 1)
 
 
 async def snapshot(bus: Bus) -> list[str]:
@@ -161,19 +150,18 @@ async def test_wishes_are_enqueued_again_after_an_election(
 @rule("V-4")
 async def test_a_wish_right_after_a_run_needs_no_sweep(bus: Bus) -> None:
     """Each object is wished for as soon as its last run has ended, when its item is about to be settled."""
-    story, queue, rounds = Story(), Queue(bus, POOL), 40
-    names = [f"web-{number}" for number in range(8)]
+    async with working(bus) as pool:
+        story = pool.story
 
-    async def wish_again_and_again(name: str) -> None:
-        for turn in map(str, range(1, rounds + 1)):
-            await queue.wish(key(name), Wish(reason=turn))
-            ended = (f"end {name}", turn)
-            await story.until_so(lambda: any((s.short, s.reason) == ended for s in story.all), f"{ended}")  # noqa: B023
-            await asyncio.sleep(random.uniform(0, 0.01))
+        async def wish_again_and_again(name: str) -> None:
+            for turn in range(1, 41):
+                await pool.wish(name, Wish(reason=str(turn)))
+                ended = (f"end {name}", str(turn))
+                await story.until_so(lambda: any((s.short, s.reason) == ended for s in story.all), f"{ended}")  # noqa: B023
+                await asyncio.sleep(random.uniform(0, 0.01))
 
-    async with running(Pool(bus, POOL, Telling(bus, story.add)).run()):
-        await asyncio.gather(*map(wish_again_and_again, names))
-        await eventually(lambda: at_rest(bus))
+        await asyncio.gather(*(wish_again_and_again(f"web-{number}") for number in range(8)))
+        await comes_to_rest(bus)
 
 
 async def test_an_item_that_was_settled_makes_room_for_the_next(bus: Bus) -> None:
@@ -224,17 +212,6 @@ async def test_a_reading_misses_nothing_that_was_stored_before(bus: Bus) -> None
         found = set(await snapshot(bus))
         assert subject in found
         assert len(found) == 20 * (number + 1)
-
-
-async def test_a_bucket_that_was_just_read_knows_what_was_written_before(bus: Bus) -> None:
-    writer = Bucket(bus, streams.EDGES)
-    for number in range(10):
-        name = subjects.of_address(f"10.0.0.{number}")
-        await writer.put(name, b"x", 0)
-        reader = Bucket(bus, streams.EDGES)
-        async with running(reader.run()):
-            await reader.catch_up()
-            assert name in reader.entries
 
 
 @rule("V-8")
@@ -305,7 +282,7 @@ async def test_nothing_is_lost_or_doubled_while_servers_die(tmp_path: Path) -> N
                             member.process.send_signal(signal.SIGCONT)
                         await asyncio.to_thread(cluster.wait)
                         await asyncio.sleep(1)  # the cluster heals before the next server dies
-            await eventually(lambda: rests(bus), patience=90)
+            await comes_to_rest(bus, patience=90)
     assert wishing.wished > 10 * _ROUNDS
     assert overlaps(crew.story.all) == []
     logger.warning("%s", wishing.figures())

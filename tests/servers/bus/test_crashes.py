@@ -9,14 +9,13 @@ import signal
 from bus import intents, streams, subjects
 from bus.messages import Wish
 from bus.transport.connection import Bus, connected
-from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
-from tests.servers.bus.handlers import EVENT, POOL, Story, Telling, at_rest, key, overlaps, rests, waiting
+from tests.servers.bus.handlers import EVENT, POOL, comes_to_rest, key, overlaps, waiting, wish, working
 from tests.servers.bus.workers import workers
 from tests.support.natsserver import NatsServer, port_of
 from tests.support.proxy import proxy
 from tests.support.rules import rule
-from tests.support.running import eventually, running
+from tests.support.running import eventually
 from windowbox.settings.bussettings import Access
 
 
@@ -24,24 +23,23 @@ from windowbox.settings.bussettings import Access
 async def test_a_run_that_died_with_its_process_is_finished_by_another(bus: Bus, nats_url: str) -> None:
     async with workers(nats_url) as crew:
         first = await crew.start()
-        await Queue(bus, POOL).wish(key("gated"), EVENT)
+        await wish(bus, "gated")
         await crew.story.until("begin gated")
         await crew.kill(first)
         crew.open_gate(await crew.start())
         await crew.story.until("end gated")
-        await eventually(lambda: at_rest(bus))
+        await comes_to_rest(bus)
 
 
 @rule("V-3")
 async def test_a_wish_whose_item_got_lost_is_found_by_the_sweep(bus: Bus) -> None:
     # What a crash between settling an item and looking for another wish leaves behind.
     await bus.publish(subjects.wish(POOL, key("web")), EVENT.encoded())
-    story, queue = Story(), Queue(bus, POOL)
-    async with running(Pool(bus, POOL, Telling(bus, story.add)).run()):
-        assert await queue.sweep(older_than=3600) == 0
-        assert await queue.sweep(older_than=-1) == 1
-        await story.until("end web")
-        await eventually(lambda: at_rest(bus))
+    async with working(bus) as pool:
+        assert await pool.queue.sweep(older_than=3600) == 0
+        assert await pool.queue.sweep(older_than=-1) == 1
+        await pool.end("web")
+        await comes_to_rest(bus)
 
 
 async def test_a_sweep_of_many_enqueues_only_what_got_lost(bus: Bus) -> None:
@@ -55,22 +53,18 @@ async def test_a_sweep_of_many_enqueues_only_what_got_lost(bus: Bus) -> None:
 
 
 async def test_a_sweep_does_not_disturb_what_is_being_done(bus: Bus) -> None:
-    story, queue = Story(), Queue(bus, POOL)
-    handler = Telling(bus, story.add)
-    async with running(Pool(bus, POOL, handler).run()):
-        await queue.wish(key("gated"), EVENT)
-        await story.until("begin gated")
-        assert await queue.sweep(older_than=-1) == 1
-        handler.gate.set()
-        await story.until("end gated")
-        await eventually(lambda: at_rest(bus))
-    assert story.times("begin gated") == 1
+    async with working(bus) as pool:
+        await pool.begin("gated")
+        assert await pool.queue.sweep(older_than=-1) == 1
+        await pool.end("gated")
+        await comes_to_rest(bus)
+    assert pool.story.times("begin gated") == 1
 
 
 async def test_an_item_that_kills_its_workers_is_quarantined(bus: Bus, nats_url: str) -> None:
-    queue, neighbours = Queue(bus, POOL), [f"web-{number}" for number in range(5)]
+    neighbours = [f"web-{number}" for number in range(5)]
     for name in ["deadly", *neighbours]:
-        await queue.wish(key(name), EVENT)
+        await wish(bus, name)
     async with workers(nats_url, ack_wait=0.7) as crew:
         for death in range(1, 4):
             worker = await crew.start()
@@ -78,48 +72,45 @@ async def test_an_item_that_kills_its_workers_is_quarantined(bus: Bus, nats_url:
             assert await worker.wait() == -signal.SIGKILL
         last = await crew.start()
         await crew.story.until("aside deadly")
-        await eventually(lambda: at_rest(bus))
+        await comes_to_rest(bus)
         assert {s.name for s in crew.story.all if s.word == "end"} == set(neighbours)
         assert {s.name for s in crew.story.all if s.word == "aside"} == {"deadly"}
         assert await waiting(bus, streams.LATER) == [subjects.later(POOL, key("deadly"))]
 
-        await queue.wish(key("deadly"), EVENT)
+        await wish(bus, "deadly")
         await crew.story.until("begin deadly", times=4)
         assert await last.wait() == -signal.SIGKILL
 
 
 async def test_workers_that_lost_the_bus_quarantine_nothing(nats: NatsServer, nats_bus: Bus) -> None:
-    story = Story()
-    handler = Telling(nats_bus, story.add)
-    async with running(Pool(nats_bus, POOL, handler, ack_wait=1).run()):
-        await Queue(nats_bus, POOL).wish(key("gated"), EVENT)
+    async with working(nats_bus, ack_wait=1) as pool:
+        await pool.wish("gated")
         # One more than an item may take workers down.
         for begun in range(1, 5):
-            await story.until("begin gated", times=begun)
+            await pool.story.until("begin gated", times=begun)
             await asyncio.to_thread(nats.restart)
-        handler.gate.set()
-        await story.until("end gated")
-        await eventually(lambda: rests(nats_bus))
-    assert story.times("aside gated") == 0
+        await pool.end("gated")
+        await comes_to_rest(nats_bus)
+    assert pool.story.times("aside gated") == 0
 
 
 async def test_an_item_that_blocks_its_workers_is_quarantined(bus: Bus, nats_url: str) -> None:
-    queue, names = Queue(bus, POOL), [f"web-{number}" for number in range(5)]
+    names = [f"web-{number}" for number in range(5)]
     async with workers(nats_url, ack_wait=1.0) as crew:
         for _ in range(2):
             await crew.start()
         # Its owner changes it all the time, so that each attempt has a wish of its own.
         for attempt in range(1, 5):
-            await queue.wish(key("hanging"), Wish(reason=str(attempt)))
+            await wish(bus, "hanging", Wish(reason=str(attempt)))
             for name in names:
-                await queue.wish(key(name), EVENT)
+                await wish(bus, name)
             story = crew.story
             await eventually(lambda: story.times("aside hanging") + story.times("begin hanging") >= attempt)  # noqa: B023
             if crew.story.times("aside hanging"):
                 break
         await crew.story.until("aside hanging")
         assert crew.story.times("begin hanging") <= 3
-        await eventually(lambda: at_rest(bus))
+        await comes_to_rest(bus)
         assert {s.name for s in crew.story.all if s.word == "aside"} == {"hanging"}
         assert {s.name for s in crew.story.all if s.word == "end"} >= set(names)
 
@@ -128,7 +119,7 @@ async def test_an_item_that_blocks_its_workers_is_quarantined(bus: Bus, nats_url
 async def test_an_item_whose_worker_is_frozen_is_not_quarantined(bus: Bus, nats_url: str) -> None:
     async with workers(nats_url, ack_wait=0.5) as crew:
         worker = await crew.start()
-        await Queue(bus, POOL).wish(key("gated"), EVENT)
+        await wish(bus, "gated")
         for number in range(1, 5):
             await crew.story.until("begin gated", times=number)
             worker.send_signal(signal.SIGSTOP)
@@ -143,7 +134,7 @@ async def test_an_item_whose_worker_is_frozen_is_not_quarantined(bus: Bus, nats_
 async def test_a_worker_that_was_frozen_overwrites_nothing(bus: Bus, nats_url: str) -> None:
     async with workers(nats_url, ack_wait=1.0) as crew:
         frozen = await crew.start()
-        await Queue(bus, POOL).wish(key("reporting"), EVENT)
+        await wish(bus, "reporting")
         await crew.story.until("begin reporting")
         frozen.send_signal(signal.SIGSTOP)
         awake = await crew.start()
@@ -155,7 +146,7 @@ async def test_a_worker_that_was_frozen_overwrites_nothing(bus: Bus, nats_url: s
         # It asks for another run: what it did late in the world might have undone something.
         story = crew.story.all
         await eventually(lambda: any((s.short, s.reason) == ("end reporting", "late report") for s in story))
-        await eventually(lambda: at_rest(bus))
+        await comes_to_rest(bus)
         late = [s for s in crew.story.all if s.process == frozen.pid and s.reason == "event"]
         assert [s.word for s in late] == ["begin", "left"]
         assert (await intents.last(bus, key("reporting"))).intent is not None
@@ -163,14 +154,13 @@ async def test_a_worker_that_was_frozen_overwrites_nothing(bus: Bus, nats_url: s
 
 @rule("B-7")
 async def test_a_thawed_worker_starts_no_overdue_item(bus: Bus, nats_url: str) -> None:
-    queue = Queue(bus, POOL)
     async with workers(nats_url, ack_wait=1.0) as crew:
         frozen = await crew.start()
-        await queue.wish(key("web"), EVENT)
+        await wish(bus, "web")
         await crew.story.until("end web")
-        await eventually(lambda: at_rest(bus))
+        await comes_to_rest(bus)
         frozen.send_signal(signal.SIGSTOP)
-        await queue.wish(key("gated"), EVENT)
+        await wish(bus, "gated")
 
         async def delivered() -> bool:
             info = await bus.api(f"CONSUMER.INFO.WORK.pool-{POOL}")
@@ -184,7 +174,7 @@ async def test_a_thawed_worker_starts_no_overdue_item(bus: Bus, nats_url: str) -
         # It is awake, and past what was delivered to it, when it has begun something else. What it is given a
         # moment too early comes to the other one, and waits there behind the gate: so there is always more.
         for number in itertools.count():
-            await queue.wish(key(f"web-{number}"), EVENT)
+            await wish(bus, f"web-{number}")
             await asyncio.sleep(0.05)  # the pace of the wishes
             if crew.story.all[-1].process == frozen.pid:
                 break
@@ -195,37 +185,36 @@ async def test_a_thawed_worker_starts_no_overdue_item(bus: Bus, nats_url: str) -
 
 @rule("B-7", "V-10")
 async def test_a_worker_that_is_cut_off_stops_before_another_one_begins(bus: Bus, nats_url: str) -> None:
-    story, queue = Story(), Queue(bus, POOL)
-    async with proxy(port_of(nats_url)) as line, connected(Access(f"nats://127.0.0.1:{line.port}")) as far:
-        cut_off = Telling(far, story.add, who=1)
-        async with running(Pool(far, POOL, cut_off, ack_wait=2).run()):
-            await queue.wish(key("gated"), EVENT)
-            await story.until("begin gated")
-            line.hang()
-            near = Telling(bus, story.add, who=2)
-            near.gate.set()
-            async with running(Pool(bus, POOL, near, ack_wait=2).run()):
-                await story.until("end gated")
-                line.resume()
-                await eventually(lambda: story.all[-1].reason == "late report")
-    assert [said.word for said in story.all[:4]] == ["begin", "left", "begin", "end"]
-    assert overlaps(story.all) == []
+    async with (
+        proxy(port_of(nats_url)) as line,
+        connected(Access(f"nats://127.0.0.1:{line.port}")) as far,
+        working(far, who=1, ack_wait=2) as cut_off,
+    ):
+        await wish(bus, "gated")
+        await cut_off.story.until("begin gated")
+        line.hang()
+        async with working(bus, story=cut_off.story, who=2, ack_wait=2) as near:
+            await near.end("gated")
+            line.resume()
+            await eventually(lambda: near.story.all[-1].reason == "late report")
+    assert [said.word for said in near.story.all[:4]] == ["begin", "left", "begin", "end"]
+    assert overlaps(near.story.all) == []
 
 
 @rule("B-7", "LB-2-serial")
 async def test_no_object_is_ever_worked_on_twice_at_once(bus: Bus, nats_url: str) -> None:
-    queue, names = Queue(bus, POOL), [f"web-{number}" for number in range(8)]
+    names = [f"web-{number}" for number in range(8)]
     async with workers(nats_url, ack_wait=1.0) as crew:
         alive = [await crew.start(), await crew.start()]
         for turn in range(12):
             told = len(crew.story.all)
             for name in names:
-                await queue.wish(key(name), EVENT)
+                await wish(bus, name)
             if turn % 4 == 1:
                 await crew.kill(alive.pop(0))
                 alive.append(await crew.start())
             await eventually(lambda: len(crew.story.all) > told)  # noqa: B023
-        await eventually(lambda: at_rest(bus))
+        await comes_to_rest(bus)
         assert {said.name for said in crew.story.all if said.word == "end"} == set(names)
         survivors = {process.pid for process in alive}
         assert overlaps([said for said in crew.story.all if said.process in survivors]) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import subprocess
@@ -22,7 +23,18 @@ from bus.transport.connection import Bus, connected
 from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
-from tests.servers.bus.handlers import EVENT, POOL, Doing, Story, Telling, at_rest, key, overlaps, waiting
+from tests.servers.bus.handlers import (
+    EVENT,
+    POOL,
+    Doing,
+    Telling,
+    comes_to_rest,
+    key,
+    overlaps,
+    waiting,
+    wish,
+    working,
+)
 from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon, stopped
@@ -42,184 +54,145 @@ async def records(bus: Bus, name: str) -> list[RunRecord]:
 @rule("B-7")
 async def test_many_wishes_for_one_object_are_one_item(bus: Bus) -> None:
     for number in range(5):
-        await Queue(bus, POOL).wish(key("web"), Wish(reason=f"event {number}"))
+        await wish(bus, "web", Wish(reason=f"event {number}"))
     assert await waiting(bus, streams.WORK) == [f"work.test.{key('web')}"]
-
-    story = Story()
-    async with running(Pool(bus, POOL, Telling(bus, story.add)).run()):
-        await story.until("end web")
-        await eventually(lambda: at_rest(bus))
-    assert [(one.short, one.reason) for one in story.all] == [
-        (f"{word} web", "event 4") for word in ("begin", "end")
+    async with working(bus) as pool:
+        await pool.end("web")
+        await comes_to_rest(bus)
+    assert [(said.short, said.reason) for said in pool.story.all] == [
+        ("begin web", "event 4"),
+        ("end web", "event 4"),
     ]
 
 
 @rule("V-4", "B-7", "LB-6-collapse")
 async def test_wishes_during_a_run_make_one_more_run(bus: Bus) -> None:
-    story, queue, late = Story(), Queue(bus, POOL), Wish(reason=Reason.LATE_REPORT)
-    handler = Telling(bus, story.add)
-    async with running(Pool(bus, POOL, handler).run()):
-        await queue.wish(key("gated"), retry(3))
-        await story.until("begin gated")
+    late = Wish(reason=Reason.LATE_REPORT)
+    async with working(bus) as pool:
+        await pool.begin("gated", retry(3))
         for _ in range(5):
-            await queue.wish(key("gated"), late)
-        handler.gate.set()
-        await story.until("end gated", times=2)
-        await eventually(lambda: at_rest(bus))
+            await pool.wish("gated", late)
+        await pool.end("gated", times=2)
+        await comes_to_rest(bus)
         assert len(await records(bus, "gated")) == 2
-        await queue.wish(key("gated"), late)
-        await story.until("end gated", times=3)
-    assert [said.short for said in story.all] == ["begin gated", "end gated"] * 3
-    assert [said.reason for said in story.all[::2]] == ["retry", "late report", "late report"]
+        await pool.wish("gated", late)
+        await pool.end("gated", times=3)
+    assert pool.story.shorts == ["begin gated", "end gated"] * 3
+    assert [said.reason for said in pool.story.all[::2]] == ["retry", "late report", "late report"]
 
 
 @rule("B-7", "LB-2-serial")
 async def test_many_objects_are_worked_on_at_once(bus: Bus) -> None:
-    story, queue = Story(), Queue(bus, POOL)
-    handler = Telling(bus, story.add)
-    async with running(Pool(bus, POOL, handler, concurrency=10).run()):
+    async with working(bus, concurrency=10) as pool:
+        story = pool.story
         for number in range(12):
-            await queue.wish(key(f"gated-{number}"), EVENT)
+            await pool.wish(f"gated-{number}")
         await story.until_so(lambda: len(story.all) == 10, "ten begin")
-        handler.gate.set()
+        pool.handler.gate.set()
         await story.until_so(lambda: len(story.all) == 24, "all have ended")
     assert [said.word for said in story.all[:10]] == ["begin"] * 10
 
 
 @rule("V-10")
 async def test_an_item_stays_ours_as_long_as_its_run_lasts(bus: Bus) -> None:
-    story, queue = Story(), Queue(bus, POOL)
-    long, short = Telling(bus, story.add), Telling(bus, story.add, who=2)
-    async with running(Pool(bus, POOL, long, ack_wait=1).run()):
-        await queue.wish(key("gated"), EVENT)
-        await story.until("begin gated")
-        async with running(Pool(bus, POOL, short, ack_wait=1).run()):
-            await queue.schedule(key("much-later"), EVENT, 2.0)
-            async with running(run_due(bus, queue)):
-                await story.until("end much-later")
-            long.gate.set()
-            await story.until("end gated")
-    assert story.times("begin gated") == 1
+    async with working(bus, ack_wait=1) as long:
+        await long.begin("gated")
+        async with working(bus, story=long.story, who=2, ack_wait=1) as short:
+            await short.queue.schedule(key("much-later"), EVENT, 2.0)
+            await short.story.until("end much-later")
+            await long.end("gated")
+    assert long.story.times("begin gated") == 1
 
 
 async def test_a_graceful_stop_lets_runs_finish(bus: Bus) -> None:
-    story, queue = Story(), Queue(bus, POOL)
-    handler = Telling(bus, story.add)
-    async with running(Pool(bus, POOL, handler).run()) as (work,):
-        await queue.wish(key("gated"), EVENT)
-        await story.until("begin gated")
-        work.cancel()
-        await queue.wish(key("web"), EVENT)  # is for the next process
-        handler.gate.set()
-        await asyncio.wait([work])
-    assert story.times("end gated") == 1
-    async with running(Pool(bus, POOL, handler).run()):
-        await story.until("end web")
-        await eventually(lambda: at_rest(bus))
-    assert story.times("begin gated") == 1
+    async with working(bus) as first:
+        await first.begin("gated")
+        first.task.cancel()
+        await first.wish("web")  # is for the next process
+        first.handler.gate.set()
+        await asyncio.wait([first.task])
+    assert first.story.shorts == ["begin gated", "end gated"]
+    async with working(bus) as second:
+        await second.end("web")
+        await comes_to_rest(bus)
+    assert second.story.shorts == ["begin web", "end web"]
 
 
 async def test_a_graceful_stop_gives_back_what_takes_too_long(bus: Bus) -> None:
-    story = Story()
-    async with running(Pool(bus, POOL, Telling(bus, story.add), ack_wait=60).run()) as (work,):
-        await Queue(bus, POOL).wish(key("stubborn"), EVENT)
-        await story.until("begin stubborn")
-        next_one = Telling(bus, story.add, who=2)
-        next_one.gate.set()
-        async with running(Pool(bus, POOL, next_one, ack_wait=60).run()):
-            await stopped(work)
-            await story.until("end stubborn")
-    assert [said.word for said in story.all] == ["begin", "left", "begin", "end"]
-    assert overlaps(story.all) == []
+    async with working(bus, ack_wait=60) as first:
+        await first.begin("stubborn")
+        async with working(bus, story=first.story, who=2, ack_wait=60) as second:
+            second.handler.gate.set()
+            await stopped(first.task)
+            await second.end("stubborn")
+    assert [said.word for said in first.story.all] == ["begin", "left", "begin", "end"]
+    assert overlaps(first.story.all) == []
 
 
 async def test_only_a_request_that_was_cut_off_is_run_in_any_case(bus: Bus) -> None:
-    story, wishes = Story(), dict[str, list[Wish]]()
-
-    class Noting(Telling):
-        async def handle(self, item: Item) -> Outcome:
-            wishes.setdefault(subjects.ref(item.key).name, []).append(item.wish)
-            return await super().handle(item)
-
-    queue, handler = Queue(bus, POOL), Noting(bus, story.add)
     reasons = {
         "stubborn-asked": Reason.EVENT,
         "stubborn-unfinished": Reason.SWEEP,
         "stubborn-drift": Reason.DRIFT,
         "stubborn-late": Reason.LATE_REPORT,
     }
-    async with running(Pool(bus, POOL, handler, ack_wait=60).run()) as (work,):
+    async with working(bus, ack_wait=60) as before:
         for name, reason in reasons.items():
-            await queue.wish(key(name), Wish(reason=reason))
-            await story.until(f"begin {name}")
-        await stopped(work)
-    async with running(Pool(bus, POOL, handler, ack_wait=60).run()):
-        await story.until_so(lambda: len(story.all) > 2 * len(reasons), "one begins again")
-        first = story.all[2 * len(reasons)].name
+            await before.begin(name, Wish(reason=reason))
+        await stopped(before.task)
+    async with working(bus, ack_wait=60) as after:
+        await after.story.until_so(lambda: bool(after.story.all), "one begins again")
+        first = after.story.all[0].name
         for name in reasons:
-            await queue.wish(key(name), Wish(reason=Reason.LATE_REPORT))  # as whoever has lost an item
-        handler.gate.set()
+            await after.wish(name, Wish(reason=Reason.LATE_REPORT))  # as a worker that has lost an item
         for name in reasons:
-            await story.until(f"end {name}")
-        await eventually(lambda: at_rest(bus))
-    insisted = {name: [wish.insist for wish in seen] for name, seen in wishes.items()}
-    assert {name: seen[:2] for name, seen in insisted.items()} == {
-        "stubborn-asked": [False, True],
-        "stubborn-unfinished": [False, True],
-        "stubborn-drift": [False, False],
-        "stubborn-late": [False, False],
+            await after.end(name)
+        await comes_to_rest(bus)
+    assert not any(said.insist for said in before.story.all)
+    begun = [said for said in after.story.all if said.word == "begin"]
+    insisted = {name: [said.insist for said in begun if said.name == name] for name in reasons}
+    assert {name: seen[0] for name, seen in insisted.items()} == {
+        "stubborn-asked": True,
+        "stubborn-unfinished": True,
+        "stubborn-drift": False,
+        "stubborn-late": False,
     }
     # Of the others, the second wish may have been joined to the first before their turn.
-    assert {tuple(seen[2:]) for seen in insisted.values()} <= {(), (False,)}
-    assert len(insisted[first]) == 3
+    assert {tuple(seen[1:]) for seen in insisted.values()} <= {(), (False,)}
+    assert len(insisted[first]) == 2
 
 
 @rule("V-9", "V-11")
 async def test_a_request_whose_run_could_not_end_is_not_replaced_by_a_comparison(bus: Bus) -> None:
-    story, wishes, queue = Story(), list[Wish](), Queue(bus, POOL)
+    wishes: list[Wish] = []
 
     class Away(Telling):
         async def handle(self, item: Item) -> Outcome:
             wishes.append(item.wish)
-            if len(wishes) in (2, 3):  # as whoever has lost the item
-                await queue.wish(item.key, Wish(reason=Reason.LATE_REPORT))
+            if len(wishes) in (2, 3):  # as a worker that has lost the item
+                await wish(bus, "stubborn", Wish(reason=Reason.LATE_REPORT))
             await super().handle(item)
             again = Wish(reason=Reason.RETRY, insist=len(wishes) == 2)
             return Unfinished("waiting", RequeueAfter(again, 60))
 
-    handler = Away(bus, story.add)
-    async with running(Pool(bus, POOL, handler, ack_wait=60).run()) as (work,):
-        await queue.wish(key("stubborn"), EVENT)
-        await story.until("begin stubborn")
-        await stopped(work)
-    handler.gate.set()
-    async with running(Pool(bus, POOL, handler, ack_wait=60).run()):
-        await story.until("end stubborn", times=3)
-        await eventually(lambda: at_rest(bus))
+    async with working(bus, Away, ack_wait=60) as before:
+        await before.begin("stubborn")
+        await stopped(before.task)
+    async with working(bus, Away, ack_wait=60) as after:
+        await after.end("stubborn", times=3)
+        await comes_to_rest(bus)
     # What the second run has put off, the third does: it may put off something else instead.
-    assert [wish.insist for wish in wishes] == [False, True, True, False]
+    assert [one.insist for one in wishes] == [False, True, True, False]
 
 
 @rule("V-9")
 async def test_a_bug_lets_its_object_wait_and_no_other(bus: Bus) -> None:
-    failed = 0
-    story = Story()
-
-    class Buggy(Telling):
-        async def handle(self, item: Item) -> Outcome:
-            nonlocal failed
-            if item.key == key("broken") and item.wish.attempt < 3:
-                failed += 1
-                raise ZeroDivisionError("a bug")
-            return await super().handle(item)
-
-    queue = Queue(bus, POOL)
-    async with running(Pool(bus, POOL, Buggy(bus, story.add)).run(), run_due(bus, queue)):
-        await queue.wish(key("broken"), EVENT)
-        await queue.wish(key("web"), EVENT)
-        await story.until("end web")
-        await story.until("end broken")
-    assert failed == 3
+    async with working(bus) as pool:
+        await pool.wish("broken")
+        await pool.wish("web")
+        await pool.end("web")
+        await pool.end("broken")
+    assert pool.story.times("left broken") == 3
     runs = await records(bus, "broken")
     assert [run.outcome for run in runs] == ["failed"] * 3 + ["succeeded"]
     assert [run.wish.attempt for run in runs] == [0, 1, 2, 3]
@@ -227,79 +200,66 @@ async def test_a_bug_lets_its_object_wait_and_no_other(bus: Bus) -> None:
 
 
 @rule("V-9", "V-11")
-async def test_a_world_that_is_away_for_long_is_nobodys_fault(bus: Bus) -> None:
-    story = Story()
-    handler = Telling(bus, story.add)
-    async with running(Pool(bus, POOL, handler, ack_wait=0.5).run()):
-        await Queue(bus, POOL).wish(key("failing"), EVENT)
-        await story.until("left failing", times=6)
-        handler.gate.set()
-        await story.until("end failing")
-    assert story.times("aside failing") == 0
+async def test_an_item_that_fails_for_long_is_not_quarantined(bus: Bus) -> None:
+    async with working(bus, ack_wait=0.5) as pool:
+        await pool.wish("failing")
+        await pool.story.until("left failing", times=6)
+        await pool.end("failing")
+    assert pool.story.times("aside failing") == 0
 
 
 async def test_a_pool_goes_on_after_the_server_was_away(nats: NatsServer, nats_bus: Bus) -> None:
-    story, queue = Story(), Queue(nats_bus, POOL)
-    handler = Telling(nats_bus, story.add)
-    async with running(Pool(nats_bus, POOL, handler, ack_wait=1).run()):
-        await queue.wish(key("gated"), EVENT)
-        await story.until("begin gated")
+    async with working(nats_bus, ack_wait=1) as pool:
+        await pool.begin("gated")
         nats.restart()
-        handler.gate.set()
-        await story.until("end gated")
-        await eventually(lambda: wished(queue, "web"))
-        await story.until("end web")
-        await eventually(lambda: at_rest(nats_bus))
-    assert overlaps(story.all) == []
+        await pool.end("gated")
+        await eventually(lambda: wished(nats_bus, "web"))
+        await pool.end("web")
+        await comes_to_rest(nats_bus)
+    assert overlaps(pool.story.all) == []
 
 
 async def test_a_pool_goes_on_when_the_store_is_another_one(nats: NatsServer, nats_bus: Bus) -> None:
-    story, queue = Story(), Queue(nats_bus, POOL)
-    async with running(Pool(nats_bus, POOL, Telling(nats_bus, story.add), ack_wait=1).run()):
-        await queue.wish(key("before"), EVENT)
-        await story.until("end before")
+    async with working(nats_bus, ack_wait=1) as pool:
+        await pool.begin("before")
+        await pool.end("before")
         await emptied(nats, nats_bus)
-        await eventually(lambda: wished(queue, "after"))
-        await story.until("end after")
+        await eventually(lambda: wished(nats_bus, "after"))
+        await pool.end("after")
 
 
-async def wished(queue: Queue, name: str) -> bool:
-    """Wish, as those do whose message is delivered to them again until it succeeds."""
-    try:
-        await queue.wish(key(name), EVENT)
-    except Unreachable:
-        return False
-    return True
+async def wished(bus: Bus, name: str) -> bool:
+    """Wish, as routers do, whose message is delivered again until it succeeds."""
+    with contextlib.suppress(Unreachable):
+        await wish(bus, name)
+        return True
+    return False
 
 
 @rule("B-2")
 async def test_what_is_scheduled_comes_due_in_its_order(bus: Bus) -> None:
-    story, queue = Story(), Queue(bus, POOL)
-    late = subjects.later(POOL, key("third"))
-    async with running(Pool(bus, POOL, Telling(bus, story.add)).run(), run_due(bus, queue)):
-        await queue.schedule(key("third"), retry(1), 600)
+    async with working(bus) as pool:
+        await pool.queue.schedule(key("third"), retry(1), 600)
         asked = time.monotonic()
-        await queue.schedule(key("second"), retry(1), 0.5)
-        await queue.schedule(key("first"), retry(1), 0.005)
-        await queue.schedule(key("long-due"), retry(1), -5)
+        for name, after in (("second", 0.5), ("first", 0.005), ("long-due", -5)):
+            await pool.queue.schedule(key(name), retry(1), after)
         for name in ("long-due", "first", "second"):
-            await story.until(f"end {name}")
-        await eventually(lambda: at_rest(bus))
+            await pool.end(name)
+        await comes_to_rest(bus)
     # However slow this machine is: what is due later waits, and nothing comes before its time.
-    assert await waiting(bus, streams.LATER) == [late]
-    [second] = [said.at for said in story.all if (said.word, said.name) == ("begin", "second")]
+    assert await waiting(bus, streams.LATER) == [subjects.later(POOL, key("third"))]
+    [second] = [said.at for said in pool.story.all if said.short == "begin second"]
     assert second - asked >= 0.5
 
 
 async def test_a_newer_schedule_replaces_an_older_one(bus: Bus) -> None:
-    story, queue = Story(), Queue(bus, POOL)
-    async with running(Pool(bus, POOL, Telling(bus, story.add)).run(), run_due(bus, queue)):
-        await queue.schedule(key("web"), Wish(reason="sooner"), 0.2)
-        await queue.schedule(key("web"), Wish(reason="later"), 0.6)
-        await queue.schedule(key("after"), retry(1), 0.9)
-        await story.until("end after")
-        await eventually(lambda: at_rest(bus))
-    assert [said.reason for said in story.all if said.name == "web"] == ["later", "later"]
+    async with working(bus) as pool:
+        await pool.queue.schedule(key("web"), Wish(reason="sooner"), 0.2)
+        await pool.queue.schedule(key("web"), Wish(reason="later"), 0.6)
+        await pool.queue.schedule(key("after"), retry(1), 0.9)
+        await pool.end("after")
+        await comes_to_rest(bus)
+    assert [said.reason for said in pool.story.all if said.name == "web"] == ["later", "later"]
 
 
 async def test_a_run_that_nobody_asked_for_keeps_what_insists(bus: Bus) -> None:
@@ -340,25 +300,22 @@ async def test_scheduled_wishes_survive_a_server_restart(nats: NatsServer, nats_
     await Queue(nats_bus, POOL).schedule(key("soon"), retry(1), 0.1)
     await Queue(nats_bus, POOL).schedule(key("later"), retry(1), 2)
     nats.restart()
-    async with connected(Access(nats.url)) as bus:
-        story, queue = Story(), Queue(bus, POOL)
-        async with running(Pool(bus, POOL, Telling(bus, story.add)).run(), run_due(bus, queue)):
-            await story.until("end soon")
-            await story.until("end later")
+    async with connected(Access(nats.url)) as bus, working(bus) as pool:
+        await pool.end("soon")
+        await pool.end("later")
 
 
-async def test_what_came_due_while_nobody_was_there_is_not_lost(bus: Bus) -> None:
-    story, queue = Story(), Queue(bus, POOL)
-    await queue.schedule(key("web"), retry(3), 0.01)
+async def test_what_came_due_without_a_worker_is_not_lost(bus: Bus) -> None:
+    await Queue(bus, POOL).schedule(key("web"), retry(3), 0.01)
 
     async def is_due() -> bool:
         return await waiting(bus, streams.LATER) == [subjects.due(POOL, key("web"))]
 
     await eventually(is_due)
-    async with running(Pool(bus, POOL, Telling(bus, story.add)).run(), run_due(bus, queue)):
-        await story.until("end web")
-        await eventually(lambda: at_rest(bus))
-    assert story.all[0].reason == "retry"
+    async with working(bus) as pool:
+        await pool.end("web")
+        await comes_to_rest(bus)
+    assert pool.story.all[0].reason == "retry"
     assert await waiting(bus, streams.LATER) == []
 
 
@@ -377,8 +334,7 @@ def clock(tmp_path: Path) -> Path:
 async def test_a_wrong_clock_does_not_shift_schedules(
     bus: Bus, nats_url: str, clock: Path, ahead: int
 ) -> None:
-    story, queue = Story(), Queue(bus, POOL)
-    async with running(Pool(bus, POOL, Telling(bus, story.add)).run(), run_due(bus, queue)):
+    async with working(bus) as pool:
         asked = time.monotonic()
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.servers.bus.programs", "schedule", nats_url, "web", "4",
@@ -386,8 +342,8 @@ async def test_a_wrong_clock_does_not_shift_schedules(
         )  # fmt: skip
         its_time, _ = await soon(process.communicate())
         assert abs(float(its_time) - time.time() - ahead) < 30
-        await story.until("end web")
-    assert story.all[0].at - asked >= 4.0
+        await pool.end("web")
+    assert pool.story.all[0].at - asked >= 4.0
 
 
 async def test_a_wish_keeps_what_the_one_before_asks_for(bus: Bus) -> None:
@@ -402,10 +358,10 @@ async def test_a_wish_keeps_what_the_one_before_asks_for(bus: Bus) -> None:
 
 
 async def test_wishes_made_at_once_become_one_for_all(bus: Bus) -> None:
-    queue, reasons = Queue(bus, POOL), [Reason.EVENT, Reason.DRIFT, Reason.SWEEP, Reason.EDGE] * 10
-    await asyncio.gather(*(queue.wish(key("web"), Wish(reason=reason)) for reason in reasons))
-    wish = await wish_of(bus)
-    assert (wish.changed, wish.verify, wish.drift, wish.overdue) == (True, True, True, True)
+    reasons = [Reason.EVENT, Reason.DRIFT, Reason.SWEEP, Reason.EDGE] * 10
+    await asyncio.gather(*(wish(bus, "web", Wish(reason=reason)) for reason in reasons))
+    last = await wish_of(bus)
+    assert (last.changed, last.verify, last.drift, last.overdue) == (True, True, True, True)
 
 
 async def wish_of(

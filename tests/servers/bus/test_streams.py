@@ -8,6 +8,7 @@ import pytest
 from bus import schema, streams, subjects
 from bus.schema import Schema
 from bus.transport.connection import ApiError, Bus, connected
+from tests.support.cases import cases
 from tests.support.natsserver import NatsServer, ensured, port_of
 from tests.support.proxy import proxy
 from tests.support.running import eventually, running, soon
@@ -15,6 +16,7 @@ from windowbox.errors import Malformed, Refused, Unreachable
 from windowbox.models.refs import ObjectRef
 from windowbox.settings.bussettings import Access
 
+NEWER, CURRENT = Schema(version=2, reader=1).metadata, {"windowbox.schema": "1"}
 NAMES = [
     *("OBJECTS", "TRIGGERS", "WORK", "LATER", "INTENTS", "JOURNAL", "REVIEWS"),
     *("KV_leases", "KV_clusters", "KV_addresses", "KV_edges"),
@@ -36,15 +38,26 @@ async def update(bus: Bus, stream: str, **settings: Any) -> None:
     await bus.api(f"STREAM.UPDATE.{stream}", {**await config(bus, stream), **settings})
 
 
-async def test_a_setting_that_changed_is_brought_up_to_date(bus: Bus) -> None:
-    await update(bus, "OBJECTS", max_msgs_per_subject=3)
+@cases(
+    "changed told kept",
+    ("an-older-setting", {"max_msgs_per_subject": 3}, "max_msgs_per_subject", {"max_msgs_per_subject": 16}),
+    ("what-an-operator-added", {"description": "of our team"}, "", {"description": "of our team"}),
+    ("a-newer-version", {"max_msgs_per_subject": 3, "metadata": NEWER}, "", {"max_msgs_per_subject": 3}),
+    ("no-version-yet", {"metadata": {"team": "ours"}}, "metadata", {"metadata": {"team": "ours", **CURRENT}}),
+)
+async def test_a_stream_with_other_settings_is_updated_or_left_alone(
+    bus: Bus, changed: dict[str, Any], told: str, kept: dict[str, Any]
+) -> None:
+    await update(bus, "OBJECTS", **changed)
     await bus.publish("object.c.k.n.web", b"kept")
-
-    assert await ensured(bus) == ["updated stream OBJECTS: max_msgs_per_subject"]
-    assert (await config(bus, "OBJECTS"))["max_msgs_per_subject"] == 16
-    kept = await bus.last("OBJECTS", "object.c.k.n.web")
-    assert kept is not None
-    assert kept.data == b"kept"
+    assert await ensured(bus) == ([f"updated stream OBJECTS: {told}"] if told else [])
+    found = await config(bus, "OBJECTS")
+    found["metadata"] = {key: found["metadata"][key] for key in kept.get("metadata", ())}
+    assert {key: found[key] for key in kept} == kept
+    last = await bus.last("OBJECTS", "object.c.k.n.web")
+    assert last
+    assert last.data == b"kept"
+    await schema.check(bus, "OBJECTS")
 
 
 async def test_reviews_move_out_of_the_journal_of_an_older_version(bus: Bus) -> None:
@@ -58,28 +71,8 @@ async def test_reviews_move_out_of_the_journal_of_an_older_version(bus: Bus) -> 
     assert await bus.last("JOURNAL", "run.pool.one")
 
 
-async def test_what_an_operator_added_is_left_alone(bus: Bus) -> None:
-    await update(bus, "JOURNAL", description="of our team")
-    assert await ensured(bus) == []
-    assert (await config(bus, "JOURNAL"))["description"] == "of our team"
-
-
 async def test_each_stream_carries_the_version_of_its_schema(bus: Bus) -> None:
     assert {schema.found(await config(bus, name)) for name in NAMES} == {schema.CURRENT}
-
-
-async def test_an_older_stream_gets_its_number_and_keeps_notes(bus: Bus) -> None:
-    await update(bus, "WORK", metadata={"team": "ours"})
-    assert await ensured(bus) == ["updated stream WORK: metadata"]
-    metadata = (await config(bus, "WORK"))["metadata"]
-    assert (metadata["team"], metadata["windowbox.schema"]) == ("ours", "1")
-
-
-async def test_what_a_newer_version_has_set_is_left_alone(bus: Bus) -> None:
-    await update(bus, "OBJECTS", max_msgs_per_subject=3, metadata=Schema(version=2, reader=1).metadata)
-    assert await ensured(bus) == []
-    assert (await config(bus, "OBJECTS"))["max_msgs_per_subject"] == 3
-    await schema.check(bus, "OBJECTS")
 
 
 async def test_messages_that_only_newer_versions_read_are_refused(bus: Bus) -> None:

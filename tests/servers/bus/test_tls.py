@@ -21,6 +21,7 @@ from bus.transport.connection import connected
 from sandbox import processes
 from sandbox.programs import binaries
 from tests.support import servers
+from tests.support.cases import cases
 from tests.support.natsserver import NatsServer, started
 from tests.support.natstls import Identities, Tls
 from tests.support.running import eventually, running, soon
@@ -83,16 +84,19 @@ async def test_a_server_of_an_unknown_authority_is_refused(server: NatsServer, t
         assert "certificate" in told
 
 
-async def test_an_expired_certificate_is_refused(tls: Tls, tmp_path: Path) -> None:
-    tls.expire()
+@cases(
+    "hosts expired told",
+    ("expired", ["127.0.0.1"], True, "expired"),
+    ("of-another-name", ["nats"], False, "not valid for '127.0.0.1'"),
+)
+async def test_a_certificate_that_does_not_fit_is_refused(
+    tmp_path: Path, hosts: list[str], expired: bool, told: str
+) -> None:
+    tls = Tls(tmp_path / "tls", hosts)
+    if expired:
+        tls.expire()
     with started(NatsServer(tmp_path / "nats", *tls.options())) as server:
-        assert "expired" in await refusal(trusting(server.url, tls))
-
-
-async def test_a_certificate_for_another_name_is_refused(tmp_path: Path) -> None:
-    tls = Tls(tmp_path / "tls", hosts=["nats"])
-    with started(NatsServer(tmp_path / "nats", *tls.options())) as server:
-        assert "not valid for '127.0.0.1'" in await refusal(trusting(server.url, tls))
+        assert told in await refusal(trusting(server.url, tls))
 
 
 async def test_a_verifying_server_admits_only_clients_of_its_authority(
