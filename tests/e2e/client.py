@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -64,6 +65,8 @@ class Record:
     witness: Witness
     namespace: str
     name: str
+    fqdn: str
+    """The name in DNS."""
 
     @property
     def path(self) -> str:
@@ -116,14 +119,20 @@ class Space:
     namespace: str
     zone: str
 
-    def name(self, label: str = "") -> str:
-        """A name nobody else has, in the zone."""
-        return f"{label or 'n'}-{uuid.uuid4().hex[:8]}.{self.zone}"
+    def name(self, label: str = "n", zone: str = "") -> str:
+        """A name nobody else has, in this zone or another."""
+        return f"{label}-{uuid.uuid4().hex[:8]}.{zone or self.zone}"
+
+    def served(self, fqdn: str = "", values: Sequence[str] = ("10.0.0.1",), **more: Any) -> Record:
+        """A record that is ready."""
+        record = self.record(fqdn, values, **more)
+        record.until_ready()
+        return record
 
     def record(
         self,
-        fqdn: str,
-        values: list[str],
+        fqdn: str = "",
+        values: Sequence[str] = ("10.0.0.1",),
         *,
         record_type: str = "A",
         name: str = "",
@@ -132,7 +141,7 @@ class Space:
         class_: str | None = None,
         **spec: Any,
     ) -> Record:
-        asked = {"type": "local", "name": fqdn, "recordType": record_type, "values": values}
+        asked = {"type": "local", "name": fqdn or self.name(), "recordType": record_type, "values": values}
         spec |= {"class": class_} if class_ else {}
         reference = {"secretRef": {"name": "no-such-secret", "namespace": self.namespace}}
         record = self.raw(asked | reference | spec, annotations or {}, name=name, finalizers=finalizers)
@@ -148,7 +157,8 @@ class Space:
         finalizers: list[str] | None = None,
     ) -> Record:
         """A record with exactly this spec."""
-        record = Record(self.api, self.witness, self.namespace, name or f"r-{uuid.uuid4().hex[:8]}")
+        name = name or f"r-{uuid.uuid4().hex[:8]}"
+        record = Record(self.api, self.witness, self.namespace, name, str(spec["name"]))
         metadata = {"name": record.name, "annotations": annotations, "finalizers": finalizers or []}
         self.create(DNSRECORDS, {"metadata": metadata, "spec": spec})
         return record

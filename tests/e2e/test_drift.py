@@ -12,59 +12,47 @@ from tests.e2e.smallworld import SmallWorld
 
 
 @pytest.fixture
-def resting(space: Space) -> tuple[Record, str]:
-    """A record with which all is well, and its name."""
-    name = space.name("rest")
-    record = space.record(name, ["10.0.0.1"])
-    record.until_ready()
-    return record, name
+def resting(space: Space) -> Record:
+    """A record with which all is well."""
+    return space.served()
 
 
-def test_a_record_that_somebody_removed_comes_back(world: SmallWorld, resting: tuple[Record, str]) -> None:
-    record, name = resting
-    before = len(record.history)
-    zones.remove(world.named, name)
-    zones.until(world.named, name, ["10.0.0.1"])
-    assert len(record.history) == before
+def test_a_record_that_somebody_removed_comes_back(world: SmallWorld, resting: Record) -> None:
+    before = len(resting.history)
+    zones.remove(world.named, resting.fqdn)
+    zones.until(world.named, resting.fqdn, ["10.0.0.1"])
+    assert len(resting.history) == before
 
 
-def test_a_record_that_somebody_changed_is_changed_back(
-    world: SmallWorld, resting: tuple[Record, str]
-) -> None:
-    _, name = resting
-    zones.replace(world.named, name, "A", "10.6.6.6")
-    zones.until(world.named, name, ["10.0.0.1"])
-    assert zones.ttl(world.named, name) == 120
+def test_a_record_that_somebody_changed_is_changed_back(world: SmallWorld, resting: Record) -> None:
+    zones.replace(world.named, resting.fqdn, "A", "10.6.6.6")
+    zones.until(world.named, resting.fqdn, ["10.0.0.1"])
+    assert zones.ttl(world.named, resting.fqdn) == 120
 
 
-def test_a_zone_that_was_lost_is_filled_again(world: SmallWorld, resting: tuple[Record, str]) -> None:
-    record, name = resting
-    before = len(record.history)
+def test_a_zone_that_was_lost_is_filled_again(world: SmallWorld, resting: Record) -> None:
+    before = len(resting.history)
     world.named.stop()
     shutil.rmtree(world.named.folder / "zones")
     world.named.start()
-    zones.until(world.named, name, ["10.0.0.1"])
-    assert len(record.history) == before
+    zones.until(world.named, resting.fqdn, ["10.0.0.1"])
+    assert len(resting.history) == before
 
 
-def test_a_zone_lost_while_stopped_is_refilled(world: SmallWorld, resting: tuple[Record, str]) -> None:
-    _, name = resting
+def test_a_zone_lost_while_stopped_is_refilled(world: SmallWorld, resting: Record) -> None:
     world.kill("work")
-    zones.remove(world.named, name)
+    zones.remove(world.named, resting.fqdn)
     with world.settings("work", "dns", drift_interval=3600):
         world.start("work")
-        zones.until(world.named, name, ["10.0.0.1"])
+        zones.until(world.named, resting.fqdn, ["10.0.0.1"])
     world.kill("work")
     world.start("work")
 
 
 def test_a_deleted_record_is_not_put_back(world: SmallWorld, space: Space) -> None:
-    gone, kept = space.name("gone"), space.name("kept")
-    record = space.record(gone, ["10.0.0.1"])
-    record.until_ready()
-    space.record(kept, ["10.0.0.1"]).until_ready()
-    record.delete()
-    record.until_gone()
-    zones.remove(world.named, kept)
-    zones.until(world.named, kept, ["10.0.0.1"])  # so the zone was looked through since
-    assert zones.answers(world.named, gone) == []
+    gone, kept = space.served(), space.served()
+    gone.delete()
+    gone.until_gone()
+    zones.remove(world.named, kept.fqdn)
+    zones.until(world.named, kept.fqdn, ["10.0.0.1"])  # so the zone was looked through since
+    assert zones.answers(world.named, gone.fqdn) == []

@@ -9,7 +9,7 @@ import pytest
 
 from sandbox.servers import zoneserver
 from tests.e2e import client, zones
-from tests.e2e.client import OPERATION, Record, Space, ready
+from tests.e2e.client import Space, ready
 from tests.e2e.smallworld import SmallWorld, small_world
 from tests.e2e.test_shoots import FAILED, FORCED
 from tests.e2e.witness import Witness
@@ -46,34 +46,17 @@ def notes(runs: list[Any]) -> list[str]:
     return [run.note for run in runs if run.outcome == "succeeded"]
 
 
-def created(space: Space, name: str) -> Record:
-    record = space.record(name, ["10.0.0.1"], class_="garden")
-    record.until_ready()
-    return record
-
-
 @rule("T-5", "C.5-5", "P-1")
 def test_a_new_spec_is_enough(eager: SmallWorld, place: Space) -> None:
-    name = place.name()
-    record = created(place, name)
+    record = place.served(class_="garden")
     record.patch({"spec": {"values": ["10.0.0.2"]}})
     record.until(lambda now: bool(now and now.generation == 2 and ready(now)))
-    assert zones.answers(eager.named, name) == ["10.0.0.2"]
-
-
-@rule("T-5", "C.5-6", "O-2")
-def test_a_lone_annotation_waits_for_the_next_run(eager: SmallWorld, place: Space) -> None:
-    record = created(place, place.name())
-    record.annotate(**{OPERATION: "reconcile"})
-    record.patch({"spec": {"values": ["10.0.0.2"]}})
-    record.until(lambda now: bool(now and now.generation == 2 and ready(now)))
-    runs = eager.runs(record, until=lambda runs: len(notes(runs)) > 1)
-    assert notes(runs) == ["Create", "Reconcile"]
+    assert zones.answers(eager.named, record.fqdn) == ["10.0.0.2"]
 
 
 @rule("T-6", "T-7", "B.25")
 def test_a_change_of_the_cluster_triggers_a_run(eager: SmallWorld, place: Space) -> None:
-    record = created(place, place.name())
+    record = place.served(class_="garden")
     place.cluster(**FORCED)
     eager.runs(record, until=lambda runs: notes(runs) == ["Create", "Reconcile"])
 
@@ -84,7 +67,7 @@ def test_records_resume_when_a_failed_shoot_recovers(
 ) -> None:
     place = client.space(control_plane.api, witness, eager.named.zone, shoot=True)
     place.cluster(**FAILED)
-    record = place.record(place.name(), ["10.0.0.1"], class_="garden")
+    record = place.record(class_="garden")
     eager.runs(record, until=lambda runs: any(run.note == Blocked.FAILED for run in runs))
     place.cluster()
     record.until_ready()

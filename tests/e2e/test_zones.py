@@ -11,7 +11,6 @@ from tests.e2e import zones
 from tests.e2e.client import Space, failed
 from tests.e2e.smallworld import INNER, KEYED, SmallWorld
 from tests.support.rules import rule
-from tests.support.servers import NameServer
 from windowbox.models.refs import SECRETS
 
 
@@ -28,23 +27,19 @@ from windowbox.models.refs import SECRETS
 def test_every_type_is_served(
     world: SmallWorld, space: Space, record_type: str, values: list[str], found: list[str]
 ) -> None:
-    name = space.name()
-    record = space.record(name, values, record_type=record_type)
-    record.until_ready()
-    assert zones.answers(world.named, name, record_type) == found
-    assert zones.ttl(world.named, name, record_type) == 120
+    record = space.served(values=values, record_type=record_type)
+    assert zones.answers(world.named, record.fqdn, record_type) == found
+    assert zones.ttl(world.named, record.fqdn, record_type) == 120
     record.delete()
     record.until_gone()
-    assert zones.answers(world.named, name, record_type) == []
+    assert zones.answers(world.named, record.fqdn, record_type) == []
 
 
 @rule("N-11", "N-16")
 def test_both_families_of_a_name_coexist(world: SmallWorld, space: Space) -> None:
-    name = space.name()
-    four = space.record(name, ["10.0.0.1"])
-    six = space.record(name, ["2001:db8::1"], record_type="AAAA", ttl=60)
-    four.until_ready()
-    six.until_ready()
+    four = space.served()
+    name = four.fqdn
+    space.served(name, ["2001:db8::1"], record_type="AAAA", ttl=60)
     four.delete()
     four.until_gone()
     assert zones.answers(world.named, name) == []
@@ -55,31 +50,25 @@ def test_both_families_of_a_name_coexist(world: SmallWorld, space: Space) -> Non
 @rule("N-11")
 def test_a_wildcard_answers_for_all_below(world: SmallWorld, space: Space) -> None:
     name = space.name()
-    space.record(f"*.{name}", ["10.0.0.1"]).until_ready()
+    space.served(f"*.{name}")
     assert zones.answers(world.named, f"anything.{name}") == ["10.0.0.1"]
 
 
 @rule("N-16", "B.3")
 def test_either_of_two_equal_records_may_go(world: SmallWorld, space: Space) -> None:
     name = space.name()
-    twins = [space.record(name, ["10.0.0.1"]) for _ in range(2)]
-    for twin in twins:
-        twin.until_ready()
-    twins[0].delete()
-    twins[0].until_gone()
-    assert zones.answers(world.named, name) == ["10.0.0.1"]
-    twins[1].delete()
-    twins[1].until_gone()
-    assert zones.answers(world.named, name) == []
+    twins = [space.served(name) for _ in range(2)]
+    for twin, left in zip(twins, (["10.0.0.1"], []), strict=True):
+        twin.delete()
+        twin.until_gone()
+        assert zones.answers(world.named, name) == left
 
 
 @rule("N-16")
 def test_equal_names_in_other_zones_do_not_conflict(world: SmallWorld, space: Space) -> None:
-    name = f"{space.name()[:10]}.{INNER}"
-    outside = space.record(name, ["10.0.0.1"], zone=world.named.zone)
-    inside = space.record(name, ["10.0.0.1"])
-    outside.until_ready()
-    inside.until_ready()
+    name = space.name(zone=INNER)
+    outside = space.served(name, zone=world.named.zone)
+    space.served(name)
     outside.delete()
     outside.until_gone()
     assert zones.answers(world.named, name) == []
@@ -88,9 +77,9 @@ def test_equal_names_in_other_zones_do_not_conflict(world: SmallWorld, space: Sp
 
 @rule("N-10")
 def test_a_record_moves_to_the_closest_zone(world: SmallWorld, space: Space) -> None:
-    inner, name = world.others[INNER], f"{space.name()[:10]}.{INNER}"
-    record = space.record(name, ["10.0.0.1"])
-    assert record.until_ready().status["zone"] == INNER
+    inner, name = world.others[INNER], space.name(zone=INNER)
+    record = space.served(name)
+    assert record.read().status["zone"] == INNER
     assert zones.answers(inner, name) == ["10.0.0.1"]
     found = record.until_ready(record.ask("reconcile", zone=world.named.zone))
     assert found.status["zone"] == world.named.zone
@@ -111,11 +100,10 @@ def test_a_record_leaves_its_former_name(
     world: SmallWorld, space: Space, type: str, values: list[str]
 ) -> None:
     """As in a cluster without Gardener's webhook, which forbids such changes."""
-    before = space.name()
+    record = space.served()
+    before = record.fqdn
     after = space.name() if type == "A" else before
     found = ['"a"'] if type == "TXT" else ["else.example."] if type == "CNAME" else values
-    record = space.record(before, ["10.0.0.1"])
-    record.until_ready()
     record.until_ready(record.ask("reconcile", name=after, recordType=type, values=values))
     assert zones.answers(world.named, before, "A") == ([] if type != "CNAME" else found)
     assert zones.answers(world.named, after, type) == found
@@ -128,10 +116,8 @@ def test_a_record_leaves_its_former_name(
 @rule("A-4", "N-16")
 def test_a_former_name_stays_that_another_record_needs(world: SmallWorld, space: Space) -> None:
     before, after = space.name(), space.name()
-    twin = space.record(before, ["10.0.0.1"])
-    record = space.record(before, ["10.0.0.2"])
-    twin.until_ready()
-    record.until_ready()
+    space.served(before)
+    record = space.served(before, ["10.0.0.2"])
     record.until_ready(record.ask("reconcile", name=after))
     zones.until(world.named, before, ["10.0.0.1"])
     assert zones.answers(world.named, after) == ["10.0.0.2"]
@@ -139,17 +125,12 @@ def test_a_former_name_stays_that_another_record_needs(world: SmallWorld, space:
 
 @rule("N-14", "T-4")
 def test_a_deleted_record_leaves_its_last_zone(world: SmallWorld, space: Space) -> None:
-    inner, name = world.others[INNER], f"{space.name()[:10]}.{INNER}"
-    record = space.record(name, ["10.0.0.1"])
-    record.until_ready()
+    inner, name = world.others[INNER], space.name(zone=INNER)
+    record = space.served(name)
     record.patch({"spec": {"zone": world.named.zone}})
     record.delete()
     record.until_gone()
     assert zones.answers(inner, name) == []
-
-
-def keyed_name(space: Space) -> str:
-    return f"{space.name()[:10]}.{KEYED}"
 
 
 def secret(space: Space, data: Mapping[str, str]) -> dict[str, str]:
@@ -159,16 +140,12 @@ def secret(space: Space, data: Mapping[str, str]) -> dict[str, str]:
     return {"name": "dns", "namespace": space.namespace}
 
 
-def good(server: NameServer) -> dict[str, str]:
-    assert server.key
-    return {"TSIGKeyName": server.key.name, "TSIGSecret": server.key.secret}
-
-
 @rule("N-10", "B.4")
 def test_settings_allow_keys_from_the_records_secret(world: SmallWorld, space: Space) -> None:
-    server, name = world.others[KEYED], keyed_name(space)
-    record = space.record(name, ["10.0.0.1"], secretRef=secret(space, good(server)))
-    record.until_ready()
+    server, name = world.others[KEYED], space.name(zone=KEYED)
+    assert server.key
+    good = {"TSIGKeyName": server.key.name, "TSIGSecret": server.key.secret}
+    record = space.served(name, secretRef=secret(space, good))
     assert zones.answers(server, name) == ["10.0.0.1"]
     record.delete()
     record.until_gone()
@@ -190,6 +167,6 @@ def test_an_unusable_key_is_a_configuration_error(
 ) -> None:
     where = {"name": "dns", "namespace": space.namespace}
     reference = where if data is None else secret(space, data)
-    error = space.record(keyed_name(space), ["10.0.0.1"], secretRef=reference).until(failed)
+    error = space.record(space.name(zone=KEYED), secretRef=reference).until(failed)
     assert error.status["lastError"]["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
     assert said.format(space=space.namespace) in error.status["lastError"]["description"]

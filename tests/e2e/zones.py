@@ -9,6 +9,7 @@ import dns.message
 import dns.query
 import dns.rcode
 import dns.rdatatype
+import dns.rrset
 import dns.tsig
 import dns.update
 import dns.zone
@@ -18,17 +19,16 @@ from tests.support.servers import NameServer
 
 def answers(server: NameServer, name: str, record_type: str = "A") -> list[str]:
     """The sorted values that `server` answers."""
-    reply = dns.query.tcp(
-        dns.message.make_query(name, record_type), server.host, port=server.port, timeout=60
-    )
-    return sorted(str(value) for answer in reply.answer for value in answer)
+    return sorted(str(value) for answer in _asked(server, name, record_type) for value in answer)
 
 
 def ttl(server: NameServer, name: str, record_type: str = "A") -> int:
-    reply = dns.query.tcp(
-        dns.message.make_query(name, record_type), server.host, port=server.port, timeout=60
-    )
-    return int(reply.answer[0].ttl)
+    return int(_asked(server, name, record_type)[0].ttl)
+
+
+def _asked(server: NameServer, name: str, record_type: str) -> list[dns.rrset.RRset]:
+    query = dns.message.make_query(name, record_type)
+    return dns.query.tcp(query, server.host, port=server.port, timeout=60).answer
 
 
 def transferred(server: NameServer) -> dict[str, set[str]]:
