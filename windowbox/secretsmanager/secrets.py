@@ -44,12 +44,19 @@ class Stored:
     @classmethod
     def of(cls, found: Object) -> Self:
         created = str(found.metadata.get("creationTimestamp") or "")
+        # Data that is not base64 counts as missing, so that the Secret is generated again.
+        decoded = {}
+        for key, value in mapping(found.raw.get("data")).items():
+            try:
+                decoded[key] = base64.b64decode(value, validate=True)
+            except (TypeError, binascii.Error, ValueError):
+                continue
         return cls(
             name=found.name,
             uid=found.uid,
             created=datetime.fromisoformat(created).timestamp() if created else 0.0,
             labels={key: str(value) for key, value in found.labels.items()},
-            data=_decoded(found.raw.get("data")),
+            data=decoded,
             deleting=found.deleting,
         )
 
@@ -112,17 +119,6 @@ def label_changes(found: Mapping[str, str], wanted: Mapping[str, str]) -> dict[s
     """The merge patch that makes `found` exactly `wanted`; empty if it is."""
     changes: dict[str, str | None] = {name: None for name in found if name not in wanted}
     return changes | {name: value for name, value in wanted.items() if found.get(name) != value}
-
-
-def _decoded(data: object) -> dict[str, bytes]:
-    """Data that is not base64 counts as missing, so that the Secret is generated again."""
-    decoded = {}
-    for key, value in mapping(data).items():
-        try:
-            decoded[key] = base64.b64decode(value, validate=True)
-        except (TypeError, binascii.Error, ValueError):
-            continue
-    return decoded
 
 
 def _time(label: str | None) -> int | None:

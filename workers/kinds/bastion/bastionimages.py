@@ -20,7 +20,6 @@ from windowbox.models.gardener.cloudprofile import (
     ImageVersion,
     MachineImage,
     MachineType,
-    Stage,
     Version,
 )
 from windowbox.models.objects import Object
@@ -206,7 +205,9 @@ _STANDINGS = {
 def standing(version: ImageVersion, now: datetime) -> Standing:
     """The classification of a version now: supported by default."""
     if version.lifecycle:
-        return _STANDINGS.get(_stage(version.lifecycle, now), Standing.EXPIRED)
+        begun = [(instant(stage.start_time) or _ALWAYS, stage.classification) for stage in version.lifecycle]
+        passed = [(start, name) for start, name in begun if start <= now]
+        return _STANDINGS.get(max(passed, key=lambda stage: stage[0])[1] if passed else "", Standing.EXPIRED)
     expires = instant(version.expiration_date)
     if expires is not None and expires <= now:
         return Standing.EXPIRED
@@ -222,12 +223,6 @@ def order(version: str) -> Order:
     # A version that is still to come is lower than the one it is to be.
     before = tuple(map(_identifier, match[4].split("."))) if match[4] else ()
     return (1, numbers, (0 if before else 1, before))
-
-
-def _stage(lifecycle: list[Stage], now: datetime) -> str:
-    begun = [(instant(stage.start_time) or _ALWAYS, stage.classification) for stage in lifecycle]
-    passed = [(start, name) for start, name in begun if start <= now]
-    return max(passed, key=lambda stage: stage[0])[1] if passed else ""
 
 
 def _identifier(text: str) -> Order:

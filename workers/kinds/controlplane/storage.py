@@ -50,11 +50,17 @@ _RULES = (
 def provisioner(image: str, helper_image: str) -> list[Manifest]:
     """The provisioner that makes directories of nodes into volumes."""
     account = controlplanerights.subject(_ACCOUNT)
+    data = {
+        "config.json": json.dumps(_PATHS, indent=2) + "\n",
+        "helperPod.yaml": _HELPER_POD.format(image=helper_image),
+        "setup": _SETUP,
+        "teardown": _TEARDOWN,
+    }
     return [
         controlplanerights.service_account(_ACCOUNT, _NAMESPACE),
         controlplanerights.cluster_role(_NAME, _RULES),
         controlplanerights.cluster_role_binding(_NAME, _NAME, [account]),
-        _config(helper_image),
+        manifest(_CONFIG_MAPS, _CONFIG, _NAMESPACE, data=data),
         _deployment(image, helper_image),
     ]
 
@@ -72,16 +78,6 @@ def storage_class() -> Manifest:
         "defaultVolumeType": "local",
     }
     return made
-
-
-def _config(helper_image: str) -> Manifest:
-    data = {
-        "config.json": json.dumps(_PATHS, indent=2) + "\n",
-        "helperPod.yaml": _HELPER_POD.format(image=helper_image),
-        "setup": _SETUP,
-        "teardown": _TEARDOWN,
-    }
-    return manifest(_CONFIG_MAPS, _CONFIG, _NAMESPACE, data=data)
 
 
 def _deployment(image: str, helper_image: str) -> Manifest:

@@ -118,7 +118,16 @@ class Joining:
 
     async def _reconcile(self, view: View[Member | Unusable], controlplanes: ControlPlanes) -> None:
         found = {ref.name: requested for ref, requested in view.items()}
-        self._warn(found)
+        # Log each invalid annotation once.
+        wrong = {name: requested.why for name, requested in found.items() if isinstance(requested, Unusable)}
+        for name, member in found.items():
+            taken = self.registry.members.get(name)
+            if isinstance(member, Member) and taken and taken.origin == "person":
+                wrong[name] = "a person has let a cluster of this name join: that is left as it is"
+        for name, why in wrong.items():
+            if self._warned.get(name) != why:
+                logger.warning("namespace %s: %s", name, why)
+        self._warned = wrong
         marked = {name: requested for name, requested in found.items() if isinstance(requested, Member)}
         planes = controlplanes.members() if self.with_controlplanes else {}
         wanted = {name: self._with_kinds(member) for name, member in planes.items()} | marked
@@ -142,18 +151,6 @@ class Joining:
                 failed.append(error)  # it must not block the other clusters
         if failed:
             raise failed[0]
-
-    def _warn(self, found: Mapping[str, Member | Unusable]) -> None:
-        """Log each invalid annotation once."""
-        wrong = {name: requested.why for name, requested in found.items() if isinstance(requested, Unusable)}
-        for name, member in found.items():
-            taken = self.registry.members.get(name)
-            if isinstance(member, Member) and taken and taken.origin == "person":
-                wrong[name] = "a person has let a cluster of this name join: that is left as it is"
-        for name, why in wrong.items():
-            if self._warned.get(name) != why:
-                logger.warning("namespace %s: %s", name, why)
-        self._warned = wrong
 
     def _requested(self, ref: ObjectRef, namespace: Object) -> Member | Unusable | None:
         if ref.cluster != RUNTIME:

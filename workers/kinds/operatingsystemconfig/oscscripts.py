@@ -54,7 +54,10 @@ def script(files: Iterable[File], units: Iterable[Unit]) -> bytes:
     """All of it. Running it once more changes nothing."""
     units = list(units)
     written = b"".join(map(_file, files)) + b"\n" + b"".join(map(_unit, units)) + b"\n"
-    started = b"systemctl daemon-reload\n" + b"".join(_start(unit.name) for unit in units)
+    started = b"systemctl daemon-reload\n" + b"".join(
+        f"systemctl enable '{unit.name}' && systemctl restart --no-block '{unit.name}'\n".encode()
+        for unit in units
+    )
     return b"#!/bin/bash\n" + _ONCE + written + started + b"\n" + _DONE
 
 
@@ -82,10 +85,6 @@ def _unit(unit: Unit) -> bytes:
     if unit.drop_ins:
         text += b'\nmkdir -p "' + _quoted(f"{path}.d") + b'"'
     return text + b"".join(b"\n" + _encoded(f"{path}.d/{name}", data) for name, data in unit.drop_ins)
-
-
-def _start(unit: str) -> bytes:
-    return f"systemctl enable '{unit}' && systemctl restart --no-block '{unit}'\n".encode()
 
 
 def _encoded(path: str, data: bytes) -> bytes:
