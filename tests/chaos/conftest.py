@@ -11,7 +11,6 @@ from tests.support.servers import ControlPlane
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server"):
-        pytest.skip(reason)
+    servers.need("etcd", "kube-apiserver", "kube-controller-manager", "nats-server")
     with servers.control_plane(tmp_path / "plane", controllers=True) as made:
         yield made

@@ -89,8 +89,7 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 @pytest.fixture
 def deployment(plane: ControlPlane, tmp_path: Path) -> Iterator[Deployment]:
-    if reason := servers.missing("named"):
-        pytest.skip(reason)
+    servers.need("named")
     folders = [tmp_path / name for name in ("bus", "named", "processes")]
     for folder in folders:
         folder.mkdir()

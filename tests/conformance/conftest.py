@@ -29,8 +29,7 @@ def alone() -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server", PROGRAM):
-        pytest.skip(reason)
+    servers.need("etcd", "kube-apiserver", "kube-controller-manager", "nats-server", PROGRAM)
     with servers.control_plane(tmp_path_factory.mktemp("plane"), controllers=True, audit=True) as made:
         yield made
 
@@ -46,8 +45,7 @@ def defined(plane: ControlPlane) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def of_garden(plane: ControlPlane, defined: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of Gardener's own admission in the garden."""
-    if reason := servers.missing(providerlocal.ADMISSION):
-        pytest.skip(reason)
+    servers.need(providerlocal.ADMISSION)
     with providerlocal.admission(tmp_path_factory.mktemp("admission"), plane.kubeconfig) as url:
         yield url
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):

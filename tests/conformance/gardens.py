@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from sandbox.servers import resourcemanager
 from tests.support import servers, standins
 from tests.support.installing import KINDS, PROGRAM
@@ -43,8 +41,7 @@ def cluster(folder: Path) -> Iterator[ControlPlane]:
     It is one of its own: roles that are installed into it have the names of those that other tests need.
     """
     programs = ("etcd", "kube-apiserver", "kube-controller-manager", PROGRAM, resourcemanager.PROGRAM)
-    if reason := servers.missing(*programs):
-        pytest.skip(reason)
+    servers.need(*programs)
     with servers.control_plane(folder, controllers=True) as plane:
         standins.define(plane.api, (*KINDS, _AUTOSCALERS))
         garden = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "garden"}}

@@ -41,8 +41,7 @@ def taken(folder: Path, name: str = NAME, **values: Any) -> Settings:
 
 @pytest.fixture(autouse=True)
 def _programs() -> None:
-    if reason := servers.missing("helm"):
-        pytest.skip(reason)
+    servers.need("helm")
 
 
 @rule("WP-1", "WP-2")

@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 from typing import Any
 
-import pytest
-
 from sandbox.programs import binaries
 from tests.api.worker.workerobjects import NAME, create, deployment, roll_out, shoot_with
 from tests.conformance.test_gardenlet import PROGRAM
@@ -41,8 +39,7 @@ async def care(shoot: Client) -> dict[str, str]:
 async def test_gardenlet_makes_conditions_of_a_shoot_of_what_is_reported(
     plane: ControlPlane, nats: NatsServer
 ) -> None:
-    if reason := servers.missing(PROGRAM):
-        pytest.skip(reason)
+    servers.need(PROGRAM)
     small = pool(minimum=1, maximum=1)
     kinds = KindSettings(
         machines=MachineSettings(mode="driver"), heartbeat=HeartbeatSettings(namespace=GARDEN, interval=1)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
 from sandbox.programs import binaries
@@ -24,8 +23,7 @@ AUTHORITY = "ca-provider-local-controlplane"
 
 @pytest_asyncio.fixture
 async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
-    if reason := servers.missing(PROGRAM):
-        pytest.skip(reason)
+    servers.need(PROGRAM)
     async with kind_world(plane, nats, "controlplane") as made:
         yield made
 

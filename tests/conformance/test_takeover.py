@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 import pytest_asyncio
 
 from tests.api.bastion import bastions
@@ -186,8 +185,7 @@ class Site:
 
 @pytest_asyncio.fixture
 async def site(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> AsyncIterator[Site]:
-    if reason := servers.missing(providerlocal.PROGRAM):
-        pytest.skip(reason)
+    servers.need(providerlocal.PROGRAM)
     async with kube.from_file(plane.kubeconfig) as api:
         for name in (RELEASE, "garden"):
             with contextlib.suppress(Conflict):

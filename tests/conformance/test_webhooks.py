@@ -52,8 +52,7 @@ def asked() -> list[Example]:
 
 @pytest.fixture(scope="module")
 def theirs(plane: ControlPlane, defined: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if reason := servers.missing(providerlocal.PROGRAM):
-        pytest.skip(reason)
+    servers.need(providerlocal.PROGRAM)
     [configured] = [one.context.settings for one in asked() if one.fields.get("settings")]
     folder = tmp_path_factory.mktemp("webhooks")
     with providerlocal.webhooks(folder, plane.kubeconfig, configured.prometheus) as url:

@@ -18,8 +18,7 @@ from tests.support.servers import ControlPlane, NameServer
 @pytest.fixture(scope="package")
 def name_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, NameServer]]:
     """Three zones, each on a server of its own."""
-    if reason := servers.missing("named", "nats-server"):
-        pytest.skip(reason)
+    servers.need("named", "nats-server")
     folder = tmp_path_factory.mktemp("named")
     with (
         servers.name_server(folder / "main", key=zoneserver.new_key()) as main,

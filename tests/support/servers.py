@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from sandbox import files, processes
 from sandbox.children import Child
 from sandbox.programs import binaries
@@ -190,6 +192,12 @@ def missing(*names: str) -> str | None:
         except Missing as error:
             return str(error)
     return None
+
+
+def need(*names: str) -> None:
+    """Skip the test where one of these programs is missing."""
+    if reason := missing(*names):
+        pytest.skip(reason)
 
 
 def _announced_url(server: subprocess.Popen[bytes], folder: Path) -> str:

@@ -147,16 +147,16 @@ def node_port(service: Mapping[str, Any], port: int, protocol: str = "TCP") -> i
     return int(found[0]["nodePort"])
 
 
-def missing() -> str | None:
-    """Why real nodes are impossible here, or None."""
+def need() -> None:
+    """Skip the test where real nodes are impossible."""
     programs = (*stages.PROGRAMS, *hostresources.PROGRAMS, "kubectl")
-    return hostresources.impossible() or servers.missing(*programs)
+    if reason := hostresources.impossible() or servers.missing(*programs):
+        pytest.skip(f"no nodes: {reason}")
 
 
 def fixture(factory: pytest.TempPathFactory, *, nodes: int, **options: Any) -> Iterator[NodeWorld]:
     """A world for a fixture. Without windowbox's own processes, unless `options` ask for them."""
-    if reason := missing():
-        pytest.skip(f"no nodes: {reason}")
+    need()
     chosen = {"watchers": 0, "workers": 0, "patchers": 0, **options, "nodes": nodes}
     with opened(factory.mktemp("nodes") / "sandbox", Options.model_validate(chosen)) as world:
         yield world

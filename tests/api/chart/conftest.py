@@ -7,5 +7,4 @@ from tests.support import servers
 
 @pytest.fixture(scope="module", autouse=True)
 def _programs() -> None:
-    if reason := servers.missing("helm"):
-        pytest.skip(reason)
+    servers.need("helm")

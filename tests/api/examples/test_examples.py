@@ -19,8 +19,7 @@ BUILT_UPON = EXAMPLES / "shoot.yaml"
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    if reason := servers.missing("etcd", "kube-apiserver", "kubectl"):
-        pytest.skip(reason)
+    servers.need("etcd", "kube-apiserver", "kubectl")
     with servers.control_plane(tmp_path_factory.mktemp("plane")) as made:
         kubectl(made, "apply", "--validate=strict", "-f", str(BUILT_UPON))
         yield made

@@ -109,8 +109,7 @@ def test_each_role_has_its_rights(windowbox: CommandLine, role: str, resource: s
 
 
 async def test_a_sandbox_serves_it(windowbox: CommandLine) -> None:
-    if reason := servers.missing(*stages.PROGRAMS):
-        pytest.skip(reason)
+    servers.need(*stages.PROGRAMS)
     windowbox("up", "--watchers=1", "--workers=1", "--patchers=1", "--nodes=0")
     found = {one["what"]: one for one in json.loads(windowbox("doctor", "-o", "json", expect=None))}
     assert found["pool pond"]["said"] == "Pond of type local: 1 process"

@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import nats
-import pytest
 
 from sandbox.servers import manifests, zoneserver
 from tests.support import servers
@@ -39,8 +38,7 @@ def test_a_restarted_name_server_keeps_its_zone(named: NameServer) -> None:
 
 
 def test_without_a_key_anybody_may_update(tmp_path: Path) -> None:
-    if reason := servers.missing("named"):
-        pytest.skip(reason)
+    servers.need("named")
     with servers.name_server(tmp_path / "named", key=None) as server:
         script = (
             f"server 127.0.0.1 {server.port}\nzone local.gardener.cloud\n"

@@ -83,8 +83,7 @@ def test_help_and_version(windowbox: CommandLine) -> None:
 
 
 def test_a_sandbox_runs(windowbox: CommandLine) -> None:
-    if reason := servers.missing(*stages.PROGRAMS):
-        pytest.skip(reason)
+    servers.need(*stages.PROGRAMS)
     windowbox("up", "--watchers=1", "--workers=1", "--patchers=1", "--nodes=0")
     found = {one["what"]: one for one in json.loads(windowbox("doctor", "-o", "json", expect=None))}
     assert found["sandbox 'default'"]["verdict"] == "ok"

@@ -38,8 +38,7 @@ PATIENCE = 900
 @pytest.fixture(scope="module")
 def scaled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     """One node with KEDA, and one Pod of the pool of records."""
-    if reason := servers.missing("helm", "named", "dig"):
-        pytest.skip(reason)
+    servers.need("helm", "named", "dig")
     folder = tmp_path_factory.mktemp("keda")
     for world in worldwithnodes.fixture(tmp_path_factory, nodes=1, apiserver_arguments=front_proxy(folder)):
         release.bring_image(world, folder / "own.tar")

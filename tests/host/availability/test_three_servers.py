@@ -26,8 +26,7 @@ PATIENCE = 240
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
-    if reason := servers.missing("helm", "named", "dig"):
-        pytest.skip(reason)
+    servers.need("helm", "named", "dig")
     for world in worldwithnodes.fixture(tmp_path_factory, nodes=3):
         release.bring_image(world, tmp_path_factory.mktemp("image") / "own.tar")
         made = Release(world)

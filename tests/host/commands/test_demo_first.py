@@ -28,8 +28,7 @@ _LACKING = ("kubelet", "kube-proxy", "kube-scheduler")
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[tuple[dict[str, str], Releases]]:
     """The environment of a machine with servers only, which gets the other programs from a web server."""
-    if reason := worldwithnodes.missing():
-        pytest.skip(f"no nodes: {reason}")
+    worldwithnodes.need()
     cache = tmp_path / "cache"
     for program in (PROGRAMS[name] for name in PROGRAMS.keys() - {*_LACKING, "named", "dig"}):
         kept = cache / "bin" / f"{program.name}-{program.version}"

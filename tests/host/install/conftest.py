@@ -14,8 +14,7 @@ from tools.chart.generated import CHART
 @pytest.fixture(scope="package")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     """Everything in Pods of one node, as helm has installed it; helm takes it away in the end."""
-    if reason := servers.missing("helm", "named"):
-        pytest.skip(reason)
+    servers.need("helm", "named")
     for world in worldwithnodes.fixture(tmp_path_factory, nodes=1):
         release.bring_image(world, tmp_path_factory.mktemp("image") / "own.tar", edge=True)
         made = Release(world)

@@ -36,8 +36,7 @@ PATIENCE = 90.0
 
 @pytest.fixture(scope="module")
 def garden(installed: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualGarden]:
-    if reason := servers.missing(installing.PROGRAM, resourcemanager.PROGRAM):
-        pytest.skip(reason)
+    servers.need(installing.PROGRAM, resourcemanager.PROGRAM)
     with virtualgarden.opened(installed.node, tmp_path_factory.mktemp("garden")) as made:
         made.tell_of_service()
         echoclient.until(lambda: check_denied(made, EXAMPLES["WA-18"]), patience=PATIENCE)

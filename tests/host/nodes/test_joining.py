@@ -126,8 +126,7 @@ def test_a_node_may_renew_its_own_certificate(nodes: NodeWorld) -> None:
 
 @pytest.mark.slow
 def test_a_joined_node_returns_without_a_token(tmp_path: Path) -> None:
-    if reason := worldwithnodes.missing():
-        pytest.skip(f"no nodes: {reason}")
+    worldwithnodes.need()
     folder = tmp_path / "sandbox"
     with worldwithnodes.opened(folder, ONE_NODE) as first:
         token = f"bootstrap-token-{_token(first)[0]}"

@@ -31,8 +31,7 @@ KINDS = {
 @pytest.fixture
 def windowbox(tmp_path: Path) -> Iterator[CommandLine]:
     """The command line, with sandboxes of the test's own."""
-    if reason := worldwithnodes.missing():
-        pytest.skip(f"no nodes: {reason}")
+    worldwithnodes.need()
     command_line = CommandLine(tmp_path)
     try:
         yield command_line
@@ -102,8 +101,7 @@ def _kill_supervisor(windowbox: CommandLine) -> None:
 
 @pytest.mark.slow
 def test_leftovers_of_a_killed_test_are_cleared(tmp_path: Path) -> None:
-    if reason := worldwithnodes.missing():
-        pytest.skip(f"no nodes: {reason}")
+    worldwithnodes.need()
     folder = tmp_path / "sandbox"
     test = subprocess.Popen(
         [sys.executable, "-c", _TEST, str(folder), ONE_NODE.model_dump_json()],

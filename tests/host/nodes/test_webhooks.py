@@ -41,8 +41,7 @@ def test_a_pod_answers_a_webhook_by_service(nodes: NodeWorld, hook: list[str]) -
 
 @pytest.fixture(scope="module")
 def without_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorld]:
-    if reason := worldwithnodes.missing():
-        pytest.skip(f"no nodes: {reason}")
+    worldwithnodes.need()
     none = Options(watchers=0, workers=0, patchers=0, nodes=0)
     with worldwithnodes.opened(tmp_path_factory.mktemp("none") / "sandbox", none) as world:
         yield world

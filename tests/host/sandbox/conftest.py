@@ -34,5 +34,4 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sup
 
 
 def _need_programs() -> None:
-    if reason := servers.missing(*stages.PROGRAMS):
-        pytest.skip(reason)
+    servers.need(*stages.PROGRAMS)

@@ -23,8 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def three(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Supervisor]:
     """Three NATS servers and a watcher, which makes the streams."""
-    if reason := servers.missing(*stages.PROGRAMS):
-        pytest.skip(reason)
+    servers.need(*stages.PROGRAMS)
     options = Options(workers=0, patchers=0, nats_servers=3)
     async with Supervisor.running(tmp_path_factory.mktemp("three") / "three", options) as sandbox:
         yield sandbox

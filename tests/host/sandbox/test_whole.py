@@ -6,8 +6,6 @@ import asyncio
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from sandbox import stages
 from sandbox.options import TOGETHER, Options
 from sandbox.programs import binaries
@@ -38,8 +36,7 @@ spec:
 
 
 async def test_a_record_arrives_in_dns_with_least_rights(tmp_path: Path) -> None:
-    if reason := servers.missing(*stages.PROGRAMS, "kubectl", "dig"):
-        pytest.skip(reason)
+    servers.need(*stages.PROGRAMS, "kubectl", "dig")
     async with Supervisor.running(tmp_path / "whole", Options.model_validate(TOGETHER)) as sandbox:
         await asyncio.to_thread(_kubectl, sandbox, "apply", "--filename=-", stdin=NAMESPACE)
         found = [await asyncio.to_thread(_ask_for_record, sandbox, "web")]

@@ -20,8 +20,7 @@ from windowbox.clients.kubernetes import kube
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane of its own, with controllers, because it is given nodes."""
-    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager"):
-        pytest.skip(reason)
+    servers.need("etcd", "kube-apiserver", "kube-controller-manager")
     if not simulatedchildren.can_listen(FIRST):
         pytest.skip(f"{FIRST} is no address of this machine: `ifconfig lo0 alias {FIRST}` makes it one")
     folder = tmp_path_factory.mktemp("simulated")

@@ -23,8 +23,7 @@ OPTIONS = {**TOGETHER, "admits": 1, "garden_admits": 1, "simulated_nodes": 2}
 
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, State]]:
-    if reason := servers.missing(*stages.PROGRAMS, *stages.SIMULATED_PROGRAMS):
-        pytest.skip(reason)
+    servers.need(*stages.PROGRAMS, *stages.SIMULATED_PROGRAMS)
     folder = tmp_path_factory.mktemp("demo") / "kinds"
     try:
         yield folder, detached.up(folder, OPTIONS)

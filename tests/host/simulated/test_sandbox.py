@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import pytest_asyncio
 
 from sandbox import roles, stages
@@ -26,8 +25,7 @@ BEHAVIOUR = "simulator.windowbox/behaviour"
 
 @pytest_asyncio.fixture
 async def sandbox(tmp_path: Path) -> AsyncIterator[Supervisor]:
-    if reason := servers.missing(*stages.PROGRAMS, *stages.SIMULATED_PROGRAMS):
-        pytest.skip(reason)
+    servers.need(*stages.PROGRAMS, *stages.SIMULATED_PROGRAMS)
     options = Options(watchers=0, workers=0, patchers=0, simulated_nodes=2)
     async with Supervisor.running(tmp_path / "sandbox", options) as running:
         yield running
