@@ -16,6 +16,7 @@ import yaml
 
 from tests.api.commands.operated import CommandLine
 from tests.support.balancerworld import BalancerWorld, address, balancer_world, greeting, played_node
+from tests.support.cases import cases
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
@@ -201,14 +202,12 @@ def test_an_empty_bus_leads_to_the_next_step(alone: CommandLine) -> None:
     assert "Start `windowbox watch`" in alone("lb", "list", expect=3)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        pytest.param(("show", "looked-at/nobody"), 3, "`windowbox lb list` shows all", id="unknown"),
-        pytest.param(("drain", "looked-at/nobody"), 3, "`windowbox lb list` shows all", id="drain-unknown"),
-        pytest.param(("show", "web"), 2, "write NAMESPACE/NAME", id="no-namespace"),
-        pytest.param(("drain", "a/b/c"), 2, "write NAMESPACE/NAME", id="too-much"),
-    ],
+@cases(
+    "arguments code said",
+    ("unknown", ("show", "looked-at/nobody"), 3, "`windowbox lb list` shows all"),
+    ("drain-unknown", ("drain", "looked-at/nobody"), 3, "`windowbox lb list` shows all"),
+    ("no-namespace", ("show", "web"), 2, "write NAMESPACE/NAME"),
+    ("too-much", ("drain", "a/b/c"), 2, "write NAMESPACE/NAME"),
 )
 async def test_a_mistake_about_load_balancers_is_explained(
     asked: Asked, arguments: tuple[str, ...], code: int, said: str

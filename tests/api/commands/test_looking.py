@@ -6,8 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bus import streams, subjects
 from bus.messages import Reason, Wish
 from bus.transport.connection import connected
@@ -15,6 +13,7 @@ from bus.workqueue.queue import Queue
 from commands import busstatus
 from commands.busstatus import BusState
 from tests.api.commands.operated import CommandLine, Operated
+from tests.support.cases import cases
 from windowbox.kinds import POOLS
 from windowbox.models.refs import DNSRECORDS, NAMESPACES, RUNTIME, ObjectRef
 from windowbox.settings import settings
@@ -131,17 +130,13 @@ def test_only_the_place_of_credentials_is_shown(alone: CommandLine, nats_url: st
     }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        pytest.param(("add", "lab"), 2, "either --secret or --kubeconfig", id="no-credentials"),
-        pytest.param(("add", "lab", "--secret", "x"), 2, "write NAMESPACE/NAME", id="half-a-secret"),
-        pytest.param(("add", "runtime", "--kubeconfig", "x"), 2, "takes part already", id="runtime"),
-        pytest.param(
-            ("add", "lab", "--kubeconfig", "x", "--kind", "cats"), 2, "no kind 'cats'", id="unknown-kind"
-        ),
-        pytest.param(("remove", "lab"), 3, "no cluster 'lab' takes part", id="not-there"),
-    ],
+@cases(
+    "arguments code said",
+    ("no-credentials", ("add", "lab"), 2, "either --secret or --kubeconfig"),
+    ("half-a-secret", ("add", "lab", "--secret", "x"), 2, "write NAMESPACE/NAME"),
+    ("runtime", ("add", "runtime", "--kubeconfig", "x"), 2, "takes part already"),
+    ("unknown-kind", ("add", "lab", "--kubeconfig", "x", "--kind", "cats"), 2, "no kind 'cats'"),
+    ("not-there", ("remove", "lab"), 3, "no cluster 'lab' takes part"),
 )
 def test_a_mistake_about_clusters_is_explained(
     operated: Operated, arguments: tuple[str, ...], code: int, said: str

@@ -13,6 +13,7 @@ from bus.transport.connection import connected
 from bus.workqueue.queue import Queue
 from tests.api.commands.operated import CommandLine, Operated
 from tests.e2e.client import Record, failed
+from tests.support.cases import cases
 from tests.support.running import eventually
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from windowbox.settings.bussettings import Access
@@ -147,15 +148,13 @@ def test_wishes_without_a_worker_say_so(alone: CommandLine, nats_url: str) -> No
     assert later["details"] == ["because: it is renewed then"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        pytest.param(("dns", "default/nobody"), 3, "holds nothing of dnsrecords default", id="unknown"),
-        pytest.param(("infra", "a/b"), 3, "holds nothing of infrastructures a/b", id="short-name"),
-        pytest.param(("job", "default/web"), 2, "no kind 'job'; there are: backupbucket, ", id="kind"),
-        pytest.param(("dns", "web"), 2, "write NAMESPACE/NAME", id="no-namespace"),
-        pytest.param(("namespace", "a/b"), 2, "'a/b' names no Namespace: write NAME", id="too-much"),
-    ],
+@cases(
+    "arguments code said",
+    ("unknown", ("dns", "default/nobody"), 3, "holds nothing of dnsrecords default"),
+    ("short-name", ("infra", "a/b"), 3, "holds nothing of infrastructures a/b"),
+    ("kind", ("job", "default/web"), 2, "no kind 'job'; there are: backupbucket, "),
+    ("no-namespace", ("dns", "web"), 2, "write NAMESPACE/NAME"),
+    ("too-much", ("namespace", "a/b"), 2, "'a/b' names no Namespace: write NAME"),
 )
 def test_what_cannot_be_traced_is_explained(
     operated: Operated, arguments: tuple[str, ...], code: int, said: str

@@ -17,6 +17,7 @@ from tests.support.balancerworld import (
     greeting,
     taken_port,
 )
+from tests.support.cases import cases
 from tests.support.running import eventually
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer.edgestate import MOST_OCCUPIED
@@ -165,7 +166,7 @@ async def owned(parts: BalancerParts) -> bool:
     return parts.store.is_complete() and held >= {"victim", "thief"}
 
 
-@pytest.mark.parametrize("wiped", [False, True], ids=["another-owner", "the-bus-is-wiped"])
+@cases("wiped", ("another-owner", False), ("the-bus-is-wiped", True))
 @pytest.mark.serves("16/29")
 async def test_a_claimed_address_that_serves_another_stays_with_its_owner(
     world: BalancerWorld, wiped: bool

@@ -25,6 +25,7 @@ from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
 from patchers.statuspatcher import RateLimiter, StatusPatcher
 from tests.support import loopback
+from tests.support.cases import cases
 from tests.support.proxy import Proxy, proxy
 from tests.support.rules import rule
 from tests.support.running import running
@@ -205,12 +206,10 @@ async def test_a_stale_report_spares_the_recreated_object(desk: Desk) -> None:
 
 
 @rule("W-7")
-@pytest.mark.parametrize(
-    ("new", "old"),
-    [
-        pytest.param({"at": "32"}, {"at": "31"}, id="a-bus-that-went-back-in-time"),
-        pytest.param({"generation": 2}, {"generation": 1, "at": "59"}, id="an-older-generation"),
-    ],
+@cases(
+    "new old",
+    ("a-bus-that-went-back-in-time", {"at": "32"}, {"at": "31"}),
+    ("an-older-generation", {"generation": 2}, {"generation": 1, "at": "59"}),
 )
 async def test_an_older_report_takes_no_status_back(
     desk: Desk, new: dict[str, Any], old: dict[str, Any]

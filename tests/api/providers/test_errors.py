@@ -19,6 +19,7 @@ from sandbox import processes
 from sandbox.servers import certificates
 from tests.api.providers.tenants import bound, changed, finish, infrastructure, nobody, refused, served
 from tests.support import livefiles
+from tests.support.cases import cases
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
 from tests.support.markers import Markers
 from tests.support.natsserver import NatsServer
@@ -67,18 +68,16 @@ NO_FILES = r"users\[0\].user.tokenFile is not allowed"
 UNREACHED = "no usable connection"
 
 
-@pytest.mark.parametrize(
-    ("kubeconfig", "code", "text"),
-    [
-        pytest.param(user(token="unknown"), UNAUTHENTICATED, "Unauthorized", id="B.17-401"),
-        pytest.param(lambda world: nobody(world.plane), UNAUTHORIZED, "cannot", id="B.17-403"),
-        pytest.param(lambda _: b"a: [", MALFORMED, "the kubeconfig is not YAML", id="B.17+K-1-no-yaml"),
-        pytest.param(lambda _: b"{}", MALFORMED, "unusable kubeconfig", id="B.17+K-1-empty-mapping"),
-        pytest.param(server("ftp://a"), MALFORMED, "kubeconfig's server is no URL", id="B.17+K-1-no-url"),
-        pytest.param(user(tokenFile="/var/run/token"), MALFORMED, NO_FILES, id="B.17+K-1-file"),
-        pytest.param(closed, None, UNREACHED, id="K-1-nobody-listens"),
-        pytest.param(other_authority, None, UNREACHED, id="K-1-not-trusted"),
-    ],
+@cases(
+    "kubeconfig code text",
+    ("B.17-401", user(token="unknown"), UNAUTHENTICATED, "Unauthorized"),
+    ("B.17-403", lambda world: nobody(world.plane), UNAUTHORIZED, "cannot"),
+    ("B.17+K-1-no-yaml", lambda _: b"a: [", MALFORMED, "the kubeconfig is not YAML"),
+    ("B.17+K-1-empty-mapping", lambda _: b"{}", MALFORMED, "unusable kubeconfig"),
+    ("B.17+K-1-no-url", server("ftp://a"), MALFORMED, "kubeconfig's server is no URL"),
+    ("B.17+K-1-file", user(tokenFile="/var/run/token"), MALFORMED, NO_FILES),
+    ("K-1-nobody-listens", closed, None, UNREACHED),
+    ("K-1-not-trusted", other_authority, None, UNREACHED),
 )
 async def test_an_error_of_a_kubeconfig_is_reported(
     world: KindWorld, kubeconfig: Callable[[KindWorld], bytes], code: str | None, text: str

@@ -15,6 +15,7 @@ from sandbox import files
 from sandbox.servers import certificates, kubeconfigs
 from tests.api.providers.tenants import finish, refused, served
 from tests.support import servers
+from tests.support.cases import cases
 from tests.support.kindworld import kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually, running
@@ -159,22 +160,20 @@ async def test_of_secrets_of_a_shoot_bootstrap_tokens_alone_are_in_reach(
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize(
-    ("asked", "name"),
-    [
-        pytest.param(("get", "", "secrets"), "kubeconfig", id="secrets-elsewhere"),
-        pytest.param(("list", "", "secrets"), "", id="all-secrets"),
-        pytest.param(("create", "", "pods/exec"), "p", id="exec"),
-        pytest.param(("get", "", "nodes/proxy"), "n", id="kubelets"),
-        pytest.param(("create", "", "serviceaccounts/token"), "default", id="tokens-of-accounts"),
-        pytest.param(("impersonate", "", "users"), "admin", id="impersonation"),
-        pytest.param(("escalate", "rbac.authorization.k8s.io", "clusterroles"), "", id="escalation"),
-        pytest.param(("bind", "rbac.authorization.k8s.io", "clusterroles"), "cluster-admin", id="admin"),
-        pytest.param(("create", "rbac.authorization.k8s.io", "clusterrolebindings"), "", id="binding-all"),
-        pytest.param(("patch", "", "services"), "web", id="a-service"),
-        pytest.param(("delete", "", "namespaces"), "kube-system", id="a-namespace"),
-        pytest.param(("create", "certificates.k8s.io", "certificatesigningrequests"), "", id="certificates"),
-    ],
+@cases(
+    "asked name",
+    ("secrets-elsewhere", ("get", "", "secrets"), "kubeconfig"),
+    ("all-secrets", ("list", "", "secrets"), ""),
+    ("exec", ("create", "", "pods/exec"), "p"),
+    ("kubelets", ("get", "", "nodes/proxy"), "n"),
+    ("tokens-of-accounts", ("create", "", "serviceaccounts/token"), "default"),
+    ("impersonation", ("impersonate", "", "users"), "admin"),
+    ("escalation", ("escalate", "rbac.authorization.k8s.io", "clusterroles"), ""),
+    ("admin", ("bind", "rbac.authorization.k8s.io", "clusterroles"), "cluster-admin"),
+    ("binding-all", ("create", "rbac.authorization.k8s.io", "clusterrolebindings"), ""),
+    ("a-service", ("patch", "", "services"), "web"),
+    ("a-namespace", ("delete", "", "namespaces"), "kube-system"),
+    ("certificates", ("create", "certificates.k8s.io", "certificatesigningrequests"), ""),
 )
 async def test_no_role_may(admin: Kube, role: str, asked: Asked, name: str) -> None:
     assert await allowed(admin, role, "kube-system", {asked}, name) == set()

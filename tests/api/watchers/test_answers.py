@@ -19,6 +19,7 @@ from bus.transport.connection import Bus
 from tests.api.watchers.conftest import Records, heard, knows, serving
 from tests.api.watchers.test_mirror import mirror
 from tests.support import loopback
+from tests.support.cases import cases
 from tests.support.proxy import proxy
 from tests.support.running import eventually, running, soon
 from tests.support.servers import ControlPlane
@@ -91,7 +92,7 @@ async def test_nothing_compressed_is_asked_for_or_read() -> None:
     assert asked == ["identity"]
 
 
-@pytest.mark.parametrize("announced", [True, False], ids=["length-announced", "chunked"])
+@cases("announced", ("length-announced", True), ("chunked", False))
 async def test_a_page_is_read_no_further_than_it_may_be_long(announced: bool) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -281,18 +282,14 @@ def of_size(unit: bytes, size: int = 4 * MIB - 64) -> bytes:
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize(
+@cases(
     "text",
-    [
-        pytest.param(b'{"a":"' + of_size(rb"\""), id="escaped-quotes"),
-        pytest.param(b'{"a":"' + of_size(b"\\"), id="backslashes"),
-        pytest.param(
-            b"[" * 2000 + b'"' + of_size(rb"\"", 4 * MIB - 4096), id="escaped-quotes-behind-brackets"
-        ),
-        pytest.param(of_size(b'"'), id="quotes"),
-        pytest.param(of_size(b"[" * 1025 + b'"', 150_000), id="brackets-and-quotes"),
-        pytest.param(b'{"a":"' + of_size(b'\\"x\\\\'), id="escapes-of-both-kinds"),
-    ],
+    ("escaped-quotes", b'{"a":"' + of_size(rb"\"")),
+    ("backslashes", b'{"a":"' + of_size(b"\\")),
+    ("escaped-quotes-behind-brackets", b"[" * 2000 + b'"' + of_size(rb"\"", 4 * MIB - 4096)),
+    ("quotes", of_size(b'"')),
+    ("brackets-and-quotes", of_size(b"[" * 1025 + b'"', 150_000)),
+    ("escapes-of-both-kinds", b'{"a":"' + of_size(b'\\"x\\\\')),
 )
 async def test_text_that_is_no_json_is_refused_in_linear_time(text: bytes, call: str) -> None:
     async with tenant(saying(text, b"\n")) as client:
@@ -307,14 +304,12 @@ def nested(depth: int) -> bytes:
     return b"[" * depth + b"]" * depth
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
-    [
-        pytest.param(rb"plain", id="plain"),
-        pytest.param(rb"quote \" and [[", id="quote"),
-        pytest.param(rb"backslash \\", id="backslash-at-the-end"),
-        pytest.param(rb"\\\" both {{", id="backslash-and-quote"),
-    ],
+    ("plain", rb"plain"),
+    ("quote", rb"quote \" and [["),
+    ("backslash-at-the-end", rb"backslash \\"),
+    ("backslash-and-quote", rb"\\\" both {{"),
 )
 def test_only_the_part_that_is_too_deep_becomes_null(name: bytes) -> None:
     text = b'{"a": "' + name + b'", "deep": ' + nested(5000) + b', "b": {"c": [1, "]"]}}'
@@ -352,13 +347,11 @@ def pages(*items: dict[str, Any]) -> Answer:
     return answer
 
 
-@pytest.mark.parametrize(
-    ("items", "limits", "problem"),
-    [
-        pytest.param([record(1)], {"objects": 50}, "more than 50 objects", id="full-pages"),
-        pytest.param([], {"objects": 50}, "more than 50 objects", id="empty-pages"),
-        pytest.param([record(1, MIB)], {"size": 20 * MIB}, "more than 20,971,520 bytes", id="big-pages"),
-    ],
+@cases(
+    "items limits problem",
+    ("full-pages", [record(1)], {"objects": 50}, "more than 50 objects"),
+    ("empty-pages", [], {"objects": 50}, "more than 50 objects"),
+    ("big-pages", [record(1, MIB)], {"size": 20 * MIB}, "more than 20,971,520 bytes"),
 )
 async def test_a_listing_without_an_end_is_given_up(
     items: list[dict[str, Any]], limits: dict[str, int], problem: str, monkeypatch: pytest.MonkeyPatch
@@ -382,32 +375,26 @@ def named(resource: Resource, name: str) -> dict[str, Any]:
     return {"metadata": metadata | ({"namespace": "n"} if resource.namespaced else {})}
 
 
-@pytest.mark.parametrize(
-    ("resource", "name"),
-    [
-        pytest.param(
-            CERTIFICATE_REQUESTS, "node-csr-GccQFgQqNWvmwYG_dse6-OjvuNPmMRfzJuyHYqO6eGg", id="kubelet"
-        ),
-        pytest.param(CERTIFICATE_REQUESTS, "csr-8b29x", id="kubelet-server"),
-        pytest.param(CERTIFICATE_REQUESTS, "Ann's request: 100 ?\n", id="any-segment"),
-        pytest.param(ROLES, "system:controller:bootstrap-signer", id="role"),
-        pytest.param(NODES, "ip-10-0-0-1.eu-west-1.compute.internal", id="node"),
-    ],
+@cases(
+    "resource name",
+    ("kubelet", CERTIFICATE_REQUESTS, "node-csr-GccQFgQqNWvmwYG_dse6-OjvuNPmMRfzJuyHYqO6eGg"),
+    ("kubelet-server", CERTIFICATE_REQUESTS, "csr-8b29x"),
+    ("any-segment", CERTIFICATE_REQUESTS, "Ann's request: 100 ?\n"),
+    ("role", ROLES, "system:controller:bootstrap-signer"),
+    ("node", NODES, "ip-10-0-0-1.eu-west-1.compute.internal"),
 )
 async def test_names_follow_the_rule_of_their_resource(resource: Resource, name: str) -> None:
     async with tenant(saying(listing(named(resource, name)))) as client:
         assert [one.name async for one in client.objects(resource)] == [name]
 
 
-@pytest.mark.parametrize(
-    ("resource", "name"),
-    [
-        pytest.param(NODES, "node-csr-Gcc_Q", id="node"),
-        pytest.param(CERTIFICATE_REQUESTS, "..", id="dots"),
-        pytest.param(CERTIFICATE_REQUESTS, "a/b", id="path"),
-        pytest.param(CERTIFICATE_REQUESTS, "a%2fb", id="escaped-path"),
-        pytest.param(CERTIFICATE_REQUESTS, "", id="nothing"),
-    ],
+@cases(
+    "resource name",
+    ("node", NODES, "node-csr-Gcc_Q"),
+    ("dots", CERTIFICATE_REQUESTS, ".."),
+    ("path", CERTIFICATE_REQUESTS, "a/b"),
+    ("escaped-path", CERTIFICATE_REQUESTS, "a%2fb"),
+    ("nothing", CERTIFICATE_REQUESTS, ""),
 )
 async def test_names_against_the_rule_of_their_resource_are_refused(resource: Resource, name: str) -> None:
     async with tenant(saying(listing(named(resource, name)))) as client:

@@ -29,6 +29,7 @@ from sandbox.programs import binaries
 from tests.api.watchers.conftest import Records, heard, in_namespace, knows, serving
 from tests.api.watchers.test_mirror import mirror
 from tests.support import loopback, servers
+from tests.support.cases import cases
 from tests.support.natsserver import NatsServer, made_anew
 from tests.support.running import eventually, running, soon
 from tests.support.servers import ControlPlane
@@ -356,7 +357,7 @@ async def _all_is_well(one: Watcher, bus: Bus, records: Records) -> None:
     await eventually(lambda: knows(bus, records.ref("web"), "ADDED", "10.0.0.1"))
 
 
-@pytest.mark.parametrize("depth", [260, 1100], ids=["deeper-than-written", "deeper-than-read"])
+@cases("depth", ("deeper-than-written", 260), ("deeper-than-read", 1100))
 async def test_a_too_deep_object_stops_no_other(
     bus: Bus, control_plane: ControlPlane, records: Records, depth: int
 ) -> None:

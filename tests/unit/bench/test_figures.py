@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from commands import bench as command
+from tests.support.cases import cases
 from tests.support.lifecycleobjects import record
 from tools.bench import audit, requests
 from tools.bench.audit import AuditLog
@@ -77,20 +78,14 @@ def test_a_record_is_done_when_its_newest_generation_is() -> None:
 GOOD = Measured("created", 20, 300, Spread(299.0, 900.0, 1000.0))
 
 
-@pytest.mark.parametrize(
-    ("measured", "reached"),
-    [
-        pytest.param(GOOD, True, id="the-median-is-within-the-aim"),
-        pytest.param(Measured("created", 20, 300, Spread(301.0, 302.0, 303.0)), False, id="it-is-not"),
-        pytest.param(Measured("created", 20, 300, GOOD.spread, ("never",)), False, id="one-never-ended"),
-        pytest.param(Measured("created", 0, 300, None), False, id="none-ever-ended"),
-        pytest.param(
-            Measured("changed", 20, 300, GOOD.spread, connections=200, errors=("reset",)),
-            False,
-            id="a-client-failed",
-        ),
-        pytest.param(Measured("changed", 20, None, GOOD.spread), True, id="without-an-aim"),
-    ],
+@cases(
+    "measured reached",
+    ("the-median-is-within-the-aim", GOOD, True),
+    ("it-is-not", Measured("created", 20, 300, Spread(301.0, 302.0, 303.0)), False),
+    ("one-never-ended", Measured("created", 20, 300, GOOD.spread, ("never",)), False),
+    ("none-ever-ended", Measured("created", 0, 300, None), False),
+    ("a-client-failed", Measured("changed", 20, 300, GOOD.spread, connections=200, errors=("reset",)), False),
+    ("without-an-aim", Measured("changed", 20, None, GOOD.spread), True),
 )
 def test_an_aim_is_reached_by_the_median_and_without_failures(measured: Measured, reached: bool) -> None:
     assert measured.reached is reached

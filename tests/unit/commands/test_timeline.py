@@ -11,6 +11,7 @@ from bus.messages import Call, Read, Reason, RunRecord, Wish
 from bus.workqueue.queue import Scheduled
 from commands.journal import timeline
 from commands.journal.timeline import Pending
+from tests.support.cases import cases
 
 NOW = datetime(2026, 9, 1, 10, 15, 31, tzinfo=UTC)
 EVENT = Wish(reason=Reason.EVENT)
@@ -30,15 +31,13 @@ def told(*calls: Call) -> list[str]:
     return list(moment.details[1:])
 
 
-@pytest.mark.parametrize(
-    ("item", "workers", "why"),
-    [
-        pytest.param("in hand", 1, "a worker is at it", id="in-hand"),
-        pytest.param("waiting", 1, "queued, waiting for a worker to be free", id="queued"),
-        pytest.param("waiting", 0, NOBODY, id="no-worker"),
-        pytest.param("none", 1, "not queued; the next sweep queues it", id="lost-item"),
-        pytest.param("none", 0, NOBODY, id="lost-alone"),
-    ],
+@cases(
+    "item workers why",
+    ("in-hand", "in hand", 1, "a worker is at it"),
+    ("queued", "waiting", 1, "queued, waiting for a worker to be free"),
+    ("no-worker", "waiting", 0, NOBODY),
+    ("lost-item", "none", 1, "not queued; the next sweep queues it"),
+    ("lost-alone", "none", 0, NOBODY),
 )
 def test_a_wish_waits_for_a_reason(item: Any, workers: int, why: str) -> None:
     pending = Pending("p", EVENT, NOW, item, workers)
@@ -112,17 +111,15 @@ def test_a_later_run_that_had_nothing_to_do_leaves_it_valid(reason: Reason) -> N
     assert since.endswith(" has left it so (nothing to do)")
 
 
-@pytest.mark.parametrize(
-    ("ahead", "fired", "workers", "when"),
-    [
-        pytest.param(480, False, 1, "in 8 min", id="future"),
-        pytest.param(480, False, 0, "in 8 min", id="future-without-worker"),
-        pytest.param(-2, False, 1, "due, about to be queued", id="due"),
-        pytest.param(-60, True, 1, "due, about to be queued", id="fired"),
-        pytest.param(-60, False, 1, "overdue since 60.0 s: the next sweep queues it", id="overdue"),
-        pytest.param(-60, True, 0, f"due since 60.0 s: {NOBODY}", id="fired-without-worker"),
-        pytest.param(-60, False, 0, f"due since 60.0 s: {NOBODY}", id="due-without-worker"),
-    ],
+@cases(
+    "ahead fired workers when",
+    ("future", 480, False, 1, "in 8 min"),
+    ("future-without-worker", 480, False, 0, "in 8 min"),
+    ("due", -2, False, 1, "due, about to be queued"),
+    ("fired", -60, True, 1, "due, about to be queued"),
+    ("overdue", -60, False, 1, "overdue since 60.0 s: the next sweep queues it"),
+    ("fired-without-worker", -60, True, 0, f"due since 60.0 s: {NOBODY}"),
+    ("due-without-worker", -60, False, 0, f"due since 60.0 s: {NOBODY}"),
 )
 def test_a_scheduled_wish_shows_when_it_is_queued(ahead: float, fired: bool, workers: int, when: str) -> None:
     pending = Pending("p", workers=workers, scheduled=[scheduled(ahead=ahead, fired=fired)])
@@ -189,13 +186,11 @@ def test_calls_without_news_are_not_shown() -> None:
     assert told(*nothing) == []
 
 
-@pytest.mark.parametrize(
-    ("facts", "said"),
-    [
-        pytest.param(None, "not there", id="unknown"),
-        pytest.param({"failed": False, "technical_id": "shoot--a--b"}, "as usual", id="usual"),
-        pytest.param({"failed": True, "force_deletion": True}, "failed, force deletion", id="special"),
-    ],
+@cases(
+    "facts said",
+    ("unknown", None, "not there"),
+    ("usual", {"failed": False, "technical_id": "shoot--a--b"}, "as usual"),
+    ("special", {"failed": True, "force_deletion": True}, "failed, force deletion"),
 )
 def test_the_shoot_is_shown_where_there_is_one(facts: dict[str, Any] | None, said: str) -> None:
     answer = {"labels": {"gardener.cloud/role": "shoot"}, "facts": facts}

@@ -13,6 +13,7 @@ import yaml
 
 import webhooks
 from commands.cli import COMMANDS
+from tests.support.cases import cases
 from webhooks.table import WEBHOOKS
 from windowbox.kinds import KINDS, Served
 from windowbox.models.webhooks import REGISTRATIONS
@@ -49,7 +50,7 @@ def test_the_glossary_stays_short() -> None:
     assert len(_rows(_OWN)) <= 42
 
 
-@pytest.mark.parametrize("text", [_OWN, _STANDARD], ids=["own", "standard"])
+@cases("text", ("own", _OWN), ("standard", _STANDARD))
 def test_the_terms_are_sorted(text: str) -> None:
     terms = [row[0].lower() for row in _rows(text)]
     assert terms == sorted(terms)

@@ -10,6 +10,7 @@ import pytest
 
 from sandbox.doctor import loadbalancers
 from sandbox.doctor.findings import Finding
+from tests.support.cases import cases
 from windowbox.settings.lbsettings import LoadBalancerSettings
 
 
@@ -40,17 +41,11 @@ def test_an_envoy_that_cannot_be_started_is_wrong(tmp_path: Path) -> None:
     assert (found["Envoy"].verdict, found["Envoy"].mend) == ("wrong", "correct loadbalancer.envoy")
 
 
-@pytest.mark.parametrize(
-    ("prefix", "root", "verdict", "mend"),
-    [
-        pytest.param("192.0.2.0/27", True, "ok", "", id="root-adds-them"),
-        pytest.param(
-            "192.0.2.0/27", False, "wrong", "sudo ip route add local 192.0.2.0/27 dev lo", id="nobody-may"
-        ),
-        pytest.param(
-            "2001:db8::/123", False, "wrong", "sudo ip route add local 2001:db8::/123 dev lo", id="IPv6"
-        ),
-    ],
+@cases(
+    "prefix root verdict mend",
+    ("root-adds-them", "192.0.2.0/27", True, "ok", ""),
+    ("nobody-may", "192.0.2.0/27", False, "wrong", "sudo ip route add local 192.0.2.0/27 dev lo"),
+    ("IPv6", "2001:db8::/123", False, "wrong", "sudo ip route add local 2001:db8::/123 dev lo"),
 )
 def test_addresses_that_do_not_arrive_need_routes(
     monkeypatch: pytest.MonkeyPatch, prefix: str, root: bool, verdict: str, mend: str

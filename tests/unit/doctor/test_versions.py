@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sandbox.programs import binaries
+from tests.support.cases import cases
 from windowbox import versions
 
 
-@pytest.mark.parametrize(
-    ("component", "version", "why"),
-    [
-        pytest.param("Kubernetes", "v1.33.0", None, id="the-oldest"),
-        pytest.param("Kubernetes", "v1.36.3+k3s1", None, id="the-newest-of-a-distribution"),
-        pytest.param("Kubernetes", "v1.32.9", "is older than windowbox supports: 1.33 to 1.37", id="older"),
-        pytest.param("Kubernetes", "v1.38.0", "newer than windowbox has been tried with: 1.33", id="newer"),
-        pytest.param("Kubernetes", "v2.0.0", "newer than", id="another-major"),
-        pytest.param("Gardener", "v1.150.0-dev", None, id="gardener"),
-        pytest.param("Gardener", "1.99.1", "older than windowbox supports: 1.140 to 1.150", id="two-digits"),
-        pytest.param("Gardener", "latest", "'latest' is no version", id="no-version"),
-    ],
+@cases(
+    "component version why",
+    ("the-oldest", "Kubernetes", "v1.33.0", None),
+    ("the-newest-of-a-distribution", "Kubernetes", "v1.36.3+k3s1", None),
+    ("older", "Kubernetes", "v1.32.9", "is older than windowbox supports: 1.33 to 1.37"),
+    ("newer", "Kubernetes", "v1.38.0", "newer than windowbox has been tried with: 1.33"),
+    ("another-major", "Kubernetes", "v2.0.0", "newer than"),
+    ("gardener", "Gardener", "v1.150.0-dev", None),
+    ("two-digits", "Gardener", "1.99.1", "older than windowbox supports: 1.140 to 1.150"),
+    ("no-version", "Gardener", "latest", "'latest' is no version"),
 )
 def test_versions_out_of_range_are_told(component: str, version: str, why: str | None) -> None:
     found = versions.problem(component, version)

@@ -335,15 +335,13 @@ def test_an_address_that_cannot_be_had_is_refused(field: Any, annotation: Any, n
     [7, True, {}, ["10.0.0.1"], LONG, "0.0.0.0", "224.0.0.1", "10.0.0.1/32", "::ffff:10.0.0.1"],
     ids=brief,
 )
-@pytest.mark.parametrize("annotation", [True, False], ids=["annotation", "field"])
+@cases("annotation", ("annotation", True), ("field", False))
 def test_what_is_no_address_is_refused(bad: Any, annotation: bool) -> None:
     found = annotated(ADDRESS, bad) if annotation else asked(loadBalancerIP=bad)
     assert (found.requested, found.ports, only(found).reason) == ((), (), "InvalidAddress")
 
 
-@pytest.mark.parametrize(
-    ("value", "version"), [("v1", 1), ("v2", 2), (None, None)], ids=["v1", "v2", "absent"]
-)
+@cases("value version", ("v1", "v1", 1), ("v2", "v2", 2), ("absent", None, None))
 def test_the_proxy_protocol_has_two_versions(value: str | None, version: int | None) -> None:
     assert annotated(PROXY, value).proxy_protocol == version
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,19 +119,16 @@ def test_an_address_that_was_shown_stays_while_something_is_wrong() -> None:
 
 
 @rule("LB-2-semantic")
-@pytest.mark.parametrize(
-    ("ingress", "same"),
-    [
-        (SHOWN, True),
-        ([], False),
-        ([SHOWN[0] | {"ip": "192.0.2.2"}], False),
-        ([{"ip": "192.0.2.1", "ports": SHOWN[0]["ports"]}], False),
-        ([{"ip": "192.0.2.1", "ipMode": "Proxy"}], False),
-        ([SHOWN[0] | {"hostname": "web"}], False),
-        ([*SHOWN, SHOWN[0] | {"ip": "192.0.2.2"}], False),
-        ("nonsense", False),
-    ],
-    ids=["same", "wiped", "address", "mode", "ports", "hostname", "more", "nonsense"],
+@cases(
+    "ingress same",
+    ("same", SHOWN, True),
+    ("wiped", [], False),
+    ("address", [SHOWN[0] | {"ip": "192.0.2.2"}], False),
+    ("mode", [{"ip": "192.0.2.1", "ports": SHOWN[0]["ports"]}], False),
+    ("ports", [{"ip": "192.0.2.1", "ipMode": "Proxy"}], False),
+    ("hostname", [SHOWN[0] | {"hostname": "web"}], False),
+    ("more", [*SHOWN, SHOWN[0] | {"ip": "192.0.2.2"}], False),
+    ("nonsense", "nonsense", False),
 )
 def test_any_difference_is_seen(ingress: Any, same: bool) -> None:
     found = service(status={"loadBalancer": {"ingress": ingress}})
@@ -158,15 +154,12 @@ def test_what_was_written_is_not_written_again() -> None:
     assert servicestatus.shown(found, again)
 
 
-@pytest.mark.parametrize(
-    ("status", "addresses"),
-    [
-        ({}, ()),
-        ({"loadBalancer": {"ingress": SHOWN}}, ("192.0.2.1",)),
-        ({"loadBalancer": {"ingress": [{"ip": "FD00::0:1"}, {"ip": "fd00::1"}]}}, ("fd00::1",)),
-        ({"loadBalancer": {"ingress": [{"hostname": "web"}, {"ip": "invalid IP"}, 7]}}, ()),
-    ],
-    ids=["none", "one", "spelling", "nonsense"],
+@cases(
+    "status addresses",
+    ("none", {}, ()),
+    ("one", {"loadBalancer": {"ingress": SHOWN}}, ("192.0.2.1",)),
+    ("spelling", {"loadBalancer": {"ingress": [{"ip": "FD00::0:1"}, {"ip": "fd00::1"}]}}, ("fd00::1",)),
+    ("nonsense", {"loadBalancer": {"ingress": [{"hostname": "web"}, {"ip": "invalid IP"}, 7]}}, ()),
 )
 def test_addresses_are_read_from_the_status(status: dict[str, Any], addresses: tuple[str, ...]) -> None:
     assert servicestatus.addresses(service(status=status)) == addresses

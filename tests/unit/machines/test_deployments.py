@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.cases import cases
 from tests.support.machinefacts import deployment, machine, machine_set, sized, state
 from tests.support.rules import rule
 from windowbox.errors import Malformed
@@ -37,26 +38,24 @@ def rolled(of: tuple[int, Any, Any], old: tuple[int, int], new: tuple[int, int],
     return state(deployment(*of), *sets, terminating=[OLD] * going)
 
 
-@pytest.mark.parametrize(
-    ("found", "sizes"),
-    [
-        pytest.param(rolled((3, 1, 0), (3, 3), (0, 0)), {NEW: 1}, id="C5-grows-by-surge"),
-        pytest.param(rolled((3, 1, 0), (3, 3), (1, 0)), {}, id="C5-waits-for-the-new-one"),
-        pytest.param(rolled((3, 1, 0), (3, 3), (1, 1)), {OLD: 2}, id="C5-old-makes-way"),
-        pytest.param(rolled((3, 1, 0), (2, 2), (1, 1)), {NEW: 2}, id="C5-grows-again"),
-        pytest.param(rolled((3, 1, 0), (1, 1), (3, 3)), {OLD: 0}, id="C5-last-step"),
-        pytest.param(rolled((3, 1, 0), (0, 0), (3, 3)), {}, id="C5-done"),
-        pytest.param(rolled((3, 0, 1), (3, 3), (0, 0)), {OLD: 2}, id="C5-without-surge"),
-        pytest.param(rolled((3, 0, 1), (2, 2), (0, 0)), {NEW: 1}, id="C5-without-surge-replaces"),
-        pytest.param(rolled((3, 0, 1), (2, 2), (1, 0)), {}, id="C5-without-surge-waits"),
-        pytest.param(rolled((3, 0, 0), (3, 3), (0, 0)), {OLD: 2}, id="C5-both-zero"),
-        pytest.param(rolled((4, "25%", "25%"), (4, 4), (1, 0)), {OLD: 3}, id="C5-percent"),
-        pytest.param(rolled((3, 1, 0), (3, 1), (1, 1)), {OLD: 2}, id="C5-unavailable-old-first"),
-        pytest.param(rolled((3, 1, 0), (3, 0), (1, 1)), {OLD: 2}, id="C5-unavailable-old-within-limits"),
-        pytest.param(rolled((3, 1, 0), (0, 0), (5, 5)), {NEW: 3}, id="C5-new-too-large"),
-        pytest.param(rolled((3, 1, 0), (2, 3), (1, 1)), {NEW: 2}, id="C5-old-still-shrinks"),
-        pytest.param(rolled((3, 1, 0), (2, 2), (1, 1), going=1), {NEW: 2}, id="C5-R1+L33-slow-deletion"),
-    ],
+@cases(
+    "found sizes",
+    ("C5-grows-by-surge", rolled((3, 1, 0), (3, 3), (0, 0)), {NEW: 1}),
+    ("C5-waits-for-the-new-one", rolled((3, 1, 0), (3, 3), (1, 0)), {}),
+    ("C5-old-makes-way", rolled((3, 1, 0), (3, 3), (1, 1)), {OLD: 2}),
+    ("C5-grows-again", rolled((3, 1, 0), (2, 2), (1, 1)), {NEW: 2}),
+    ("C5-last-step", rolled((3, 1, 0), (1, 1), (3, 3)), {OLD: 0}),
+    ("C5-done", rolled((3, 1, 0), (0, 0), (3, 3)), {}),
+    ("C5-without-surge", rolled((3, 0, 1), (3, 3), (0, 0)), {OLD: 2}),
+    ("C5-without-surge-replaces", rolled((3, 0, 1), (2, 2), (0, 0)), {NEW: 1}),
+    ("C5-without-surge-waits", rolled((3, 0, 1), (2, 2), (1, 0)), {}),
+    ("C5-both-zero", rolled((3, 0, 0), (3, 3), (0, 0)), {OLD: 2}),
+    ("C5-percent", rolled((4, "25%", "25%"), (4, 4), (1, 0)), {OLD: 3}),
+    ("C5-unavailable-old-first", rolled((3, 1, 0), (3, 1), (1, 1)), {OLD: 2}),
+    ("C5-unavailable-old-within-limits", rolled((3, 1, 0), (3, 0), (1, 1)), {OLD: 2}),
+    ("C5-new-too-large", rolled((3, 1, 0), (0, 0), (5, 5)), {NEW: 3}),
+    ("C5-old-still-shrinks", rolled((3, 1, 0), (2, 3), (1, 1)), {NEW: 2}),
+    ("C5-R1+L33-slow-deletion", rolled((3, 1, 0), (2, 2), (1, 1), going=1), {NEW: 2}),
 )
 def test_step(found: State, sizes: setsizes.Sizes) -> None:
     assert found.new
@@ -87,13 +86,11 @@ def test_a_first_set_has_all_machines_at_once(replicas: int, surge: Any, unavail
     assert setsizes.first_size(state(deployment(replicas, surge, unavailable))) == size
 
 
-@pytest.mark.parametrize(
-    ("surge", "unavailable", "wanted"),
-    [
-        pytest.param("25%", "25%", (1, 0), id="C5-quarter-of-three"),
-        pytest.param(0, "10%", (0, 1), id="C5-forced"),
-        pytest.param("100%", 7, (3, 3), id="C5-no-more-than-all"),
-    ],
+@cases(
+    "surge unavailable wanted",
+    ("C5-quarter-of-three", "25%", "25%", (1, 0)),
+    ("C5-forced", 0, "10%", (0, 1)),
+    ("C5-no-more-than-all", "100%", 7, (3, 3)),
 )
 def test_fenceposts(surge: Any, unavailable: Any, wanted: tuple[int, int]) -> None:
     found = deployments.checked(deployment(3, surge, unavailable))
@@ -116,40 +113,32 @@ def scaled(
     return state(deployment(to, surge, 0, spec=spec), *sets)
 
 
-@pytest.mark.parametrize(
-    ("found", "sizes"),
-    [
-        pytest.param(scaled(5, 0, 3, before=3), {NEW: 5}, id="C6-R2-up"),
-        pytest.param(scaled(1, 0, 3, before=3), {NEW: 1}, id="C6-R2-down"),
-        pytest.param(scaled(5, 3, 0, before=3), {OLD: 5}, id="C6-R2-only-the-old-one-is-active"),
-        pytest.param(scaled(3, 2, 3, before=3), {OLD: 0}, id="C6-R3-saturated"),
-        pytest.param(scaled(10, 4, 2, before=5), {OLD: 4, NEW: 7}, id="C6-R4-up-goes-to-the-new-one"),
-        pytest.param(scaled(5, 8, 3, before=10), {OLD: 4, NEW: 2}, id="C6-R4-down-in-proportion"),
-        pytest.param(scaled(0, 4, 2, before=5), {OLD: 0, NEW: 0}, id="C6-R4-to-nothing"),
-        pytest.param(scaled(5, 4, 2, before=6, strategy=RECREATE), {}, id="C6-R4-recreate"),
-        pytest.param(scaled(9, 3, 2, before=5, strategy=IN_PLACE), {OLD: 3, NEW: 2}, id="in-place-up"),
-        pytest.param(scaled(3, 3, 2, before=5, strategy=IN_PLACE), {OLD: 1, NEW: 2}, id="in-place-down"),
-        pytest.param(scaled(1, 3, 2, before=5, strategy=IN_PLACE), {OLD: 0, NEW: 1}, id="in-place-to-one"),
-        pytest.param(scaled(0, 3, 2, before=5, strategy=IN_PLACE), {OLD: 0, NEW: 0}, id="in-place-asleep"),
-    ],
+@cases(
+    "found sizes",
+    ("C6-R2-up", scaled(5, 0, 3, before=3), {NEW: 5}),
+    ("C6-R2-down", scaled(1, 0, 3, before=3), {NEW: 1}),
+    ("C6-R2-only-the-old-one-is-active", scaled(5, 3, 0, before=3), {OLD: 5}),
+    ("C6-R3-saturated", scaled(3, 2, 3, before=3), {OLD: 0}),
+    ("C6-R4-up-goes-to-the-new-one", scaled(10, 4, 2, before=5), {OLD: 4, NEW: 7}),
+    ("C6-R4-down-in-proportion", scaled(5, 8, 3, before=10), {OLD: 4, NEW: 2}),
+    ("C6-R4-to-nothing", scaled(0, 4, 2, before=5), {OLD: 0, NEW: 0}),
+    ("C6-R4-recreate", scaled(5, 4, 2, before=6, strategy=RECREATE), {}),
+    ("in-place-up", scaled(9, 3, 2, before=5, strategy=IN_PLACE), {OLD: 3, NEW: 2}),
+    ("in-place-down", scaled(3, 3, 2, before=5, strategy=IN_PLACE), {OLD: 1, NEW: 2}),
+    ("in-place-to-one", scaled(1, 3, 2, before=5, strategy=IN_PLACE), {OLD: 0, NEW: 1}),
+    ("in-place-asleep", scaled(0, 3, 2, before=5, strategy=IN_PLACE), {OLD: 0, NEW: 0}),
 )
 def test_sizes(found: State, sizes: setsizes.Sizes) -> None:
     assert setsizes.scaled(found) == sizes
 
 
-@pytest.mark.parametrize(
-    ("found", "scaling_now"),
-    [
-        pytest.param(scaled(5, 0, 3, before=3), True, id="C6-R1-other-number"),
-        pytest.param(scaled(3, 0, 3, before=3), False, id="C6-R1-same-number"),
-        pytest.param(scaled(3, 0, 0, before=3), True, id="C6-R1-from-nothing"),
-        pytest.param(
-            state(deployment(3), machine_set(OLD, 2, metadata=sized(9, 9))), False, id="C6-R1-no-new-set"
-        ),
-        pytest.param(
-            state(deployment(3), machine_set(NEW, 3, class_name="big")), False, id="C6-R1-not-noted"
-        ),
-    ],
+@cases(
+    "found scaling_now",
+    ("C6-R1-other-number", scaled(5, 0, 3, before=3), True),
+    ("C6-R1-same-number", scaled(3, 0, 3, before=3), False),
+    ("C6-R1-from-nothing", scaled(3, 0, 0, before=3), True),
+    ("C6-R1-no-new-set", state(deployment(3), machine_set(OLD, 2, metadata=sized(9, 9))), False),
+    ("C6-R1-not-noted", state(deployment(3), machine_set(NEW, 3, class_name="big")), False),
 )
 def test_is_scaling(found: State, scaling_now: bool) -> None:
     assert setsizes.is_scaling(found) is scaling_now
@@ -165,17 +154,13 @@ def asked(text: str, scaled: str = "") -> Object:
     return deployment(metadata={"annotations": annotations})
 
 
-@pytest.mark.parametrize(
-    ("text", "scaled", "annotation", "marked"),
-    [
-        pytest.param(f"a~{THEN}", THEN, f"a~{THEN}", {"a": THEN}, id="C6-R7-one"),
-        pytest.param(
-            f"a~{THEN},f~{THEN},t~{THEN},gone~{THEN}", THEN, f"a~{THEN}", {"a": THEN}, id="C6-R7-pruned"
-        ),
-        pytest.param(f"a~{THEN}~x,b~nonsense", THEN, None, {}, id="C6-R7-malformed"),
-        pytest.param("a,b", THEN, f"a~{THEN},b~{THEN}", {"a": THEN, "b": THEN}, id="C6-R7-old-format"),
-        pytest.param("a", "", "a~2026-01-02T00:00:00Z", {"a": "2026-01-02T00:00:00Z"}, id="C6-R7-since-now"),
-    ],
+@cases(
+    "text scaled annotation marked",
+    ("C6-R7-one", f"a~{THEN}", THEN, f"a~{THEN}", {"a": THEN}),
+    ("C6-R7-pruned", f"a~{THEN},f~{THEN},t~{THEN},gone~{THEN}", THEN, f"a~{THEN}", {"a": THEN}),
+    ("C6-R7-malformed", f"a~{THEN}~x,b~nonsense", THEN, None, {}),
+    ("C6-R7-old-format", "a,b", THEN, f"a~{THEN},b~{THEN}", {"a": THEN, "b": THEN}),
+    ("C6-R7-since-now", "a", "", "a~2026-01-02T00:00:00Z", {"a": "2026-01-02T00:00:00Z"}),
 )
 def test_chosen(text: str, scaled: str, annotation: str | None, marked: dict[str, str]) -> None:
     found = deploymentrequests.chosen(asked(text, scaled), MACHINES, NOW)
@@ -203,17 +188,13 @@ def rolled_back(revision: int, *, sets: bool = True) -> State:
     return state(body, *([old, new] if sets else []))
 
 
-@pytest.mark.parametrize(
-    ("found", "reason"),
-    [
-        pytest.param(rolled_back(0), "DeploymentRollback", id="C13-R2-before"),
-        pytest.param(rolled_back(1), "DeploymentRollback", id="C13-R2-number"),
-        pytest.param(rolled_back(2), "DeploymentRollbackTemplateUnchanged", id="C13-R2-same"),
-        pytest.param(rolled_back(7), "DeploymentRollbackRevisionNotFound", id="C13-R2-none"),
-        pytest.param(
-            rolled_back(0, sets=False), "DeploymentRollbackRevisionNotFound", id="C13-R2-nothing-before"
-        ),
-    ],
+@cases(
+    "found reason",
+    ("C13-R2-before", rolled_back(0), "DeploymentRollback"),
+    ("C13-R2-number", rolled_back(1), "DeploymentRollback"),
+    ("C13-R2-same", rolled_back(2), "DeploymentRollbackTemplateUnchanged"),
+    ("C13-R2-none", rolled_back(7), "DeploymentRollbackRevisionNotFound"),
+    ("C13-R2-nothing-before", rolled_back(0, sets=False), "DeploymentRollbackRevisionNotFound"),
 )
 def test_rollback(found: State, reason: str) -> None:
     back = deploymentrequests.rollback(found)
@@ -257,13 +238,11 @@ def test_counts_are_sums_of_the_sets() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("available", "preserved", "wanted"),
-    [
-        pytest.param(2, 1, "True", id="C8+C12-R7-preserved"),
-        pytest.param(2, 0, "False", id="C8-too-few"),
-        pytest.param(3, 0, "True", id="C8-enough"),
-    ],
+@cases(
+    "available preserved wanted",
+    ("C8+C12-R7-preserved", 2, 1, "True"),
+    ("C8-too-few", 2, 0, "False"),
+    ("C8-enough", 3, 0, "True"),
 )
 def test_available(available: int, preserved: int, wanted: str) -> None:
     one = machine_set("new-set", 4, available=available, status={"preservedFailedReplicas": preserved})
@@ -286,26 +265,15 @@ WHOLE = state(deployment(2), machine_set("new-set", 2, class_name="big"))
 AS_BEFORE: dict[str, Any] = {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 1, "availableReplicas": 1}
 
 
-@pytest.mark.parametrize(
-    ("found", "shown", "reason"),
-    [
-        pytest.param(WHOLE, said("MachineSetUpdated"), "NewMachineSetAvailable", id="C9-complete"),
-        pytest.param(WHOLE, said("NewMachineSetAvailable", replicas=2), None, id="C9-stays-complete"),
-        pytest.param(HALF, said("NewMachineSetCreated"), "MachineSetUpdated", id="C9-progress"),
-        pytest.param(
-            HALF, said("MachineSetUpdated", **AS_BEFORE), "ProgressDeadlineExceeded", id="C9-too-long"
-        ),
-        pytest.param(
-            HALF, said("MachineSetUpdated", since="2026-01-01T23:59:30Z", **AS_BEFORE), None, id="C9-in-time"
-        ),
-        pytest.param(
-            HALF,
-            said("ProgressDeadlineExceeded", "False", **AS_BEFORE),
-            "ProgressDeadlineExceeded",
-            id="C9-still",
-        ),
-        pytest.param(HALF, AS_BEFORE, None, id="C9-unknown"),
-    ],
+@cases(
+    "found shown reason",
+    ("C9-complete", WHOLE, said("MachineSetUpdated"), "NewMachineSetAvailable"),
+    ("C9-stays-complete", WHOLE, said("NewMachineSetAvailable", replicas=2), None),
+    ("C9-progress", HALF, said("NewMachineSetCreated"), "MachineSetUpdated"),
+    ("C9-too-long", HALF, said("MachineSetUpdated", **AS_BEFORE), "ProgressDeadlineExceeded"),
+    ("C9-in-time", HALF, said("MachineSetUpdated", since="2026-01-01T23:59:30Z", **AS_BEFORE), None),
+    ("C9-still", HALF, said("ProgressDeadlineExceeded", "False", **AS_BEFORE), "ProgressDeadlineExceeded"),
+    ("C9-unknown", HALF, AS_BEFORE, None),
 )
 def test_progressing(found: State, shown: dict[str, Any], reason: str | None) -> None:
     condition = deploymentstatus.progressing(found, counted(found), shown, NOW)

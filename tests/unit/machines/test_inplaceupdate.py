@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.cases import cases
 from tests.support.machineapi import MachineApi
 from tests.support.machinefacts import deployment, machine, machine_set, sized, state
 from tests.support.rules import rule
@@ -75,24 +76,20 @@ def api_with(*nodes: str, labels: dict[str, str] | None = None, **errors: Except
     return api
 
 
-@pytest.mark.parametrize(
-    ("found", "nodes", "names"),
-    [
-        pytest.param(rolled("abc"), ALL, ["a"], id="the-first"),
-        pytest.param(rolled("abc"), {**ALL, "a": SELECTED}, [], id="one-is-selected"),
-        pytest.param(rolled("abc", down="a"), {**ALL, "a": SELECTED}, [], id="one-is-updated"),
-        pytest.param(rolled("abc", down="c"), ALL, [], id="one-does-not-serve"),
-        pytest.param(rolled("abc", unavailable=2), ALL, ["a", "b"], id="two-at-once"),
-        pytest.param(rolled("abc", unavailable=3), ALL, ["a", "b", "c"], id="all-at-once"),
-        pytest.param(
-            rolled("abc", unavailable=2), {**ALL, "a": SELECTED}, ["b"], id="another-beside-the-selected"
-        ),
-        pytest.param(rolled("bc", "n"), ALL, ["b"], id="one-has-been-handed-over"),
-        pytest.param(rolled("bc", "n"), {**ALL, "n": SELECTED}, [], id="whose-node-takes-no-pods-yet"),
-        pytest.param(rolled("abc", "n"), ALL, ["a", "b"], id="with-a-surge"),
-        pytest.param(rolled("abc"), {"a": {}, "b": CANDIDATE}, ["b"], id="no-candidate-yet"),
-        pytest.param(rolled("abc"), {}, [], id="no-nodes"),
-    ],
+@cases(
+    "found nodes names",
+    ("the-first", rolled("abc"), ALL, ["a"]),
+    ("one-is-selected", rolled("abc"), {**ALL, "a": SELECTED}, []),
+    ("one-is-updated", rolled("abc", down="a"), {**ALL, "a": SELECTED}, []),
+    ("one-does-not-serve", rolled("abc", down="c"), ALL, []),
+    ("two-at-once", rolled("abc", unavailable=2), ALL, ["a", "b"]),
+    ("all-at-once", rolled("abc", unavailable=3), ALL, ["a", "b", "c"]),
+    ("another-beside-the-selected", rolled("abc", unavailable=2), {**ALL, "a": SELECTED}, ["b"]),
+    ("one-has-been-handed-over", rolled("bc", "n"), ALL, ["b"]),
+    ("whose-node-takes-no-pods-yet", rolled("bc", "n"), {**ALL, "n": SELECTED}, []),
+    ("with-a-surge", rolled("abc", "n"), ALL, ["a", "b"]),
+    ("no-candidate-yet", rolled("abc"), {"a": {}, "b": CANDIDATE}, ["b"]),
+    ("no-nodes", rolled("abc"), {}, []),
 )
 @rule("C10")
 def test_no_more_nodes_are_selected_than_may_be_unavailable(

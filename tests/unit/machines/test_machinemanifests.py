@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.unit.machines.samples import NOW, machine, machine_class
 from windowbox.errors import Malformed
@@ -149,22 +150,20 @@ def test_the_token_is_that_of_the_example() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("content", "token", "filled"),
-    [
-        pytest.param(b"a <<BOOTSTRAP_TOKEN>> <<BOOTSTRAP_TOKEN>>", "i.s", b"a i.s i.s", id="B8-R4"),
-        pytest.param(b"%3C%3CBOOTSTRAP_TOKEN%3E%3E", "i.s", b"i.s", id="B8-R4+encoded"),
-        pytest.param(
-            b"<<BOOTSTRAP_TOKEN>>%3C%3CBOOTSTRAP_TOKEN%3E%3E",
-            "i.s",
-            b"i.s%3C%3CBOOTSTRAP_TOKEN%3E%3E",
-            id="B8-R4+both",
-        ),
-        pytest.param(b"<<MACHINE_NAME>>", "i.s", b"m", id="B8-R5"),
-        pytest.param(b"%3C%3CMACHINE_NAME%3E%3E", None, b"m", id="B8-R5+encoded"),
-        pytest.param(b"<<BOOTSTRAP_TOKEN>>", None, b"<<BOOTSTRAP_TOKEN>>", id="B8-R6"),
-        pytest.param(b"\xff\x00", "i.s", b"\xff\x00", id="B8-R5+none"),
-    ],
+@cases(
+    "content token filled",
+    ("B8-R4", b"a <<BOOTSTRAP_TOKEN>> <<BOOTSTRAP_TOKEN>>", "i.s", b"a i.s i.s"),
+    ("B8-R4+encoded", b"%3C%3CBOOTSTRAP_TOKEN%3E%3E", "i.s", b"i.s"),
+    (
+        "B8-R4+both",
+        b"<<BOOTSTRAP_TOKEN>>%3C%3CBOOTSTRAP_TOKEN%3E%3E",
+        "i.s",
+        b"i.s%3C%3CBOOTSTRAP_TOKEN%3E%3E",
+    ),
+    ("B8-R5", b"<<MACHINE_NAME>>", "i.s", b"m"),
+    ("B8-R5+encoded", b"%3C%3CMACHINE_NAME%3E%3E", None, b"m"),
+    ("B8-R6", b"<<BOOTSTRAP_TOKEN>>", None, b"<<BOOTSTRAP_TOKEN>>"),
+    ("B8-R5+none", b"\xff\x00", "i.s", b"\xff\x00"),
 )
 def test_placeholders_are_filled(content: bytes, token: str | None, filled: bytes) -> None:
     assert machinemanifests.filled(content, "m", token) == filled
@@ -176,37 +175,27 @@ def test_user_data_has_to_be_there() -> None:
         machinemanifests.user_data({"other": b""}, "Secret a/b")
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        pytest.param({"provider": "aws"}, "provider is 'aws': set it to local", id="B2-R3"),
-        pytest.param({"providerSpec": None}, "providerSpec is missing: give it an object", id="L13+spec"),
-        pytest.param({"providerSpec": ...}, "providerSpec is missing", id="L13+no-spec"),
-        pytest.param({"providerSpec": []}, "providerSpec is []", id="L13+list"),
-        pytest.param({"providerSpec": {}}, "providerSpec.image is missing", id="B2"),
-        pytest.param({"providerSpec": {"image": ""}}, "providerSpec.image is ''", id="A8-R8"),
-        pytest.param(
-            {"providerSpec": {"image": "i", "namespace": "../x"}}, "namespace is '../x'", id="B2+namespace"
-        ),
-        pytest.param({"providerSpec": {"image": "i" * 5000}}, "image is 'iiii", id="B2+long"),
-        pytest.param(
-            {"providerSpec": {"image": "i", "resources": {"requests": {"cpu": "many"}}}},
-            "resources.requests.cpu is 'many'",
-            id="B2+resources",
-        ),
-        pytest.param({"providerSpec": {"image": "i", "volumes": {}}}, "volumes is {}", id="B2+volumes"),
-        pytest.param({"credentialsSecretRef": None}, "credentialsSecretRef is missing", id="L13+credentials"),
-        pytest.param({"secretRef": {"name": 5}}, "secretRef.name is 5", id="L13+secret"),
-        pytest.param(
-            {"secretRef": {"name": "a", "namespace": "shoot--other"}},
-            "namespace is 'shoot--other'",
-            id="B6-R5",
-        ),
-        pytest.param({"nodeTemplate": None}, "nodeTemplate is missing", id="L13+template"),
-        pytest.param(
-            {"nodeTemplate": {"capacity": {"cpu": "1", "memory": "1"}}}, "capacity has no gpu", id="B1"
-        ),
-    ],
+@cases(
+    "fields words",
+    ("B2-R3", {"provider": "aws"}, "provider is 'aws': set it to local"),
+    ("L13+spec", {"providerSpec": None}, "providerSpec is missing: give it an object"),
+    ("L13+no-spec", {"providerSpec": ...}, "providerSpec is missing"),
+    ("L13+list", {"providerSpec": []}, "providerSpec is []"),
+    ("B2", {"providerSpec": {}}, "providerSpec.image is missing"),
+    ("A8-R8", {"providerSpec": {"image": ""}}, "providerSpec.image is ''"),
+    ("B2+namespace", {"providerSpec": {"image": "i", "namespace": "../x"}}, "namespace is '../x'"),
+    ("B2+long", {"providerSpec": {"image": "i" * 5000}}, "image is 'iiii"),
+    (
+        "B2+resources",
+        {"providerSpec": {"image": "i", "resources": {"requests": {"cpu": "many"}}}},
+        "resources.requests.cpu is 'many'",
+    ),
+    ("B2+volumes", {"providerSpec": {"image": "i", "volumes": {}}}, "volumes is {}"),
+    ("L13+credentials", {"credentialsSecretRef": None}, "credentialsSecretRef is missing"),
+    ("L13+secret", {"secretRef": {"name": 5}}, "secretRef.name is 5"),
+    ("B6-R5", {"secretRef": {"name": "a", "namespace": "shoot--other"}}, "namespace is 'shoot--other'"),
+    ("L13+template", {"nodeTemplate": None}, "nodeTemplate is missing"),
+    ("B1", {"nodeTemplate": {"capacity": {"cpu": "1", "memory": "1"}}}, "capacity has no gpu"),
 )
 def test_a_class_that_cannot_be_says_what_is_wrong(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(Malformed) as raised:

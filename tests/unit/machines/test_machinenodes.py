@@ -6,8 +6,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.unit.machines.samples import NOW, TIMEOUTS, ago, machine, node, spelled
 from windowbox.models.objects import Object
@@ -159,31 +158,27 @@ def sick(type: str, status: str, seconds: float) -> Object:
     return Object({"metadata": {"name": "n"}, "status": {"conditions": [condition]}})
 
 
-@pytest.mark.parametrize(
-    ("labels", "found", "asked", "forced"),
-    [
-        pytest.param({}, node(Ready="True"), 60, False, id="B12-R1+normal"),
-        pytest.param({"force-deletion": "True"}, None, 1, True, id="B12-R1+label"),
-        pytest.param({"force-deletion": "false"}, None, 1, False, id="B12-R1+other-label"),
-        pytest.param({}, None, 7201, True, id="B12-R1+timeout"),
-        pytest.param({}, sick("Ready", "Unknown", 301), 1, True, id="B12-R1+not-ready"),
-        pytest.param({}, sick("Ready", "Unknown", 299), 1, False, id="B12-R1+not-ready-for-long"),
-        pytest.param({}, sick("Ready", "True", 9999), 1, False, id="B12-R1+ready"),
-        pytest.param({}, sick("ReadonlyFilesystem", "True", 301), 1, True, id="B12-R1+read-only"),
-    ],
+@cases(
+    "labels found asked forced",
+    ("B12-R1+normal", {}, node(Ready="True"), 60, False),
+    ("B12-R1+label", {"force-deletion": "True"}, None, 1, True),
+    ("B12-R1+other-label", {"force-deletion": "false"}, None, 1, False),
+    ("B12-R1+timeout", {}, None, 7201, True),
+    ("B12-R1+not-ready", {}, sick("Ready", "Unknown", 301), 1, True),
+    ("B12-R1+not-ready-for-long", {}, sick("Ready", "Unknown", 299), 1, False),
+    ("B12-R1+ready", {}, sick("Ready", "True", 9999), 1, False),
+    ("B12-R1+read-only", {}, sick("ReadonlyFilesystem", "True", 301), 1, True),
 )
 def test_some_drains_are_forced(labels: Any, found: Object | None, asked: float, forced: bool) -> None:
     machine = Object({"metadata": {"labels": labels}})
     assert nodedrain.mode(machine, found, TIMEOUTS, ago(asked), NOW).forced is forced
 
 
-@pytest.mark.parametrize(
-    ("timeout", "tries", "retries"),
-    [
-        pytest.param(3600.0, 30, 30, id="B12-R2"),
-        pytest.param(600.0, 360, 30, id="B12-R2+timeout"),
-        pytest.param(7200.0, 360, 360, id="B12-R2+default"),
-    ],
+@cases(
+    "timeout tries retries",
+    ("B12-R2", 3600.0, 30, 30),
+    ("B12-R2+timeout", 600.0, 360, 30),
+    ("B12-R2+default", 7200.0, 360, 360),
 )
 def test_evictions_are_tried_so_often(timeout: float, tries: int, retries: int) -> None:
     timeouts = Timeouts(1.0, None, timeout, 1.0, tries, ())

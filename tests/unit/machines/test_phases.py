@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from bus.messages import Reason, Wish
+from tests.support.cases import cases
 from tests.support.machineapi import MachineApi
 from tests.support.rules import rule
 from tests.unit.machines.samples import NOW, TIMEOUTS, ago, machine, node, spelled
@@ -49,30 +50,28 @@ def state(
     return MachineState("a", phase, ago(age), ago(since), operation, operation_state, conditions)
 
 
-@pytest.mark.parametrize(
-    ("before", "found", "after"),
-    [
-        pytest.param(state("Pending"), GOOD, "Running", id="B9"),
-        pytest.param(state("Pending"), node(), None, id="B9-R2+no-conditions"),
-        pytest.param(state("Pending"), node(DiskPressure="False"), "Running", id="B9-R2+ready-is-not-there"),
-        pytest.param(state("Pending"), BAD, None, id="B9+pending-and-not-ready"),
-        pytest.param(state("Pending"), node(Ready="True", taints=[CRITICAL]), None, id="B9-R3"),
-        pytest.param(state("Unknown"), node(Ready="True", taints=[CRITICAL]), "Running", id="B9-R3+unknown"),
-        pytest.param(state("Failed"), GOOD, "Running", id="B9-R8"),
-        pytest.param(state("InPlaceUpdating"), GOOD, None, id="B9+updating"),
-        pytest.param(state("Running"), GOOD, None, id="B9+runs"),
-        pytest.param(state("Running"), BAD, "Unknown", id="B9+unhealthy"),
-        pytest.param(state("Running"), node(Ready="True", KernelDeadlock="True"), "Unknown", id="B9-R2"),
-        pytest.param(state("Running"), node(Ready="True", DiskPressure="True"), None, id="B9-R2+not-named"),
-        pytest.param(state("Running", conditions=CONDITIONS), None, "Unknown", id="B9+node-missing"),
-        pytest.param(state("Running"), None, None, id="B9+never-had-a-node"),
-        pytest.param(state("Pending", age=1201), None, "Failed", id="B9-R7"),
-        pytest.param(state("Pending", age=1199), None, None, id="B9-R7+in-time"),
-        pytest.param(state("Pending", age=1201), GOOD, "Running", id="B9-R7+joined-late"),
-        pytest.param(state("Unknown", since=601), BAD, "Failed", id="B9-R4"),
-        pytest.param(state("Unknown", since=599), BAD, None, id="B9-R4+in-time"),
-        pytest.param(state("Unknown", age=5000, since=601), None, "Failed", id="B9-R4+node-missing"),
-    ],
+@cases(
+    "before found after",
+    ("B9", state("Pending"), GOOD, "Running"),
+    ("B9-R2+no-conditions", state("Pending"), node(), None),
+    ("B9-R2+ready-is-not-there", state("Pending"), node(DiskPressure="False"), "Running"),
+    ("B9+pending-and-not-ready", state("Pending"), BAD, None),
+    ("B9-R3", state("Pending"), node(Ready="True", taints=[CRITICAL]), None),
+    ("B9-R3+unknown", state("Unknown"), node(Ready="True", taints=[CRITICAL]), "Running"),
+    ("B9-R8", state("Failed"), GOOD, "Running"),
+    ("B9+updating", state("InPlaceUpdating"), GOOD, None),
+    ("B9+runs", state("Running"), GOOD, None),
+    ("B9+unhealthy", state("Running"), BAD, "Unknown"),
+    ("B9-R2", state("Running"), node(Ready="True", KernelDeadlock="True"), "Unknown"),
+    ("B9-R2+not-named", state("Running"), node(Ready="True", DiskPressure="True"), None),
+    ("B9+node-missing", state("Running", conditions=CONDITIONS), None, "Unknown"),
+    ("B9+never-had-a-node", state("Running"), None, None),
+    ("B9-R7", state("Pending", age=1201), None, "Failed"),
+    ("B9-R7+in-time", state("Pending", age=1199), None, None),
+    ("B9-R7+joined-late", state("Pending", age=1201), GOOD, "Running"),
+    ("B9-R4", state("Unknown", since=601), BAD, "Failed"),
+    ("B9-R4+in-time", state("Unknown", since=599), BAD, None),
+    ("B9-R4+node-missing", state("Unknown", age=5000, since=601), None, "Failed"),
 )
 def test_the_phase_follows_from_node_and_time(
     before: MachineState, found: Object | None, after: str | None
@@ -81,16 +80,14 @@ def test_the_phase_follows_from_node_and_time(
     assert (change.phase if change else None) == after
 
 
-@pytest.mark.parametrize(
-    ("before", "found", "seconds", "then"),
-    [
-        pytest.param(state("Pending", age=200), None, 1000, "joined", id="B9-R5+pending"),
-        pytest.param(state("Unknown", since=100), BAD, 500, "healthy", id="B9-R5+unknown"),
-        pytest.param(state("Running"), BAD, 600, "healthy", id="B9-R9+unknown-from-now-on"),
-        pytest.param(state("InPlaceUpdating", since=200), GOOD, 1000, "update in place", id="updating"),
-        pytest.param(state("InPlaceUpdating", since=1201), GOOD, 600, "healthy", id="B9-R9+update-too-late"),
-        pytest.param(state("InPlaceUpdating"), FAILED, 600, "healthy", id="B9-R9+update-failed"),
-    ],
+@cases(
+    "before found seconds then",
+    ("B9-R5+pending", state("Pending", age=200), None, 1000, "joined"),
+    ("B9-R5+unknown", state("Unknown", since=100), BAD, 500, "healthy"),
+    ("B9-R9+unknown-from-now-on", state("Running"), BAD, 600, "healthy"),
+    ("updating", state("InPlaceUpdating", since=200), GOOD, 1000, "update in place"),
+    ("B9-R9+update-too-late", state("InPlaceUpdating", since=1201), GOOD, 600, "healthy"),
+    ("B9-R9+update-failed", state("InPlaceUpdating"), FAILED, 600, "healthy"),
 )
 def test_the_next_look_is_at_the_deadline(
     before: MachineState, found: Object | None, seconds: float, then: str
@@ -101,31 +98,13 @@ def test_the_next_look_is_at_the_deadline(
     assert then in found_now.then
 
 
-@pytest.mark.parametrize(
-    ("before", "found", "last", "words"),
-    [
-        pytest.param(
-            state("Pending", last="Create Processing"), GOOD, "Create Successful", JOINED, id="B9+first"
-        ),
-        pytest.param(
-            state("Unknown", last="HealthCheck"), GOOD, "HealthCheck Successful", REJOINED, id="B9+again"
-        ),
-        pytest.param(
-            state("Running", last="Create Successful"),
-            BAD,
-            "HealthCheck Processing",
-            UNHEALTHY,
-            id="B9+words",
-        ),
-        pytest.param(state("Pending", age=1300, last="Create"), None, "Create Failed", LATE, id="B9+late"),
-        pytest.param(
-            state("Unknown", since=700, last="HealthCheck"),
-            BAD,
-            "HealthCheck Failed",
-            FAILING,
-            id="B9+given-up",
-        ),
-    ],
+@cases(
+    "before found last words",
+    ("B9+first", state("Pending", last="Create Processing"), GOOD, "Create Successful", JOINED),
+    ("B9+again", state("Unknown", last="HealthCheck"), GOOD, "HealthCheck Successful", REJOINED),
+    ("B9+words", state("Running", last="Create Successful"), BAD, "HealthCheck Processing", UNHEALTHY),
+    ("B9+late", state("Pending", age=1300, last="Create"), None, "Create Failed", LATE),
+    ("B9+given-up", state("Unknown", since=700, last="HealthCheck"), BAD, "HealthCheck Failed", FAILING),
 )
 def test_each_change_says_why(before: MachineState, found: Object | None, last: str, words: str) -> None:
     change = phases.verdict(before, found, TIMEOUTS, NOW).change
@@ -133,23 +112,19 @@ def test_each_change_says_why(before: MachineState, found: Object | None, last: 
     assert (f"{change.type} {change.state}", change.description) == (last, words)
 
 
-@pytest.mark.parametrize("loss", [None, GONE], ids=["unhealthy", "pod-gone"])
+@cases("loss", ("unhealthy", None), ("pod-gone", GONE))
 def test_an_unhealthy_machine_without_a_timeout_stays(loss: reasons.Reason | None) -> None:
     forever = Timeouts(1200.0, None, 7200.0, 1200.0, 360, ())
     found = phases.verdict(state(Phase.UNKNOWN, since=1e6), BAD, forever, NOW, loss)
     assert found == phases.Verdict()
 
 
-@pytest.mark.parametrize(
-    ("before", "found", "after", "words"),
-    [
-        pytest.param(state("Running"), BAD, "Unknown", f"{UNHEALTHY}. {GONE.text}", id="runs"),
-        pytest.param(state("Unknown", since=1), BAD, "Failed", f"{LOST} Ready is False (R: m)", id="unknown"),
-        pytest.param(state("Unknown", since=1), None, "Failed", f"{LOST} there is no node", id="no-node"),
-        pytest.param(
-            state("InPlaceUpdating", since=1), BAD, "InPlaceUpdateFailed", NOT_UPDATED, id="updating"
-        ),
-    ],
+@cases(
+    "before found after words",
+    ("runs", state("Running"), BAD, "Unknown", f"{UNHEALTHY}. {GONE.text}"),
+    ("unknown", state("Unknown", since=1), BAD, "Failed", f"{LOST} Ready is False (R: m)"),
+    ("no-node", state("Unknown", since=1), None, "Failed", f"{LOST} there is no node"),
+    ("updating", state("InPlaceUpdating", since=1), BAD, "InPlaceUpdateFailed", NOT_UPDATED),
 )
 def test_a_machine_without_its_pod_is_given_up_at_once(
     before: MachineState, found: Object | None, after: str, words: str
@@ -160,17 +135,15 @@ def test_a_machine_without_its_pod_is_given_up_at_once(
     assert verdict.needs_permit if after == "Failed" else verdict.deadline == NOW
 
 
-@pytest.mark.parametrize(
-    ("before", "found", "asks"),
-    [
-        pytest.param(state("Running"), GOOD, False, id="works"),
-        pytest.param(state("Running"), BAD, True, id="unhealthy"),
-        pytest.param(state("Running"), None, False, id="never-had-a-node"),
-        pytest.param(state("Unknown", conditions=CONDITIONS), None, True, id="node-missing"),
-        pytest.param(state("InPlaceUpdating"), BAD, True, id="updating"),
-        pytest.param(state("Pending"), BAD, False, id="not-joined"),
-        pytest.param(state("Failed"), BAD, False, id="given-up"),
-    ],
+@cases(
+    "before found asks",
+    ("works", state("Running"), GOOD, False),
+    ("unhealthy", state("Running"), BAD, True),
+    ("never-had-a-node", state("Running"), None, False),
+    ("node-missing", state("Unknown", conditions=CONDITIONS), None, True),
+    ("updating", state("InPlaceUpdating"), BAD, True),
+    ("not-joined", state("Pending"), BAD, False),
+    ("given-up", state("Failed"), BAD, False),
 )
 def test_a_pod_is_asked_for_when_its_node_does_not_work(
     before: MachineState, found: Object | None, asks: bool
@@ -200,41 +173,37 @@ def labelled(labels: dict[str, str], reason: str = "", seconds: float = 0.0, **c
     return Object({"metadata": {"name": "machine-a", "labels": labels}, "status": {"conditions": said}})
 
 
-@pytest.mark.parametrize(
-    ("labels", "reason", "wanted"),
-    [
-        pytest.param({}, "", "", id="no-candidate"),
-        pytest.param({keys.SELECTED: "true"}, "", "", id="selected-but-no-candidate"),
-        pytest.param(CANDIDATE, "", "CandidateForUpdate", id="a-candidate"),
-        pytest.param(CANDIDATE, "CandidateForUpdate", "", id="waits-to-be-selected"),
-        pytest.param(SELECTED, "", "CandidateForUpdate", id="selected-at-once"),
-        pytest.param(SELECTED, "CandidateForUpdate", "SelectedForUpdate", id="selected"),
-        pytest.param(SELECTED, "SelectedForUpdate", "", id="is-emptied"),
-        pytest.param(SUCCESSFUL, "SelectedForUpdate", "", id="no-result-counts-before-it-is-empty"),
-        pytest.param(SELECTED, "DrainSuccessful", "ReadyForUpdate", id="empty"),
-        pytest.param(SELECTED, "ReadyForUpdate", "", id="is-updated"),
-        pytest.param(SUCCESSFUL, "ReadyForUpdate", "UpdateSuccessful", id="updated"),
-        pytest.param(SUCCESSFUL, "UpdateSuccessful", "", id="said-already"),
-        pytest.param(UNSUCCESSFUL, "ReadyForUpdate", "UpdateFailed", id="failed"),
-        pytest.param(UNSUCCESSFUL, "UpdateFailed", "", id="failure-said-already"),
-        pytest.param(SUCCESSFUL, "UpdateFailed", "UpdateSuccessful", id="put-right"),
-        pytest.param(CANDIDATE, "UpdateSuccessful", "CandidateForUpdate", id="the-next-update"),
-    ],
+@cases(
+    "labels reason wanted",
+    ("no-candidate", {}, "", ""),
+    ("selected-but-no-candidate", {keys.SELECTED: "true"}, "", ""),
+    ("a-candidate", CANDIDATE, "", "CandidateForUpdate"),
+    ("waits-to-be-selected", CANDIDATE, "CandidateForUpdate", ""),
+    ("selected-at-once", SELECTED, "", "CandidateForUpdate"),
+    ("selected", SELECTED, "CandidateForUpdate", "SelectedForUpdate"),
+    ("is-emptied", SELECTED, "SelectedForUpdate", ""),
+    ("no-result-counts-before-it-is-empty", SUCCESSFUL, "SelectedForUpdate", ""),
+    ("empty", SELECTED, "DrainSuccessful", "ReadyForUpdate"),
+    ("is-updated", SELECTED, "ReadyForUpdate", ""),
+    ("updated", SUCCESSFUL, "ReadyForUpdate", "UpdateSuccessful"),
+    ("said-already", SUCCESSFUL, "UpdateSuccessful", ""),
+    ("failed", UNSUCCESSFUL, "ReadyForUpdate", "UpdateFailed"),
+    ("failure-said-already", UNSUCCESSFUL, "UpdateFailed", ""),
+    ("put-right", SUCCESSFUL, "UpdateFailed", "UpdateSuccessful"),
+    ("the-next-update", CANDIDATE, "UpdateSuccessful", "CandidateForUpdate"),
 )
 @rule("C10")
 def test_the_condition_follows_the_labels(labels: dict[str, str], reason: str, wanted: str) -> None:
     assert nodeupdate.next_reason(labelled(labels, reason)) == wanted
 
 
-@pytest.mark.parametrize(
-    ("label", "seconds", "forced"),
-    [
-        pytest.param({}, 60, False, id="normal"),
-        pytest.param({}, 7201, True, id="since-it-was-selected"),
-        pytest.param({keys.FORCE_DRAIN: "True"}, 60, True, id="label"),
-        pytest.param({keys.FORCE_DRAIN: "true"}, 60, False, id="label-of-another-value"),
-        pytest.param({keys.FORCE_DELETION: "True"}, 60, False, id="label-of-deletions"),
-    ],
+@cases(
+    "label seconds forced",
+    ("normal", {}, 60, False),
+    ("since-it-was-selected", {}, 7201, True),
+    ("label", {keys.FORCE_DRAIN: "True"}, 60, True),
+    ("label-of-another-value", {keys.FORCE_DRAIN: "true"}, 60, False),
+    ("label-of-deletions", {keys.FORCE_DELETION: "True"}, 60, False),
 )
 @rule("C10-R2")
 def test_when_a_drain_for_an_update_is_forced(label: dict[str, str], seconds: float, forced: bool) -> None:
@@ -244,22 +213,16 @@ def test_when_a_drain_for_an_update_is_forced(label: dict[str, str], seconds: fl
     assert (mode.forced, mode.machine_too) == (forced, False)
 
 
-@pytest.mark.parametrize(
-    ("phase", "labels", "seconds", "after"),
-    [
-        pytest.param(Phase.IN_PLACE_UPDATING, SELECTED, 60, None, id="waits"),
-        pytest.param(Phase.IN_PLACE_UPDATING, SELECTED, 1201, Phase.IN_PLACE_UPDATE_FAILED, id="too-late"),
-        pytest.param(
-            Phase.IN_PLACE_UPDATING, SUCCESSFUL, 60, Phase.IN_PLACE_UPDATE_SUCCESSFUL, id="successful"
-        ),
-        pytest.param(Phase.IN_PLACE_UPDATING, UNSUCCESSFUL, 60, Phase.IN_PLACE_UPDATE_FAILED, id="failed"),
-        pytest.param(Phase.IN_PLACE_UPDATE_FAILED, UNSUCCESSFUL, 60, None, id="failed-before"),
-        pytest.param(
-            Phase.IN_PLACE_UPDATE_FAILED, SUCCESSFUL, 60, Phase.IN_PLACE_UPDATE_SUCCESSFUL, id="put-right"
-        ),
-        pytest.param(Phase.IN_PLACE_UPDATE_FAILED, UNSUCCESSFUL, 601, Phase.FAILED, id="failed-for-too-long"),
-        pytest.param(Phase.IN_PLACE_UPDATE_SUCCESSFUL, SUCCESSFUL, 60, Phase.RUNNING, id="runs-again"),
-    ],
+@cases(
+    "phase labels seconds after",
+    ("waits", Phase.IN_PLACE_UPDATING, SELECTED, 60, None),
+    ("too-late", Phase.IN_PLACE_UPDATING, SELECTED, 1201, Phase.IN_PLACE_UPDATE_FAILED),
+    ("successful", Phase.IN_PLACE_UPDATING, SUCCESSFUL, 60, Phase.IN_PLACE_UPDATE_SUCCESSFUL),
+    ("failed", Phase.IN_PLACE_UPDATING, UNSUCCESSFUL, 60, Phase.IN_PLACE_UPDATE_FAILED),
+    ("failed-before", Phase.IN_PLACE_UPDATE_FAILED, UNSUCCESSFUL, 60, None),
+    ("put-right", Phase.IN_PLACE_UPDATE_FAILED, SUCCESSFUL, 60, Phase.IN_PLACE_UPDATE_SUCCESSFUL),
+    ("failed-for-too-long", Phase.IN_PLACE_UPDATE_FAILED, UNSUCCESSFUL, 601, Phase.FAILED),
+    ("runs-again", Phase.IN_PLACE_UPDATE_SUCCESSFUL, SUCCESSFUL, 60, Phase.RUNNING),
 )
 @rule("C10", "B9-R4")
 def test_phases_of_an_update(
@@ -287,22 +250,20 @@ def its_node(value: str = "") -> Object:
     return node(Ready="True", metadata={"annotations": {KEY: value} if value else {}})
 
 
-@pytest.mark.parametrize(
-    ("found", "on", "preserved"),
-    [
-        pytest.param(asking("now"), its_node(), True, id="C12+now"),
-        pytest.param(asking("now"), None, True, id="C12-R1+node-missing"),
-        pytest.param(asking("when-failed"), its_node(), False, id="C12+not-failed"),
-        pytest.param(asking("when-failed", phase="Failed"), its_node(), True, id="C12+failed"),
-        pytest.param(asking("now"), its_node("false"), False, id="C12-R1+node-first"),
-        pytest.param(asking("now", last="now"), its_node(), False, id="C12-R1+node-takes-it-back"),
-        pytest.param(asking("sometimes"), its_node(), False, id="C12-R1+nonsense"),
-        pytest.param(asking(expiry=LATER), its_node("sometimes"), True, id="C12-R1+nonsense-on-node"),
-        pytest.param(asking("now", expiry=EARLIER), its_node(), False, id="C12-R4+expired"),
-        pytest.param(asking("auto-preserved", expiry=LATER), its_node(), False, id="C12-R4+recovered"),
-        pytest.param(asking("when-failed", expiry=LATER), its_node(), True, id="C12-R4+recovered-by-a-user"),
-        pytest.param(asking("auto-preserved", phase="Failed"), its_node(), True, id="C12+auto"),
-    ],
+@cases(
+    "found on preserved",
+    ("C12+now", asking("now"), its_node(), True),
+    ("C12-R1+node-missing", asking("now"), None, True),
+    ("C12+not-failed", asking("when-failed"), its_node(), False),
+    ("C12+failed", asking("when-failed", phase="Failed"), its_node(), True),
+    ("C12-R1+node-first", asking("now"), its_node("false"), False),
+    ("C12-R1+node-takes-it-back", asking("now", last="now"), its_node(), False),
+    ("C12-R1+nonsense", asking("sometimes"), its_node(), False),
+    ("C12-R1+nonsense-on-node", asking(expiry=LATER), its_node("sometimes"), True),
+    ("C12-R4+expired", asking("now", expiry=EARLIER), its_node(), False),
+    ("C12-R4+recovered", asking("auto-preserved", expiry=LATER), its_node(), False),
+    ("C12-R4+recovered-by-a-user", asking("when-failed", expiry=LATER), its_node(), True),
+    ("C12+auto", asking("auto-preserved", phase="Failed"), its_node(), True),
 )
 def test_annotations_decide(found: Object, on: Object | None, preserved: bool) -> None:
     assert preserving.decide(found, on, NOW).preserved is preserved
@@ -314,16 +275,14 @@ def known(name: str, phase: str, since: int, *, preserved: bool = False) -> Know
 
 
 @rule("B9-R6")
-@pytest.mark.parametrize(
-    ("phases", "given_up"),
-    [
-        pytest.param(["Unknown", "Unknown"], "a", id="longest-unhealthy-first"),
-        pytest.param(["Unknown", "Pending"], "", id="another-is-made"),
-        pytest.param(["Unknown", "InPlaceUpdating"], "", id="another-is-updated"),
-        pytest.param(["InPlaceUpdateFailed", "InPlaceUpdateFailed"], "a", id="updates-have-failed"),
-        pytest.param(["InPlaceUpdateFailed", "Unknown"], "a", id="one-line-for-both"),
-        pytest.param(["Failed", "InPlaceUpdateFailed"], "", id="another-is-replaced"),
-    ],
+@cases(
+    "phases given_up",
+    ("longest-unhealthy-first", ["Unknown", "Unknown"], "a"),
+    ("another-is-made", ["Unknown", "Pending"], ""),
+    ("another-is-updated", ["Unknown", "InPlaceUpdating"], ""),
+    ("updates-have-failed", ["InPlaceUpdateFailed", "InPlaceUpdateFailed"], "a"),
+    ("one-line-for-both", ["InPlaceUpdateFailed", "Unknown"], "a"),
+    ("another-is-replaced", ["Failed", "InPlaceUpdateFailed"], ""),
 )
 def test_one_machine_is_given_up_at_a_time(phases: list[str], given_up: str) -> None:
     waiting = ("Unknown", "InPlaceUpdateFailed")
@@ -344,13 +303,11 @@ def claimed(**metadata: Any) -> Object:
     return Object({**found.raw, "metadata": {**found.metadata, **CLAIMED, **metadata}})
 
 
-@pytest.mark.parametrize(
+@cases(
     "live",
-    [
-        pytest.param(None, id="gone"),
-        pytest.param(claimed(uid="another"), id="recreated"),
-        pytest.param(claimed(deletionTimestamp="2026-08-21T10:00:00Z"), id="deleted"),
-    ],
+    ("gone", None),
+    ("recreated", claimed(uid="another")),
+    ("deleted", claimed(deletionTimestamp="2026-08-21T10:00:00Z")),
 )
 async def test_nothing_is_made_for_a_machine_that_is_gone(live: Object | None) -> None:
     api = MachineApi()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.cases import cases
 from tests.unit.machines.samples import container, node, pod, waiting
 from windowbox.models.objects import Object
 from workers.machines.machine import reasons
@@ -85,15 +86,13 @@ def test_what_is_wrong_is_said_with_the_next_step(facts: Facts, said: str) -> No
     assert at == len(text) or "kubectl -n" not in said
 
 
-@pytest.mark.parametrize(
+@cases(
     "facts",
-    [
-        pytest.param(Facts(None), id="no-pod-seen"),
-        pytest.param(Facts(pod(), waiting_for=1), id="just-made"),
-        pytest.param(Facts(waiting("ContainerCreating"), waiting_for=5), id="starts"),
-        pytest.param(Facts(RUNNING, running_for=5), id="boots"),
-        pytest.param(Facts(RUNNING, node(Ready="True")), id="ready"),
-    ],
+    ("no-pod-seen", Facts(None)),
+    ("just-made", Facts(pod(), waiting_for=1)),
+    ("starts", Facts(waiting("ContainerCreating"), waiting_for=5)),
+    ("boots", Facts(RUNNING, running_for=5)),
+    ("ready", Facts(RUNNING, node(Ready="True"))),
 )
 def test_nothing_is_said_while_nothing_is_wrong(facts: Facts) -> None:
     assert reasons.reason(facts) is None

@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
+from tests.support.cases import cases
 from tests.support.machinefacts import machine, machine_set
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
@@ -36,29 +35,23 @@ def labelled(**labels: str) -> dict[str, Any]:
     return {"labels": {"name": "pool", **labels}}
 
 
-@pytest.mark.parametrize(
-    ("machines", "metadata", "wanted"),
-    [
-        pytest.param(running(1), {}, (2, []), id="C7-too-few"),
-        pytest.param(running(3), {}, (0, []), id="C7-enough"),
-        pytest.param(running(5), {}, (0, ["m0", "m1"]), id="C7-too-many"),
-        pytest.param([*running(3), machine("t", "Terminating")], {}, (0, []), id="C7-terminating"),
-        pytest.param(running(1), labelled(freeze="True"), (0, []), id="C7+C11-R6-frozen"),
-        pytest.param(
-            running(1), labelled(**{keys.SCALE_UP_DISABLED: "true"}), (0, []), id="C7-updated-in-place"
-        ),
-        pytest.param(running(5), labelled(freeze="True"), (0, ["m0", "m1"]), id="C11-R6-frozen-shrinks"),
-        pytest.param(failed(), {}, (0, ["f"]), id="C7-R2-failed"),
-        pytest.param(failed(deleting=True), {}, (1, []), id="C7-R2-replaced"),
-        pytest.param([*running(2), machine("c", "CrashLoopBackOff")], {}, (0, []), id="C7-R2-crashing"),
-        pytest.param(failed(preserved_until=LATER), {}, (0, []), id="C12-R5-preserved"),
-        pytest.param(failed(preserved_until=EARLIER), {}, (0, ["f"]), id="C12-R5-over"),
-        pytest.param(
-            failed(annotations={keys.PRESERVE: "when-failed"}), {}, (0, []), id="C12-R5-to-be-preserved"
-        ),
-        pytest.param([*running(3), machine("u", **HANDED_OVER)], {}, (0, []), id="C7-handed-over"),
-        pytest.param(running(2), {"deletionTimestamp": LATER}, (0, ["m0", "m1"]), id="C7-deleted"),
-    ],
+@cases(
+    "machines metadata wanted",
+    ("C7-too-few", running(1), {}, (2, [])),
+    ("C7-enough", running(3), {}, (0, [])),
+    ("C7-too-many", running(5), {}, (0, ["m0", "m1"])),
+    ("C7-terminating", [*running(3), machine("t", "Terminating")], {}, (0, [])),
+    ("C7+C11-R6-frozen", running(1), labelled(freeze="True"), (0, [])),
+    ("C7-updated-in-place", running(1), labelled(**{keys.SCALE_UP_DISABLED: "true"}), (0, [])),
+    ("C11-R6-frozen-shrinks", running(5), labelled(freeze="True"), (0, ["m0", "m1"])),
+    ("C7-R2-failed", failed(), {}, (0, ["f"])),
+    ("C7-R2-replaced", failed(deleting=True), {}, (1, [])),
+    ("C7-R2-crashing", [*running(2), machine("c", "CrashLoopBackOff")], {}, (0, [])),
+    ("C12-R5-preserved", failed(preserved_until=LATER), {}, (0, [])),
+    ("C12-R5-over", failed(preserved_until=EARLIER), {}, (0, ["f"])),
+    ("C12-R5-to-be-preserved", failed(annotations={keys.PRESERVE: "when-failed"}), {}, (0, [])),
+    ("C7-handed-over", [*running(3), machine("u", **HANDED_OVER)], {}, (0, [])),
+    ("C7-deleted", running(2), {"deletionTimestamp": LATER}, (0, ["m0", "m1"])),
 )
 def test_plan(machines: list[MachineFacts], metadata: dict[str, Any], wanted: tuple[int, list[str]]) -> None:
     found = setplan.plan(machine_set(replicas=3, metadata=metadata), machines, {}, NOW)
@@ -110,25 +103,23 @@ def phased(phase: str) -> dict[str, str]:
     return {"phase": phase}
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        pytest.param({}, _PRESERVED, id="C6-R9-not-preserved"),
-        pytest.param(_BY_NOBODY, _BY_A_USER, id="C6-R9-preserved-by-nobody"),
-        pytest.param(_PRESERVED, _FOR_LONGER, id="C6-R9-sooner-over"),
-        pytest.param(noted(keys.PRIORITY, "1"), phased("Failed"), id="C6-R9-priority"),
-        pytest.param(noted(keys.PRIORITY, "x"), noted(keys.PRIORITY, "4"), id="C6-R9-none"),
-        pytest.param(_LATE, phased("Failed"), id="C6-R9-marked"),
-        pytest.param(_MARKED, _LATE, id="C6-R9-marked-first"),
-        pytest.param(phased("Failed"), phased("CrashLoopBackOff"), id="C6-R10-failed"),
-        pytest.param(phased("CrashLoopBackOff"), phased("Unknown"), id="C6-R10-crashing"),
-        pytest.param(phased("Unknown"), phased("Pending"), id="C6-R10-unknown"),
-        pytest.param(phased("Pending"), phased("Available"), id="C6-R10-pending"),
-        pytest.param(phased("Available"), phased("Running"), id="C6-R10-available"),
-        pytest.param(phased("Pending"), phased("InPlaceUpdating"), id="L37-updating"),
-        pytest.param(phased("Unknown"), phased(""), id="L37-new"),
-        pytest.param({"created": "2025-01-01T00:00:00Z"}, {}, id="C6-R9-older"),
-    ],
+@cases(
+    "first second",
+    ("C6-R9-not-preserved", {}, _PRESERVED),
+    ("C6-R9-preserved-by-nobody", _BY_NOBODY, _BY_A_USER),
+    ("C6-R9-sooner-over", _PRESERVED, _FOR_LONGER),
+    ("C6-R9-priority", noted(keys.PRIORITY, "1"), phased("Failed")),
+    ("C6-R9-none", noted(keys.PRIORITY, "x"), noted(keys.PRIORITY, "4")),
+    ("C6-R9-marked", _LATE, phased("Failed")),
+    ("C6-R9-marked-first", _MARKED, _LATE),
+    ("C6-R10-failed", phased("Failed"), phased("CrashLoopBackOff")),
+    ("C6-R10-crashing", phased("CrashLoopBackOff"), phased("Unknown")),
+    ("C6-R10-unknown", phased("Unknown"), phased("Pending")),
+    ("C6-R10-pending", phased("Pending"), phased("Available")),
+    ("C6-R10-available", phased("Available"), phased("Running")),
+    ("L37-updating", phased("Pending"), phased("InPlaceUpdating")),
+    ("L37-new", phased("Unknown"), phased("")),
+    ("C6-R9-older", {"created": "2025-01-01T00:00:00Z"}, {}),
 )
 def test_deletion_order(first: dict[str, Any], second: dict[str, Any]) -> None:
     # Names sort the other way round, so that they decide nothing.

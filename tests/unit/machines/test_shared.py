@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.cases import cases
 from tests.support.machineapi import LEASE, MachineApi, lease
 from tests.support.machinefacts import template
 from tests.support.rules import rule
@@ -20,14 +21,12 @@ from workers.machines.moving import is_leaving, moves
 from workers.machines.nodes import Nodes
 
 
-@pytest.mark.parametrize(
-    ("digits", "end"),
-    [
-        pytest.param("3184902675", "75d8f", id="C3-R1-3184902675"),
-        pytest.param("2718281828", "6c5d6", id="C3-R1-2718281828"),
-        pytest.param("1059773341", "549fc", id="C3-R1-1059773341"),
-        pytest.param("4021876530", "8465d", id="C3-R1-4021876530"),
-    ],
+@cases(
+    "digits end",
+    ("C3-R1-3184902675", "3184902675", "75d8f"),
+    ("C3-R1-2718281828", "2718281828", "6c5d6"),
+    ("C3-R1-1059773341", "1059773341", "549fc"),
+    ("C3-R1-4021876530", "4021876530", "8465d"),
 )
 def test_a_set_is_named_by_its_template(digits: str, end: str) -> None:
     assert names.set_name("pool", digits) == f"pool-{end}"
@@ -90,29 +89,23 @@ def with_metadata(**metadata: Any) -> dict[str, Any]:
     return {**template(), "metadata": {"labels": {"name": "pool"}, **metadata}}
 
 
-@pytest.mark.parametrize(
-    ("other", "same"),
-    [
-        pytest.param(template(), True, id="C4-nothing"),
-        pytest.param(template("big"), False, id="C4-class"),
-        pytest.param(with_metadata(labels={"name": "pool", "x": "y"}), False, id="C4-labels"),
-        pytest.param(
-            with_metadata(labels={"name": "pool", "machine-template-hash": "1"}), True, id="C4-hash-label"
-        ),
-        pytest.param(with_metadata(annotations={"x": "y"}), False, id="C4-annotations"),
-        pytest.param(with_metadata(creationTimestamp=None), True, id="C4-null-of-go"),
-        pytest.param(template(providerID="x"), False, id="C4-provider-id"),
-        pytest.param(template(**_NODES), True, id="C4-node-template"),
-        pytest.param(template(drainTimeout="1h", maxEvictRetries=3), True, id="C4-configuration"),
-        pytest.param(
-            {**template(), "spec": {"class": {"kind": "Other", "name": "small"}}}, True, id="C4-kind"
-        ),
-        pytest.param(
-            {**template(), "spec": {"class": {"apiGroup": "x", "kind": "MachineClass", "name": "small"}}},
-            False,
-            id="C4-api-group",
-        ),
-    ],
+@cases(
+    "other same",
+    ("C4-nothing", template(), True),
+    ("C4-class", template("big"), False),
+    ("C4-labels", with_metadata(labels={"name": "pool", "x": "y"}), False),
+    ("C4-hash-label", with_metadata(labels={"name": "pool", "machine-template-hash": "1"}), True),
+    ("C4-annotations", with_metadata(annotations={"x": "y"}), False),
+    ("C4-null-of-go", with_metadata(creationTimestamp=None), True),
+    ("C4-provider-id", template(providerID="x"), False),
+    ("C4-node-template", template(**_NODES), True),
+    ("C4-configuration", template(drainTimeout="1h", maxEvictRetries=3), True),
+    ("C4-kind", {**template(), "spec": {"class": {"kind": "Other", "name": "small"}}}, True),
+    (
+        "C4-api-group",
+        {**template(), "spec": {"class": {"apiGroup": "x", "kind": "MachineClass", "name": "small"}}},
+        False,
+    ),
 )
 def test_some_changes_replace_machines(other: dict[str, Any], same: bool) -> None:
     assert templates.same(template(), other) is same
@@ -135,13 +128,11 @@ def test_only_the_kind_of_a_class_is_copied() -> None:
     assert templates.differences(found, template("new")) == {"class": {"kind": "MachineClass"}}
 
 
-@pytest.mark.parametrize(
-    ("cluster", "namespace", "nodes_in"),
-    [
-        pytest.param(RUNTIME, "shoot--a--b", "shoot--a--b", id="shoot"),
-        pytest.param(RUNTIME, "kube-system", RUNTIME, id="hosts-itself"),
-        pytest.param("member", "shoot--a--b", "member", id="namespace-of-another-cluster"),
-    ],
+@cases(
+    "cluster namespace nodes_in",
+    ("shoot", RUNTIME, "shoot--a--b", "shoot--a--b"),
+    ("hosts-itself", RUNTIME, "kube-system", RUNTIME),
+    ("namespace-of-another-cluster", "member", "shoot--a--b", "member"),
 )
 def test_only_namespaces_of_the_runtime_cluster_name_shoots(
     cluster: str, namespace: str, nodes_in: str
@@ -150,16 +141,14 @@ def test_only_namespaces_of_the_runtime_cluster_name_shoots(
     assert Nodes(unused, ObjectRef(cluster, MACHINES.id, namespace, "m"), unused, unused).cluster == nodes_in
 
 
-@pytest.mark.parametrize(
-    ("operation", "type_", "state", "leaves", "moving"),
-    [
-        pytest.param("migrate", "Reconcile", "Succeeded", True, True, id="A15-R6-asked-for"),
-        pytest.param(None, "Migrate", "Succeeded", True, True, id="A15-R6-done"),
-        pytest.param("wait-for-state", None, None, False, True, id="A15-R4-awaits-its-state"),
-        pytest.param(None, "Restore", "Processing", False, True, id="A15-R4-arrives"),
-        pytest.param(None, "Restore", "Succeeded", False, False, id="A15-R5-has-arrived"),
-        pytest.param("reconcile", "Reconcile", "Error", False, False, id="stays"),
-    ],
+@cases(
+    "operation type_ state leaves moving",
+    ("A15-R6-asked-for", "migrate", "Reconcile", "Succeeded", True, True),
+    ("A15-R6-done", None, "Migrate", "Succeeded", True, True),
+    ("A15-R4-awaits-its-state", "wait-for-state", None, None, False, True),
+    ("A15-R4-arrives", None, "Restore", "Processing", False, True),
+    ("A15-R5-has-arrived", None, "Restore", "Succeeded", False, False),
+    ("stays", "reconcile", "Reconcile", "Error", False, False),
 )
 def test_machines_stay_while_their_worker_is_handed_over(
     operation: str | None, type_: str | None, state: str | None, leaves: bool, moving: bool
@@ -190,14 +179,7 @@ def _run(api: MachineApi) -> DeploymentRun:
 
 
 @each_write
-@pytest.mark.parametrize(
-    "now",
-    [
-        pytest.param(None, id="deleted"),
-        pytest.param(lease(holder="another"), id="taken"),
-        pytest.param(lease(uid="later"), id="made-again"),
-    ],
-)
+@cases("now", ("deleted", None), ("taken", lease(holder="another")), ("made-again", lease(uid="later")))
 async def test_nothing_is_written_without_the_lease(
     write: Callable[[DeploymentRun], Awaitable[Any]], now: Object | None
 ) -> None:

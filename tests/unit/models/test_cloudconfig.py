@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models.gardener import cloudconfig
@@ -37,29 +38,21 @@ def test_all_but_the_head_may_be_left_out() -> None:
 UNKNOWN = "loadBalancer.images is unknown (it is ['a']): take it out, or correct its name"
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        pytest.param(f"{HEAD}colour: red", "colour is unknown (it is 'red'): take it out", id="unknown"),
-        pytest.param(f"{HEAD}loadBalancer: {{images: [a]}}", UNKNOWN, id="unknown-within"),
-        pytest.param(f"{HEAD}loadbalancer: {{}}", "loadbalancer is unknown", id="case"),
-        pytest.param(f"{HEAD}load_balancer: {{}}", "load_balancer is unknown", id="our-spelling"),
-        pytest.param(
-            f"{HEAD}runtimeCluster: {{}}", "runtimeCluster.namespace is missing: add it", id="missing"
-        ),
-        pytest.param(
-            f"{HEAD}runtimeCluster: {{namespace: ''}}", "runtimeCluster.namespace is empty", id="empty"
-        ),
-        pytest.param(f"{HEAD}loadBalancer: {{image: 1}}", "loadBalancer.image is 1: ", id="type"),
-        pytest.param("kind: CloudProviderConfig", "apiVersion is missing: add it", id="version"),
-        pytest.param(
-            HEAD.replace("a1", "a2"), "make it 'local.provider.gardener.cloud/v1alpha1'", id="other"
-        ),
-        pytest.param(f"{HEAD}kind: Other", "kind is given twice", id="twice"),
-        pytest.param("[]", "config has to be a mapping", id="list"),
-        pytest.param("", "config has to be a mapping", id="nothing"),
-        pytest.param("a: [", "config is not YAML", id="no-yaml"),
-    ],
+@cases(
+    "text told",
+    ("unknown", f"{HEAD}colour: red", "colour is unknown (it is 'red'): take it out"),
+    ("unknown-within", f"{HEAD}loadBalancer: {{images: [a]}}", UNKNOWN),
+    ("case", f"{HEAD}loadbalancer: {{}}", "loadbalancer is unknown"),
+    ("our-spelling", f"{HEAD}load_balancer: {{}}", "load_balancer is unknown"),
+    ("missing", f"{HEAD}runtimeCluster: {{}}", "runtimeCluster.namespace is missing: add it"),
+    ("empty", f"{HEAD}runtimeCluster: {{namespace: ''}}", "runtimeCluster.namespace is empty"),
+    ("type", f"{HEAD}loadBalancer: {{image: 1}}", "loadBalancer.image is 1: "),
+    ("version", "kind: CloudProviderConfig", "apiVersion is missing: add it"),
+    ("other", HEAD.replace("a1", "a2"), "make it 'local.provider.gardener.cloud/v1alpha1'"),
+    ("twice", f"{HEAD}kind: Other", "kind is given twice"),
+    ("list", "[]", "config has to be a mapping"),
+    ("nothing", "", "config has to be a mapping"),
+    ("no-yaml", "a: [", "config is not YAML"),
 )
 @rule("LB-8-config")
 def test_what_is_wrong_is_told_by_field_value_and_remedy(text: str, told: str) -> None:

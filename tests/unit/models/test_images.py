@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.errors import Malformed, Missing
 from windowbox.models import constraints
 from windowbox.models.gardener.images import BUILT_IN, ImageSource, ImageVector
 
 
-@pytest.mark.parametrize(
-    ("constraint", "yes", "no"),
-    [
-        pytest.param(">= 1.32", "1.32.0 1.33.1 2.0.0", "1.31.9", id="IV-5-at-least"),
-        pytest.param("> 1.32", "1.33.0", "1.32.7", id="IV-5-beyond-a-minor"),
-        pytest.param("> 1.32.1", "1.32.2", "1.32.1", id="IV-5-beyond"),
-        pytest.param("<= 1.32", "1.32.9 1.0.0", "1.33.0", id="IV-5-up-to-a-minor"),
-        pytest.param("< 1.32", "1.31.9", "1.32.0", id="IV-5-below"),
-        pytest.param("1.32.4", "1.32.4", "1.32.5", id="IV-5-full"),
-        pytest.param("= 1.32", "1.32.4", "1.33.0", id="IV-5-minor"),
-        pytest.param("!= 1.32.4", "1.32.5", "1.32.4", id="IV-5-not"),
-        pytest.param("~1.32.4", "1.32.9", "1.33.0 1.32.3", id="IV-5-tilde"),
-        pytest.param("~1", "1.9.0", "2.0.0", id="IV-5-tilde-major"),
-        pytest.param("^1.32.4", "1.40.0", "2.0.0 1.32.3", id="IV-5-caret"),
-        pytest.param("^0.2.3", "0.2.9", "0.3.0", id="IV-5-caret-zero"),
-        pytest.param("1.32.x", "1.32.9", "1.33.0", id="IV-5-wildcard"),
-        pytest.param("*", "0.0.1 9.9.9", "", id="IV-5-any"),
-        pytest.param(">= 1.30, < 1.32", "1.31.0", "1.32.0 1.29.9", id="IV-5-both"),
-        pytest.param(">=1.30 <1.32", "1.31.0", "1.32.0", id="IV-5-both-by-space"),
-        pytest.param("1.30 - 1.32", "1.32.9 1.30.0", "1.33.0 1.29.1", id="IV-5-range"),
-        pytest.param("< 1.20 || >= 1.32", "1.19.0 1.32.0", "1.25.0", id="IV-5-either"),
-        pytest.param("v1.32.0", "v1.32.0 1.32.0-gke.1 1.32.0+abc 1.32.0~1", "1.32.1", id="IV-6-normalised"),
-    ],
+@cases(
+    "constraint yes no",
+    ("IV-5-at-least", ">= 1.32", "1.32.0 1.33.1 2.0.0", "1.31.9"),
+    ("IV-5-beyond-a-minor", "> 1.32", "1.33.0", "1.32.7"),
+    ("IV-5-beyond", "> 1.32.1", "1.32.2", "1.32.1"),
+    ("IV-5-up-to-a-minor", "<= 1.32", "1.32.9 1.0.0", "1.33.0"),
+    ("IV-5-below", "< 1.32", "1.31.9", "1.32.0"),
+    ("IV-5-full", "1.32.4", "1.32.4", "1.32.5"),
+    ("IV-5-minor", "= 1.32", "1.32.4", "1.33.0"),
+    ("IV-5-not", "!= 1.32.4", "1.32.5", "1.32.4"),
+    ("IV-5-tilde", "~1.32.4", "1.32.9", "1.33.0 1.32.3"),
+    ("IV-5-tilde-major", "~1", "1.9.0", "2.0.0"),
+    ("IV-5-caret", "^1.32.4", "1.40.0", "2.0.0 1.32.3"),
+    ("IV-5-caret-zero", "^0.2.3", "0.2.9", "0.3.0"),
+    ("IV-5-wildcard", "1.32.x", "1.32.9", "1.33.0"),
+    ("IV-5-any", "*", "0.0.1 9.9.9", ""),
+    ("IV-5-both", ">= 1.30, < 1.32", "1.31.0", "1.32.0 1.29.9"),
+    ("IV-5-both-by-space", ">=1.30 <1.32", "1.31.0", "1.32.0"),
+    ("IV-5-range", "1.30 - 1.32", "1.32.9 1.30.0", "1.33.0 1.29.1"),
+    ("IV-5-either", "< 1.20 || >= 1.32", "1.19.0 1.32.0", "1.25.0"),
+    ("IV-6-normalised", "v1.32.0", "v1.32.0 1.32.0-gke.1 1.32.0+abc 1.32.0~1", "1.32.1"),
 )
 def test_constraints_match_versions(constraint: str, yes: str, no: str) -> None:
     assert all(constraints.matches(constraint, constraints.version(one)) for one in yes.split())
@@ -91,15 +90,13 @@ def test_an_image_that_is_missing_is_named() -> None:
         ImageVector(images=(ARM,)).image("a", target="1.3")
 
 
-@pytest.mark.parametrize(
-    ("fields", "image"),
-    [
-        pytest.param({"ref": "r@sha256:0"}, "r@sha256:0", id="IV-7-ref"),
-        pytest.param({"repository": "r", "tag": "v1"}, "r:v1", id="IV-7-tag"),
-        pytest.param({"repository": "r", "tag": "sha256:0"}, "r@sha256:0", id="IV-7-digest"),
-        pytest.param({"repository": "r", "tag": "v1@sha256:0"}, "r:v1@sha256:0", id="IV-7-tag-and-digest"),
-        pytest.param({"repository": "r"}, "r:v1.32.4", id="IV-7-target-version"),
-    ],
+@cases(
+    "fields image",
+    ("IV-7-ref", {"ref": "r@sha256:0"}, "r@sha256:0"),
+    ("IV-7-tag", {"repository": "r", "tag": "v1"}, "r:v1"),
+    ("IV-7-digest", {"repository": "r", "tag": "sha256:0"}, "r@sha256:0"),
+    ("IV-7-tag-and-digest", {"repository": "r", "tag": "v1@sha256:0"}, "r:v1@sha256:0"),
+    ("IV-7-target-version", {"repository": "r"}, "r:v1.32.4"),
 )
 def test_the_name_of_an_image(fields: dict[str, str], image: str) -> None:
     made = ImageVector(images=(ImageSource.model_validate({"name": "a", **fields}),))

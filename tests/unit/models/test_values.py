@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models import addresses, durations
@@ -97,20 +98,18 @@ def test_no_name_leads_elsewhere(name: str) -> None:
 MOMENT = datetime(2026, 9, 1, 10, 15, 30, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("text", "moment"),
-    [
-        pytest.param("2026-09-01T10:15:30Z", MOMENT, id="seconds"),
-        pytest.param("2026-09-01T10:15:30.123456789Z", MOMENT.replace(microsecond=123456), id="W-5-nano"),
-        pytest.param("2026-09-01T12:15:30+02:00", MOMENT, id="offset"),
-        pytest.param("2026-09-01t10:15:30z", MOMENT, id="small"),
-        pytest.param("2026-09-01", None, id="day-only"),
-        pytest.param("2026-09-01T10:15:30", None, id="no-zone"),
-        pytest.param("2026-02-30T10:15:30Z", None, id="no-such-day"),
-        pytest.param("0001-01-01T00:00:00+23:59", None, id="before-all-time"),
-        pytest.param("", None, id="empty"),
-        pytest.param(None, None, id="absent"),
-    ],
+@cases(
+    "text moment",
+    ("seconds", "2026-09-01T10:15:30Z", MOMENT),
+    ("W-5-nano", "2026-09-01T10:15:30.123456789Z", MOMENT.replace(microsecond=123456)),
+    ("offset", "2026-09-01T12:15:30+02:00", MOMENT),
+    ("small", "2026-09-01t10:15:30z", MOMENT),
+    ("day-only", "2026-09-01", None),
+    ("no-zone", "2026-09-01T10:15:30", None),
+    ("no-such-day", "2026-02-30T10:15:30Z", None),
+    ("before-all-time", "0001-01-01T00:00:00+23:59", None),
+    ("empty", "", None),
+    ("absent", None, None),
 )
 def test_instants(text: str | None, moment: datetime | None) -> None:
     assert instant(text) == moment

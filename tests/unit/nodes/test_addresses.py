@@ -11,6 +11,7 @@ from sandbox.nodes import addresses
 from sandbox.nodes.addresses import Plan
 from sandbox.options import Options
 from sandbox.servers import ranges
+from tests.support.cases import cases
 from windowbox.errors import Malformed
 from windowbox.models.addresses import Network
 
@@ -37,13 +38,11 @@ def test_many_sandboxes_have_room() -> None:
     assert len(list(addresses.parts(Options().ranges))) == 32
 
 
-@pytest.mark.parametrize(
+@cases(
     "ranges",
-    [
-        pytest.param(("198.18.0.0/21", "fd00::/48"), id="too-small"),
-        pytest.param(("198.18.0.1/15", "fd00::/48"), id="not-a-network"),
-        pytest.param(("fd00::/48", "198.18.0.0/15"), id="the-wrong-way-round"),
-    ],
+    ("too-small", ("198.18.0.0/21", "fd00::/48")),
+    ("not-a-network", ("198.18.0.1/15", "fd00::/48")),
+    ("the-wrong-way-round", ("fd00::/48", "198.18.0.0/15")),
 )
 def test_ranges_that_will_not_do_are_refused(ranges: tuple[str, str]) -> None:
     with pytest.raises(Malformed):
@@ -55,15 +54,13 @@ def test_too_many_nodes_are_refused() -> None:
         addresses.names(17)
 
 
-@pytest.mark.parametrize(
-    ("route", "overlaps"),
-    [
-        pytest.param("198.18.0.0/24", True, id="a-part"),
-        pytest.param("198.0.0.0/8", True, id="more-than-all"),
-        pytest.param("198.19.0.0/24", False, id="beside-it"),
-        pytest.param("0.0.0.0/0", False, id="default-route"),
-        pytest.param("::/0", False, id="other-family"),
-    ],
+@cases(
+    "route overlaps",
+    ("a-part", "198.18.0.0/24", True),
+    ("more-than-all", "198.0.0.0/8", True),
+    ("beside-it", "198.19.0.0/24", False),
+    ("default-route", "0.0.0.0/0", False),
+    ("other-family", "::/0", False),
 )
 def test_routes_that_are_in_the_way_are_found(route: str, overlaps: bool) -> None:
     assert bool(ranges.overlapping(IPv4Network("198.18.0.0/16"), [ip_network(route)])) == overlaps

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from sandbox.nodes import cgroups
+from tests.support.cases import cases
 
 _NOWHERE = "4:memory:/some\n2:cpuacct:/other\n1:cpu:/\n0::/\n"
 _V2 = "0::/\n"
@@ -22,16 +21,14 @@ def _root(folder: Path, version: int, weight: str) -> tuple[Path, Path]:
     return folder, file
 
 
-@pytest.mark.parametrize(
-    ("version", "own", "weight", "expected"),
-    [
-        pytest.param(1, _NOWHERE, "1024\n", "16384", id="v1"),
-        pytest.param(2, _V2, "100\n", "1600", id="v2"),
-        pytest.param(1, _NOWHERE, "512\n", "512\n", id="set by somebody"),
-        pytest.param(2, _V2, "300\n", "300\n", id="set by somebody, v2"),
-        pytest.param(1, "4:cpu,cpuacct:/user.slice\n0::/\n", "1024\n", "1024\n", id="beside a slice"),
-        pytest.param(2, "0::/user.slice/user-0.slice\n", "100\n", "100\n", id="beside a slice, v2"),
-    ],
+@cases(
+    "version own weight expected",
+    ("v1", 1, _NOWHERE, "1024\n", "16384"),
+    ("v2", 2, _V2, "100\n", "1600"),
+    ("set by somebody", 1, _NOWHERE, "512\n", "512\n"),
+    ("set by somebody, v2", 2, _V2, "300\n", "300\n"),
+    ("beside a slice", 1, "4:cpu,cpuacct:/user.slice\n0::/\n", "1024\n", "1024\n"),
+    ("beside a slice, v2", 2, "0::/user.slice/user-0.slice\n", "100\n", "100\n"),
 )
 def test_containers_weigh_as_many_processes_beside_single_ones(
     version: int, own: str, weight: str, expected: str, tmp_path: Path

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.nodes import hostresources
+from tests.support.cases import cases
 
 _ROOT = Path(__file__).parents[3]
 _NAMES = "hostresources.unsuited(), hostresources.usual()"
@@ -21,15 +22,11 @@ _ASK = f"from sandbox.nodes import hostresources; print({_NAMES}, sep='|')"
     os.geteuid() != 0 or not shutil.which("setpriv") or bool(hostresources.unsuited()),
     reason="needs root, to give up rights",
 )
-@pytest.mark.parametrize(
-    ("given_up", "reason"),
-    [
-        pytest.param(
-            "--bounding-set=-sys_admin", "root with CAP_NET_ADMIN and CAP_SYS_ADMIN", id="container"
-        ),
-        pytest.param("--bounding-set=-net_admin", "root with CAP_NET_ADMIN and CAP_SYS_ADMIN", id="network"),
-        pytest.param("--reuid=65534", "Linux, and root", id="user"),
-    ],
+@cases(
+    "given_up reason",
+    ("container", "--bounding-set=-sys_admin", "root with CAP_NET_ADMIN and CAP_SYS_ADMIN"),
+    ("network", "--bounding-set=-net_admin", "root with CAP_NET_ADMIN and CAP_SYS_ADMIN"),
+    ("user", "--reuid=65534", "Linux, and root"),
 )
 def test_real_nodes_need_the_right_to_make_networks(given_up: str, reason: str) -> None:
     clear = ["--clear-groups"] if given_up.startswith("--reuid") else []

@@ -13,6 +13,7 @@ import pytest
 from sandbox.programs import binaries, obtain
 from sandbox.programs.binaries import PROGRAMS, Found, TooOld
 from sandbox.progress import Progress
+from tests.support.cases import cases
 from windowbox.errors import Missing, Unreachable
 
 MODULES = Path(__file__).parents[3] / "deploy" / "binaries"
@@ -124,16 +125,14 @@ def test_a_failed_build_says_why(tmp_path: Path) -> None:
     assert list((tmp_path / "cache" / "bin").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "module"),
-    [
-        pytest.param("nats-server", "github.com/nats-io/nats-server/v2", id="nats-server"),
-        pytest.param("etcd", "go.etcd.io/etcd/server/v3", id="etcd"),
-        pytest.param("kube-apiserver", "k8s.io/kubernetes", id="kube-apiserver"),
-        pytest.param("kubectl", "k8s.io/kubernetes", id="kubectl"),
-        pytest.param("kubelet", "k8s.io/kubernetes", id="kubelet"),
-        pytest.param("kwok", "sigs.k8s.io/kwok", id="kwok"),
-    ],
+@cases(
+    "name module",
+    ("nats-server", "nats-server", "github.com/nats-io/nats-server/v2"),
+    ("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
+    ("kube-apiserver", "kube-apiserver", "k8s.io/kubernetes"),
+    ("kubectl", "kubectl", "k8s.io/kubernetes"),
+    ("kubelet", "kubelet", "k8s.io/kubernetes"),
+    ("kwok", "kwok", "sigs.k8s.io/kwok"),
 )
 def test_the_version_is_the_one_in_go_mod(name: str, module: str) -> None:
     program = PROGRAMS[name]

@@ -8,6 +8,7 @@ import pytest
 
 from sandbox.servers import certificates
 from sandbox.servers.certificates import Pair
+from tests.support.cases import cases
 from tests.support.natstls import backdate
 
 
@@ -35,13 +36,11 @@ def test_a_certificate_without_its_key_will_not_do(ca: Pair, tmp_path: Path) -> 
     assert not certificates.holds(ca, certificates.client(ca, tmp_path, "node").certificate)
 
 
-@pytest.mark.parametrize(
+@cases(
     "content",
-    [
-        pytest.param(None, id="no-file"),
-        pytest.param("", id="empty"),
-        pytest.param("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", id="garbage"),
-    ],
+    ("no-file", None),
+    ("empty", ""),
+    ("garbage", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
 )
 def test_what_is_no_certificate_will_not_do(content: str | None, ca: Pair, tmp_path: Path) -> None:
     path = tmp_path / "node.pem"

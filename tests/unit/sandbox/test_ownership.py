@@ -11,6 +11,7 @@ import pytest
 from sandbox import ownership, processes
 from sandbox.nodes import leftovers
 from sandbox.processes import ProcessId
+from tests.support.cases import cases
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
@@ -47,14 +48,7 @@ def test_a_process_whose_supervisor_lives_is_left_alone(living: ProcessId) -> No
     assert process.wait(10) == -9
 
 
-@pytest.mark.parametrize(
-    "mark",
-    [
-        pytest.param("1.1.1.abc", id="other-process-numbers"),
-        pytest.param("nonsense", id="not-a-mark"),
-        pytest.param("", id="empty"),
-    ],
-)
+@cases("mark", ("other-process-numbers", "1.1.1.abc"), ("not-a-mark", "nonsense"), ("empty", ""))
 def test_strange_marks_name_no_owner(mark: str) -> None:
     assert ownership.owner(mark) is None
 

@@ -12,6 +12,7 @@ from sandbox.programs import binaries, obtain, releases
 from sandbox.programs.binaries import PROGRAMS
 from sandbox.programs.releases import Patience
 from sandbox.progress import Progress
+from tests.support.cases import cases
 from tests.unit.sandbox import releaseserver
 from tests.unit.sandbox.releaseserver import ETCD, KUBERNETES, NATS, Releases, path_of, sums_of
 from windowbox.errors import Missing, Refused, Unreachable, WindowboxError
@@ -150,18 +151,16 @@ def _of_another_version(published: Releases) -> None:
     published.publish(KUBELET, releaseserver.script("Kubernetes v1.36.2"))
 
 
-@pytest.mark.parametrize(
-    ("spoil", "complaint"),
-    [
-        pytest.param(_wrong_sum, f"says {'0' * 64}", id="wrong-sum"),
-        pytest.param(_no_sum, "has no SHA-256 of kubelet", id="page-instead-of-sum"),
-        pytest.param(_missing_sum, "404", id="missing-sum"),
-        pytest.param(_missing_version, "404", id="missing-version"),
-        pytest.param(_broken_off, "broke off", id="broken-off"),
-        pytest.param(_truncated_where_it_lies, "has the SHA-256", id="truncated"),
-        pytest.param(_of_another_machine, "does not run", id="other-machine"),
-        pytest.param(_of_another_version, "is version 1.36.2", id="other-version"),
-    ],
+@cases(
+    "spoil complaint",
+    ("wrong-sum", _wrong_sum, f"says {'0' * 64}"),
+    ("page-instead-of-sum", _no_sum, "has no SHA-256 of kubelet"),
+    ("missing-sum", _missing_sum, "404"),
+    ("missing-version", _missing_version, "404"),
+    ("broken-off", _broken_off, "broke off"),
+    ("truncated", _truncated_where_it_lies, "has the SHA-256"),
+    ("other-machine", _of_another_machine, "does not run"),
+    ("other-version", _of_another_version, "is version 1.36.2"),
 )
 def test_what_is_wrong_is_said_and_built_instead(
     spoil: Callable[[Releases], None], complaint: str,

@@ -16,6 +16,7 @@ from sandbox.options import Options
 from sandbox.roles import Surroundings
 from sandbox.servers import controlplane
 from tests.support import servers
+from tests.support.cases import cases
 from windowbox.errors import Malformed
 from windowbox.settings import settings
 
@@ -46,12 +47,10 @@ def test_requested_ports_are_used_and_none_twice() -> None:
     assert len(set(ports.values())) == len(ports)
 
 
-@pytest.mark.parametrize(
-    ("ports", "complaint"),
-    [
-        pytest.param({"nobody": 5399}, "there is no such process", id="unknown-process"),
-        pytest.param({"named": 5399, "etcd": 5399}, "another process has it", id="one-port-twice"),
-    ],
+@cases(
+    "ports complaint",
+    ("unknown-process", {"nobody": 5399}, "there is no such process"),
+    ("one-port-twice", {"named": 5399, "etcd": 5399}, "another process has it"),
 )
 def test_ports_that_cannot_be_given_are_refused(ports: dict[str, int], complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):

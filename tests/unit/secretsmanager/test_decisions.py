@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.secretsmanager import configs, decisions, generation, secrets
 from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Config, Usage
@@ -35,33 +34,29 @@ def lasting(issued: int, until: int, **about: Any) -> Stored:
     return stored(issued_at_time=str(issued), valid_until_time=str(until), **about)
 
 
-@pytest.mark.parametrize(
-    ("found", "due"),
-    [
-        pytest.param(lasting(0, 3600), 2880, id="Z-4-an-hour-by-percentage"),
-        pytest.param(lasting(0, 10 * DAY), 8 * DAY, id="Z-4-ten-days-by-percentage"),
-        pytest.param(lasting(0, 30 * DAY), 20 * DAY, id="WF-60-a-month-ten-days-before"),
-        pytest.param(lasting(0, 3650 * DAY), 2920 * DAY, id="Z-4-a-decade-by-percentage"),
-        pytest.param(stored(), None, id="Z-4-no-times"),
-    ],
+@cases(
+    "found due",
+    ("Z-4-an-hour-by-percentage", lasting(0, 3600), 2880),
+    ("Z-4-ten-days-by-percentage", lasting(0, 10 * DAY), 8 * DAY),
+    ("WF-60-a-month-ten-days-before", lasting(0, 30 * DAY), 20 * DAY),
+    ("Z-4-a-decade-by-percentage", lasting(0, 3650 * DAY), 2920 * DAY),
+    ("Z-4-no-times", stored(), None),
 )
 def test_secrets_are_renewed_in_time(found: Stored, due: int | None) -> None:
     assert decisions.renewal_time(found) == due
 
 
-@pytest.mark.parametrize(
-    ("config", "found", "policy", "now", "rotation"),
-    [
-        pytest.param(AUTH, [], Policy(), 5, "", id="Z-1-first"),
-        pytest.param(AUTH, [lasting(0, 3600)], Policy(), 2879, "", id="Z-4-not-yet"),
-        pytest.param(AUTH, [lasting(0, 3600)], Policy(), 2880, "2880", id="Z-4-due"),
-        pytest.param(AUTH, [lasting(0, 3600, rotation="7")], Policy(), 9, "7", id="Z-4-renewed-before"),
-        pytest.param(AUTH, [lasting(0, 3600)], Policy(rotation=4), 9, "", id="Z-5-passwords-do-not-rotate"),
-        pytest.param(CA, [lasting(0, 10, config="ca")], Policy(), 99, "", id="Z-4-no-authority"),
-        pytest.param(CA, [lasting(0, 10, config="ca")], decisions.WEBHOOKS, 99, "99", id="WF-60-webhook"),
-        pytest.param(CA, [stored("ca", rotation="3")], Policy(rotation=8), 99, "8", id="Z-5-lock-step"),
-        pytest.param(CA, [], Policy(rotation=8), 99, "8", id="Z-5-first-of-a-rotated-shoot"),
-    ],
+@cases(
+    "config found policy now rotation",
+    ("Z-1-first", AUTH, [], Policy(), 5, ""),
+    ("Z-4-not-yet", AUTH, [lasting(0, 3600)], Policy(), 2879, ""),
+    ("Z-4-due", AUTH, [lasting(0, 3600)], Policy(), 2880, "2880"),
+    ("Z-4-renewed-before", AUTH, [lasting(0, 3600, rotation="7")], Policy(), 9, "7"),
+    ("Z-5-passwords-do-not-rotate", AUTH, [lasting(0, 3600)], Policy(rotation=4), 9, ""),
+    ("Z-4-no-authority", CA, [lasting(0, 10, config="ca")], Policy(), 99, ""),
+    ("WF-60-webhook", CA, [lasting(0, 10, config="ca")], decisions.WEBHOOKS, 99, "99"),
+    ("Z-5-lock-step", CA, [stored("ca", rotation="3")], Policy(rotation=8), 99, "8"),
+    ("Z-5-first-of-a-rotated-shoot", CA, [], Policy(rotation=8), 99, "8"),
 )
 def test_the_rotation_of_a_secret(
     config: Config, found: list[Stored], policy: Policy, now: int, rotation: str
@@ -83,17 +78,15 @@ EXPIRED = authority(0, 1500, name="ca-1")
 BROKEN = replace(OLD, data={**AUTHORITY, "ca.key": b""})
 
 
-@pytest.mark.parametrize(
-    ("found", "policy", "now", "old"),
-    [
-        pytest.param([CURRENT], Policy(), 2000, None, id="Z-5-none"),
-        pytest.param([OLDER, CURRENT, OLD], Policy(), 2000, OLD, id="Z-5-the-last-one"),
-        pytest.param([CURRENT, OLD], Policy(drop_old=True), 2000, None, id="Z-5-completing"),
-        pytest.param([CURRENT, EXPIRED], Policy(), 2000, None, id="Z-5-expired"),
-        pytest.param([OLDER, CURRENT, BROKEN], Policy(), 2000, OLDER, id="Z-5-broken"),
-        pytest.param([CURRENT, OLD], decisions.WEBHOOKS, 999 + DAY, OLD, id="WF-61-within-a-day"),
-        pytest.param([CURRENT, OLD], decisions.WEBHOOKS, 1000 + DAY, None, id="WF-61-after-a-day"),
-    ],
+@cases(
+    "found policy now old",
+    ("Z-5-none", [CURRENT], Policy(), 2000, None),
+    ("Z-5-the-last-one", [OLDER, CURRENT, OLD], Policy(), 2000, OLD),
+    ("Z-5-completing", [CURRENT, OLD], Policy(drop_old=True), 2000, None),
+    ("Z-5-expired", [CURRENT, EXPIRED], Policy(), 2000, None),
+    ("Z-5-broken", [OLDER, CURRENT, BROKEN], Policy(), 2000, OLDER),
+    ("WF-61-within-a-day", [CURRENT, OLD], decisions.WEBHOOKS, 999 + DAY, OLD),
+    ("WF-61-after-a-day", [CURRENT, OLD], decisions.WEBHOOKS, 1000 + DAY, None),
 )
 def test_the_old_authority_is_trusted_for_as_long_as_needed(
     found: list[Stored], policy: Policy, now: int, old: Stored | None
@@ -101,13 +94,11 @@ def test_the_old_authority_is_trusted_for_as_long_as_needed(
     assert decisions.old_authority(CA, CURRENT, found, policy, now) == old
 
 
-@pytest.mark.parametrize(
-    ("config", "policy", "signs"),
-    [
-        pytest.param(SERVER, Policy(), OLD, id="Z-5-servers-by-the-old"),
-        pytest.param(CLIENT, Policy(), CURRENT, id="Z-5-clients-by-the-current"),
-        pytest.param(SERVER, decisions.WEBHOOKS, CURRENT, id="WF-61-webhooks-by-the-current"),
-    ],
+@cases(
+    "config policy signs",
+    ("Z-5-servers-by-the-old", SERVER, Policy(), OLD),
+    ("Z-5-clients-by-the-current", CLIENT, Policy(), CURRENT),
+    ("WF-61-webhooks-by-the-current", SERVER, decisions.WEBHOOKS, CURRENT),
 )
 def test_who_signs_while_there_are_two(config: Certificate, policy: Policy, signs: Stored) -> None:
     assert decisions.signer(config, CURRENT, OLD, policy) == signs
@@ -117,16 +108,14 @@ def rotating(authorities: object) -> dict[str, Any]:
     return {"status": {"credentials": {"rotation": {"certificateAuthorities": authorities}}}}
 
 
-@pytest.mark.parametrize(
-    ("phase", "completes"),
-    [
-        pytest.param("Preparing", False, id="Z-5-preparing"),
-        pytest.param("PreparingWithoutWorkersRollout", False, id="Z-5-without-rollout"),
-        pytest.param("WaitingForWorkersRollout", False, id="Z-5-waiting-for-rollout"),
-        pytest.param("Prepared", False, id="Z-5-prepared"),
-        pytest.param("Completing", True, id="Z-5-completing"),
-        pytest.param("Completed", True, id="Z-5-completed"),
-    ],
+@cases(
+    "phase completes",
+    ("Z-5-preparing", "Preparing", False),
+    ("Z-5-without-rollout", "PreparingWithoutWorkersRollout", False),
+    ("Z-5-waiting-for-rollout", "WaitingForWorkersRollout", False),
+    ("Z-5-prepared", "Prepared", False),
+    ("Z-5-completing", "Completing", True),
+    ("Z-5-completed", "Completed", True),
 )
 def test_the_policy_follows_the_phase_of_the_shoot(phase: str, completes: bool) -> None:
     shoot = rotating({"phase": phase, "lastInitiationTime": "2023-11-14T22:13:20Z"})
@@ -136,21 +125,17 @@ def test_the_policy_follows_the_phase_of_the_shoot(phase: str, completes: bool) 
 ZERO = "0001-01-01T00:00:00"
 
 
-@pytest.mark.parametrize(
+@cases(
     "shoot",
-    [
-        pytest.param({}, id="Z-5-no-status"),
-        pytest.param({"status": None}, id="Z-5-null"),
-        pytest.param({"status": {"credentials": "x"}}, id="Z-5-text"),
-        pytest.param(rotating([1]), id="Z-5-a-list"),
-        pytest.param(rotating({"lastInitiationTime": "soon"}), id="Z-5-no-time"),
-        pytest.param(rotating({"lastInitiationTime": 7, "phase": [1]}), id="Z-5-wrong-types"),
-        pytest.param(
-            rotating({"lastInitiationTime": "2026-02-30T99:00:00Z", "phase": {"a": 1}}), id="Z-5-day"
-        ),
-        pytest.param(rotating({"lastInitiationTime": f"{ZERO}Z", "phase": "Preparing"}), id="Z-5-zero-time"),
-        pytest.param(rotating({"lastInitiationTime": ZERO, "phase": ""}), id="Z-5-zero-time-of-nowhere"),
-    ],
+    ("Z-5-no-status", {}),
+    ("Z-5-null", {"status": None}),
+    ("Z-5-text", {"status": {"credentials": "x"}}),
+    ("Z-5-a-list", rotating([1])),
+    ("Z-5-no-time", rotating({"lastInitiationTime": "soon"})),
+    ("Z-5-wrong-types", rotating({"lastInitiationTime": 7, "phase": [1]})),
+    ("Z-5-day", rotating({"lastInitiationTime": "2026-02-30T99:00:00Z", "phase": {"a": 1}})),
+    ("Z-5-zero-time", rotating({"lastInitiationTime": f"{ZERO}Z", "phase": "Preparing"})),
+    ("Z-5-zero-time-of-nowhere", rotating({"lastInitiationTime": ZERO, "phase": ""})),
 )
 def test_a_shoot_without_a_rotation(shoot: Mapping[str, Any]) -> None:
     assert decisions.Policy.of_shoot(shoot) == Policy()

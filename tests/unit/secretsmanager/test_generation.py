@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.secretsmanager import contents, generation
 from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Config, Usage
@@ -64,19 +65,17 @@ def test_an_authority_is_named_after_its_secret(authority: dict[str, bytes]) -> 
     found.verify_directly_issued_by(found)
 
 
-@pytest.mark.parametrize(
-    ("config", "fits"),
-    [
-        pytest.param(SERVER, True, id="Z-3-same"),
-        pytest.param(replace(SERVER, name="other"), True, id="Z-3-the-name-is-a-label"),
-        pytest.param(replace(SERVER, common_name="other"), False, id="Z-3-common-name"),
-        pytest.param(replace(SERVER, organizations=("a",)), False, id="Z-3-organization"),
-        pytest.param(replace(SERVER, dns_names=()), False, id="Z-3-dns-names"),
-        pytest.param(replace(SERVER, ip_addresses=("10.0.0.1",)), False, id="Z-3-addresses"),
-        pytest.param(replace(SERVER, usage=Usage.CLIENT), False, id="Z-3-usage"),
-        pytest.param(replace(SERVER, validity=timedelta(days=30)), False, id="Z-3-validity"),
-        pytest.param(replace(SERVER, publish_authority=True), False, id="Z-3-authority-is-lacking"),
-    ],
+@cases(
+    "config fits",
+    ("Z-3-same", SERVER, True),
+    ("Z-3-the-name-is-a-label", replace(SERVER, name="other"), True),
+    ("Z-3-common-name", replace(SERVER, common_name="other"), False),
+    ("Z-3-organization", replace(SERVER, organizations=("a",)), False),
+    ("Z-3-dns-names", replace(SERVER, dns_names=()), False),
+    ("Z-3-addresses", replace(SERVER, ip_addresses=("10.0.0.1",)), False),
+    ("Z-3-usage", replace(SERVER, usage=Usage.CLIENT), False),
+    ("Z-3-validity", replace(SERVER, validity=timedelta(days=30)), False),
+    ("Z-3-authority-is-lacking", replace(SERVER, publish_authority=True), False),
 )
 def test_whether_a_certificate_is_what_is_asked_for(
     config: Certificate, fits: bool, authority: dict[str, bytes], server: dict[str, bytes]
@@ -101,7 +100,7 @@ def test_an_authority_fits_by_its_validity(authority: dict[str, bytes], server: 
 
 
 @pytest.mark.parametrize("key", ["tls.crt", "tls.key"])
-@pytest.mark.parametrize("value", [b"", b"nonsense", None], ids=["empty", "nonsense", "missing"])
+@cases("value", ("empty", b""), ("nonsense", b"nonsense"), ("missing", None))
 def test_data_that_is_broken_is_not_complete(key: str, value: bytes | None, server: dict[str, bytes]) -> None:
     broken = {name: one for name, one in (server | {key: value}).items() if one is not None}
     assert not contents.complete(SERVER, broken)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.secretsmanager import generation
@@ -16,7 +17,7 @@ from windowbox.settings import imagevector, settings
 
 
 @rule("IV-1")
-@pytest.mark.parametrize("by_setting", [False, True], ids=["environment", "setting"])
+@cases("by_setting", ("environment", False), ("setting", True))
 def test_the_named_file_is_read_and_the_setting_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_setting: bool
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from commands import pages
+from tests.support.cases import cases
 from windowbox import features
 from windowbox.errors import Malformed
 from windowbox.features import Feature, Stage
@@ -36,19 +37,17 @@ def test_flags_win_over_the_environment_and_that_over_the_file(
     assert found == ("from-file", "nats://environment:2", 3, "127.0.0.1:3", None)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        pytest.param("nuts: {}", ["unknown settings nuts", "nats"], id="a-name-nobody-knows"),
-        pytest.param("nats: {replicas: 2}", ["nats.replicas", "1 or 3"], id="two-replicas"),
-        pytest.param("watch: {kinds: [ponds]}", ["watch.kinds", "'ponds'", "dnsrecords"], id="unknown-kind"),
-        pytest.param("work: {classes: [shoots]}", ["work.classes", "garden"], id="an-unknown-class"),
-        pytest.param("work: {concurency: 3}", ["work.concurency"], id="a-misspelled-setting"),
-        pytest.param("- 1", ["must hold a mapping"], id="not-a-mapping"),
-        pytest.param("1: {}", ["unknown settings 1", "nats"], id="a-number-for-a-name"),
-        pytest.param("nats: {\nurl: [", ["is not YAML at line 2, column 7"], id="not-yaml"),
-        pytest.param("dns: {zones: [{name: a.b, servers: []}]}", ["dns.zones.0.servers"], id="no-server"),
-    ],
+@cases(
+    "text told",
+    ("a-name-nobody-knows", "nuts: {}", ["unknown settings nuts", "nats"]),
+    ("two-replicas", "nats: {replicas: 2}", ["nats.replicas", "1 or 3"]),
+    ("unknown-kind", "watch: {kinds: [ponds]}", ["watch.kinds", "'ponds'", "dnsrecords"]),
+    ("an-unknown-class", "work: {classes: [shoots]}", ["work.classes", "garden"]),
+    ("a-misspelled-setting", "work: {concurency: 3}", ["work.concurency"]),
+    ("not-a-mapping", "- 1", ["must hold a mapping"]),
+    ("a-number-for-a-name", "1: {}", ["unknown settings 1", "nats"]),
+    ("not-yaml", "nats: {\nurl: [", ["is not YAML at line 2, column 7"]),
+    ("no-server", "dns: {zones: [{name: a.b, servers: []}]}", ["dns.zones.0.servers"]),
 )
 def test_a_bad_setting_is_named(file: Path, text: str, told: list[str]) -> None:
     file.write_text(text)
@@ -85,14 +84,12 @@ KNOWN = (
 )
 
 
-@pytest.mark.parametrize(
-    ("gates", "pools"),
-    [
-        pytest.param({}, {"pond"}, id="alpha-is-off"),
-        pytest.param({"Ponds": True}, set(), id="alpha-is-asked-for"),
-        pytest.param({"Rivers": False}, {"pond", "river", "stream"}, id="beta-is-switched-off"),
-        pytest.param({"Seas": True}, {"pond"}, id="ga-is-named"),
-    ],
+@cases(
+    "gates pools",
+    ("alpha-is-off", {}, {"pond"}),
+    ("alpha-is-asked-for", {"Ponds": True}, set()),
+    ("beta-is-switched-off", {"Rivers": False}, {"pond", "river", "stream"}),
+    ("ga-is-named", {"Seas": True}, {"pond"}),
 )
 def test_pools_of_features_that_are_off_are_not_served(gates: dict[str, bool], pools: set[str]) -> None:
     assert features.refusal(gates, KNOWN) is None
@@ -102,12 +99,10 @@ def test_pools_of_features_that_are_off_are_not_served(gates: dict[str, bool], p
 UNKNOWN = "unknown feature 'Lakes'; known are Ponds (alpha, off), Rivers (beta, on), Seas (GA, on)"
 
 
-@pytest.mark.parametrize(
-    ("gates", "why"),
-    [
-        pytest.param({"Lakes": True}, UNKNOWN, id="unknown"),
-        pytest.param({"Seas": False}, "feature Seas is GA: it cannot be switched off", id="ga"),
-    ],
+@cases(
+    "gates why",
+    ("unknown", {"Lakes": True}, UNKNOWN),
+    ("ga", {"Seas": False}, "feature Seas is GA: it cannot be switched off"),
 )
 def test_what_cannot_be_switched_is_refused(gates: dict[str, bool], why: str) -> None:
     assert features.refusal(gates, KNOWN) == why

@@ -6,10 +6,9 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
-
 from sandbox.shoots import chain
 from sandbox.shoots.chain import Link, Observed, State
+from tests.support.cases import cases
 
 NOW = datetime(2026, 9, 1, 10, 0, tzinfo=UTC)
 LONG_AGO = "2026-09-01T09:58:00Z"
@@ -60,39 +59,33 @@ FAILED = extension("ControlPlane", "Error", "Error reconciling ControlPlane: no 
 WAITING = extension("Worker", "Processing", "Waiting for 1 machine")
 
 
-@pytest.mark.parametrize(
-    ("found", "name"),
-    [
-        pytest.param(observed(), None, id="all-done"),
-        pytest.param(observed(extensions={"ControlPlane": FAILED}), "ControlPlane", id="failed"),
-        pytest.param(
-            observed(extensions={"Worker": extension("Worker", "Processing", "", A_MOMENT_AGO)}),
-            None,
-            id="not-for-long-enough",
-        ),
-        pytest.param(
-            observed(extensions={"Worker": WAITING}, machines=[MACHINE]),
-            "machine m1",
-            id="the-machine-before-its-worker",
-        ),
-        pytest.param(
-            observed(extensions={"Worker": WAITING}, machines=[MACHINE], membership=None),
-            "takes part",
-            id="the-cluster-before-the-machine",
-        ),
-        pytest.param(
-            observed(extensions={"ControlPlane": BEHIND}, managed=[WEBHOOKS]),
-            "ManagedResource extension-controlplane-shoot-webhooks",
-            id="the-webhooks-before-their-control-plane",
-        ),
-        pytest.param(observed(extensions={"ControlPlane": BEHIND}), "ControlPlane", id="no-webhooks-yet"),
-        pytest.param(observed(membership={"asleep": True}), None, id="hibernated"),
-        pytest.param(
-            observed(membership={"asleep": True}, managed=[WEBHOOKS]),
-            None,
-            id="nothing-in-a-hibernated-shoot",
-        ),
-    ],
+@cases(
+    "found name",
+    ("all-done", observed(), None),
+    ("failed", observed(extensions={"ControlPlane": FAILED}), "ControlPlane"),
+    (
+        "not-for-long-enough",
+        observed(extensions={"Worker": extension("Worker", "Processing", "", A_MOMENT_AGO)}),
+        None,
+    ),
+    (
+        "the-machine-before-its-worker",
+        observed(extensions={"Worker": WAITING}, machines=[MACHINE]),
+        "machine m1",
+    ),
+    (
+        "the-cluster-before-the-machine",
+        observed(extensions={"Worker": WAITING}, machines=[MACHINE], membership=None),
+        "takes part",
+    ),
+    (
+        "the-webhooks-before-their-control-plane",
+        observed(extensions={"ControlPlane": BEHIND}, managed=[WEBHOOKS]),
+        "ManagedResource extension-controlplane-shoot-webhooks",
+    ),
+    ("no-webhooks-yet", observed(extensions={"ControlPlane": BEHIND}), "ControlPlane"),
+    ("hibernated", observed(membership={"asleep": True}), None),
+    ("nothing-in-a-hibernated-shoot", observed(membership={"asleep": True}, managed=[WEBHOOKS]), None),
 )
 def test_the_first_that_could_go_on_blocks(found: Observed, name: str | None) -> None:
     blocking = chain.blocker(chain.chain(found), NOW)

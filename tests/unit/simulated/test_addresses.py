@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sandbox.simulated import nodes, simulatedchildren
+from tests.support.cases import cases
 from windowbox.errors import Malformed
 
 
@@ -18,14 +19,12 @@ def test_two_sandboxes_share_no_addresses() -> None:
     assert simulatedchildren.network(40002) == "127.156.66.0/24"
 
 
-@pytest.mark.parametrize(
-    ("network", "count", "reason"),
-    [
-        pytest.param("127.77.0.1/24", 1, "host bits", id="an-address"),
-        pytest.param("10.0.0.0/24", 1, "loopback", id="not-loopback"),
-        pytest.param("::1/128", 1, "write it like 127", id="ipv6"),
-        pytest.param("127.77.0.0/30", 3, "no room for 3", id="too-small"),
-    ],
+@cases(
+    "network count reason",
+    ("an-address", "127.77.0.1/24", 1, "host bits"),
+    ("not-loopback", "10.0.0.0/24", 1, "loopback"),
+    ("ipv6", "::1/128", 1, "write it like 127"),
+    ("too-small", "127.77.0.0/30", 3, "no room for 3"),
 )
 def test_a_network_of_no_use_is_refused(network: str, count: int, reason: str) -> None:
     with pytest.raises(Malformed, match=reason):

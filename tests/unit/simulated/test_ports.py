@@ -10,6 +10,7 @@ import pytest
 from sandbox.simulated import objects, ports
 from sandbox.simulated.objects import Behaviour, Endpoint, Key, Node, Port, Service, Slice
 from sandbox.simulated.ports import Drop, Echo, NodeHealth, OpenPort, Place, ServiceHealth
+from tests.support.cases import cases
 from windowbox.models.objects import Object
 
 WEB = Key("default", "web")
@@ -42,14 +43,12 @@ def test_doors_of_a_service(service: Service, part: Slice, expected: dict[Place,
     assert ports.of_service(service, [part], [ONE, TWO]) == expected
 
 
-@pytest.mark.parametrize(
-    ("part", "one", "two", "counts"),
-    [
-        pytest.param(slice_of(READY), Echo("one"), Drop("two"), (1, 0), id="elsewhere-drops"),
-        pytest.param(slice_of(ENDING), Echo("one"), Drop("two"), (0, 0), id="ending-is-not-counted"),
-        pytest.param(slice_of(READY, READY), Echo("one"), Drop("two"), (2, 0), id="two-on-one-node"),
-        pytest.param(slice_of(), None, None, (0, 0), id="nowhere-refuses"),
-    ],
+@cases(
+    "part one two counts",
+    ("elsewhere-drops", slice_of(READY), Echo("one"), Drop("two"), (1, 0)),
+    ("ending-is-not-counted", slice_of(ENDING), Echo("one"), Drop("two"), (0, 0)),
+    ("two-on-one-node", slice_of(READY, READY), Echo("one"), Drop("two"), (2, 0)),
+    ("nowhere-refuses", slice_of(), None, None, (0, 0)),
 )
 def test_local_services_open_ports_locally(
     part: Slice, one: OpenPort | None, two: OpenPort | None, counts: tuple[int, int]
@@ -60,14 +59,12 @@ def test_local_services_open_ports_locally(
     assert found[Place("127.77.0.2", 31234)] == ServiceHealth("two", "default", "web", counts[1])
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "expected"),
-    [
-        pytest.param("serve", {AT_ONE: Echo("one")}, id="serve"),
-        pytest.param("hang", {AT_ONE: Echo("one")}, id="hang-accepts"),
-        pytest.param("refuse", {}, id="refuse"),
-        pytest.param("drop", {AT_ONE: Drop("one")}, id="drop"),
-    ],
+@cases(
+    "behaviour expected",
+    ("serve", "serve", {AT_ONE: Echo("one")}),
+    ("hang-accepts", "hang", {AT_ONE: Echo("one")}),
+    ("refuse", "refuse", {}),
+    ("drop", "drop", {AT_ONE: Drop("one")}),
 )
 def test_a_node_behaves_as_told(behaviour: Behaviour, expected: dict[Place, OpenPort]) -> None:
     node = replace(ONE, behaviour=behaviour)
@@ -85,14 +82,12 @@ def raw_node(taints: tuple[str, ...] = (), **metadata: Any) -> Object:
     )
 
 
-@pytest.mark.parametrize(
-    ("found", "eligible"),
-    [
-        pytest.param(raw_node(), True, id="healthy"),
-        pytest.param(raw_node(("ToBeDeletedByClusterAutoscaler",)), False, id="about-to-go"),
-        pytest.param(raw_node(("node.kubernetes.io/not-ready",)), True, id="another-taint"),
-        pytest.param(raw_node(deletionTimestamp="2026-01-01T00:00:00Z"), False, id="going"),
-    ],
+@cases(
+    "found eligible",
+    ("healthy", raw_node(), True),
+    ("about-to-go", raw_node(("ToBeDeletedByClusterAutoscaler",)), False),
+    ("another-taint", raw_node(("node.kubernetes.io/not-ready",)), True),
+    ("going", raw_node(deletionTimestamp="2026-01-01T00:00:00Z"), False),
 )
 def test_a_node_that_goes_takes_no_new_connections(found: Object, eligible: bool) -> None:
     node = objects.node(found)
@@ -100,18 +95,14 @@ def test_a_node_that_goes_takes_no_new_connections(found: Object, eligible: bool
     assert ports.of_node(node) == {Place("127.77.0.1", 10256): NodeHealth("one", eligible)}
 
 
-@pytest.mark.parametrize(
+@cases(
     "found",
-    [
-        pytest.param(raw_node(labels={}), id="not-simulated"),
-        pytest.param(Object({**raw_node().raw, "status": {}}), id="no-address"),
-        pytest.param(
-            Object(
-                {**raw_node().raw, "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}}
-            ),
-            id="not-of-this-machine",
-        ),
-    ],
+    ("not-simulated", raw_node(labels={})),
+    ("no-address", Object({**raw_node().raw, "status": {}})),
+    (
+        "not-of-this-machine",
+        Object({**raw_node().raw, "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}}),
+    ),
 )
 def test_other_nodes_are_left_alone(found: Object) -> None:
     assert objects.node(found) is None

@@ -10,6 +10,7 @@ import pytest
 
 from bus.transport.connection import Bus
 from tests.support.admitted import resource
+from tests.support.cases import cases
 from tests.support.reviews import admission_review
 from tests.support.running import running
 from webhooks import answering, journal
@@ -62,7 +63,7 @@ def test_a_decision_can_be_repeated_from_what_is_noted() -> None:
     assert json.loads(answering.decide(WEBHOOKS["node"], review, context).patch) == noted.patch
 
 
-@pytest.mark.parametrize(("count", "size"), [(1100, 1), (5, 10 << 20)], ids=["many", "large"])
+@cases("count size", ("many", 1100, 1), ("large", 5, 10 << 20))
 def test_what_the_queue_cannot_hold_is_counted(count: int, size: int) -> None:
     before = metrics.reviews_unnoted._value.get()
     noting = journal.Journal("here")
