@@ -57,7 +57,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
             "commands.installation:make_secrets", "Create the missing Secrets of an installation."
         ),
         "verify": Entry("commands.installation:verify", "Create a record, resolve it, delete it."),
-        "clusters": Entry("commands.clusters:clusters", "List, add and remove served clusters."),
+        "clusters": Entry("commands.memberclusters:clusters", "List, add and remove served clusters."),
         "resolver": Entry("commands.resolver.resolver:resolver", "Let this host resolve names of the zone."),
     },
     "Observing: what happened, and why": {

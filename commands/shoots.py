@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import click
 
-from commands import clusters
+from commands import memberclusters
 from commands.sandbox import name_option
 from sandbox import detached, roles
 from sandbox import state as states
@@ -106,7 +106,7 @@ def status(shoot_name: str, wait: float, name: str | None) -> None:
     while True:
         shoot = records.read(sandbox.folder, shoot_name)
         operator = settings.load(roles.settings_file(sandbox.folder, "operator"))
-        members = asyncio.run(clusters.listed(operator))
+        members = asyncio.run(memberclusters.listed(operator))
         membership = next((one for one in members if one["id"] == shoot.technical_id), None)
         try:
             links = chain.chain(observing.observe(sandbox, shoot, membership))

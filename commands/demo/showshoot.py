@@ -16,7 +16,7 @@ from sandbox.machines import image
 from sandbox.nodes.images import BUSYBOX
 from sandbox.progress import Progress
 from sandbox.servers.apiserver import from_kubeconfig
-from sandbox.shoots import creation, deletion, objects, records, waiting
+from sandbox.shoots import creation, deletion, records, shootmanifests, waiting
 from sandbox.shoots.creation import EXTENSIONS, Sandbox
 from sandbox.shoots.records import Shoot
 from windowbox.errors import Unreachable
@@ -62,7 +62,9 @@ def show(scene: Scene, sandbox: Sandbox | None = None, machines: int = _MACHINES
         async with traffic.steady(address, 80, rate=_RATE) as tally:
             await tally.until_more(_RATE)
             await asyncio.to_thread(creation.write_worker, sandbox, shoot, machines, image.VERSIONS[-1])
-            await asyncio.to_thread(creation.wait_succeeded, sandbox.api, shoot, "workers", objects.WORKER)
+            await asyncio.to_thread(
+                creation.wait_succeeded, sandbox.api, shoot, "workers", shootmanifests.WORKER
+            )
             after = await asyncio.to_thread(creation.wait_nodes, sandbox, shoot, machines)
             await tally.until_more(_RATE)
         replaced = len(set(after) - set(before))
@@ -117,13 +119,13 @@ def _rotate(sandbox: Sandbox, shoot: Shoot, initiated: str, phase: str, authorit
     found["spec"]["shoot"]["status"]["credentials"] = {"rotation": rotation}
     sandbox.api.apply_object(found)
     # Applied again, it requests a reconcile.
-    sandbox.api.apply_object(objects.controlplane(shoot))
+    sandbox.api.apply_object(shootmanifests.controlplane(shoot))
     path = f"/api/v1/namespaces/{shoot.technical_id}/secrets?labelSelector=name%3D{_AUTHORITY}"
     limit = time.monotonic() + _PATIENCE
     while len(sandbox.api.read(path)["items"]) != authorities:
         if time.monotonic() > limit:
             raise Unreachable(
                 f"there are not {authorities} authorities after {_PATIENCE:.0f} s: "
-                f"`windowbox trace controlplane {shoot.technical_id}/{objects.CONTROL_PLANE}`"
+                f"`windowbox trace controlplane {shoot.technical_id}/{shootmanifests.CONTROL_PLANE}`"
             )
         time.sleep(0.1)  # this client has no watch of a selector

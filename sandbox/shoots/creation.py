@@ -20,9 +20,9 @@ from sandbox.programs import obtain
 from sandbox.progress import Progress
 from sandbox.servers import kubeconfigs, ranges, resourcemanager
 from sandbox.servers.apiserver import ApiServer, from_kubeconfig, is_ready
-from sandbox.shoots import objects, records, waiting
-from sandbox.shoots.objects import Images
+from sandbox.shoots import records, shootmanifests, waiting
 from sandbox.shoots.records import Shoot
+from sandbox.shoots.shootmanifests import Images
 from sandbox.state import State
 from windowbox.errors import Refused, Unreachable
 
@@ -114,27 +114,27 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
     api, inside = sandbox.api, _api(sandbox, shoot)
     own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
     nodes = sandbox.state.options.ranges[0]
-    found = objects.Ranges(pods=str(own.pods), services=str(own.services_v4), nodes=nodes)
+    found = shootmanifests.Ranges(pods=str(own.pods), services=str(own.services_v4), nodes=nodes)
     generic = kubeconfigs.without_credentials(records.kubeconfig(sandbox.folder, shoot.name))
     for manifest in (
-        objects.namespace(shoot),
-        objects.secret(shoot, objects.GENERIC_KUBECONFIG, generic),
-        objects.secret(shoot, "cloudprovider", roles.provider_kubeconfig(sandbox.folder)),
-        objects.cluster(shoot, found, images),
-        objects.infrastructure(shoot),
-        objects.controlplane(shoot),
-        objects.system_config(shoot, inside.url, inside.ca.certificate.read_text()),
+        shootmanifests.namespace(shoot),
+        shootmanifests.secret(shoot, shootmanifests.GENERIC_KUBECONFIG, generic),
+        shootmanifests.secret(shoot, "cloudprovider", roles.provider_kubeconfig(sandbox.folder)),
+        shootmanifests.cluster(shoot, found, images),
+        shootmanifests.infrastructure(shoot),
+        shootmanifests.controlplane(shoot),
+        shootmanifests.system_config(shoot, inside.url, inside.ca.certificate.read_text()),
     ):
         api.apply_object(manifest)
-    wait_succeeded(api, shoot, "infrastructures", objects.INFRASTRUCTURE)
-    wait_succeeded(api, shoot, "controlplanes", objects.CONTROL_PLANE)
-    wait_succeeded(api, shoot, "operatingsystemconfigs", objects.SYSTEM_CONFIG)
+    wait_succeeded(api, shoot, "infrastructures", shootmanifests.INFRASTRUCTURE)
+    wait_succeeded(api, shoot, "controlplanes", shootmanifests.CONTROL_PLANE)
+    wait_succeeded(api, shoot, "operatingsystemconfigs", shootmanifests.SYSTEM_CONFIG)
     done(f"Infrastructure Succeeded: machines live in {shoot.machines}")
     done("ControlPlane Succeeded: the Shoot is a served cluster, with a StorageClass")
     write_worker(sandbox, shoot, machines, image.VERSIONS[0])
     done(f"Worker written: {machines} machines wanted")
     wait_nodes(sandbox, shoot, machines, lambda node: done(f"node {node} is Ready"))
-    wait_succeeded(sandbox.api, shoot, "workers", objects.WORKER)
+    wait_succeeded(sandbox.api, shoot, "workers", shootmanifests.WORKER)
     done("Worker Succeeded")
     return shoot
 
@@ -167,9 +167,11 @@ def wait_ended(sandbox: Sandbox, shoot: Shoot) -> None:
 
 def write_worker(sandbox: Sandbox, shoot: Shoot, machines: int, version: str) -> None:
     """Write the Worker, with an image of this version: another than before replaces all machines."""
-    path = f"{EXTENSIONS}/namespaces/{shoot.technical_id}/operatingsystemconfigs/{objects.SYSTEM_CONFIG}"
+    path = (
+        f"{EXTENSIONS}/namespaces/{shoot.technical_id}/operatingsystemconfigs/{shootmanifests.SYSTEM_CONFIG}"
+    )
     secret = sandbox.api.read(path)["status"]["cloudConfig"]["secretRef"]["name"]
-    sandbox.api.apply_object(objects.worker(shoot, machines, version, secret))
+    sandbox.api.apply_object(shootmanifests.worker(shoot, machines, version, secret))
 
 
 def wait_nodes(

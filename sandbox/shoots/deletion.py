@@ -12,7 +12,7 @@ from typing import Any
 
 from sandbox.nodes import network, routes
 from sandbox.servers import ranges
-from sandbox.shoots import creation, hibernation, objects, records, waiting
+from sandbox.shoots import creation, hibernation, records, shootmanifests, waiting
 from sandbox.shoots.creation import EXTENSIONS, Sandbox, Say
 from sandbox.shoots.records import Shoot
 from windowbox.errors import Refused, Unreachable
@@ -29,15 +29,15 @@ def delete(sandbox: Sandbox, name: str, say: Say) -> None:
     began = time.monotonic()
     shoot = records.read(sandbox.folder, name)
     home = f"{EXTENSIONS}/namespaces/{shoot.technical_id}"
-    _delete(sandbox, f"{home}/workers", objects.WORKER)
+    _delete(sandbox, f"{home}/workers", shootmanifests.WORKER)
     say("its machines are gone", time.monotonic() - began)
     if records.is_hibernated(sandbox.folder, name):
         # The ControlPlane waits until its objects in the Shoot are gone.
         hibernation.wake_control_plane(sandbox, shoot)
         say("its control plane runs again", time.monotonic() - began)
-    _delete(sandbox, f"{home}/controlplanes", objects.CONTROL_PLANE)
-    _delete(sandbox, f"{home}/operatingsystemconfigs", objects.SYSTEM_CONFIG)
-    _delete(sandbox, f"{home}/infrastructures", objects.INFRASTRUCTURE)
+    _delete(sandbox, f"{home}/controlplanes", shootmanifests.CONTROL_PLANE)
+    _delete(sandbox, f"{home}/operatingsystemconfigs", shootmanifests.SYSTEM_CONFIG)
+    _delete(sandbox, f"{home}/infrastructures", shootmanifests.INFRASTRUCTURE)
     _delete(sandbox, f"{EXTENSIONS}/clusters", shoot.technical_id)
     _begin(sandbox, "/api/v1/namespaces", shoot.technical_id)
     remove_control_plane(sandbox, shoot)

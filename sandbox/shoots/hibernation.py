@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sandbox.shoots import creation, objects, records, waiting
+from sandbox.shoots import creation, records, shootmanifests, waiting
 from sandbox.shoots.creation import EXTENSIONS, Sandbox, Say
 from sandbox.shoots.records import Shoot
 from windowbox.errors import Missing
 from windowbox.models.extensions import OPERATION, spelled
 
-_NAMES = {"controlplanes": objects.CONTROL_PLANE, "workers": objects.WORKER}
+_NAMES = {"controlplanes": shootmanifests.CONTROL_PLANE, "workers": shootmanifests.WORKER}
 """The objects that depend on hibernation, in the order in which to wait for them."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox.servers.apiserver import ApiServer, from_kubeconfig
-from sandbox.shoots import objects, records
+from sandbox.shoots import records, shootmanifests
 from sandbox.shoots.chain import Link, Object, Observed, State
 from sandbox.shoots.creation import EXTENSIONS, Sandbox
 from sandbox.shoots.records import Shoot
@@ -14,10 +14,10 @@ from windowbox.errors import Refused, Unreachable
 from windowbox.models.extensions import instant
 
 _NAMES = {
-    "Infrastructure": objects.INFRASTRUCTURE,
-    "ControlPlane": objects.CONTROL_PLANE,
-    "OperatingSystemConfig": objects.SYSTEM_CONFIG,
-    "Worker": objects.WORKER,
+    "Infrastructure": shootmanifests.INFRASTRUCTURE,
+    "ControlPlane": shootmanifests.CONTROL_PLANE,
+    "OperatingSystemConfig": shootmanifests.SYSTEM_CONFIG,
+    "Worker": shootmanifests.WORKER,
 }
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 

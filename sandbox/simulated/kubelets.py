@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from sandbox.simulated.objects import BEHAVIOUR
+from sandbox.simulated.openports import BEHAVIOUR
 
 _TOLD = f'.metadata.annotations["{BEHAVIOUR}"]'
 _DELETED = ".metadata.deletionTimestamp"

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from typing import Any
 
-from sandbox.simulated.objects import PLAYED
+from sandbox.simulated.openports import PLAYED
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Malformed
 from windowbox.models.refs import NODES

@@ -12,8 +12,7 @@ from sandbox import files
 from sandbox.children import Child
 from sandbox.servers.apiserver import ApiServer, is_ready
 from sandbox.simulated import kubelets, nodes
-from sandbox.simulated.objects import PLAYED
-from sandbox.simulated.ports import PROXY_HEALTH
+from sandbox.simulated.openports import PLAYED, PROXY_HEALTH
 from windowbox.errors import Refused
 from windowbox.models.refs import NODES
 

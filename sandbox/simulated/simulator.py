@@ -14,9 +14,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from sandbox.simulated import objects, ports
-from sandbox.simulated.objects import Key, Node, Slice
-from sandbox.simulated.ports import OpenPorts
+from sandbox.simulated import openports
+from sandbox.simulated.openports import Key, Node, OpenPorts, Slice
 from sandbox.simulated.sockets import Sockets
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import TransientError, WatchExpired
@@ -97,9 +96,9 @@ class Simulator:
     """Opens and closes open_ports as Services, EndpointSlices and Nodes change; idle while they do not."""
 
     def __init__(self, kube: Kube) -> None:
-        self._nodes = Reflector(kube, NODES, objects.node, self._wake_all)
-        self._services = Reflector(kube, SERVICES, objects.service, lambda key, *_: self._wake([Key(*key)]))
-        self._slices = Reflector(kube, ENDPOINT_SLICES, objects.endpoint_slice, self._slice_changed)
+        self._nodes = Reflector(kube, NODES, openports.node, self._wake_all)
+        self._services = Reflector(kube, SERVICES, openports.service, lambda key, *_: self._wake([Key(*key)]))
+        self._slices = Reflector(kube, ENDPOINT_SLICES, openports.endpoint_slice, self._slice_changed)
         self._slices_of: dict[Key, dict[tuple[str, str], Slice]] = {}
         self._listening = Sockets(self._silent)
         self._open_ports: dict[Key, OpenPorts] = {}
@@ -154,10 +153,10 @@ class Simulator:
             wanted: OpenPorts = {}
             if not key.namespace:
                 node = nodes.get(("", key.name))
-                wanted = ports.of_node(node) if node else {}
+                wanted = openports.of_node(node) if node else {}
             elif service := self._services.values.get(key):
                 slices = self._slices_of.get(key, {}).values()
-                wanted = ports.of_service(service, slices, nodes.values())
+                wanted = openports.of_service(service, slices, nodes.values())
             if wanted:
                 self._open_ports[key] = wanted
         changes = [(before[key], self._open_ports.get(key, {})) for key in dirty]

@@ -12,7 +12,7 @@ from typing import Any, cast
 import orjson
 from aiohttp import web
 
-from sandbox.simulated.ports import Drop, Echo, NodeHealth, OpenPort, Place, ServiceHealth
+from sandbox.simulated.openports import Drop, Echo, NodeHealth, OpenPort, Place, ServiceHealth
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.simulated import nodes
-from sandbox.simulated.objects import BEHAVIOUR
+from sandbox.simulated.openports import BEHAVIOUR
 from tests.chaos.load import insist
 from tests.support.running import eventually
 from windowbox.clients.kubernetes.kube import Kube

@@ -133,11 +133,10 @@ def scale(
     With --clusters, so many clusters join, are idle, get objects, and stay while all processes restart.
     Their API servers are simulated.
     """
-    from tools.bench import clusters as many
-    from tools.bench import dnsrecords
+    from tools.bench import dnsrecords, manyclusters
 
     if clusters:
-        _run(output, many.measure(clusters, objects, idle, int(nats_servers)))
+        _run(output, manyclusters.measure(clusters, objects, idle, int(nats_servers)))
     else:
         _run(output, dnsrecords.with_more_workers(count, workers))
 

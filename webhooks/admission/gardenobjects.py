@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
 
-from webhooks import clusters
+from webhooks import clustershoots
 from webhooks.admission import profiles
 from webhooks.review import OLD_OBJECT, Context, Denied, Lookup, Review, Undecodable, Webhook, about
 from webhooks.shapes import part, put
@@ -73,7 +73,7 @@ def validate(review: Review, context: Context) -> None:
 def shoot_errors(shoot: Json, old: Json | None) -> list[str]:
     """The errors of a new or changed range of nodes."""
     nodes = part(shoot, "spec", "networking").get("nodes")
-    if not clusters.workers(shoot):
+    if not clustershoots.workers(shoot):
         return []
     if old is not None:
         with about(OLD_OBJECT):
@@ -85,7 +85,7 @@ def shoot_errors(shoot: Json, old: Json | None) -> list[str]:
     network = addresses.prefix(nodes) if isinstance(nodes, str) else None
     if network is None:
         return [fielderrors.invalid(_NODES, nodes, "nodes CIDR must be a valid CIDR")]
-    unmanaged = clusters.self_hosted(shoot) and not clusters.managed_infrastructure(shoot)
+    unmanaged = clustershoots.self_hosted(shoot) and not clustershoots.managed_infrastructure(shoot)
     allowed = (_OF_HOST if unmanaged else _OF_MACHINES)[network.version]
     if network.prefixlen >= allowed.prefixlen and network.network_address in allowed:
         return []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from webhooks import clusters
-from webhooks.mutators import operatingsystemconfig, quantities
+from webhooks import clustershoots, shapes
+from webhooks.mutators import operatingsystemconfig
 from webhooks.review import WITH_YAML, Context, Lookup, Review, Webhook, about
 from webhooks.shapes import name, named, namespace, objects, part, put
 from windowbox.models import webhooks as registrations
@@ -58,13 +58,13 @@ def _is_for_nodes(review: Review) -> bool:
 def _add_driver(review: Review, context: Context) -> Json:
     """The Deployment with the driver as a container, in the place of an older one."""
     cluster = context.looked_up("failed reading Cluster: ")
-    shoot = clusters.shoot(cluster, namespace(review))
-    with about(clusters.shoot_in(namespace(review))):
-        hosted = not clusters.self_hosted(shoot)
+    shoot = clustershoots.shoot(cluster, namespace(review))
+    with about(clustershoots.shoot_in(namespace(review))):
+        hosted = not clustershoots.self_hosted(shoot)
     container = _driver(context.image(_DRIVER), namespace(review), hosted)
     found = objects(part(review.object, "spec", "template", "spec"), "containers")
     former = next((one for one in found if one.get("name") == _DRIVER), {})
-    requests = quantities.spelled(part(former, "resources", "requests"), _REQUESTS)
+    requests = shapes.spelled(part(former, "resources", "requests"), _REQUESTS)
     # An older container is replaced as a whole. The API server restores the defaults that this drops.
     containers = named(found, {**container, "resources": {"requests": requests}}, "name")
     return put(review.object, containers, "spec", "template", "spec", "containers")

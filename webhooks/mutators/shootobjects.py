@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from webhooks import clusters
-from webhooks.mutators import componentconfig, quantities
+from webhooks import clustershoots, shapes
+from webhooks.mutators import componentconfig
 from webhooks.review import WITH_YAML, Context, Denied, Lookup, Review, Webhook, about
 from webhooks.shapes import name, named, objects, part, put, text
 from windowbox.models import webhooks as registrations
@@ -32,7 +32,7 @@ def enlarge_node(review: Review, _: Context) -> Json:
     # Each report of the kubelet restores its own values, and is reviewed in turn.
     for field in ("allocatable", "capacity"):
         found = part(changed, "status", field)
-        changed = put(changed, {**found, **quantities.spelled(found, _CAPACITY)}, "status", field)
+        changed = put(changed, {**found, **shapes.spelled(found, _CAPACITY)}, "status", field)
     return changed
 
 
@@ -52,9 +52,9 @@ def configure_proxy(review: Review, _: Context) -> Json | None:
 def shrink_pool(review: Review, context: Context) -> Json | None:
     """Calico's DaemonSet with a smaller range for Pods, unless Gardener manages the infrastructure."""
     cluster = context.looked_up("failed reading Cluster resource: ")
-    with about(clusters.shoot_in(_CLUSTER)):
+    with about(clustershoots.shoot_in(_CLUSTER)):
         # A Cluster without a Shoot counts as unmanaged, as for Gardener.
-        managed = clusters.managed_infrastructure(part(cluster, "spec", "shoot"))
+        managed = clustershoots.managed_infrastructure(part(cluster, "spec", "shoot"))
     if managed:
         return None
     pod = part(review.object, "spec", "template", "spec")

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox.shoots import objects, waiting
+from sandbox.shoots import shootmanifests, waiting
 from tests.host.machines.conftest import ShootWorld
 from tests.support import echoclient
 from windowbox.errors import Refused
@@ -80,7 +80,7 @@ class Move:
         """On the other seed."""
         self._operation("Restore")
         waits = {"gardener.cloud/operation": "wait-for-state"}
-        metadata = {"name": objects.WORKER, "namespace": self._home, "annotations": waits}
+        metadata = {"name": shootmanifests.WORKER, "namespace": self._home, "annotations": waits}
         head = {"apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "Worker"}
         workers = self._worker.rpartition("/")[0]
         self._api.create(workers, {**head, "metadata": metadata, "spec": left["spec"]})
@@ -90,7 +90,8 @@ class Move:
 
     @property
     def _worker(self) -> str:
-        return f"/apis/extensions.gardener.cloud/v1alpha1/namespaces/{self._home}/workers/{objects.WORKER}"
+        home = f"/apis/extensions.gardener.cloud/v1alpha1/namespaces/{self._home}"
+        return f"{home}/workers/{shootmanifests.WORKER}"
 
     def _path(self, plural: str, name: str = "") -> str:
         path = f"/apis/machine.sapcloud.io/v1alpha1/namespaces/{self._home}/{plural}"

@@ -16,7 +16,7 @@ from sandbox.nodes.images import BUSYBOX
 from sandbox.progress import Progress
 from sandbox.servers import ranges
 from sandbox.servers.apiserver import ApiServer
-from sandbox.shoots import creation, deletion, hibernation, objects, records, waiting
+from sandbox.shoots import creation, deletion, hibernation, records, shootmanifests, waiting
 from tests.host.machines.conftest import NAME, ShootWorld
 from tests.host.machines.moving import Move, Traffic
 from tests.support import echoclient
@@ -224,7 +224,7 @@ def test_another_image_replaces_machines(world: ShootWorld) -> None:
     former = world.node()
     echoclient.until(_that(lambda: former["spec"]["podCIDR"] in _routes()))
     creation.write_worker(world.sandbox, world.shoot, 1, image.VERSIONS[-1])
-    creation.wait_succeeded(world.sandbox.api, world.shoot, "workers", objects.WORKER)
+    creation.wait_succeeded(world.sandbox.api, world.shoot, "workers", shootmanifests.WORKER)
     latter = world.node()
     assert latter["metadata"]["name"] != former["metadata"]["name"]
     echoclient.until(_that(lambda: latter["spec"]["podCIDR"] in _routes()))

@@ -7,9 +7,22 @@ from typing import Any
 
 import pytest
 
-from sandbox.simulated import objects, ports
-from sandbox.simulated.objects import Behaviour, Endpoint, Key, Node, Port, Service, Slice
-from sandbox.simulated.ports import Drop, Echo, NodeHealth, OpenPort, Place, ServiceHealth
+from sandbox.simulated import openports
+from sandbox.simulated.openports import (
+    Behaviour,
+    Drop,
+    Echo,
+    Endpoint,
+    Key,
+    Node,
+    NodeHealth,
+    OpenPort,
+    Place,
+    Port,
+    Service,
+    ServiceHealth,
+    Slice,
+)
 from tests.support.cases import cases
 from windowbox.models.objects import Object
 
@@ -40,7 +53,7 @@ def slice_of(*endpoints: Endpoint, port: tuple[str, str] = ("http", "TCP")) -> S
     ],
 )  # fmt: skip
 def test_doors_of_a_service(service: Service, part: Slice, expected: dict[Place, OpenPort]) -> None:
-    assert ports.of_service(service, [part], [ONE, TWO]) == expected
+    assert openports.of_service(service, [part], [ONE, TWO]) == expected
 
 
 @cases(
@@ -53,7 +66,7 @@ def test_doors_of_a_service(service: Service, part: Slice, expected: dict[Place,
 def test_local_services_open_ports_locally(
     part: Slice, one: OpenPort | None, two: OpenPort | None, counts: tuple[int, int]
 ) -> None:
-    found = ports.of_service(LOCAL, [part], [ONE, TWO])
+    found = openports.of_service(LOCAL, [part], [ONE, TWO])
     assert (found.get(AT_ONE), found.get(AT_TWO)) == (one, two)
     assert found[Place("127.77.0.1", 31234)] == ServiceHealth("one", "default", "web", counts[0])
     assert found[Place("127.77.0.2", 31234)] == ServiceHealth("two", "default", "web", counts[1])
@@ -68,7 +81,7 @@ def test_local_services_open_ports_locally(
 )
 def test_a_node_behaves_as_told(behaviour: Behaviour, expected: dict[Place, OpenPort]) -> None:
     node = replace(ONE, behaviour=behaviour)
-    assert ports.of_service(CLUSTER, [slice_of(READY)], [node]) == expected
+    assert openports.of_service(CLUSTER, [slice_of(READY)], [node]) == expected
 
 
 def raw_node(taints: tuple[str, ...] = (), **metadata: Any) -> Object:
@@ -90,9 +103,9 @@ def raw_node(taints: tuple[str, ...] = (), **metadata: Any) -> Object:
     ("going", raw_node(deletionTimestamp="2026-01-01T00:00:00Z"), False),
 )
 def test_a_node_that_goes_takes_no_new_connections(found: Object, eligible: bool) -> None:
-    node = objects.node(found)
+    node = openports.node(found)
     assert node is not None
-    assert ports.of_node(node) == {Place("127.77.0.1", 10256): NodeHealth("one", eligible)}
+    assert openports.of_node(node) == {Place("127.77.0.1", 10256): NodeHealth("one", eligible)}
 
 
 @cases(
@@ -105,11 +118,11 @@ def test_a_node_that_goes_takes_no_new_connections(found: Object, eligible: bool
     ),
 )
 def test_other_nodes_are_left_alone(found: Object) -> None:
-    assert objects.node(found) is None
+    assert openports.node(found) is None
 
 
 def test_an_unknown_behaviour_is_none() -> None:
-    node = objects.node(raw_node(annotations={"simulator.windowbox/behaviour": "sing"}))
+    node = openports.node(raw_node(annotations={"simulator.windowbox/behaviour": "sing"}))
     assert node is not None
     assert node.behaviour == "serve"
 
@@ -131,7 +144,7 @@ def raw_service(**spec: Any) -> Object:
     ],
 )  # fmt: skip
 def test_services_as_they_are_seen(found: Object, expected: Service | None) -> None:
-    assert objects.service(found) == expected
+    assert openports.service(found) == expected
 
 
 def test_endpoints_that_say_nothing_are_ready() -> None:
@@ -141,5 +154,5 @@ def test_endpoints_that_say_nothing_are_ready() -> None:
         "ports": [{"name": "http"}],
         "endpoints": [{"nodeName": "one"}, {"nodeName": "one", "conditions": {"ready": False}}],
     }
-    assert objects.endpoint_slice(Object(raw)) == slice_of(READY, GONE)
-    assert objects.endpoint_slice(Object({**raw, "addressType": "IPv6"})) is None
+    assert openports.endpoint_slice(Object(raw)) == slice_of(READY, GONE)
+    assert openports.endpoint_slice(Object({**raw, "addressType": "IPv6"})) is None

@@ -15,7 +15,7 @@ from sandbox.options import Options
 from sandbox.programs import binaries
 from sandbox.programs.binaries import Found
 from sandbox.simulated.nodes import names
-from sandbox.simulated.objects import BEHAVIOUR
+from sandbox.simulated.openports import BEHAVIOUR
 from sandbox.supervisor import Supervisor
 from tools.bench.client import NAMESPACE, Client, until
 from windowbox.models.refs import DEPLOYMENTS, ENDPOINT_SLICES, NODES
