@@ -13,6 +13,7 @@ import pytest
 from sandbox import stages
 from sandbox.options import Options
 from tests.support import servers
+from tests.support.cases import cases
 from tests.support.running import eventually
 from tools.bench import admission, requests
 from tools.bench.world import World, world
@@ -36,8 +37,10 @@ async def _end(here: World, name: str, number: signal.Signals) -> None:
     await here.sandbox.ready(name)
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGTERM, id="ended"), pytest.param(signal.SIGKILL, id="killed")]
+@cases(
+    "number",
+    ("ended", signal.SIGTERM),
+    ("killed", signal.SIGKILL),
 )
 async def test_reviews_are_answered_while_processes_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals

@@ -5,24 +5,21 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
-import pytest
-
 from tests.e2e import zones
 from tests.e2e.client import Space, failed
 from tests.e2e.smallworld import INNER, KEYED, SmallWorld
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.models.refs import SECRETS
 
 
-@pytest.mark.parametrize(
-    ("record_type", "values", "found"),
-    [
-        pytest.param("A", ["10.0.0.2", "10.0.0.1"], ["10.0.0.1", "10.0.0.2"], id="N-11-a"),
-        pytest.param("A", ["::ffff:10.0.0.1"], ["10.0.0.1"], id="N-13-mapped"),
-        pytest.param("AAAA", ["2001:db8::1"], ["2001:db8::1"], id="N-11-aaaa"),
-        pytest.param("CNAME", ["elsewhere.example"], ["elsewhere.example."], id="N-13-cname"),
-        pytest.param("TXT", ["v=1; a b"], ['"v=1; a b"'], id="N-12+B.2-txt"),
-    ],
+@cases(
+    "record_type values found",
+    ("N-11-a", "A", ["10.0.0.2", "10.0.0.1"], ["10.0.0.1", "10.0.0.2"]),
+    ("N-13-mapped", "A", ["::ffff:10.0.0.1"], ["10.0.0.1"]),
+    ("N-11-aaaa", "AAAA", ["2001:db8::1"], ["2001:db8::1"]),
+    ("N-13-cname", "CNAME", ["elsewhere.example"], ["elsewhere.example."]),
+    ("N-12+B.2-txt", "TXT", ["v=1; a b"], ['"v=1; a b"']),
 )
 def test_every_type_is_served(
     world: SmallWorld, space: Space, record_type: str, values: list[str], found: list[str]
@@ -87,32 +84,6 @@ def test_a_record_moves_to_the_closest_zone(world: SmallWorld, space: Space) -> 
     assert zones.answers(world.named, name) == ["10.0.0.1"]
 
 
-@rule("A-4")
-@pytest.mark.parametrize(
-    ("type", "values"),
-    [
-        pytest.param("A", ["10.0.0.2"], id="another-name"),
-        pytest.param("TXT", ["a"], id="another-type"),
-        pytest.param("CNAME", ["else.example"], id="a-type-that-stands-alone"),
-    ],
-)
-def test_a_record_leaves_its_former_name(
-    world: SmallWorld, space: Space, type: str, values: list[str]
-) -> None:
-    """As in a cluster without Gardener's webhook, which forbids such changes."""
-    record = space.served()
-    before = record.fqdn
-    after = space.name() if type == "A" else before
-    found = ['"a"'] if type == "TXT" else ["else.example."] if type == "CNAME" else values
-    record.until_ready(record.ask("reconcile", name=after, recordType=type, values=values))
-    assert zones.answers(world.named, before, "A") == ([] if type != "CNAME" else found)
-    assert zones.answers(world.named, after, type) == found
-    record.patch({"spec": {"name": before, "recordType": "A"}})  # nobody asks for a run any more
-    record.delete()
-    record.until_gone()
-    assert zones.answers(world.named, after, type) == []
-
-
 @rule("A-4", "N-16")
 def test_a_former_name_stays_that_another_record_needs(world: SmallWorld, space: Space) -> None:
     before, after = space.name(), space.name()
@@ -152,15 +123,11 @@ def test_settings_allow_keys_from_the_records_secret(world: SmallWorld, space: S
     assert zones.answers(server, name) == []
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        pytest.param(None, "Secret {space}/dns does not exist", id="missing"),
-        pytest.param({}, "the Secret has no TSIGKeyName", id="empty"),
-        pytest.param(
-            {"TSIGKeyName": "guest", "TSIGSecret": "&"}, "TSIGSecret in the Secret is", id="nonsense"
-        ),
-    ],
+@cases(
+    "data said",
+    ("missing", None, "Secret {space}/dns does not exist"),
+    ("empty", {}, "the Secret has no TSIGKeyName"),
+    ("nonsense", {"TSIGKeyName": "guest", "TSIGSecret": "&"}, "TSIGSecret in the Secret is"),
 )
 def test_an_unusable_key_is_a_configuration_error(
     space: Space, data: dict[str, str] | None, said: str

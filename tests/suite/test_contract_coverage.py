@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import coverage_page
+from tests.support.cases import cases
 from tests.support.coverage_page import REASONS, RULES
 
 _OF_WEBHOOKS = re.compile(r"(WW|WF|WA|WP|AD)-\d+")
@@ -47,23 +48,21 @@ def test_the_tests_of_a_rule_are_listed() -> None:
     assert "LB-" not in text
 
 
-@pytest.mark.parametrize(
-    ("test", "rules"),
-    [
-        pytest.param("test_b", set(), id="none"),
-        pytest.param("test_b[DN-5]", {"DN-5"}, id="one"),
-        pytest.param("test_b[DN-5+V-3-words]", {"DN-5", "V-3"}, id="two"),
-        pytest.param("test_b[words-first-U-1]", {"U-1"}, id="last"),
-        pytest.param("test_b[C.5-12+V7-words]", {"C.5-12", "V7"}, id="tables"),
-        pytest.param("test_b[2.19-host-resolvers-macos]", {"2.19-host-resolvers"}, id="section"),
-        pytest.param("test_b[replace-A-1.2.3.4]", set(), id="address"),
-        pytest.param("test_b[LB-5-taint-excludes]", {"LB-5-taint"}, id="words"),
-        pytest.param("test_b[LB-11-3+LB-7-ports]", {"LB-11-3", "LB-7-ports"}, id="defect"),
-        pytest.param("test_b[BA-1+B.13-words]", {"BA-1", "B.13"}, id="kinds"),
-        pytest.param("test_b[UTF-8]", set(), id="encoding"),
-        pytest.param("test_b[C5-R1+L33-words]", {"C5-R1", "L33"}, id="machines"),
-        pytest.param("test_b[C7-two-words]", {"C7"}, id="chapter"),
-    ],
+@cases(
+    "test rules",
+    ("none", "test_b", set()),
+    ("one", "test_b[DN-5]", {"DN-5"}),
+    ("two", "test_b[DN-5+V-3-words]", {"DN-5", "V-3"}),
+    ("last", "test_b[words-first-U-1]", {"U-1"}),
+    ("tables", "test_b[C.5-12+V7-words]", {"C.5-12", "V7"}),
+    ("section", "test_b[2.19-host-resolvers-macos]", {"2.19-host-resolvers"}),
+    ("address", "test_b[replace-A-1.2.3.4]", set()),
+    ("words", "test_b[LB-5-taint-excludes]", {"LB-5-taint"}),
+    ("defect", "test_b[LB-11-3+LB-7-ports]", {"LB-11-3", "LB-7-ports"}),
+    ("kinds", "test_b[BA-1+B.13-words]", {"BA-1", "B.13"}),
+    ("encoding", "test_b[UTF-8]", set()),
+    ("machines", "test_b[C5-R1+L33-words]", {"C5-R1", "L33"}),
+    ("chapter", "test_b[C7-two-words]", {"C7"}),
 )
 def test_rules_are_found_in_ids(test: str, rules: set[str]) -> None:
     assert coverage_page.named(f"tests/a.py::{test}") & RULES == rules

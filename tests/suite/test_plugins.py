@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import scheduling, secondtry, skips, tempfiles
+from tests.support.cases import cases
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
@@ -31,13 +32,11 @@ def test_passes_alone():
 SSHD = "sshd is not on this machine"
 
 
-@pytest.mark.parametrize(
-    ("failed", "said"),
-    [
-        pytest.param([], "read what it printed above", id="none-named"),
-        pytest.param(["a", "b", "c"], "", id="few"),
-        pytest.param(["a", "b", "c", "d"], "4 tests failed", id="many"),
-    ],
+@cases(
+    "failed said",
+    ("none-named", [], "read what it printed above"),
+    ("few", ["a", "b", "c"], ""),
+    ("many", ["a", "b", "c", "d"], "4 tests failed"),
 )
 def test_only_a_few_failures_get_a_second_try(failed: list[str], said: str) -> None:
     reason = secondtry.verdict(failed)
@@ -45,13 +44,11 @@ def test_only_a_few_failures_get_a_second_try(failed: list[str], said: str) -> N
     assert bool(reason) is bool(said)
 
 
-@pytest.mark.parametrize(
-    ("then", "code"),
-    [
-        pytest.param("", 0, id="passes"),
-        pytest.param("assert False", 1, id="fails"),
-        pytest.param("pytest.skip('a program is gone')", 1, id="is-skipped"),
-    ],
+@cases(
+    "then code",
+    ("passes", "", 0),
+    ("fails", "assert False", 1),
+    ("is-skipped", "pytest.skip('a program is gone')", 1),
 )
 def test_the_second_try_decides_and_names_what_was_flaky(tmp_path: Path, then: str, code: int) -> None:
     (tmp_path / "test_some.py").write_text(FLAKY.format(then=then))
@@ -71,14 +68,12 @@ def test_persons_and_other_faults_get_no_second_try(tmp_path: Path, ci: str, cod
     assert (done.returncode, done.stdout) == (int(code), "")
 
 
-@pytest.mark.parametrize(
-    ("reason", "ci", "workers", "status"),
-    [
-        pytest.param(SSHD, "true", 0, skips.UNEXPLAINED, id="unexplained-in-ci"),
-        pytest.param(SSHD, "true", 1, skips.UNEXPLAINED, id="unexplained-in-a-worker"),
-        pytest.param(SSHD, "", 0, 0, id="unexplained-elsewhere"),
-        pytest.param("the contract's examples are not here", "true", 0, 0, id="explained-in-ci"),
-    ],
+@cases(
+    "reason ci workers status",
+    ("unexplained-in-ci", SSHD, "true", 0, skips.UNEXPLAINED),
+    ("unexplained-in-a-worker", SSHD, "true", 1, skips.UNEXPLAINED),
+    ("unexplained-elsewhere", SSHD, "", 0, 0),
+    ("explained-in-ci", "the contract's examples are not here", "true", 0, 0),
 )
 def test_ci_fails_on_unexplained_skips(
     tmp_path: Path, reason: str, ci: str, workers: int, status: int
@@ -110,20 +105,18 @@ def test_a_chosen_root_of_temporary_files_stays(
     assert os.environ["PYTEST_DEBUG_TEMPROOT"] == "/chosen"
 
 
-@pytest.mark.parametrize(
-    ("file", "scope"),
-    [
-        pytest.param("host/traffic/test_a.py", "host/nodes", id="nodes"),
-        pytest.param("host/nodes/test_a.py", "host/nodes", id="more-nodes"),
-        pytest.param("host/machines/test_a.py", "host/nodes", id="machines"),
-        pytest.param("host/simulated/test_a.py", "host/simulated", id="simulated-nodes"),
-        pytest.param("host/docker/test_a.py", "host/docker", id="engine"),
-        pytest.param("api/bastion/test_a.py", "api/bastion", id="api-server"),
-        pytest.param("e2e/test_a.py", "e2e", id="deployment"),
-        pytest.param("chaos/test_a.py", "chaos/test_a.py", id="chaos"),
-        pytest.param("servers/bus/test_a.py", "servers/bus/test_a.py", id="servers"),
-        pytest.param("unit/bus/test_a.py", "unit/bus/test_a.py", id="unit"),
-    ],
+@cases(
+    "file scope",
+    ("nodes", "host/traffic/test_a.py", "host/nodes"),
+    ("more-nodes", "host/nodes/test_a.py", "host/nodes"),
+    ("machines", "host/machines/test_a.py", "host/nodes"),
+    ("simulated-nodes", "host/simulated/test_a.py", "host/simulated"),
+    ("engine", "host/docker/test_a.py", "host/docker"),
+    ("api-server", "api/bastion/test_a.py", "api/bastion"),
+    ("deployment", "e2e/test_a.py", "e2e"),
+    ("chaos", "chaos/test_a.py", "chaos/test_a.py"),
+    ("servers", "servers/bus/test_a.py", "servers/bus/test_a.py"),
+    ("unit", "unit/bus/test_a.py", "unit/bus/test_a.py"),
 )
 def test_tests_that_share_servers_stay_together(file: str, scope: str) -> None:
     assert scheduling.scope(f"tests/{file}::test_b[x/y]") == scope

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.support import helm
+from tests.support.cases import cases
 from tests.support.helm import Manifest, dry_run, of_kind
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -80,15 +81,11 @@ def test_the_admission_has_exactly_the_rights_of_the_table() -> None:
     assert subject == {"kind": "ServiceAccount", **ACCOUNT}
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        pytest.param({"replica": 3}, "'replica' not allowed", id="a-value"),
-        pytest.param({"settings": {"webhook": {}}}, "'webhook' not allowed", id="a-setting"),
-        pytest.param(
-            {"settings": {"webhooks": {"namespace": "b"}}}, "settings.webhooks.namespace", id="of-the-chart"
-        ),
-    ],
+@cases(
+    "values reason",
+    ("a-value", {"replica": 3}, "'replica' not allowed"),
+    ("a-setting", {"settings": {"webhook": {}}}, "'webhook' not allowed"),
+    ("of-the-chart", {"settings": {"webhooks": {"namespace": "b"}}}, "settings.webhooks.namespace"),
 )
 def test_what_the_admission_cannot_be_installed_with_is_refused(values: dict[str, Any], reason: str) -> None:
     with pytest.raises(AssertionError, match=reason):

@@ -16,6 +16,7 @@ from commands import installation
 from sandbox.programs import binaries
 from sandbox.servers.apiserver import ApiServer
 from tests.support import helm
+from tests.support.cases import cases
 from tests.support.helm import Manifest, dry_run, of_kind, refusal, rendered
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -209,18 +210,16 @@ def test_processes_take_the_settings_that_they_are_given(tmp_path: Path) -> None
     assert found["grant"].grant.service_accounts["worker"] == f"{helm.NAMESPACE}/windowbox-work"
 
 
-@pytest.mark.parametrize(
-    ("injected", "priority"),
-    [
-        pytest.param({"seed": {"name": "local"}}, "gardener-system-900", id="seed"),
-        pytest.param({"shoot": {"name": "local"}}, "gardener-system-900", id="self-hosted-shoot"),
-        pytest.param(
-            {"runtimeCluster": {"enabled": "true", "priorityClassName": "gardener-garden-system-200"}},
-            "gardener-garden-system-200",
-            id="runtime-cluster",
-        ),
-        pytest.param({}, None, id="elsewhere"),
-    ],
+@cases(
+    "injected priority",
+    ("seed", {"seed": {"name": "local"}}, "gardener-system-900"),
+    ("self-hosted-shoot", {"shoot": {"name": "local"}}, "gardener-system-900"),
+    (
+        "runtime-cluster",
+        {"runtimeCluster": {"enabled": "true", "priorityClassName": "gardener-garden-system-200"}},
+        "gardener-garden-system-200",
+    ),
+    ("elsewhere", {}, None),
 )
 def test_pods_have_the_priority_that_gardener_gives_extensions(
     injected: dict[str, Any], priority: str | None
@@ -282,23 +281,21 @@ def test_keys_of_zones_are_for_workers_alone(tmp_path: Path) -> None:
     assert {name for name, one in found.items() if one.dns.zones} == {"work-all"}
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        pytest.param({"netwrokPolicies": {}}, "'netwrokPolicies' not allowed", id="a-value"),
-        pytest.param({"settings": {"dsn": {}}}, "'dsn' not allowed", id="a-setting"),
-        pytest.param({"settings": {"nats": {}}}, "'nats' not allowed", id="a-setting-of-the-chart"),
-        pytest.param({"work": [{"pool": "dnsrecord"}]}, "'pool' not allowed", id="in-a-group"),
-        pytest.param({"work": [{"pools": ["dns"]}]}, "value must be one of", id="a-pool"),
-        pytest.param({"work": [{}, {}]}, "the name all is there twice", id="two-groups-of-one-name"),
-        pytest.param({"work": [{"autoscaling": {"type": "a"}}]}, "value must be one of", id="a-way-to-scale"),
-        pytest.param({"work": [{"autoscaling": {"type": "keda"}}]}, "needs pools", id="keda-without-pools"),
-        pytest.param({"edge": {"enabled": True}}, "settings.loadbalancer.ranges", id="edge-without-ranges"),
-        pytest.param({"nats": {"enabled": False}}, "nats.existingSecret", id="a-bus-without-passwords"),
-        pytest.param({"nats": {"enabled": False, "existingSecret": "x"}}, "nats.url", id="a-bus-without-url"),
-        pytest.param({"nats": {"replicas": 2}}, "value must be one of", id="two-servers"),
-    ],
-)  # fmt: skip
+@cases(
+    "values reason",
+    ("a-value", {"netwrokPolicies": {}}, "'netwrokPolicies' not allowed"),
+    ("a-setting", {"settings": {"dsn": {}}}, "'dsn' not allowed"),
+    ("a-setting-of-the-chart", {"settings": {"nats": {}}}, "'nats' not allowed"),
+    ("in-a-group", {"work": [{"pool": "dnsrecord"}]}, "'pool' not allowed"),
+    ("a-pool", {"work": [{"pools": ["dns"]}]}, "value must be one of"),
+    ("two-groups-of-one-name", {"work": [{}, {}]}, "the name all is there twice"),
+    ("a-way-to-scale", {"work": [{"autoscaling": {"type": "a"}}]}, "value must be one of"),
+    ("keda-without-pools", {"work": [{"autoscaling": {"type": "keda"}}]}, "needs pools"),
+    ("edge-without-ranges", {"edge": {"enabled": True}}, "settings.loadbalancer.ranges"),
+    ("a-bus-without-passwords", {"nats": {"enabled": False}}, "nats.existingSecret"),
+    ("a-bus-without-url", {"nats": {"enabled": False, "existingSecret": "x"}}, "nats.url"),
+    ("two-servers", {"nats": {"replicas": 2}}, "value must be one of"),
+)
 def test_what_cannot_be_installed_is_refused_by_name(values: dict[str, Any], reason: str) -> None:
     assert reason in refusal(**values)
 

@@ -13,6 +13,7 @@ import yaml
 from sandbox.servers import manifests
 from sandbox.servers.apiserver import ApiServer
 from tests.support import helm, installing
+from tests.support.cases import cases
 from tests.support.helm import Manifest, dry_run, of_kind, refusal, rendered
 from tests.support.keda import sources
 from tests.support.servers import ControlPlane
@@ -59,12 +60,10 @@ def test_the_scaler_reads_each_parameter_and_lacks_none(keda: Path) -> None:
         assert {name for name, may_lack in known.items() if not may_lack} <= given
 
 
-@pytest.mark.parametrize(
-    ("scaling", "kind", "reason"),
-    [
-        pytest.param("keda", "HorizontalPodAutoscaler", "by keda already", id="an-hpa-beside-keda"),
-        pytest.param("hpa", "ScaledObject", "by hpa already", id="a-scaledobject-beside-an-hpa"),
-    ],
+@cases(
+    "scaling kind reason",
+    ("an-hpa-beside-keda", "keda", "HorizontalPodAutoscaler", "by keda already"),
+    ("a-scaledobject-beside-an-hpa", "hpa", "ScaledObject", "by hpa already"),
 )
 def test_two_that_would_scale_the_same_pods_are_refused(scaling: str, kind: str, reason: str) -> None:
     group = {"name": "a", "pools": ["dnsrecord"], "autoscaling": {"type": scaling}}
@@ -198,15 +197,11 @@ def test_amounts_and_mode_are_as_given() -> None:
         assert one["spec"]["updatePolicy"] == {"updateMode": "Off"}
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        pytest.param({"vpa": {"enable": True}}, "'enable' not allowed", id="a-key"),
-        pytest.param({"vpa": {"updatePolicy": {"updateMode": "On"}}}, "value must be one of", id="a-mode"),
-        pytest.param(
-            {"vpa": {"resourcePolicy": {"minAllowed": {"memory": "much"}}}}, "does not match", id="an-amount"
-        ),
-    ],
+@cases(
+    "values reason",
+    ("a-key", {"vpa": {"enable": True}}, "'enable' not allowed"),
+    ("a-mode", {"vpa": {"updatePolicy": {"updateMode": "On"}}}, "value must be one of"),
+    ("an-amount", {"vpa": {"resourcePolicy": {"minAllowed": {"memory": "much"}}}}, "does not match"),
 )
 def test_what_no_autoscaler_takes_is_refused(values: dict[str, Any], reason: str) -> None:
     assert reason in refusal(**values)

@@ -13,6 +13,7 @@ import yaml
 from bus import streams
 from tests.api.chart.test_chart import GARDENER
 from tests.support import helm
+from tests.support.cases import cases
 from tests.support.helm import Manifest, of_kind, refusal, rendered, rendered_from
 from tools.chart.generated import CHART
 from windowbox.settings.settings import ObjectsSettings
@@ -117,40 +118,38 @@ def test_envoy_is_in_the_pod_of_the_edge(edge: dict[str, Any]) -> None:
     assert "attachment" not in yaml.safe_load(settings)["loadbalancer"]
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        pytest.param(
-            {"settings": {"dns": {"zones": [{"name": "a.b", "servers": ["ns.example:54"]}]}}},
-            "networkPolicies.nameServers: give the ranges of ns.example:54",
-            id="a-name-server-by-name",
-        ),
-        pytest.param(
-            {"edge": {"enabled": True, "hostNetwork": False}, "settings": RANGES},
-            "needs networkPolicies.enabled: false",
-            id="an-edge-whose-clients-are-refused",
-        ),
-        pytest.param(
-            {"edge": {"enabled": True, "replicas": 2}, "settings": RANGES},
-            "edge.replicas: one",
-            id="two-envoys-with-the-same-addresses",
-        ),
-        pytest.param({"fullnameOverride": "a" * 41}, "maxLength", id="a-name-that-would-be-cut"),
-        pytest.param(
-            {"networkPolicies": {"providerClusters": ["198.51.100.0/24"]}},
-            "needs networkPolicies.apiServers",
-            id="ranges-that-have-no-effect",
-        ),
-        pytest.param(
-            {"admit": {"enabled": True}, "settings": {"webhooks": {"address": "0.0.0.0:9443"}}},
-            'of the chart depend on "0.0.0.0:10250"',
-            id="a-port-that-no-service-has",
-        ),
-        pytest.param({"settings": {"feature_gates": {"Foo": True}}}, "'IngressRecords'", id="a-feature"),
-        pytest.param({"settings": {"work": {"classes": ["shoots"]}}}, "'garden', 'seed'", id="a-class"),
-        pytest.param({"bind": {"replicas": 2}}, "'replicas' not allowed", id="two-primaries"),
-    ],
-)  # fmt: skip
+@cases(
+    "values reason",
+    (
+        "a-name-server-by-name",
+        {"settings": {"dns": {"zones": [{"name": "a.b", "servers": ["ns.example:54"]}]}}},
+        "networkPolicies.nameServers: give the ranges of ns.example:54",
+    ),
+    (
+        "an-edge-whose-clients-are-refused",
+        {"edge": {"enabled": True, "hostNetwork": False}, "settings": RANGES},
+        "needs networkPolicies.enabled: false",
+    ),
+    (
+        "two-envoys-with-the-same-addresses",
+        {"edge": {"enabled": True, "replicas": 2}, "settings": RANGES},
+        "edge.replicas: one",
+    ),
+    ("a-name-that-would-be-cut", {"fullnameOverride": "a" * 41}, "maxLength"),
+    (
+        "ranges-that-have-no-effect",
+        {"networkPolicies": {"providerClusters": ["198.51.100.0/24"]}},
+        "needs networkPolicies.apiServers",
+    ),
+    (
+        "a-port-that-no-service-has",
+        {"admit": {"enabled": True}, "settings": {"webhooks": {"address": "0.0.0.0:9443"}}},
+        'of the chart depend on "0.0.0.0:10250"',
+    ),
+    ("a-feature", {"settings": {"feature_gates": {"Foo": True}}}, "'IngressRecords'"),
+    ("a-class", {"settings": {"work": {"classes": ["shoots"]}}}, "'garden', 'seed'"),
+    ("two-primaries", {"bind": {"replicas": 2}}, "'replicas' not allowed"),
+)
 def test_what_would_not_work_is_refused(values: dict[str, Any], reason: str) -> None:
     assert reason in refusal(**values)
 

@@ -14,6 +14,7 @@ import yaml
 
 from sandbox import stages
 from tests.support import servers
+from tests.support.cases import cases
 from tests.support.commandline import ROOT, CommandLine
 from tests.support.running import eventually
 from windowbox.clients.kubernetes import kube
@@ -70,16 +71,14 @@ def test_the_diff_is_a_package_a_model_and_a_row() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [
-        pytest.param("docs/kinds.md", "| `Pond` | `local` | `pond` | its frogs, in a ConfigMap |", id="page"),
-        pytest.param("docs/settings.md", "configmaps, ", id="watched-owned-kind"),
-        pytest.param("docs/settings.md", "ponds.extensions.gardener.cloud", id="watched-kind"),
-        pytest.param("deploy/nats/roles.conf", '"trigger.pond.>"', id="wishes"),
-        pytest.param("deploy/nats/roles.conf", "CONSUMER.CREATE.OBJECTS.route-pond", id="routing"),
-        pytest.param("deploy/crds/ponds.yaml", "kind: Pond", id="definition"),
-    ],
+@cases(
+    "file said",
+    ("page", "docs/kinds.md", "| `Pond` | `local` | `pond` | its frogs, in a ConfigMap |"),
+    ("watched-owned-kind", "docs/settings.md", "configmaps, "),
+    ("watched-kind", "docs/settings.md", "ponds.extensions.gardener.cloud"),
+    ("wishes", "deploy/nats/roles.conf", '"trigger.pond.>"'),
+    ("routing", "deploy/nats/roles.conf", "CONSUMER.CREATE.OBJECTS.route-pond"),
+    ("definition", "deploy/crds/ponds.yaml", "kind: Pond"),
 )
 def test_what_is_generated_knows_it(windowbox: CommandLine, file: str, said: str) -> None:
     assert said in (windowbox.cwd / file).read_text()

@@ -14,6 +14,7 @@ import pytest
 from aiodocker.exceptions import DockerError
 
 from tests.host.docker.host import IMAGE, Host
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.support.running import soon
 from windowbox.clients import docker
@@ -37,19 +38,17 @@ def test_every_error_of_the_library_is_translated(error: type[DockerError]) -> N
     assert "try it: said so" in str(docker.refusal("try it", made))
 
 
-@pytest.mark.parametrize(
-    ("status", "message", "error"),
-    [
-        pytest.param(400, "invalid reference format", Malformed, id="LB-14-docker-malformed"),
-        pytest.param(403, "Address already in use", Refused, id="LB-14-docker-address-taken"),
-        pytest.param(404, "No such container: a", Missing, id="LB-14-docker-missing"),
-        pytest.param(409, "The container name is already in use", Conflict, id="LB-14-docker-name-taken"),
-        pytest.param(500, "port is already allocated", Refused, id="LB-14-docker-port-taken"),
-        pytest.param(500, "bind: cannot assign requested address", Refused, id="LB-14-docker-no-address"),
-        pytest.param(500, "something else", Unreachable, id="LB-14-docker-other"),
-        pytest.param(503, "the engine starts", Unreachable, id="LB-14-docker-busy"),
-        pytest.param(900, "Cannot connect", Unreachable, id="LB-14-docker-away"),
-    ],
+@cases(
+    "status message error",
+    ("LB-14-docker-malformed", 400, "invalid reference format", Malformed),
+    ("LB-14-docker-address-taken", 403, "Address already in use", Refused),
+    ("LB-14-docker-missing", 404, "No such container: a", Missing),
+    ("LB-14-docker-name-taken", 409, "The container name is already in use", Conflict),
+    ("LB-14-docker-port-taken", 500, "port is already allocated", Refused),
+    ("LB-14-docker-no-address", 500, "bind: cannot assign requested address", Refused),
+    ("LB-14-docker-other", 500, "something else", Unreachable),
+    ("LB-14-docker-busy", 503, "the engine starts", Unreachable),
+    ("LB-14-docker-away", 900, "Cannot connect", Unreachable),
 )
 def test_what_docker_answers(status: int, message: str, error: type[WindowboxError]) -> None:
     told = docker.refusal("start container a", DockerError(status, message))

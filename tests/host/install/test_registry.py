@@ -14,7 +14,7 @@ from tests.support import echoclient, helm, registry, release
 from tests.support.registry import Registry
 from tests.support.release import Release
 from tools.chart.generated import CHART
-from tools.release import building, ocilayout, ownimage
+from tools.release import building, ownimage
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -33,7 +33,7 @@ def test_release_images_are_pulled_by_digest_with_secret(
     installed: Release, images: Registry, tmp_path: Path
 ) -> None:
     node, layout = installed.node, tmp_path / "image.oci.tar"
-    digest = ocilayout.write(ownimage.image(), layout, building.consistent_version())
+    digest = ownimage.write(ownimage.image(), layout, building.consistent_version())
     assert images.push(layout, "team/windowbox") == digest
     layout.unlink()
     node.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})

@@ -19,6 +19,7 @@ from sandbox.options import Options
 from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.certificates import Pair
 from tests.support import kubeletrequests, livefiles, worldwithnodes
+from tests.support.cases import cases
 from tests.support.worldwithnodes import NodeWorld
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -51,20 +52,16 @@ def test_a_kubelet_gets_its_certificate_with_the_token(nodes: NodeWorld) -> None
         assert known["username"] == f"system:node:{node.name}"
 
 
-@pytest.mark.parametrize(
-    ("verb", "group", "resource", "may"),
-    [
-        pytest.param("create", "certificates.k8s.io", "certificatesigningrequests", True, id="ask"),
-        pytest.param("get", "certificates.k8s.io", "certificatesigningrequests", True, id="hear-the-answer"),
-        pytest.param(
-            "update", "certificates.k8s.io", "certificatesigningrequests/approval", False, id="approve"
-        ),
-        pytest.param("get", "", "secrets", False, id="read-secrets"),
-        pytest.param("list", "", "nodes", False, id="list-nodes"),
-        pytest.param("create", "", "nodes", False, id="make-nodes"),
-        pytest.param("list", "", "pods", False, id="list-pods"),
-        pytest.param("get", "", "services", False, id="read-services"),
-    ],
+@cases(
+    "verb group resource may",
+    ("ask", "create", "certificates.k8s.io", "certificatesigningrequests", True),
+    ("hear-the-answer", "get", "certificates.k8s.io", "certificatesigningrequests", True),
+    ("approve", "update", "certificates.k8s.io", "certificatesigningrequests/approval", False),
+    ("read-secrets", "get", "", "secrets", False),
+    ("list-nodes", "list", "", "nodes", False),
+    ("make-nodes", "create", "", "nodes", False),
+    ("list-pods", "list", "", "pods", False),
+    ("read-services", "get", "", "services", False),
 )
 def test_a_bootstrap_token_only_requests_certificates(
     nodes: NodeWorld, verb: str, group: str, resource: str, may: bool

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from workers.kinds.operatingsystemconfig import oscscripts
 from workers.kinds.operatingsystemconfig.oscscripts import File, Unit
@@ -128,19 +129,17 @@ def test_a_machine_gets_its_files_and_units_once(machine: Machine) -> None:
     assert machine.asked_of_systemd() == asked
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
-    [
-        pytest.param(b"$HOME ${HOME} $(touch /taken) $((1+1))", id="B.10-variables"),
-        pytest.param(b"`touch /taken`", id="B.10-command"),
-        pytest.param(b"a\\\nb\\\\c\\$d\\", id="B.10-backslashes"),
-        pytest.param(b"EOF\ntouch /taken\ncat << EOF\n", id="B.10-end"),
-        pytest.param(b"$x\nEOF\nEOF_1\n'EOF_2'", id="B.10-several-ends"),
-        pytest.param(b"<<TOKEN>> $HOME", id="X-3-placeholder-among-variables"),
-        pytest.param(b"\r\n\ttab\r\n'\"", id="X-3-what-the-shell-leaves-alone"),
-        pytest.param(bytes(range(1, 256)), id="B.10-every-byte"),
-        pytest.param("grüße 🎈".encode(), id="X-3-utf-8"),
-    ],
+    ("B.10-variables", b"$HOME ${HOME} $(touch /taken) $((1+1))"),
+    ("B.10-command", b"`touch /taken`"),
+    ("B.10-backslashes", b"a\\\nb\\\\c\\$d\\"),
+    ("B.10-end", b"EOF\ntouch /taken\ncat << EOF\n"),
+    ("B.10-several-ends", b"$x\nEOF\nEOF_1\n'EOF_2'"),
+    ("X-3-placeholder-among-variables", b"<<TOKEN>> $HOME"),
+    ("X-3-what-the-shell-leaves-alone", b"\r\n\ttab\r\n'\""),
+    ("B.10-every-byte", bytes(range(1, 256))),
+    ("X-3-utf-8", "grüße 🎈".encode()),
 )
 def test_what_is_transmitted_as_it_is_arrives_as_it_is(machine: Machine, data: bytes) -> None:
     made = oscscripts.script([File("/raw", data, raw=True)], [])

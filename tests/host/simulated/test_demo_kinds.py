@@ -10,7 +10,7 @@ import pytest
 
 from commands.demo import showkinds
 from commands.demo.stage import Scene
-from sandbox import detached, environment, stages
+from sandbox import detached, stages
 from sandbox.doctor import webhooks
 from sandbox.options import TOGETHER
 from sandbox.state import State
@@ -79,5 +79,5 @@ async def test_doctor_finds_both_processes_that_answer_webhooks(sandbox: tuple[P
         found = await verdicts()
         return found == [("provider-local", "ok"), ("admission-local", "ok"), ("admission-local", "ok")]
 
-    async with kube.from_file(Path(environment.variables(folder, state)["KUBECONFIG"])) as seed:
+    async with kube.from_file(Path(stages.variables(folder, state)["KUBECONFIG"])) as seed:
         await eventually(both, 60)

@@ -19,6 +19,7 @@ from tests.host.simulated.world import (
     node_port,
     outcome,
 )
+from tests.support.cases import cases
 from tests.support.running import eventually, soon
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
@@ -126,13 +127,11 @@ async def test_a_node_about_to_go_says_so(world: World) -> None:
     await eventually(healed)
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "tcp", "udp"),
-    [
-        pytest.param("hang", "silent", "dropped", id="hang"),
-        pytest.param("refuse", "refused", "refused", id="refuse"),
-        pytest.param("drop", "dropped", "dropped", id="drop"),
-    ],
+@cases(
+    "behaviour tcp udp",
+    ("hang", "hang", "silent", "dropped"),
+    ("refuse", "refuse", "refused", "refused"),
+    ("drop", "drop", "dropped", "dropped"),
 )
 async def test_a_node_misbehaves_until_told_otherwise(
     world: World, behaviour: str, tcp: str, udp: str

@@ -11,6 +11,7 @@ import pytest
 from tests.host.traffic import addresses
 from tests.host.traffic.world import SERVICES, Balanced, Manifest, World, ingress, shows, tcp, udp
 from tests.support import echoclient
+from tests.support.cases import cases
 from tests.support.echoclient import Answer
 from tests.support.rules import rule
 
@@ -25,9 +26,11 @@ def pods(traffic: World) -> list[str]:
 
 
 @rule("LB-4-flipped", "LB-4-ports", "LB-7-typechange", "LB-11-1")
-@pytest.mark.parametrize(("port", "ask"), [
-    pytest.param(tcp, echoclient.tcp, id="TCP"), pytest.param(udp, echoclient.udp, id="UDP"),
-])  # fmt: skip
+@cases(
+    "port ask",
+    ("TCP", tcp, echoclient.tcp),
+    ("UDP", udp, echoclient.udp),
+)
 def test_type_and_ports_can_be_changed(
     traffic: World, port: Callable[..., Manifest], ask: Callable[..., Answer]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.host.traffic.world import Balanced, World, condition, ingress, shows, tcp, udp
 from tests.support import echoclient
+from tests.support.cases import cases
 from tests.support.echoclient import Answer
 from tests.support.rules import rule
 
@@ -147,16 +148,14 @@ def test_a_second_family_can_come_and_go(traffic: World) -> None:
         echoclient.becomes("unreachable", partial(echoclient.outcome, v6))
 
 
-@pytest.mark.parametrize(
-    ("version", "header"),
-    [
-        pytest.param("v1", lambda client: b"PROXY TCP4 %s " % client.encode(), id="LB-7-ports-proxy-v1"),
-        pytest.param(
-            "v2",
-            lambda client: b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + socket.inet_aton(client),
-            id="LB-7-ports-proxy-v2",
-        ),
-    ],
+@cases(
+    "version header",
+    ("LB-7-ports-proxy-v1", "v1", lambda client: b"PROXY TCP4 %s " % client.encode()),
+    (
+        "LB-7-ports-proxy-v2",
+        "v2",
+        lambda client: b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + socket.inet_aton(client),
+    ),
 )
 def test_pods_are_told_of_the_client_by_the_proxy_protocol(
     traffic: World, version: str, header: Callable[[str], bytes]

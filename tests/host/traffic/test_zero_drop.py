@@ -11,6 +11,7 @@ import pytest
 from tests.host.traffic.steady import Steady, steady
 from tests.host.traffic.world import Balanced, World, shows, tcp
 from tests.support import echoclient
+from tests.support.cases import cases
 from tests.support.rules import rule
 
 
@@ -90,13 +91,11 @@ def test_connections_of_a_port_that_goes_are_finished(traffic: World) -> None:
 
 
 @rule("LB-15-4")
-@pytest.mark.parametrize(
-    ("field", "there", "back"),
-    [
-        pytest.param("loadBalancerSourceRanges", ["127.0.0.0/16"], None, id="ranges"),
-        pytest.param("sessionAffinity", "ClientIP", "None", id="affinity"),
-        pytest.param("ipFamilyPolicy", "RequireDualStack", "SingleStack", id="families"),
-    ],
+@cases(
+    "field there back",
+    ("ranges", "loadBalancerSourceRanges", ["127.0.0.0/16"], None),
+    ("affinity", "sessionAffinity", "ClientIP", "None"),
+    ("families", "ipFamilyPolicy", "RequireDualStack", "SingleStack"),
 )
 def test_the_same_port_changes(traffic: World, field: str, there: object, back: object) -> None:
     with _served(traffic) as (service, client):
