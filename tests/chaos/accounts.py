@@ -19,28 +19,16 @@ from tests.chaos.edge_ending import is_complete
 from tests.chaos.hasty import Hasty
 from tests.chaos.shoots import ASKED, INGRESS, NAME, SCRIPT, Shoots, Wanted
 from windowbox.clients.kubernetes.kube import Kube
+from windowbox.models import refs
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
-from windowbox.models.refs import (
-    BASTIONS,
-    CLUSTERS,
-    DNSRECORDS,
-    INFRASTRUCTURES,
-    INGRESSES,
-    IP_POOLS,
-    NAMESPACES,
-    NETWORK_POLICIES,
-    OPERATING_SYSTEM_CONFIGS,
-    PODS,
-    SECRETS,
-    SERVICES,
-    Resource,
-)
+from windowbox.models.refs import Resource
 from workers.loadbalancer.service import servicestatus
 
 _READ = (
-    BASTIONS, CLUSTERS, DNSRECORDS, INFRASTRUCTURES, INGRESSES, IP_POOLS, NAMESPACES, NETWORK_POLICIES,
-    OPERATING_SYSTEM_CONFIGS, PODS, SECRETS, SERVICES,
+    refs.BASTIONS, refs.CLUSTERS, refs.DNSRECORDS, refs.INFRASTRUCTURES, refs.INGRESSES, refs.IP_POOLS,
+    refs.NAMESPACES, refs.NETWORK_POLICIES, refs.OPERATING_SYSTEM_CONFIGS, refs.PODS, refs.SECRETS,
+    refs.SERVICES,
 )  # fmt: skip
 _BASTION = f"bastion-{NAME}"
 _POLICIES = {
@@ -73,19 +61,19 @@ def _living(sight: Sight, name: str, wanted: Wanted) -> Iterator[str]:
         object = sight.within(resource.kind, name).get(named)
         if object is None:
             yield f"{name}: {resource.kind} {named} is missing"
-        elif resource != INGRESSES and (not succeeded(object) or OPERATION in object.annotations):
+        elif resource != refs.INGRESSES and (not succeeded(object) or OPERATION in object.annotations):
             yield f"{name}: {resource.kind} {named}: {object.last_operation}, {object.annotations}"
-    yield from _exactly(sight, NETWORK_POLICIES.kind, home, _POLICIES)
-    for kind in (PODS.kind, SERVICES.kind, SECRETS.kind):
+    yield from _exactly(sight, refs.NETWORK_POLICIES.kind, home, _POLICIES)
+    for kind in (refs.PODS.kind, refs.SERVICES.kind, refs.SECRETS.kind):
         yield from _exactly(sight, kind, home, {_BASTION})
     yield from _pools(sight, name)
     yield from _content(sight, name, wanted)
-    hosts = sorted(str(record.spec["name"]) for record in sight.within(DNSRECORDS.kind, name).values())
+    hosts = sorted(str(record.spec["name"]) for record in sight.within(refs.DNSRECORDS.kind, name).values())
     if hosts != sorted(wanted.hosts):
         yield f"{name}: {INGRESS} has records {hosts}, not {wanted.hosts}"
     yield from (
         f"{name}: DNSRecord {record.name}: {record.last_operation}"
-        for record in sight.within(DNSRECORDS.kind, name).values()
+        for record in sight.within(refs.DNSRECORDS.kind, name).values()
         if not succeeded(record)
     )
 
@@ -97,8 +85,8 @@ def _exactly(sight: Sight, kind: str, namespace: str, names: set[str]) -> Iterat
 
 
 def _pools(sight: Sight, name: str) -> Iterator[str]:
-    homes = {one.name: one.uid for one in sight.objects[NAMESPACES.kind]}
-    pools = [one for one in sight.objects[IP_POOLS.kind] if name in one.name]
+    homes = {one.name: one.uid for one in sight.objects[refs.NAMESPACES.kind]}
+    pools = [one for one in sight.objects[refs.IP_POOLS.kind] if name in one.name]
     owners = [owner["uid"] for pool in pools for owner in pool.metadata.get("ownerReferences", ())]
     if owners != [homes.get(f"infra-{name}")]:
         yield f"{name}: pools {[pool.name for pool in pools]} are owned by {owners}"
@@ -106,15 +94,15 @@ def _pools(sight: Sight, name: str) -> Iterator[str]:
 
 def _content(sight: Sight, name: str, wanted: Wanted) -> Iterator[str]:
     """What was asked for last is what there is."""
-    service = sight.within(SERVICES.kind, f"infra-{name}").get(_BASTION)
+    service = sight.within(refs.SERVICES.kind, f"infra-{name}").get(_BASTION)
     ranges = service.spec.get("loadBalancerSourceRanges") if service else None
     if ranges != list(wanted.allowed):
         yield f"{name}: the Bastion lets in {ranges}, not {wanted.allowed}"
-    bastion = sight.within(BASTIONS.kind, name).get(NAME)
+    bastion = sight.within(refs.BASTIONS.kind, name).get(NAME)
     shown = (bastion.status.get("ingress") or {}).get("ip") if bastion else None
     if service and shown != _address(service):
         yield f"{name}: the Bastion shows {shown}, its Service {_address(service)}"
-    secret = sight.within(SECRETS.kind, name).get(_RESULT)
+    secret = sight.within(refs.SECRETS.kind, name).get(_RESULT)
     script = base64.b64decode(secret.raw["data"]["cloud_config"]) if secret else b""
     if base64.b64encode(wanted.motd) not in script:
         yield f"{name}: the script of new machines is not the one that was asked for"
@@ -129,7 +117,7 @@ def _dead(sight: Sight, name: str) -> Iterator[str]:
     home = f"infra-{name}"
     for kind, objects in sight.objects.items():
         for one in objects:
-            kept = one.namespace == name and one.name == "cloudprovider" and kind == SECRETS.kind
+            kept = one.namespace == name and one.name == "cloudprovider" and kind == refs.SECRETS.kind
             if one.namespace in (name, home) and not kept:
                 yield f"{name}: {kind} {one.name} is left"
             elif not one.namespace and one.name != name and name in one.name:
@@ -165,7 +153,7 @@ class Accounts:
         """The zone has the names of all DNSRecords, each with its owner's mark, and no others."""
         wanted = dict(self.zone)
         there = dict(await asyncio.to_thread(transferred, self.server))
-        async for record in found(self.kube, DNSRECORDS):
+        async for record in found(self.kube, refs.DNSRECORDS):
             name, kind = record.spec["name"], record.spec["recordType"]
             wanted[name, kind] = frozenset(record.spec["values"])
             mark = f"_windowbox-{kind.lower()}.{name}", "TXT"
@@ -183,7 +171,7 @@ class Accounts:
         """Each Service of a hasty client shows an address, and its ports; no address is shown twice."""
         wanted, there, given = self.hasty.balancers.wanted, dict[str, Object](), dict[str, str]()
         problems = []
-        async for one in found(self.kube, SERVICES):
+        async for one in found(self.kube, refs.SERVICES):
             if one.namespace == load.NAMESPACE:
                 there[one.name] = one
             for address in servicestatus.addresses(one):
@@ -200,7 +188,7 @@ class Accounts:
     async def infrastructures(self) -> list[str]:
         """Each Infrastructure of a hasty client has succeeded, and those deleted are gone."""
         wanted, there = self.hasty.infrastructures.wanted, dict[str, Object]()
-        async for one in found(self.kube, INFRASTRUCTURES):
+        async for one in found(self.kube, refs.INFRASTRUCTURES):
             if one.namespace in self.hasty.shoots:
                 there[one.namespace] = one
         problems = [
@@ -216,9 +204,9 @@ class Accounts:
         """There are the namespaces that are wanted, with their pools and policies, and no others."""
         homes = {f"infra-{name}" for name in (*self.hasty.infrastructures.wanted, *self.shoots.living)}
         shoots = {*self.hasty.shoots, *self.shoots.living, *self.shoots.dead}
-        there = {one.name async for one in found(self.kube, NAMESPACES)}
-        fenced = {one.namespace async for one in found(self.kube, NETWORK_POLICIES)}
-        pools = {one.name async for one in found(self.kube, IP_POOLS)}
+        there = {one.name async for one in found(self.kube, refs.NAMESPACES)}
+        fenced = {one.namespace async for one in found(self.kube, refs.NETWORK_POLICIES)}
+        pools = {one.name async for one in found(self.kube, refs.IP_POOLS)}
         wanted = {f"shoot-machine-pods-{home.removeprefix('infra-')}-ipv4" for home in homes}
         return [
             *_differences("Namespace", homes | shoots | {load.NAMESPACE} | self.namespaces, there),

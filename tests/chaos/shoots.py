@@ -15,30 +15,20 @@ from commands.demo import stage
 from sandbox.servers import kubeconfigs
 from tests.chaos.load import asking, insist
 from windowbox.clients.kubernetes.kube import Kube
-from windowbox.models.refs import (
-    BASTIONS,
-    CLUSTERS,
-    INFRASTRUCTURES,
-    INGRESSES,
-    IP_POOLS,
-    NAMESPACES,
-    NETWORK_POLICIES,
-    OPERATING_SYSTEM_CONFIGS,
-    PODS,
-    SECRETS,
-    SERVICES,
-    Resource,
-)
+from windowbox.models import refs
+from windowbox.models.refs import Resource
 
 NAME, SCRIPT, INGRESS, POLICY = "one", "one-init", "web", "provider-local-deny-all"
 """How things are called in examples/."""
 ASKED: tuple[tuple[Resource, str], ...] = (
-    (INFRASTRUCTURES, NAME), (OPERATING_SYSTEM_CONFIGS, SCRIPT), (OPERATING_SYSTEM_CONFIGS, "one-original"),
-    (BASTIONS, NAME), (INGRESSES, INGRESS),
+    (refs.INFRASTRUCTURES, NAME), (refs.OPERATING_SYSTEM_CONFIGS, SCRIPT),
+    (refs.OPERATING_SYSTEM_CONFIGS, "one-original"), (refs.BASTIONS, NAME), (refs.INGRESSES, INGRESS),
 )  # fmt: skip
 """What each Shoot asks for."""
 _EXAMPLES = ("infrastructure.yaml", "operatingsystemconfig.yaml", "bastion.yaml", "ingress.yaml")
-_KINDS = {r.kind: r for r in (NAMESPACES, CLUSTERS, SECRETS, *(resource for resource, _ in ASKED))}
+_KINDS = {
+    r.kind: r for r in (refs.NAMESPACES, refs.CLUSTERS, refs.SECRETS, *(resource for resource, _ in ASKED))
+}
 _OWNER = "gardenlet"
 _ADDRESS = {"status": {"loadBalancer": {"ingress": [{"ip": "172.18.255.224"}]}}}
 
@@ -92,41 +82,41 @@ class Shoots:
         for example in _EXAMPLES:
             for manifest in stage.manifests(example, name):
                 await _apply(self.kube, _own(manifest, name))
-        await insist(lambda: self.kube.merge(INGRESSES, name, INGRESS, _ADDRESS, part="status"))
+        await insist(lambda: self.kube.merge(refs.INGRESSES, name, INGRESS, _ADDRESS, part="status"))
         self.living[name] = Wanted(hosts=_hosts(name, 2))
 
     async def _rewrite(self, name: str, chance: random.Random) -> None:
         """Other content of a file that new machines get."""
         wanted = self.living[name]
         wanted.motd = f"{chance.random()}\n".encode()
-        found = await insist(lambda: self.kube.get(OPERATING_SYSTEM_CONFIGS, name, SCRIPT))
+        found = await insist(lambda: self.kube.get(refs.OPERATING_SYSTEM_CONFIGS, name, SCRIPT))
         [file] = found.spec["files"]
         data = base64.b64encode(wanted.motd).decode()
         changed = {**file, "content": {"inline": {"encoding": "b64", "data": data}}}
-        await self._ask(OPERATING_SYSTEM_CONFIGS, name, SCRIPT, {"files": [changed]})
+        await self._ask(refs.OPERATING_SYSTEM_CONFIGS, name, SCRIPT, {"files": [changed]})
 
     async def _allow(self, name: str, chance: random.Random) -> None:
         """Let others connect to the Bastion."""
         cidr = f"127.{chance.randrange(256)}.0.0/16"
         self.living[name].allowed = (cidr,)
-        await self._ask(BASTIONS, name, NAME, {"ingress": [{"ipBlock": {"cidr": cidr}}]})
+        await self._ask(refs.BASTIONS, name, NAME, {"ingress": [{"ipBlock": {"cidr": cidr}}]})
 
     async def _serve(self, name: str, chance: random.Random) -> None:
         """Have more hosts, or fewer."""
         hosts = _hosts(name, chance.choice([1, 3]))
         self.living[name].hosts = hosts
         rules = [{"host": host} for host in hosts]
-        await insist(lambda: self.kube.merge(INGRESSES, name, INGRESS, {"spec": {"rules": rules}}))
+        await insist(lambda: self.kube.merge(refs.INGRESSES, name, INGRESS, {"spec": {"rules": rules}}))
 
     async def _damage(self, name: str, chance: random.Random) -> None:
         """Delete by hand something that was made."""
         home, bastion = f"infra-{name}", f"bastion-{NAME}"
         resource, namespace, named = chance.choice(
             [
-                (NETWORK_POLICIES, home, POLICY),
-                (IP_POOLS, "", f"shoot-machine-pods-{name}-ipv4"),
-                (SERVICES, home, bastion),
-                (PODS, home, bastion),
+                (refs.NETWORK_POLICIES, home, POLICY),
+                (refs.IP_POOLS, "", f"shoot-machine-pods-{name}-ipv4"),
+                (refs.SERVICES, home, bastion),
+                (refs.PODS, home, bastion),
             ]
         )
         await insist(lambda: self.kube.remove(resource, namespace, named))
@@ -157,7 +147,7 @@ async def _apply(kube: Kube, manifest: dict[str, Any]) -> None:
 
 def _own(manifest: dict[str, Any], name: str) -> dict[str, Any]:
     """Hosts that no other Shoot has."""
-    if manifest["kind"] == INGRESSES.kind:
+    if manifest["kind"] == refs.INGRESSES.kind:
         manifest["spec"]["rules"] = [{"host": host} for host in _hosts(name, 2)]
     return manifest
 

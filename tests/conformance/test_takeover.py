@@ -22,31 +22,9 @@ from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict
+from windowbox.models import refs
 from windowbox.models.objects import Object
-from windowbox.models.refs import (
-    BACKUP_BUCKETS,
-    BACKUP_ENTRIES,
-    BASTIONS,
-    CONTROL_PLANES,
-    DEPLOYMENTS,
-    ENDPOINT_SLICES,
-    EXPOSURES,
-    EXTENSIONS,
-    HEARTBEATS,
-    INFRASTRUCTURES,
-    IP_POOLS,
-    MACHINE_CLASSES,
-    MACHINE_DEPLOYMENTS,
-    MANAGED_RESOURCES,
-    NAMESPACES,
-    NETWORK_POLICIES,
-    OPERATING_SYSTEM_CONFIGS,
-    PODS,
-    SECRETS,
-    SERVICES,
-    WORKERS,
-    Resource,
-)
+from windowbox.models.refs import Resource
 from windowbox.settings.kindsettings import (
     BackupSettings,
     ControlPlaneSettings,
@@ -60,8 +38,9 @@ SERVED = (
     "worker", "backupbucket", "backupentry", "heartbeat",
 )  # fmt: skip
 MADE = (
-    NAMESPACES, IP_POOLS, NETWORK_POLICIES, SECRETS, SERVICES, PODS, MANAGED_RESOURCES, MACHINE_CLASSES,
-    MACHINE_DEPLOYMENTS, DEPLOYMENTS, ENDPOINT_SLICES, HEARTBEATS,
+    refs.NAMESPACES, refs.IP_POOLS, refs.NETWORK_POLICIES, refs.SECRETS, refs.SERVICES, refs.PODS,
+    refs.MANAGED_RESOURCES, refs.MACHINE_CLASSES, refs.MACHINE_DEPLOYMENTS, refs.DEPLOYMENTS,
+    refs.ENDPOINT_SLICES, refs.HEARTBEATS,
 )  # fmt: skip
 """What both programs make of the objects that they serve."""
 RELEASE = "extension-provider-local-4f7xk"
@@ -105,10 +84,11 @@ class Site:
     def served(self) -> list[tuple[Resource, str]]:
         namespace = self.shoot.namespace
         return [
-            (INFRASTRUCTURES, "local"), (CONTROL_PLANES, "local"), (OPERATING_SYSTEM_CONFIGS, "first"),
-            (OPERATING_SYSTEM_CONFIGS, "later"), (BASTIONS, "cli"), (EXPOSURES, "root"),
-            (EXTENSIONS, "local-ext-shoot"), (WORKERS, "demo"), (BACKUP_BUCKETS, namespace),
-            (BACKUP_ENTRIES, f"{namespace}--1234"),
+            (refs.INFRASTRUCTURES, "local"), (refs.CONTROL_PLANES, "local"),
+            (refs.OPERATING_SYSTEM_CONFIGS, "first"), (refs.OPERATING_SYSTEM_CONFIGS, "later"),
+            (refs.BASTIONS, "cli"), (refs.EXPOSURES, "root"), (refs.EXTENSIONS, "local-ext-shoot"),
+            (refs.WORKERS, "demo"), (refs.BACKUP_BUCKETS, namespace),
+            (refs.BACKUP_ENTRIES, f"{namespace}--1234"),
         ]  # fmt: skip
 
     @contextlib.contextmanager
@@ -140,19 +120,19 @@ class Site:
         at = {"region": "local", "secretRef": secret}
         kept = {"region": "local", "secretRef": {"name": "backup", "namespace": "garden"}}
         specs: dict[Resource, dict[str, Any]] = {
-            INFRASTRUCTURES: at,
-            CONTROL_PLANES: at,
-            BASTIONS: bastions.spec(),
-            EXPOSURES: {"credentialsRef": reference, "port": 443, "endpoints": [node]},
-            EXTENSIONS: {"type": "local-ext-shoot"},
-            WORKERS: at | {"pools": [pool]},
-            BACKUP_BUCKETS: kept,
-            BACKUP_ENTRIES: kept | {"bucketName": self.shoot.namespace},
+            refs.INFRASTRUCTURES: at,
+            refs.CONTROL_PLANES: at,
+            refs.BASTIONS: bastions.spec(),
+            refs.EXPOSURES: {"credentialsRef": reference, "port": 443, "endpoints": [node]},
+            refs.EXTENSIONS: {"type": "local-ext-shoot"},
+            refs.WORKERS: at | {"pools": [pool]},
+            refs.BACKUP_BUCKETS: kept,
+            refs.BACKUP_ENTRIES: kept | {"bucketName": self.shoot.namespace},
         }
         purposes = {"first": {"purpose": "provision"}, "later": {"purpose": "reconcile"}}
         for resource, name in self.served():
             await self.shoot.create(resource, name, specs.get(resource) or purposes[name])
-            if resource in (INFRASTRUCTURES, BACKUP_BUCKETS):
+            if resource in (refs.INFRASTRUCTURES, refs.BACKUP_BUCKETS):
                 await self.shoot.until_ready(resource, name)
         await asyncio.gather(self.yard.balanced(), self.yard.started(), self.yard.balanced("exposure-root"))
 
@@ -189,7 +169,7 @@ async def site(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> AsyncIt
     async with kube.from_file(plane.kubeconfig) as api:
         for name in (RELEASE, "garden"):
             with contextlib.suppress(Conflict):
-                await api.create(NAMESPACES, "", {"metadata": {"name": name}})
+                await api.create(refs.NAMESPACES, "", {"metadata": {"name": name}})
         world = KindWorld(plane, nats, api, KindSettings(), WorkSettings())
         about = {"name": "local", "namespace": "garden-local"}
         shoot = await world.shoot(cloudProfile=_profile(), metadata=about, spec=controlplanes.KUBERNETES)
@@ -225,14 +205,14 @@ async def test_a_running_provider_is_replaced_and_comes_back(site: Site) -> None
         taken = await site.seen()
     with site.by_go("second"):
         await site.ask()
-        await site.shoot.ask(BASTIONS, "later")
-        await site.shoot.until_ready(BASTIONS, "later")
+        await site.shoot.ask(refs.BASTIONS, "later")
+        await site.shoot.until_ready(refs.BASTIONS, "later")
         back = await site.seen()
         _same_objects(taken, back)
         _same_status(left, back)
         for resource, name in reversed(site.served()):
             # To delete a Worker, Gardener's own program wants the kubeconfig of a real Shoot.
-            if resource != WORKERS:
+            if resource != refs.WORKERS:
                 await site.shoot.delete(resource, name)
                 await site.shoot.until_gone(resource, name)
 
