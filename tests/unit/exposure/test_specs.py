@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.cases import cases
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
 from workers.kinds.exposure import exposureobjects
@@ -22,16 +23,16 @@ def secret(**fields: Any) -> dict[str, Any]:
     return {"credentialsRef": found | fields}
 
 
-@pytest.mark.parametrize(
-    ("addresses", "found"),
-    [
-        pytest.param([("InternalIP", "10.0.0.1")], ["10.0.0.1"], id="SE-2-one"),
-        pytest.param([("InternalIP", "10.0.0.1"), ("Hostname", "node-0")], ["10.0.0.1"], id="SE-2-host-name"),
-        pytest.param([("ExternalIP", "10.0.0.1"), ("InternalIP", "fd00::1")], ["fd00::1"], id="SE-2-outside"),
-        pytest.param([("ExternalIP", "fe80::1"), ("InternalIP", "fd00::1")], ["fd00::1"], id="A-7-not-used"),
-        pytest.param([("InternalIP", "10.0.0.1"), ("InternalIP", "10.0.0.1")], ["10.0.0.1"], id="SE-2-twice"),
-        pytest.param([("ExternalDNS", "Node.Example.org")], [], id="SE-2-names-alone"),
-    ],
+@cases(
+    "addresses, found",
+    {
+        "SE-2-one": ([("InternalIP", "10.0.0.1")], ["10.0.0.1"]),
+        "SE-2-host-name": ([("InternalIP", "10.0.0.1"), ("Hostname", "node-0")], ["10.0.0.1"]),
+        "SE-2-outside": ([("ExternalIP", "10.0.0.1"), ("InternalIP", "fd00::1")], ["fd00::1"]),
+        "A-7-not-used": ([("ExternalIP", "fe80::1"), ("InternalIP", "fd00::1")], ["fd00::1"]),
+        "SE-2-twice": ([("InternalIP", "10.0.0.1"), ("InternalIP", "10.0.0.1")], ["10.0.0.1"]),
+        "SE-2-names-alone": ([("ExternalDNS", "Node.Example.org")], []),
+    },
 )
 def test_addresses_are_those_within_the_nodes_network(
     addresses: list[tuple[str, str]], found: list[str]
@@ -39,48 +40,46 @@ def test_addresses_are_those_within_the_nodes_network(
     assert [str(address) for address in exposureobjects.parsed(spec(*addresses)).addresses] == found
 
 
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        pytest.param({"port": 0}, r"spec\.port: 0 ", id="A-7-port-0"),
-        pytest.param({"port": 65536}, r"spec\.port: 65536 ", id="A-7-port-too-high"),
-        pytest.param({"endpoints": []}, r"spec\.endpoints is empty", id="A-7-no-endpoints"),
-        pytest.param(
-            {"endpoints": [{"nodeName": "", "addresses": []}]}, r"endpoints\[0\]\.nodeName", id="A-7-no-node"
-        ),
-    ],
+@cases(
+    "fields, complaint",
+    {
+        "A-7-port-0": ({"port": 0}, r"spec\.port: 0 "),
+        "A-7-port-too-high": ({"port": 65536}, r"spec\.port: 65536 "),
+        "A-7-no-endpoints": ({"endpoints": []}, r"spec\.endpoints is empty"),
+        "A-7-no-node": ({"endpoints": [{"nodeName": "", "addresses": []}]}, r"endpoints\[0\]\.nodeName"),
+    },
 )
 def test_a_spec_that_cannot_be_served_is_named(fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
         exposureobjects.parsed(spec(("InternalIP", "10.0.0.1"), **fields))
 
 
-@pytest.mark.parametrize(
-    ("kind", "address", "complaint"),
-    [
-        pytest.param("Phone", "10.0.0.1", r"addresses\[0\]\.type: 'Phone'", id="A-7-unknown-type"),
-        pytest.param("InternalIP", "10.0.0.300", r"address: '10\.0\.0\.300'", id="A-7-no-ip"),
-        pytest.param("ExternalIP", "node-0", r"address: 'node-0'", id="A-7-no-outer-ip"),
-        pytest.param("Hostname", "no/name", r"address: 'no/name'", id="A-7-no-name"),
-        pytest.param("InternalIP", "127.0.0.1", "leads to no node", id="loopback"),
-        pytest.param("InternalIP", "fe80::1%eth0", "leads to no node", id="link-local"),
-        pytest.param("InternalIP", "0.0.0.0", "leads to no node", id="unspecified"),
-        pytest.param("InternalIP", "fd00::1%eth0", "known to one machine alone", id="zone"),
-    ],
+@cases(
+    "kind, address, complaint",
+    {
+        "A-7-unknown-type": ("Phone", "10.0.0.1", r"addresses\[0\]\.type: 'Phone'"),
+        "A-7-no-ip": ("InternalIP", "10.0.0.300", r"address: '10\.0\.0\.300'"),
+        "A-7-no-outer-ip": ("ExternalIP", "node-0", r"address: 'node-0'"),
+        "A-7-no-name": ("Hostname", "no/name", r"address: 'no/name'"),
+        "loopback": ("InternalIP", "127.0.0.1", "leads to no node"),
+        "link-local": ("InternalIP", "fe80::1%eth0", "leads to no node"),
+        "unspecified": ("InternalIP", "0.0.0.0", "leads to no node"),
+        "zone": ("InternalIP", "fd00::1%eth0", "known to one machine alone"),
+    },
 )
 def test_an_address_that_does_not_fit_is_named(kind: str, address: str, complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
         exposureobjects.parsed(spec((kind, address)))
 
 
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        pytest.param({}, r"spec\.credentialsRef is not set", id="K-3-unset"),
-        pytest.param(secret(namespace="garden"), r"credentialsRef\.namespace: 'garden'", id="A-7-elsewhere"),
-        pytest.param(secret(kind="WorkloadIdentity"), r"credentialsRef\.kind", id="A-7-no-secret"),
-        pytest.param(secret(name=""), r"credentialsRef\.name is empty", id="A-7-nameless"),
-    ],
+@cases(
+    "fields, complaint",
+    {
+        "K-3-unset": ({}, r"spec\.credentialsRef is not set"),
+        "A-7-elsewhere": (secret(namespace="garden"), r"credentialsRef\.namespace: 'garden'"),
+        "A-7-no-secret": (secret(kind="WorkloadIdentity"), r"credentialsRef\.kind"),
+        "A-7-nameless": (secret(name=""), r"credentialsRef\.name is empty"),
+    },
 )
 def test_credentials_are_a_secret_beside_the_exposure(fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
@@ -88,26 +87,22 @@ def test_credentials_are_a_secret_beside_the_exposure(fields: dict[str, Any], co
     assert exposureobjects.credentials(spec(**secret()), "kube-system") == "cloudprovider"
 
 
-@pytest.mark.parametrize(
-    ("addresses", "families", "found"),
-    [
-        pytest.param(["10.0.0.1"], ["IPv4"], {"exposure-root-ipv4": ["10.0.0.1"]}, id="SE-2-one-family"),
-        pytest.param(
+@cases(
+    "addresses, families, found",
+    {
+        "SE-2-one-family": (["10.0.0.1"], ["IPv4"], {"exposure-root-ipv4": ["10.0.0.1"]}),
+        "SE-2-both": (
             ["10.0.0.1", "fd00::1"],
             ["IPv6", "IPv4"],
             {"exposure-root-ipv6": ["fd00::1"], "exposure-root-ipv4": ["10.0.0.1"]},
-            id="SE-2-both",
         ),
-        pytest.param(
-            ["10.0.0.1", "fd00::1"], ["IPv4"], {"exposure-root-ipv4": ["10.0.0.1"]}, id="SE-2-not-asked-for"
-        ),
-        pytest.param(
+        "SE-2-not-asked-for": (["10.0.0.1", "fd00::1"], ["IPv4"], {"exposure-root-ipv4": ["10.0.0.1"]}),
+        "SE-2-mapped-counts-as-IPv6": (
             ["10.0.0.1", "::ffff:10.0.0.2"],
             ["IPv4"],
             {"exposure-root-ipv4": ["10.0.0.1"]},
-            id="SE-2-mapped-counts-as-IPv6",
         ),
-    ],
+    },
 )
 def test_each_family_of_the_shoot_has_its_slice(
     addresses: list[str], families: list[str], found: dict[str, list[str]]
@@ -117,14 +112,14 @@ def test_each_family_of_the_shoot_has_its_slice(
     assert {one["metadata"]["name"]: [e["addresses"][0] for e in one["endpoints"]] for one in made} == found
 
 
-@pytest.mark.parametrize(
-    ("addresses", "family"),
-    [
-        pytest.param(["10.0.0.1"], "IPv6", id="SE-2-no-IPv6"),
-        pytest.param(["fd00::1"], "IPv4", id="SE-2-no-IPv4"),
-        pytest.param(["::ffff:10.0.0.1"], "IPv4", id="SE-2-mapped-is-no-IPv4"),
-        pytest.param([], "IPv4", id="SE-2-nothing"),
-    ],
+@cases(
+    "addresses, family",
+    {
+        "SE-2-no-IPv6": (["10.0.0.1"], "IPv6"),
+        "SE-2-no-IPv4": (["fd00::1"], "IPv4"),
+        "SE-2-mapped-is-no-IPv4": (["::ffff:10.0.0.1"], "IPv4"),
+        "SE-2-nothing": ([], "IPv4"),
+    },
 )
 def test_a_family_without_an_address_is_named(addresses: list[str], family: str) -> None:
     request = exposureobjects.parsed(spec(*(("InternalIP", address) for address in addresses)))
@@ -143,15 +138,13 @@ def test_a_family_that_does_not_exist_is_named() -> None:
         exposureobjects.slices("root", "infra-x", ExposureSpec(443, ()), ["IPv5"])
 
 
-@pytest.mark.parametrize(
-    ("found", "patch"),
-    [
-        pytest.param({"ports": [{"port": 443, "protocol": "TCP", "nodePort": 30001}]}, None, id="as-wanted"),
-        pytest.param({}, None, id="nothing"),
-        pytest.param(
-            {"selector": {"app": "x"}}, {"spec": {"selector": None}}, id="SE-1-somebody-gave-it-a-selector"
-        ),
-    ],
+@cases(
+    "found, patch",
+    {
+        "as-wanted": ({"ports": [{"port": 443, "protocol": "TCP", "nodePort": 30001}]}, None),
+        "nothing": ({}, None),
+        "SE-1-somebody-gave-it-a-selector": ({"selector": {"app": "x"}}, {"spec": {"selector": None}}),
+    },
 )
 def test_what_others_put_into_the_service_is_taken_out(found: dict[str, Any], patch: Any) -> None:
     service = exposureobjects.service("root", "infra-x", ExposureSpec(443, ()))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
-
+from tests.support.cases import cases
 from tests.support.rules import rule
 from workers.kinds.operatingsystemconfig import oscscripts
 from workers.kinds.operatingsystemconfig.oscscripts import File, Unit
@@ -47,10 +46,7 @@ touch /var/lib/osc/provision-osc-applied
 
 @rule("C.1", "X-1", "X-3")
 def test_the_script_of_the_contract_byte_for_byte() -> None:
-    files = [
-        File("/etc/motd", b"hello\n", 0o644),
-        File("/var/lib/node/token", b"<<TOKEN>>", raw=True),
-    ]
+    files = [File("/etc/motd", b"hello\n", 0o644), File("/var/lib/node/token", b"<<TOKEN>>", raw=True)]
     made = oscscripts.script(files, [GREET])
     assert made.decode() == WHOLE
     digest = "7df32a7b2a6e0aa58f6dc6cc306e80414b734411724738277efca4e20d49a6f1"
@@ -88,34 +84,34 @@ systemctl enable 'a.service' && systemctl restart --no-block 'a.service'
     )
 
 
-@pytest.mark.parametrize(
-    ("data", "form"),
-    [
-        pytest.param(b"<<TOKEN>>", b'cat << EOF > "/t"\n<<TOKEN>>\nEOF\n', id="X-3-placeholder"),
-        pytest.param(b"", b'cat << EOF > "/t"\n\nEOF\n', id="X-3-empty"),
-        pytest.param(b"a$b", b"cat << 'EOF' > \"/t\"\na$b\nEOF\n", id="B.10-variable"),
-        pytest.param(b"`a`", b"cat << 'EOF' > \"/t\"\n`a`\nEOF\n", id="B.10-command"),
-        pytest.param(b"a\\", b"cat << 'EOF' > \"/t\"\na\\\nEOF\n", id="B.10-backslash"),
-        pytest.param(b"a\nEOF\nb", b"cat << 'EOF_1' > \"/t\"\na\nEOF\nb\nEOF_1\n", id="B.10-end"),
-        pytest.param(b"EOF\nEOF_1", b"cat << 'EOF_2' > \"/t\"\nEOF\nEOF_1\nEOF_2\n", id="B.10-another-end"),
-        pytest.param(b" EOF", b'cat << EOF > "/t"\n EOF\nEOF\n', id="X-3-no-end"),
-    ],
+@cases(
+    "data, form",
+    {
+        "X-3-placeholder": (b"<<TOKEN>>", b'cat << EOF > "/t"\n<<TOKEN>>\nEOF\n'),
+        "X-3-empty": (b"", b'cat << EOF > "/t"\n\nEOF\n'),
+        "B.10-variable": (b"a$b", b"cat << 'EOF' > \"/t\"\na$b\nEOF\n"),
+        "B.10-command": (b"`a`", b"cat << 'EOF' > \"/t\"\n`a`\nEOF\n"),
+        "B.10-backslash": (b"a\\", b"cat << 'EOF' > \"/t\"\na\\\nEOF\n"),
+        "B.10-end": (b"a\nEOF\nb", b"cat << 'EOF_1' > \"/t\"\na\nEOF\nb\nEOF_1\n"),
+        "B.10-another-end": (b"EOF\nEOF_1", b"cat << 'EOF_2' > \"/t\"\nEOF\nEOF_1\nEOF_2\n"),
+        "X-3-no-end": (b" EOF", b'cat << EOF > "/t"\n EOF\nEOF\n'),
+    },
 )
 def test_data_that_the_shell_would_alter_is_quoted(data: bytes, form: bytes) -> None:
     assert form in oscscripts.script([File("/t", data, raw=True)], [])
 
 
-@pytest.mark.parametrize(
-    ("path", "quoted", "folder"),
-    [
-        pytest.param("/a b/c", b'"/a b/c"', b'"/a b"', id="space"),
-        pytest.param("/c", b'"/c"', b'"/"', id="in-the-root"),
-        pytest.param("//a/./b//c", b'"//a/./b//c"', b'"/a/b"', id="what-means-nothing"),
-        pytest.param("/$(id)/`id`", b'"/\\$(id)/\\`id\\`"', b'"/\\$(id)"', id="B.10-commands"),
-        pytest.param('/"/x', b'"/\\"/x"', b'"/\\""', id="B.10-quotes"),
-        pytest.param("/a\\x2db/c", b'"/a\\x2db/c"', b'"/a\\x2db"', id="as-systemd-escapes"),
-        pytest.param("/a\\\\b/c\\", b'"/a\\\\\\b/c\\\\"', b'"/a\\\\\\b"', id="B.10-backslashes"),
-    ],
+@cases(
+    "path, quoted, folder",
+    {
+        "space": ("/a b/c", b'"/a b/c"', b'"/a b"'),
+        "in-the-root": ("/c", b'"/c"', b'"/"'),
+        "what-means-nothing": ("//a/./b//c", b'"//a/./b//c"', b'"/a/b"'),
+        "B.10-commands": ("/$(id)/`id`", b'"/\\$(id)/\\`id\\`"', b'"/\\$(id)"'),
+        "B.10-quotes": ('/"/x', b'"/\\"/x"', b'"/\\""'),
+        "as-systemd-escapes": ("/a\\x2db/c", b'"/a\\x2db/c"', b'"/a\\x2db"'),
+        "B.10-backslashes": ("/a\\\\b/c\\", b'"/a\\\\\\b/c\\\\"', b'"/a\\\\\\b"'),
+    },
 )
 def test_paths_are_quoted(path: str, quoted: bytes, folder: bytes) -> None:
     made = oscscripts.script([File(path, b"x")], [])
@@ -123,13 +119,13 @@ def test_paths_are_quoted(path: str, quoted: bytes, folder: bytes) -> None:
     assert b"base64 -d > " + quoted + b"\n" in made
 
 
-@pytest.mark.parametrize(
-    ("permissions", "spelled"),
-    [
-        pytest.param(420, b'chmod "0644" "/t"', id="octal"),
-        pytest.param(0, b'chmod "0000" "/t"', id="none"),
-        pytest.param(0o4755, b'chmod "4755" "/t"', id="special"),
-    ],
+@cases(
+    "permissions, spelled",
+    {
+        "octal": (420, b'chmod "0644" "/t"'),
+        "none": (0, b'chmod "0000" "/t"'),
+        "special": (0o4755, b'chmod "4755" "/t"'),
+    },
 )
 def test_permissions_have_four_octal_digits(permissions: int, spelled: bytes) -> None:
     assert spelled in oscscripts.script([File("/t", b"", permissions)], [])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
@@ -53,86 +54,70 @@ FILE, UNIT = "spec.files[0]", "spec.units[0]"
 REGISTRY = "spec.criConfig.containerd.registries"
 
 
-@pytest.mark.parametrize(
-    ("spec", "complaint"),
-    [
-        pytest.param(a_file(""), f"{FILE}.path is empty", id="A-6-no-path"),
-        pytest.param(a_file("etc/motd"), f"{FILE}.path is 'etc/motd'", id="A-6-relative"),
-        pytest.param(a_file("/a/../../etc"), f"{FILE}.path is '/a/../../etc'", id="A-6-upwards"),
-        pytest.param(a_file("/a\nrm -rf /"), f"{FILE}.path is '/a\\nrm -rf /'", id="A-6-line-break"),
-        pytest.param(a_file("/a\0"), f"{FILE}.path is '/a\\x00'", id="A-6-nul"),
-        pytest.param(a_file("/etc/"), f"{FILE}.path is '/etc/', which names a folder", id="A-6-folder"),
-        pytest.param(a_file("/"), f"{FILE}.path is '/', which names a folder", id="A-6-root"),
-        pytest.param(a_file(permissions=-1), f"{FILE}.permissions is -1", id="A-6-negative"),
-        pytest.param(a_file(permissions=4096), f"{FILE}.permissions is 4096", id="A-6-too-much"),
-        pytest.param(a_file(content={}), f"{FILE}.content holds nothing", id="A-6-no-content"),
-        pytest.param(
-            a_file(content=INLINE | IMAGE), f"{FILE}.content holds inline and imageRef", id="A-6-two-contents"
-        ),
-        pytest.param(inline("", ""), f"{FILE}.content.inline.data is empty", id="A-6-empty"),
-        pytest.param(inline("x", "gzip"), f"{FILE}.content.inline.encoding is 'gzip'", id="A-6-encoding"),
-        pytest.param(inline("x", "b64"), f"{FILE}.content.inline.data is not base64", id="A-6-base64"),
-        pytest.param(inline("ä", "b64"), f"{FILE}.content.inline.data is not base64", id="A-6-not-ascii"),
-        pytest.param(from_secret("", "k"), f"{FILE}.content.secretRef.name is ''", id="A-6-no-secret"),
-        pytest.param(
+@cases(
+    "spec, complaint",
+    {
+        "A-6-no-path": (a_file(""), f"{FILE}.path is empty"),
+        "A-6-relative": (a_file("etc/motd"), f"{FILE}.path is 'etc/motd'"),
+        "A-6-upwards": (a_file("/a/../../etc"), f"{FILE}.path is '/a/../../etc'"),
+        "A-6-line-break": (a_file("/a\nrm -rf /"), f"{FILE}.path is '/a\\nrm -rf /'"),
+        "A-6-nul": (a_file("/a\0"), f"{FILE}.path is '/a\\x00'"),
+        "A-6-folder": (a_file("/etc/"), f"{FILE}.path is '/etc/', which names a folder"),
+        "A-6-root": (a_file("/"), f"{FILE}.path is '/', which names a folder"),
+        "A-6-negative": (a_file(permissions=-1), f"{FILE}.permissions is -1"),
+        "A-6-too-much": (a_file(permissions=4096), f"{FILE}.permissions is 4096"),
+        "A-6-no-content": (a_file(content={}), f"{FILE}.content holds nothing"),
+        "A-6-two-contents": (a_file(content=INLINE | IMAGE), f"{FILE}.content holds inline and imageRef"),
+        "A-6-empty": (inline("", ""), f"{FILE}.content.inline.data is empty"),
+        "A-6-encoding": (inline("x", "gzip"), f"{FILE}.content.inline.encoding is 'gzip'"),
+        "A-6-base64": (inline("x", "b64"), f"{FILE}.content.inline.data is not base64"),
+        "A-6-not-ascii": (inline("ä", "b64"), f"{FILE}.content.inline.data is not base64"),
+        "A-6-no-secret": (from_secret("", "k"), f"{FILE}.content.secretRef.name is ''"),
+        "A-6-another-path": (
             from_secret("../secrets/b", "k"),
             f"{FILE}.content.secretRef.name is '../secrets/b'",
-            id="A-6-another-path",
         ),
-        pytest.param(from_secret("a", ""), f"{FILE}.content.secretRef.dataKey is ''", id="A-6-no-key"),
-        pytest.param(twice(None, None), "spec.files[0].path is '/a', which is there more", id="A-6-twice"),
-        pytest.param(twice("a", None), "spec.files[1].path is '/a'", id="A-6-one-without-host"),
-        pytest.param(twice("a", "b", "a"), "spec.files[2].path is '/a'", id="A-6+B.11-host-twice"),
-        pytest.param(twice("a", "b", "b"), "for host 'b': take one out", id="A-6+B.11-second-host-twice"),
-        pytest.param(a_unit(""), f"{UNIT}.name is ''", id="A-6-no-unit-name"),
-        pytest.param(a_unit("../a"), f"{UNIT}.name is '../a'", id="A-6-unit-upwards"),
-        pytest.param(a_unit("a'; id; '"), f"{UNIT}.name is \"a'; id; '\"", id="A-6-unit-with-quotes"),
-        pytest.param(a_unit("--now"), f"{UNIT}.name is '--now'", id="A-6-unit-as-option"),
-        pytest.param(a_unit("a\n"), f"{UNIT}.name is 'a\\n'", id="A-6-unit-line-break"),
-        pytest.param(a_unit("a" * 256), f"{UNIT}.name is 'aaa", id="A-6-unit-too-long"),
-        pytest.param(
-            a_unit(dropIns=[{"name": "", "content": "x"}]), f"{UNIT}.dropIns[0].name is ''", id="A-6-drop-in"
-        ),
-        pytest.param(
+        "A-6-no-key": (from_secret("a", ""), f"{FILE}.content.secretRef.dataKey is ''"),
+        "A-6-twice": (twice(None, None), "spec.files[0].path is '/a', which is there more"),
+        "A-6-one-without-host": (twice("a", None), "spec.files[1].path is '/a'"),
+        "A-6+B.11-host-twice": (twice("a", "b", "a"), "spec.files[2].path is '/a'"),
+        "A-6+B.11-second-host-twice": (twice("a", "b", "b"), "for host 'b': take one out"),
+        "A-6-no-unit-name": (a_unit(""), f"{UNIT}.name is ''"),
+        "A-6-unit-upwards": (a_unit("../a"), f"{UNIT}.name is '../a'"),
+        "A-6-unit-with-quotes": (a_unit("a'; id; '"), f"{UNIT}.name is \"a'; id; '\""),
+        "A-6-unit-as-option": (a_unit("--now"), f"{UNIT}.name is '--now'"),
+        "A-6-unit-line-break": (a_unit("a\n"), f"{UNIT}.name is 'a\\n'"),
+        "A-6-unit-too-long": (a_unit("a" * 256), f"{UNIT}.name is 'aaa"),
+        "A-6-drop-in": (a_unit(dropIns=[{"name": "", "content": "x"}]), f"{UNIT}.dropIns[0].name is ''"),
+        "A-6-drop-in-elsewhere": (
             a_unit(dropIns=[{"name": "a/b", "content": "x"}]),
             f"{UNIT}.dropIns[0].name is 'a/b'",
-            id="A-6-drop-in-elsewhere",
         ),
-        pytest.param(
+        "A-6-drop-in-empty": (
             a_unit(dropIns=[{"name": "a.conf", "content": ""}]),
             f"{UNIT}.dropIns[0].content is empty",
-            id="A-6-drop-in-empty",
         ),
-        pytest.param(
-            a_unit(filePaths=["/b"]) | a_file(), f"{UNIT}.filePaths[0] is '/b'", id="A-6-file-of-unit"
-        ),
-        pytest.param(
-            cri(sandboxImage=""), "spec.criConfig.containerd.sandboxImage is empty", id="A-6-no-sandbox"
-        ),
-        pytest.param(registries("a", "a"), f"{REGISTRY}[1].upstream is 'a'", id="A-6-upstream-twice"),
-        pytest.param(registries("a/b"), f"{REGISTRY}[0].upstream is 'a/b'", id="A-6-upstream-with-path"),
-        pytest.param(registries("a:0"), f"{REGISTRY}[0].upstream is 'a:0'", id="A-6-upstream-port"),
-        pytest.param(registries("a:65536"), f"{REGISTRY}[0].upstream is 'a:65536'", id="A-6-high-port"),
-        pytest.param(
+        "A-6-file-of-unit": (a_unit(filePaths=["/b"]) | a_file(), f"{UNIT}.filePaths[0] is '/b'"),
+        "A-6-no-sandbox": (cri(sandboxImage=""), "spec.criConfig.containerd.sandboxImage is empty"),
+        "A-6-upstream-twice": (registries("a", "a"), f"{REGISTRY}[1].upstream is 'a'"),
+        "A-6-upstream-with-path": (registries("a/b"), f"{REGISTRY}[0].upstream is 'a/b'"),
+        "A-6-upstream-port": (registries("a:0"), f"{REGISTRY}[0].upstream is 'a:0'"),
+        "A-6-high-port": (registries("a:65536"), f"{REGISTRY}[0].upstream is 'a:65536'"),
+        "A-6-capability": (
             cri(registries=[{"upstream": "a", "hosts": [{"url": "https://b", "capabilities": ["own"]}]}]),
             f"{REGISTRY}[0].hosts[0].capabilities: 'own' is none of pull, resolve, push",
-            id="A-6-capability",
         ),
-        pytest.param(
-            cri(plugins=[{"op": "change", "path": ["a"]}]), "plugins[0].op is 'change'", id="A-6-plugin"
-        ),
-        pytest.param(
+        "A-6-plugin": (cri(plugins=[{"op": "change", "path": ["a"]}]), "plugins[0].op is 'change'"),
+        "A-6-plugin-removed": (
             cri(plugins=[{"op": "remove", "path": ["a"], "values": {}}]),
             "plugins[0].values is set",
-            id="A-6-plugin-removed",
         ),
-        pytest.param(
+        "X-8-version": (
             {"inPlaceUpdates": {"kubelet": "1", "operatingSystemVersion": '1/e; s/"/x'}},
             "spec.inPlaceUpdates.operatingSystemVersion is '1/e; s/\"/x'",
-            id="X-8-version",
         ),
-        pytest.param({"purpose": ""}, "unknown purpose: ; set spec.purpose", id="A-6+X-9-none"),
-    ],
+        "A-6+X-9-none": ({"purpose": ""}, "unknown purpose: ; set spec.purpose"),
+    },
 )
 def test_what_is_wrong_is_told(spec: dict[str, Any], complaint: str) -> None:
     with pytest.raises(Malformed) as raised:
@@ -141,17 +126,16 @@ def test_what_is_wrong_is_told(spec: dict[str, Any], complaint: str) -> None:
     assert raised.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
 
 
-@pytest.mark.parametrize(
-    ("spec", "complaint"),
-    [
-        pytest.param(a_file(content=IMAGE), f"{FILE}.content.imageRef is 'i'", id="X-1+B.9-image"),
-        pytest.param(cri(), "spec.criConfig.containerd is set", id="A-6-containerd"),
-        pytest.param(
+@cases(
+    "spec, complaint",
+    {
+        "X-1+B.9-image": (a_file(content=IMAGE), f"{FILE}.content.imageRef is 'i'"),
+        "A-6-containerd": (cri(), "spec.criConfig.containerd is set"),
+        "X-3-nul": (
             inline("AA==", "b64", transmitUnencoded=True),
             f"{FILE}.content.inline.data holds a NUL byte",
-            id="X-3-nul",
         ),
-    ],
+    },
 )
 def test_for_new_machines_more_is_wrong(spec: dict[str, Any], complaint: str) -> None:
     parsed("reconcile", **spec)
@@ -161,16 +145,16 @@ def test_for_new_machines_more_is_wrong(spec: dict[str, Any], complaint: str) ->
 
 
 @pytest.mark.parametrize("purpose", ["provision", "reconcile"])
-@pytest.mark.parametrize(
+@cases(
     "spec",
-    [
-        pytest.param({}, id="A-6-nothing"),
-        pytest.param(twice("a", "b", "c"), id="A-6+B.11-hosts"),
-        pytest.param({"files": None, "units": None, "criConfig": {"name": "containerd"}}, id="A-6-empty"),
-        pytest.param(a_unit("var-a\\x2db@x:y_z.mount", filePaths=["/a"]) | a_file(), id="A-6-unit"),
-        pytest.param(inline("eA==\n", "b64", transmitUnencoded=True), id="A-6-base64-of-several-lines"),
-        pytest.param(a_file('/opt/"a b"/$c', permissions=0o7777), id="A-6-unusual-path"),
-    ],
+    {
+        "A-6-nothing": {},
+        "A-6+B.11-hosts": twice("a", "b", "c"),
+        "A-6-empty": {"files": None, "units": None, "criConfig": {"name": "containerd"}},
+        "A-6-unit": a_unit("var-a\\x2db@x:y_z.mount", filePaths=["/a"]) | a_file(),
+        "A-6-base64-of-several-lines": inline("eA==\n", "b64", transmitUnencoded=True),
+        "A-6-unusual-path": a_file('/opt/"a b"/$c', permissions=0o7777),
+    },
 )
 def test_what_is_sound_is_taken(purpose: str, spec: dict[str, Any]) -> None:
     assert parsed(purpose, **spec).purpose == purpose

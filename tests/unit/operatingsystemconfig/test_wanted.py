@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models.gardener.operatingsystemconfig import OperatingSystemConfigSpec
 from windowbox.models.objects import Object
-from workers.kinds.operatingsystemconfig import oscobjects
+from workers.kinds.operatingsystemconfig import operatingsystemconfigpool
 
 SED = (
     's/^PRETTY_NAME="[^"]*"/PRETTY_NAME="Machine Image Version 2.0.0 '
@@ -28,7 +29,7 @@ def test_machines_that_are_there_get_a_unit_and_rename_their_system() -> None:
         "[Install]\nWantedBy=multi-user.target"
     )
     drop_in = {"name": "dependencies.conf", "content": content}
-    assert oscobjects.kept(spec(inPlaceUpdates=updates)) == {
+    assert operatingsystemconfigpool.kept(spec(inPlaceUpdates=updates)) == {
         "extensionUnits": [{"name": "systemd-user-sessions.service", "dropIns": [drop_in]}],
         "extensionFiles": None,
         "inPlaceUpdates": {"osUpdate": {"command": "sed", "args": ["-i", "-E", SED, "/etc/os-release"]}},
@@ -37,8 +38,8 @@ def test_machines_that_are_there_get_a_unit_and_rename_their_system() -> None:
 
 @rule("X-5")
 def test_reports_take_away_what_belongs_to_the_other_purpose() -> None:
-    assert oscobjects.kept(spec())["inPlaceUpdates"] is None
-    assert oscobjects.provisioned("shoot--a", "osc-result-a") == {
+    assert operatingsystemconfigpool.kept(spec())["inPlaceUpdates"] is None
+    assert operatingsystemconfigpool.provisioned("shoot--a", "osc-result-a") == {
         "cloudConfig": {"secretRef": {"name": "osc-result-a", "namespace": "shoot--a"}},
         "extensionUnits": None,
         "extensionFiles": None,
@@ -46,30 +47,33 @@ def test_reports_take_away_what_belongs_to_the_other_purpose() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "reported", "result"),
-    [
-        pytest.param("a", None, "osc-result-a", id="X-4-new"),
-        pytest.param("a", "former", "former", id="X-4-reported"),
-        pytest.param("a", "", "osc-result-a", id="X-4-nothing-reported"),
-    ],
+@cases(
+    "name, reported, result",
+    {
+        "X-4-new": ("a", None, "osc-result-a"),
+        "X-4-reported": ("a", "former", "former"),
+        "X-4-nothing-reported": ("a", "", "osc-result-a"),
+    },
 )
 def test_the_secret_keeps_its_name(name: str, reported: str | None, result: str) -> None:
     status = {} if reported is None else {"cloudConfig": {"secretRef": {"name": reported}}}
-    assert oscobjects.result_name(Object({"metadata": {"name": name}, "status": status})) == result
+    assert (
+        operatingsystemconfigpool.result_name(Object({"metadata": {"name": name}, "status": status}))
+        == result
+    )
 
 
-@pytest.mark.parametrize(
-    ("name", "reported", "complaint"),
-    [
-        pytest.param("a" * 250, "", r"^metadata\.name is ", id="too-long"),
-        pytest.param("a", "../b", r"^status\.cloudConfig\.secretRef\.name is '\.\./b'", id="another-path"),
-    ],
+@cases(
+    "name, reported, complaint",
+    {
+        "too-long": ("a" * 250, "", r"^metadata\.name is "),
+        "another-path": ("a", "../b", r"^status\.cloudConfig\.secretRef\.name is '\.\./b'"),
+    },
 )
 def test_a_secret_that_cannot_be_called_so_is_told(name: str, reported: str, complaint: str) -> None:
     status = {"cloudConfig": {"secretRef": {"name": reported}}}
     with pytest.raises(Malformed, match=complaint):
-        oscobjects.result_name(Object({"metadata": {"name": name}, "status": status}))
+        operatingsystemconfigpool.result_name(Object({"metadata": {"name": name}, "status": status}))
 
 
 @rule("X-2")
@@ -86,8 +90,8 @@ def test_scripts_start_all_units_and_write_the_files_of_all_hosts() -> None:
         units=[{"name": "a.service", "content": ""}],
         files=[{"path": "/a", "content": file["content"]} for file in hosts],
     )
-    made = oscobjects.script(given, lambda _: b"")
-    assert made == oscobjects.script(plain, lambda _: b"")
+    made = operatingsystemconfigpool.script(given, lambda _: b"")
+    assert made == operatingsystemconfigpool.script(plain, lambda _: b"")
     assert b"systemctl enable 'a.service' && systemctl restart --no-block 'a.service'\n" in made
 
 
@@ -95,4 +99,4 @@ def test_a_script_that_no_secret_can_hold_is_told() -> None:
     content = {"inline": {"encoding": "", "data": "x" * 800_000}}
     large = spec(purpose="provision", files=[{"path": "/a", "content": content}])
     with pytest.raises(Malformed, match="a Secret holds 1048576"):
-        oscobjects.script(large, lambda _: b"")
+        operatingsystemconfigpool.script(large, lambda _: b"")
