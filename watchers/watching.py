@@ -17,8 +17,9 @@ from bus import streams, subjects
 from bus.clusters.clusters import Clusters
 from bus.clusters.registry import Registry
 from bus.leases.leases import Leases
+from bus.messages import OPERATION
 from bus.transport.connection import Bus
-from watchers import purging
+from bus.transport.finishing import to_end
 from watchers.continuity import Continuity, Permit, Term, Why, Witness
 from watchers.limits import Shared
 from watchers.mirror import Mirror
@@ -153,7 +154,7 @@ class Watching:
         """Purge objects of clusters that left while no watcher ran."""
         await self.registry.complete.wait()
         for cluster in sorted(self.registry.left):
-            for kind in await purging.kinds_of(self.bus, cluster):
+            for kind in await kinds_of(self.bus, cluster):
                 if cluster in self.registry.left and (cluster, kind) not in self._running:
                     self._schedule_purge((cluster, kind))
 
@@ -164,21 +165,21 @@ class Watching:
         self._begin_to_purge(lease)
 
     def _begin_to_purge(self, lease: str) -> None:
-        async def purge() -> None:
+        async def purge_by_cluster() -> None:
             left = self._left[lease]
             while left:
                 cluster = min(left)[0]
                 pairs = {pair for pair in left if pair[0] == cluster}
                 # Most often another process has purged it already.
-                while there := {kind for _, kind in pairs} & await purging.kinds_of(self.bus, cluster):
+                while there := {kind for _, kind in pairs} & await kinds_of(self.bus, cluster):
                     async with asyncio.TaskGroup() as group:
                         for kind in there:
-                            group.create_task(purging.purge(self.bus, cluster, kind))
+                            group.create_task(purge(self.bus, cluster, kind))
                 left -= pairs
 
         async def purge_left() -> None:
             while self._left[lease]:
-                await self.leases.once(lease, purge)
+                await self.leases.once(lease, purge_by_cluster)
 
         if lease not in self._purging or self._purging[lease].done():
             self._purging[lease] = asyncio.create_task(purge_left(), name=f"watch: clear {lease}")
@@ -308,3 +309,36 @@ async def _established(kube: Kube, cluster: str, resource: Resource) -> None:
     except WindowboxError as error:
         logger.info("%s %s: %s", cluster, resource.id, error)
         await asyncio.sleep(1)
+
+
+_PROPAGATION_SECONDS = 2.0
+"""Seconds after which all followers of the stream have received a message."""
+
+
+async def kinds_of(bus: Bus, cluster: str) -> set[str]:
+    """The kinds of the cluster's objects on the bus."""
+    while True:
+        try:
+            request = {"subjects_filter": subjects.seen_cluster(cluster)}
+            info = await bus.api(f"STREAM.INFO.{streams.OBJECTS}", request)
+            return {subjects.seen_of_kind(one) for one in info["state"].get("subjects") or ()}
+        except WindowboxError as error:
+            logger.warning("%s: its objects on the bus cannot be listed: %s", cluster, error)
+            await asyncio.sleep(1)
+
+
+async def purge(bus: Bus, cluster: str, kind: str) -> None:
+    """Purge a kind that no watcher mirrors any more, except objects that are announced from now on."""
+    listed = subjects.listed(cluster, kind)
+    while True:
+        try:
+            # A purge sends no message to followers, so the marker comes first.
+            end = await to_end(bus.publish(listed, b"", {OPERATION: "DELETED"}))
+            assert end is not None  # no message id, so never a duplicate
+            # A cancelled caller waits: its next request must not overtake the purge.
+            await to_end(bus.purge(streams.OBJECTS, subjects.seen_kind(cluster, kind), end))
+            await asyncio.sleep(_PROPAGATION_SECONDS)
+            return await bus.purge(streams.OBJECTS, listed, end + 1)
+        except WindowboxError as error:
+            logger.warning("%s %s: not purged: %s", cluster, kind, error)
+            await asyncio.sleep(1)

@@ -26,7 +26,7 @@ from workers.core.reconcile import Reconciler, Request, reconcile
 from workers.core.reports import Reports
 from workers.core.serving import Common, WorkSettings
 from workers.dns.ingress.ingressreconciler import IngressReconciler
-from workers.kinds.heartbeat.heartbeatreconciler import HeartbeatReconciler
+from workers.kinds.heartbeat.heartbeatpool import HeartbeatReconciler
 from workers.loadbalancer.service.servicedoors import ServiceDoors
 from workers.loadbalancer.service.servicereconciler import ServiceReconciler
 from workers.machines.machine.machinereconciler import MachineReconciler

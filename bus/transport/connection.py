@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -19,9 +19,8 @@ from bus import subjects
 from bus.transport import answers
 from bus.transport.access import SecuredClient, untrusted
 from bus.transport.answers import ApiError, Full, Headers, Occupied, Stored, WrongSequence
-from bus.transport.clock import ServerClock, instant
 from bus.transport.directclient import DirectClient, Requests
-from windowbox.errors import Refused, Unreachable
+from windowbox.errors import Refused, Unreachable, WindowboxError
 from windowbox.settings.bussettings import Access
 
 __all__ = [
@@ -404,3 +403,47 @@ def translated(what: str) -> Iterator[None]:
         raise Refused(f"{what}: larger than the server's max_payload") from error
     except (TimeoutError, nats.errors.Error, OSError) as error:
         raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
+
+
+_FRESH = 60.0
+"""Seconds for which one answer of the server is valid."""
+_STEP = 0.25
+"""Seconds by which our clock may have been set, before the server is asked again."""
+
+
+def instant(time_of_server: str) -> float:
+    """A time as the server spells it, as seconds since 1970."""
+    return datetime.fromisoformat(time_of_server[:26].rstrip("Z") + "+00:00").timestamp()
+
+
+class ServerClock:
+    """The server's clock: our own plus a difference that is measured now and then."""
+
+    def __init__(self, ask: Callable[[], Awaitable[str]]) -> None:
+        self._ask = ask
+        self._ahead: float | None = None
+        self._asked = 0.0
+        self._wall = 0.0
+
+    def forget(self) -> None:
+        """Measure again at the next use: another server may answer from now on."""
+        self._asked = 0.0
+
+    async def now(self) -> float:
+        """Seconds since 1970, for the server."""
+        passed = time.monotonic() - self._asked
+        # The wall clock and the monotonic clock diverge when the wall clock is set.
+        was_set = abs(time.time() - self._wall - passed) > _STEP
+        if self._ahead is None or not self._asked or passed > _FRESH or was_set:
+            try:
+                server_time = instant(await self._ask())
+                self._wall, self._asked = time.time(), time.monotonic()
+                self._ahead = server_time - self._wall
+            except WindowboxError:
+                if self._ahead is None:
+                    raise
+        return time.time() + self._ahead
+
+    def rough(self) -> float:
+        """The same without asking: our own time, until the server was asked once."""
+        return time.time() + (self._ahead or 0.0)

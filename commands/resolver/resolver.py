@@ -14,7 +14,7 @@ import click
 
 from commands.resolver import hosts
 from commands.resolver.hosts import IPAddress, Method, Target
-from windowbox.clients.nameserver.queries import addresses
+from windowbox.clients.nameserver.resolver import addresses
 
 _server = click.option(
     "--server",

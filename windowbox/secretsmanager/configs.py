@@ -9,9 +9,6 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from enum import Enum
 
-from windowbox.secretsmanager import structhash
-from windowbox.secretsmanager.structhash import Fields
-
 _DECADE = timedelta(days=3652)
 """Gardener's default: ten years by the calendar, 3,651 to 3,653 days."""
 
@@ -79,11 +76,11 @@ def checksum(config: Config) -> str:
                 0 if config.validity == _DECADE else config.validity // timedelta(microseconds=1) * 1000
             )
             named: Fields = {"Name": config.name, "CommonName": config.name, "CertType": "ca"}
-            return str(structhash.checksum("CertificateSecretConfig", {**named, "Validity": validity}))
+            return str(struct_checksum("CertificateSecretConfig", {**named, "Validity": validity}))
         case BasicAuth():
             length = config.password_length
             named = {"Name": config.name, "Format": "normal", "Username": config.user_name}
-            return str(structhash.checksum("BasicAuthSecretConfig", {**named, "PasswordLength": length}))
+            return str(struct_checksum("BasicAuthSecretConfig", {**named, "PasswordLength": length}))
         case Certificate():
             content = {name: _json(value) for name, value in asdict(config).items()}
             return _decimal(json.dumps(content, sort_keys=True))
@@ -104,3 +101,32 @@ def _json(value: object) -> object:
 
 def _decimal(content: str) -> str:
     return str(int.from_bytes(hashlib.sha256(content.encode()).digest()[:8]))
+
+
+Fields = Mapping[str, str | int]
+
+_BASIS, _PRIME, _BITS = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+
+
+def struct_checksum(struct: str, fields: Fields) -> int:
+    """`fields` in the order of the struct; numbers are of the types int and time.Duration."""
+    found = _fnv(struct.encode())
+    for name, value in fields.items():
+        if value:
+            found = _fnv(_number(found ^ _fnv(_number(_value(name)) + _number(_value(value)))))
+    return found
+
+
+def _value(value: str | int) -> int:
+    return _fnv(value.encode() if isinstance(value, str) else _number(value))
+
+
+def _number(value: int) -> bytes:
+    return value.to_bytes(8, "little")
+
+
+def _fnv(content: bytes) -> int:
+    found = _BASIS
+    for byte in content:
+        found = (found * _PRIME & _BITS) ^ byte
+    return found

@@ -43,7 +43,7 @@ from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.core.owned import marks
 from workers.core.owned.targets import TargetClusters
 from workers.core.recorder_live import LiveRecorder
-from workers.kinds.infrastructure.infrastructureactuator import InfrastructureActuator
+from workers.kinds.infrastructure.infrastructurepool import InfrastructureActuator
 
 pytestmark = pytest.mark.serves("infrastructure")
 

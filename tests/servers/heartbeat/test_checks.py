@@ -18,7 +18,7 @@ from tests.support.roles import RoleServer
 from tests.support.rules import rule
 from tests.support.running import eventually, running
 from windowbox.models.refs import BASTIONS, RUNTIME, ObjectRef
-from workers.kinds.heartbeat import heartbeatreconciler
+from workers.kinds.heartbeat import heartbeatpool
 
 KEY = subjects.key(ObjectRef(RUNTIME, BASTIONS.id, "shoot--t--one", "mine"))
 LONG = 60.0
@@ -43,7 +43,7 @@ async def roles(roles: RoleServer) -> RoleServer:
 
 async def until(bus: Bus, said: str, patience: float = LONG) -> None:
     async def look() -> bool:
-        problem = await heartbeatreconciler.bus_problem(bus, patience)
+        problem = await heartbeatpool.bus_problem(bus, patience)
         return said in problem if said else not problem
 
     await eventually(look)
@@ -54,7 +54,7 @@ async def test_idle_and_stopped_patchers_are_told_apart(
     roles: RoleServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(roles.access("worker")) as bus:
-        assert "no patcher has come yet" in await heartbeatreconciler.bus_problem(bus, LONG)
+        assert "no patcher has come yet" in await heartbeatpool.bus_problem(bus, LONG)
         async with connected(roles.access("patcher")) as other, running(Pool(other, PATCH, Patcher()).run()):
             await until(bus, "")
         await until(bus, "no patcher asks for work")
@@ -70,5 +70,5 @@ async def test_what_has_waited_for_too_long_is_told_with_its_pool(roles: RoleSer
     ):
         await until(bus, "")
         await Queue(bus, "bastion").wish(KEY, Wish(reason=Reason.EVENT))
-        assert await heartbeatreconciler.bus_problem(bus, LONG) == ""
+        assert await heartbeatpool.bus_problem(bus, LONG) == ""
         await until(bus, "something in the queue of bastion has waited", patience=0.01)

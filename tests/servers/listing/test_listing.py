@@ -32,8 +32,8 @@ from workers.core.lifecycle.actuators import Run
 from workers.core.lifecycle.runpredicates import Scope
 from workers.dns.record.actuator import DNSRecordActuator
 from workers.dns.record.claims import Claims
-from workers.dns.record.drift import DriftCheck
 from workers.dns.record.orphans import OrphanedNames
+from workers.dns.record.recordpool import DriftCheck
 from workers.dns.record.twins import SharedTwins
 from workers.kinds.backups.backupsecrets import SecretName
 from workers.kinds.backups.secretsharing import Sharers

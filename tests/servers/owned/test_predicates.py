@@ -28,7 +28,7 @@ from workers.core.lifecycle.lifecyclemapping import LifeCycleMapping
 from workers.core.lifecycle.runpredicates import Scope
 from workers.core.owned import ownermapping
 from workers.core.owned.ownermapping import OwnerMapping
-from workers.kinds.infrastructure.infrastructureactuator import KIND
+from workers.kinds.infrastructure.infrastructurepool import KIND
 
 Json = dict[str, Any]
 

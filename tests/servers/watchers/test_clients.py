@@ -26,7 +26,7 @@ from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, service, w
 from tests.support import loopback
 from tests.support.apiservers import ApiServers
 from tests.support.running import eventually, running, soon
-from watchers import purging, watching
+from watchers import watching
 from watchers.watching import Watching
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import PermanentError, Unreachable, WindowboxError
@@ -184,7 +184,7 @@ async def test_nothing_is_lost_in_any_order(
 ) -> None:
     dice = Random(seed)
     monkeypatch.setattr(Requests, "ask", late(Requests.ask, dice))
-    monkeypatch.setattr(purging, "_PROPAGATION_SECONDS", 0.3)
+    monkeypatch.setattr(watching, "_PROPAGATION_SECONDS", 0.3)
     async with watched(bus, apis, tmp_path, 4) as there:
         leases, first = Leases(bus, "two", "watch"), there.watching
         second = Watching(bus, leases, first.clusters, first.registry, tuple(kind.id for kind in KINDS))

@@ -20,7 +20,7 @@ from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, listed, se
 from tests.support.apiservers import ApiServers
 from tests.support.running import eventually, running, soon
 from watchers import limits as bounds
-from watchers import purging
+from watchers import watching
 from watchers.continuity import Continuity, Permit
 from watchers.limits import KnownObjects, Shared
 from watchers.mirror import Mirror
@@ -242,7 +242,7 @@ async def test_a_late_purge_spares_what_is_announced_later(bus: Bus, monkeypatch
         await purge(stream, subject, before)
 
     monkeypatch.setattr(bus, "purge", late)
-    clearing = asyncio.create_task(purging.purge(bus, "gone", SERVICES.id))
+    clearing = asyncio.create_task(watching.purge(bus, "gone", SERVICES.id))
     await soon(sent.wait())
     # The kind is mirrored anew only when what was sent has arrived; and if not, nothing new is lost.
     for _ in range(2):
@@ -314,4 +314,4 @@ async def everywhere_left(there: Watched) -> None:
 
 
 async def is_cleared(bus: Bus, cluster: str) -> bool:
-    return not await purging.kinds_of(bus, cluster)
+    return not await watching.kinds_of(bus, cluster)

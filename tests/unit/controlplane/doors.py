@@ -10,7 +10,7 @@ from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, MANAGED_RESOURCES, R
 from windowbox.settings.kindsettings import KindSettings
 from workers.core.lifecycle.actuators import Run
 from workers.core.owned.targets import TargetClusters
-from workers.kinds.controlplane.controlplaneactuator import ControlPlaneActuator
+from workers.kinds.controlplane.controlplanepool import ControlPlaneActuator
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, RUNTIME, ObjectRef
 from windowbox.settings.kindsettings import KindSettings
 from workers.core.lifecycle.actuators import Run
-from workers.kinds.controlplane.controlplaneactuator import ControlPlaneActuator
+from workers.kinds.controlplane.controlplanepool import ControlPlaneActuator
 
 
 @rule("S-6")

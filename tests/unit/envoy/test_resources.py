@@ -19,8 +19,7 @@ from windowbox.errors import Malformed, Unreachable
 from windowbox.models.loadbalancers import Endpoint, Listener
 from workers.loadbalancer.envoy import limits, protobuf, resources
 from workers.loadbalancer.envoy.docker.boxes import Household
-from workers.loadbalancer.envoy.docker.dockerenvoys import Shared
-from workers.loadbalancer.envoy.docker.dockerhost import DockerHost
+from workers.loadbalancer.envoy.docker.dockerenvoys import DockerHost, Shared
 from workers.loadbalancer.envoy.process import Processes
 from workers.loadbalancer.envoy.resources import Configuration
 
@@ -43,7 +42,6 @@ def names(file: bytes) -> list[str]:
 
 def test_the_order_of_what_is_wanted_does_not_matter() -> None:
     turned = replace(WEB, endpoints=tuple(reversed(NODES)))
-
     assert made(turned, DNS).files == made(DNS, WEB).files
 
 
@@ -63,9 +61,7 @@ def test_envoy_never_runs_out_of_files(files: int, all_connections: int, of_one:
 
 def test_files_are_read_as_they_were_written() -> None:
     before = made(WEB, DNS, eds=(DNS.name,))
-
     after = resources.parsed(before.files)
-
     assert after == before
     assert after.files == before.files
 
@@ -104,7 +100,6 @@ def test_no_listener_ever_lacks_its_cluster(
     before: tuple[Listener, ...], after: tuple[Listener, ...], written: list[list[str]]
 ) -> None:
     steps = resources.steps(made(*before), made(*after))
-
     assert [list(step) for step in steps] == written
     assert all(step.get("cds.pb") != b"" for step in steps)
 
@@ -112,7 +107,6 @@ def test_no_listener_ever_lacks_its_cluster(
 @rule("LB-15-3")
 def test_between_two_steps_there_are_clusters_for_old_and_new() -> None:
     first, last = resources.steps(made(WEB), made(DNS))
-
     assert names(first["cds.pb"]) == ["tcp_10.9.0.1_80", "udp_10.9.0.1_53"]
     assert names(last["cds.pb"]) == ["udp_10.9.0.1_53"]
 
@@ -121,7 +115,6 @@ def test_between_two_steps_there_are_clusters_for_old_and_new() -> None:
 def test_nodes_of_udp_are_in_a_file_of_their_own() -> None:
     before = made(DNS, eds=(DNS.name,))
     after = made(replace(DNS, endpoints=NODES[:1]), eds=(DNS.name,))
-
     assert [list(step) for step in resources.steps(before, after)] == [["eds_udp_10.9.0.1_53.pb"]]
 
 
@@ -134,9 +127,7 @@ def test_what_had_files_of_its_own_can_do_without() -> None:
 def test_who_has_a_file_keeps_it_while_others_come() -> None:
     many = [Listener("10.9.0.1", port, "UDP", NODES) for port in range(100, 110)]
     before = made(*many[5:], eds=tuple(one.name for one in many[5:]))
-
     chosen = limits.chosen(before.endpoints, [*many, WEB], most=6)
-
     assert len(chosen) == 6
     assert {one.name for one in many[5:]} < chosen
 
@@ -159,7 +150,6 @@ def test_checks_stay_below_a_hundred_a_second(checks: int, milliseconds: int) ->
 @rule("LB-7-cluster", "LB-16-health")
 def test_nodes_are_asked_for_their_health_at_another_port() -> None:
     (first, _) = cluster(WEB)["load_assignment"]["endpoints"][0]["lb_endpoints"]
-
     assert first["endpoint"]["health_check_config"] == {"port_value": 10256}
     (check,) = cluster(WEB)["health_checks"]
     assert (check["timeout"], check["interval"]) == ("1s", "1.5s")
@@ -176,14 +166,12 @@ def test_nodes_are_asked_for_their_health_at_another_port() -> None:
 )
 def test_ranges_become_prefixes(allowed: tuple[str, ...], prefixes: list[str]) -> None:
     listener = protobuf.resource(made(replace(WEB, allowed=allowed)).listeners[WEB.name])
-
     match = listener["filter_chains"][0]["filter_chain_match"]["source_prefix_ranges"]
     assert [f"{p['address_prefix']}/{p['prefix_len']}" for p in match] == prefixes
 
 
 def test_ports_are_told_by_names() -> None:
     published = made(WEB, replace(DNS, address="fd00::1")).published
-
     assert [(p.address, p.port, p.protocol) for p in published] == [
         ("10.9.0.1", 80, "TCP"),
         ("fd00::1", 53, "UDP"),

@@ -6,7 +6,7 @@ from tests.support.cases import cases
 from tests.support.rules import rule
 from workers.core.lifecycle.actuators import Need
 from workers.core.lifecycle.statuses import OperationTexts
-from workers.kinds.extension.extensionactuator import DESCRIPTIONS, KINDS
+from workers.kinds.extension.extensionpool import DESCRIPTIONS, KINDS
 
 
 @cases(

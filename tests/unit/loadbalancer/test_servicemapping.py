@@ -10,7 +10,7 @@ from tests.support.cases import cases
 from tests.support.lbobjects import DNS, HTTP, nonsense, service
 from tests.support.rules import rule
 from windowbox.models.objects import Object
-from workers.loadbalancer.service import servicemapping
+from workers.loadbalancer import loadbalancerpool
 from workers.loadbalancer.spec import selection
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -88,7 +88,7 @@ def annotated(**annotations: str) -> Object:
     ("LB-1-added-to-be-cleaned-up", None, service(metadata=HELD, type="ClusterIP")),
 )
 def test_a_change_counts(old: Object | None, new: Object) -> None:
-    assert servicemapping.triggers(old, new, ())
+    assert loadbalancerpool.triggers(old, new, ())
 
 
 @cases(
@@ -134,25 +134,25 @@ def test_a_change_counts(old: Object | None, new: Object) -> None:
     ("LB-4-families-order", service(ipFamilies=["IPv4", "IPv6"]), service(ipFamilies=["IPv6", "IPv4"])),
 )
 def test_a_change_does_not_count(old: Object | None, new: Object) -> None:
-    assert not servicemapping.triggers(old, new, ())
+    assert not loadbalancerpool.triggers(old, new, ())
 
 
 @rule("LB-4-flipped")
 def test_a_new_service_of_the_name_counts_though_it_wants_nothing() -> None:
-    assert servicemapping.triggers(service(), service(metadata={"uid": "other"}, type="ClusterIP"), ())
+    assert loadbalancerpool.triggers(service(), service(metadata={"uid": "other"}, type="ClusterIP"), ())
 
 
 @rule("LB-1-class")
 def test_classes_of_ours_are_compared_like_none() -> None:
     old, new = (service(loadBalancerClass="ours", ports=[port]) for port in (HTTP, DNS))
-    assert servicemapping.triggers(old, new, ("ours",))
-    assert not servicemapping.triggers(old, new, ("theirs",))
+    assert loadbalancerpool.triggers(old, new, ("ours",))
+    assert not loadbalancerpool.triggers(old, new, ("theirs",))
 
 
 @given(nonsense, nonsense)
 def test_nonsense_gets_an_answer(old: Object, new: Object) -> None:
-    assert isinstance(servicemapping.triggers(old, new, ()), bool)
-    assert not servicemapping.triggers(new, new, ()) or selection.needs_cleanup(new)
+    assert isinstance(loadbalancerpool.triggers(old, new, ()), bool)
+    assert not loadbalancerpool.triggers(new, new, ()) or selection.needs_cleanup(new)
 
 
 @cases(

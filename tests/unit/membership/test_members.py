@@ -29,8 +29,7 @@ from workers.core.joinannotations import Unusable
 from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.kinds.membership import shootmembership
 from workers.kinds.membership.clusterjoining import Change, changes, undecided
-from workers.kinds.membership.concurrentchecks import Checks
-from workers.kinds.membership.providermembership import secret_of
+from workers.kinds.membership.providermembership import Checks, secret_of
 from workers.kinds.membership.shootmembership import ControlPlanes, Replicas
 
 NAME = "shoot--local--a"

@@ -11,7 +11,7 @@ import yaml
 from tests.support.admitted import DELETED, Json, admitted, answered, refusal, resource
 from tests.support.cases import cases
 from tests.support.rules import rule
-from webhooks.mutators import quantities
+from webhooks import shapes
 from windowbox.settings.webhooksettings import PrometheusSettings, WebhookSettings
 
 MUCH = {"cpu": "100", "memory": "100Gi"}
@@ -70,14 +70,14 @@ def test_a_node_of_the_same_capacity_stays_as_it_is(cpu: Any, memory: Any) -> No
     ],
 )
 def test_a_quantity_has_a_value(quantity: object, number: str) -> None:
-    assert quantities.value(quantity) == Decimal(number)
+    assert shapes.value(quantity) == Decimal(number)
 
 
 @pytest.mark.parametrize(
     "text", [None, True, "", "m", "1 m", "1mi", "1e", "1e9999", "0x1", "١", "1" * 101, {}]
 )
 def test_an_invalid_quantity_has_no_value(text: object) -> None:
-    assert quantities.value(text) is None
+    assert shapes.value(text) is None
 
 
 def config_map(data: Any, name: str = "kube-proxy-config-1a2b3c4d", **more: Any) -> Json:

@@ -2,14 +2,173 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 
+from windowbox.errors import (
+    Forbidden,
+    Missing,
+    Superseded,
+    TransientError,
+    Waiting,
+    WindowboxError,
+)
 from windowbox.kinds import Served
-from windowbox.models.refs import NAMESPACES, ObjectRef
+from windowbox.models.extensions import FORCE_DELETION
+from windowbox.models.gardener import cloudprofile
+from windowbox.models.gardener.bastion import BastionSpec
+from windowbox.models.refs import (
+    BASTIONS,
+    CLUSTERS,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    ObjectRef,
+    Resource,
+)
+from workers.core import clock
+from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, parsed_spec
+from workers.core.lifecycle.statuses import Descriptions, OperationTexts
+from workers.core.owned import manifests, ownerindex, ownermapping
+from workers.core.owned.manifests import Manifest
 from workers.core.owned.ownerindex import OwnerIndex
+from workers.core.owned.targets import TargetCluster, TargetClusters, concurrently
 from workers.core.serving import Common, Serving
-from workers.kinds.bastion import bastionobjects
-from workers.kinds.bastion.bastionactuator import KIND, BastionActuator
+from workers.kinds.bastion import bastionimages, bastionobjects
+from workers.kinds.bastion.bastionobjects import Site
+
+logger = logging.getLogger(__name__)
+
+_RECONCILE = OperationTexts(
+    "Reconciling the Bastion", "Successfully reconciled Bastion", "Error reconciling Bastion"
+)
+
+DESCRIPTIONS = Descriptions(
+    reconcile=_RECONCILE,
+    # The contract has "reconciled" for deletions, too.
+    delete=OperationTexts(
+        "Deleting the Bastion", "Successfully reconciled Bastion", "Error deleting Bastion"
+    ),
+    # Bastions are never migrated or restored.
+    migrate=_RECONCILE,
+    restore=_RECONCILE,
+)
+
+KIND = Kind(
+    resource=BASTIONS,
+    pool="bastion",
+    finalizer="extensions.gardener.cloud/bastion",
+    descriptions=DESCRIPTIONS,
+    classes=frozenset({"shoot"}),
+    deadline=1200.0,
+    stops_on_failed_shoot=False,
+    migrates=False,
+)
+
+_CREDENTIALS = "cloudprovider"
+_WITH_FINALIZERS = (PODS, SERVICES)
+"""Kinds whose objects other controllers hold by finalizers."""
+_TERMINATED = ("Failed", "Succeeded")
+
+
+class BastionActuator(Actuator):
+    """Creates and removes a Bastion's objects, and reports the address of its load balancer."""
+
+    def __init__(self, targets: TargetClusters) -> None:
+        self._targets = targets
+
+    async def reconcile(self, run: Run) -> Status:
+        spec = parsed_spec(BastionSpec, run.object)
+        at = bastionobjects.site(ownerindex.machine_namespace(run), run.ref.name)
+        secret = bastionobjects.secret(at, spec.user_data)
+        service = bastionobjects.service(at, bastionobjects.sources(spec.ingress))
+        cluster = await run.recorder.read(ObjectRef(run.ref.cluster, CLUSTERS.id, "", run.ref.namespace))
+        if cluster is None:
+            raise TransientError(f"the Cluster {run.ref.namespace} is not there yet")
+        profile = cloudprofile.profile(cluster.spec)
+        async with self._provider(run) as target:
+            now = await clock.now(run.recorder)
+            current = bastionimages.of_pod(await target.cached(PODS, at.namespace, at.name))
+            pod = bastionobjects.pod(at, bastionimages.image(profile, now, current))
+            home = await target.cached(NAMESPACES, "", at.namespace)
+            if home and home.deleting:
+                raise Waiting(f"waiting for the former namespace {at.namespace} to be gone")
+            try:
+                # They do not depend on one another.
+                await concurrently(
+                    target.ensure_secret(secret),
+                    _ensure_pod(target, at, pod),
+                    target.ensure(SERVICES, service),
+                    target.ensure(NETWORK_POLICIES, bastionobjects.policy(at)),
+                )
+            except Missing as error:
+                what = f"namespace {at.namespace}, which the Infrastructure makes"
+                raise Waiting(f"waiting for {what}") from error
+            ingress = manifests.balancer_ingress(await target.cached(SERVICES, at.namespace, at.name))
+            if not ingress:
+                raise Waiting("waiting for Bastion LoadBalancer to get ready")
+            ready = await target.cached(PODS, at.namespace, at.name)
+            if ready is None or ready.deleting or not ownermapping.ready(ready):
+                raise Waiting("waiting for Bastion Pod to get ready")
+            # The merge patch removes fields of a former address.
+            return {"ingress": {"hostname": None, "ip": None, "ipMode": None, **ingress[0]}}
+
+    async def delete(self, run: Run) -> None:
+        at = Site(ownerindex.machine_namespace(run), run.ref.name)
+        async with self._provider(run) as target:
+            left = await _remove(target, at)
+        if left:
+            raise Waiting(f"waiting for {' and '.join(left)} {at.name} to be gone")
+
+    def forced(self, run: Run) -> bool:
+        return run.object.annotations.get(FORCE_DELETION) == "true"
+
+    async def force_delete(self, run: Run) -> None:
+        try:
+            async with self._provider(run) as target:
+                await _remove(target, Site(ownerindex.machine_namespace(run), run.ref.name))
+        except (Superseded, Waiting):
+            raise
+        except WindowboxError as error:
+            logger.warning("%s: objects are left behind: %s", run.ref, error)
+
+    def _provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
+        return self._targets.provider(run, run.ref.namespace, _CREDENTIALS)
+
+
+async def _ensure_pod(target: TargetCluster, at: Site, pod: Manifest) -> None:
+    """Create the Pod, or update its metadata. A Pod that has ended is deleted first."""
+    found = await target.cached(PODS, at.namespace, at.name)
+    if found and not found.deleting and found.status.get("phase") in _TERMINATED:
+        await target.remove(PODS, at.namespace, at.name)
+        raise Waiting("waiting for the Bastion Pod that has ended to be gone")
+    # The spec of a Pod is immutable: that of another program or a former version stays. Created, not
+    # applied, so that Gardener's own program can apply its own manifest later.
+    try:
+        if not found and not await target.create_if_absent(PODS, pod):
+            found = await target.live(PODS, at.namespace, at.name)
+        if found:
+            await target.update_metadata(PODS, found, pod)
+    except Forbidden as error:
+        # Retried soon: a quota may be used up, or a new namespace may have no service account yet.
+        raise TransientError(str(error), codes=error.codes) from error
+
+
+async def _remove(target: TargetCluster, at: Site) -> list[str]:
+    """Delete all four concurrently. Returns the kinds of those that are still being deleted."""
+    left: list[str] = []
+
+    async def remove(resource: Resource) -> None:
+        found = await target.cached(resource, at.namespace, at.name) if resource in _WITH_FINALIZERS else None
+        leaving = found is not None and found.deleting
+        if leaving or await target.remove(resource, at.namespace, at.name):
+            left.append(resource.kind)
+
+    await concurrently(*(remove(resource) for resource in (SERVICES, PODS, SECRETS, NETWORK_POLICIES)))
+    return sorted(kind for kind in left if kind in {resource.kind for resource in _WITH_FINALIZERS})
 
 
 def serving(common: Common, row: Served) -> Serving:

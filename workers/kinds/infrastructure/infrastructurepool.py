@@ -2,15 +2,155 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 
+from windowbox.errors import Conflict, Superseded, TransientError, Waiting, WindowboxError
 from windowbox.kinds import Served
-from windowbox.models.refs import IP_POOLS, NAMESPACES, ObjectRef
+from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, ObjectRef
+from windowbox.settings.kindsettings import InfrastructureSettings
+from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, shoot_of
+from workers.core.lifecycle.statuses import Descriptions, OperationTexts
+from workers.core.owned import marks, ownerindex
 from workers.core.owned.ownedorphans import OwnedOrphans
 from workers.core.owned.ownerindex import OwnerIndex
+from workers.core.owned.targets import TargetCluster, TargetClusters, concurrently
 from workers.core.serving import Common, Serving
 from workers.kinds.infrastructure import infrastructureobjects
-from workers.kinds.infrastructure.infrastructureactuator import KIND, InfrastructureActuator
+from workers.kinds.infrastructure.infrastructureobjects import networks, policies
+
+logger = logging.getLogger(__name__)
+
+_RETRY_AFTER = 10.0
+"""Seconds until the second and last attempt to remove a mark."""
+
+DESCRIPTIONS = Descriptions(
+    reconcile=OperationTexts(
+        "Reconciling the infrastructure",
+        "Successfully reconciled infrastructure",
+        "Error reconciling infrastructure",
+    ),
+    delete=OperationTexts(
+        "Deleting the Infrastructure",
+        "Successfully deleted Infrastructure",
+        "Error deleting Infrastructure",
+    ),
+    migrate=OperationTexts(
+        "Starting migration of the Infrastructure",
+        "Successfully migrated Infrastructure",
+        "Error migrating Infrastructure",
+    ),
+    restore=OperationTexts(
+        "Restoring the Infrastructure",
+        "Successfully restored Infrastructure",
+        "Error restoring Infrastructure",
+    ),
+)
+
+KIND = Kind(
+    resource=INFRASTRUCTURES,
+    pool="infrastructure",
+    finalizer="extensions.gardener.cloud/infrastructure",
+    descriptions=DESCRIPTIONS,
+    classes=frozenset({"shoot"}),
+    deadline=1200.0,
+    strips_all_finalizers=False,
+)
+
+
+class InfrastructureActuator(Actuator):
+    """Creates and deletes the namespace of a Shoot's machines, its address pools and NetworkPolicies."""
+
+    def __init__(self, targets: TargetClusters, settings: InfrastructureSettings) -> None:
+        self._targets = targets
+        self._settings = settings
+
+    async def reconcile(self, run: Run) -> Status:
+        infrastructureobjects.check_provider_config(run.object)
+        shoot = shoot_of(run)
+        found = networks(shoot)
+        namespace = ownerindex.infrastructure_namespace(shoot.technical_id)
+        async with self._provider(run) as target:
+            uid = await self._ensure_namespace(run, target, namespace)
+            pools = infrastructureobjects.pools(shoot.technical_id, found, namespace, uid)
+            rules = policies(namespace, self._settings, self_hosted=shoot.self_hosted)
+            # Pools and policies do not depend on one another.
+            await concurrently(
+                *(target.ensure(IP_POOLS, pool) for pool in pools),
+                *(target.ensure(NETWORK_POLICIES, rule) for rule in rules),
+            )
+        return infrastructureobjects.status(found)
+
+    async def delete(self, run: Run) -> None:
+        shoot = shoot_of(run)
+        namespace = ownerindex.infrastructure_namespace(shoot.technical_id)
+        async with self._provider(run) as target:
+            found = await target.live(NAMESPACES, "", namespace)
+            if found and not infrastructureobjects.is_ours(found, run.object):
+                return  # it has another owner
+            if found:
+                # The garbage collector deletes its address pools; nothing waits for that.
+                if not found.deleting:
+                    await target.remove(NAMESPACES, "", namespace)
+                return
+            for family in ("IPv4", "IPv6"):
+                await target.remove(IP_POOLS, "", ownerindex.machine_ip_pool(shoot.technical_id, family))
+
+    async def force_delete(self, run: Run) -> None:
+        try:
+            await self.delete(run)
+        except (Superseded, Waiting):
+            raise
+        except WindowboxError as error:
+            logger.warning("%s: objects that cannot be deleted are left behind: %s", run.ref, error)
+
+    async def migrate(self, run: Run) -> None:
+        """Remove the mark: the namespace has no owner until the next seed sets its own, and has to stay."""
+        namespace = ownerindex.infrastructure_namespace(shoot_of(run).technical_id)
+        try:
+            async with self._provider(run) as target:
+                found = await target.live(NAMESPACES, "", namespace)
+                if found is None or marks.ANNOTATION not in found.annotations:
+                    return
+                ours, there = marks.parse(target.mark), marks.parsed(found)
+                if ours and there and ours.same_owner(there):
+                    patch = {"metadata": {"annotations": {marks.ANNOTATION: None}}}
+                    await target.merge(NAMESPACES, "", namespace, patch)
+                else:
+                    logger.warning(
+                        "%s: the mark stays at namespace %s: it names another owner", run.ref, namespace
+                    )
+        except (Superseded, Waiting):
+            raise
+        except WindowboxError as error:
+            last = run.object.last_operation
+            failed_before = (last.get("type"), last.get("state")) == ("Migrate", "Error")
+            if isinstance(error, TransientError) and not failed_before:
+                raise TransientError(str(error), retry_after=_RETRY_AFTER, codes=error.codes) from error
+            # A migration must not fail for this. A namespace without Pods may then have to be recreated.
+            logger.warning("%s: the mark stays at namespace %s: %s", run.ref, namespace, error)
+
+    async def _ensure_namespace(self, run: Run, target: TargetCluster, name: str) -> str:
+        """Create or update the namespace, unless it has another owner. Returns its uid."""
+        namespace = infrastructureobjects.namespace(name)
+        found = await target.cached(NAMESPACES, "", name)
+        if found and not infrastructureobjects.made_before(run.object):
+            # The namespace of a former Shoot may be terminating, and the bus behind.
+            found = await target.live(NAMESPACES, "", name)
+        if found is None:
+            # Only a creation excludes a race.
+            if uid := await target.create_if_absent(NAMESPACES, namespace):
+                return uid
+            found = await target.live(NAMESPACES, "", name)
+        if found is None:
+            raise Conflict(f"namespace {name} was deleted meanwhile")
+        if not found.deleting:
+            infrastructureobjects.check_ownership(found, run.object)
+        return await target.update(NAMESPACES, found, namespace)
+
+    def _provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
+        return self._targets.provider(run, *infrastructureobjects.provider_secret(run.object))
 
 
 def serving(common: Common, row: Served) -> Serving:

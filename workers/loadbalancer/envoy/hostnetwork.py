@@ -103,7 +103,7 @@ def setting_of(name: str) -> Path:
 
 async def route(record: Path, routes: Mapping[str, str]) -> None:
     """Have exactly these routes; earlier ones, which `record` lists, are removed."""
-    before = dict(orjson.loads(record.read_bytes())) if record.exists() else {}
+    before = _routes(record)
     if not routes and not before:
         return
     _replace(record, {**before, **routes})  # first: a crash leaves no route without a record
@@ -113,6 +113,10 @@ async def route(record: Path, routes: Mapping[str, str]) -> None:
         with contextlib.suppress(Refused):  # it is gone already, perhaps with its link
             await _ip_route("del", prefix)
     _replace(record, dict(routes))
+
+
+def _routes(record: Path) -> dict[str, str]:
+    return dict(orjson.loads(record.read_bytes())) if record.exists() else {}
 
 
 def _note(record: Path, addresses: Collection[str]) -> None:

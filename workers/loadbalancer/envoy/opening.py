@@ -11,7 +11,7 @@ from windowbox.errors import Malformed
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.docker.boxes import Household
-from workers.loadbalancer.envoy.docker.dockerhost import DockerHost
+from workers.loadbalancer.envoy.docker.dockerenvoys import DockerHost
 from workers.loadbalancer.envoy.docker.perservice import DockerPerService
 from workers.loadbalancer.envoy.docker.routed import DockerRouted
 from workers.loadbalancer.envoy.launcher import Launched

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from webhooks.mutators import componentconfig, units
+from webhooks.mutators import componentconfig, operatingsystemconfig
 
 _LINES = (Path(__file__).parent / "vectors.jsonl").read_text().splitlines()
 VECTORS: list[dict[str, Any]] = [json.loads(line) for line in _LINES]
@@ -22,7 +22,7 @@ VECTORS: list[dict[str, Any]] = [json.loads(line) for line in _LINES]
 _EDITS: dict[str, Callable[[str], str]] = {
     "kubelet": componentconfig.allow_swap,
     "kubeproxy": componentconfig.keep_conntrack,
-    "unit": units.normalised,
+    "unit": operatingsystemconfig.normalised,
 }
 _RULES = {"unit": "WW-41", "kubelet": "WW-43+WW-44+WW-45", "kubeproxy": "WW-92", "yaml": "WW-45"}
 _BEFORE = {
@@ -42,7 +42,7 @@ def vectors(field: str, *kinds: str, rules: str = "") -> list[Any]:
 
 @pytest.mark.parametrize("vector", vectors("becomes", "unit"))
 def test_a_unit_becomes_what_go_makes_of_it(vector: dict[str, Any]) -> None:
-    assert units.normalised(vector["text"]) == vector["becomes"]
+    assert operatingsystemconfig.normalised(vector["text"]) == vector["becomes"]
 
 
 @pytest.mark.parametrize("vector", vectors("becomes", "kubelet", "kubeproxy"))
@@ -78,7 +78,7 @@ def test_a_text_keeps_what_it_says(vector: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("vector", vectors("refused", "unit", "kubelet", "kubeproxy"))
 def test_a_text_that_go_refuses_is_refused(vector: dict[str, Any]) -> None:
-    with pytest.raises((units.BadUnit, componentconfig.Unreadable)):
+    with pytest.raises((operatingsystemconfig.BadUnit, componentconfig.Unreadable)):
         _EDITS[vector["of"]](vector["text"])
 
 

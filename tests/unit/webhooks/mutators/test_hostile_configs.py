@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.cases import cases
-from webhooks.mutators import componentconfig, units
+from webhooks.mutators import componentconfig, operatingsystemconfig
 
 _BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     f"{next_}: &{next_} [{', '.join([f'*{last}'] * 10)}]\n"
@@ -67,16 +67,20 @@ def test_a_strange_field_is_kept_soon(text: str) -> None:
 )
 def test_a_large_unit_takes_a_moment(text: str) -> None:
     began = time.process_time()
-    units.normalised(text)
+    operatingsystemconfig.normalised(text)
     assert time.process_time() - began < 2
 
 
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    for edit in (componentconfig.allow_swap, componentconfig.keep_conntrack, units.normalised):
+    for edit in (
+        componentconfig.allow_swap,
+        componentconfig.keep_conntrack,
+        operatingsystemconfig.normalised,
+    ):
         try:
             found = edit(text)
-        except (componentconfig.Unreadable, units.BadUnit):
+        except (componentconfig.Unreadable, operatingsystemconfig.BadUnit):
             continue
         assert edit(found) == found
 

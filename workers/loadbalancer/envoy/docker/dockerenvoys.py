@@ -251,3 +251,27 @@ class DockerEnvoys(ABC):
 
     def _place(self, name: str, generation: int) -> Path | None:
         return self._folder / name / str(generation) if self._folder else None
+
+
+class DockerHost(DockerEnvoys):
+    """Envoy sees the client's own address, and its ports can change while it runs."""
+
+    async def beside_us(self) -> bool:
+        return await self.on_this_host()
+
+    async def start(self, order: Order) -> DockerEnvoy:
+        body = boxes.envoy(self.household, order)
+        body["HostConfig"]["NetworkMode"] = "host"
+        if await self.on_this_host():
+            hostnetwork.keep_waiting_connections()
+        return await self._launch(order, boxes.shared_box(self.household, order.name, order.generation), body)
+
+    async def route(self, container: Container, routes: Mapping[str, str]) -> None:
+        if self._folder and await self.on_this_host():
+            name = boxes.edge_of(container) or ""
+            await hostnetwork.route(self._folder / name / "routes.json", routes)
+        elif routes:
+            raise Refused(
+                f"routes to {', '.join(routes)}: the host's own table is out of reach "
+                "without loadbalancer.folder; set it, or loadbalancer.attachment to docker-routed"
+            )
