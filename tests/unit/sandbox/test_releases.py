@@ -14,53 +14,23 @@ from sandbox.programs.releases import Patience
 from sandbox.progress import Progress
 from tests.support.cases import cases
 from tests.unit.sandbox import releaseserver
+from tests.unit.sandbox.conftest import Built
 from tests.unit.sandbox.releaseserver import ETCD, KUBERNETES, NATS, Releases, path_of, sums_of
 from windowbox.errors import Missing, Refused, Unreachable, WindowboxError
 
 KUBELET, ETCD_SERVER, NATS_SERVER = (PROGRAMS[name] for name in ("kubelet", "etcd", "nats-server"))
-
-# Like `go build -o FOLDER/ PACKAGE…`: notes what was built, and makes programs of the version we ask for.
-GO = """#!/bin/sh
-[ "$1" = version ] && { echo go version go1.26.0; exit; }
-while [ "$1" != -o ]; do shift; done
-target=$2; shift 2
-for package in "$@"; do
-  name=${package##*/}
-  [ "$name" = v2 ] && name=nats-server
-  [ "$name" = . ] && name=windowbox-echo
-  path=$target$name
-  case $package in *etcd*) path=$target; name=etcd;; esac
-  echo "$name" >> "$BUILT"
-  case $name in nats-server) v=2.15.2;; etcd) v=3.7.0;; windowbox-echo) v=1.0.0;; *) v=1.36.3;; esac
-  printf '#!/bin/sh\\necho built v%s\\n' $v > "$path"
-  /bin/chmod +x "$path"
-done
-"""
+FILE, SUM = path_of(KUBELET), sums_of(KUBELET)
+Spoil = Callable[[Releases], object]
 
 
 @pytest.fixture
-def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Releases]:
-    """A machine with nothing but the shell, and a place where all is published as it should be."""
-    (tmp_path / "path").mkdir()
-    (tmp_path / "path" / "sh").symlink_to("/bin/sh")
-    monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    monkeypatch.setenv("WINDOWBOX_CACHE", str(tmp_path / "cache"))
+def published(empty_machine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Releases]:
+    """A place where all is published as it should be."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with releaseserver.served() as published:
         for module, base in {"kubernetes": KUBERNETES, "etcd": ETCD, "nats": NATS}.items():
             monkeypatch.setenv(releases.setting(module), published.url + base)
         yield published
-
-
-@pytest.fixture
-def built(tmp_path: Path, published: Releases, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """A Go on that machine; what it has built."""
-    go = tmp_path / "path" / "go"
-    go.write_text(GO)
-    go.chmod(0o755)
-    (tmp_path / "built").touch()
-    monkeypatch.setenv("BUILT", str(tmp_path / "built"))
-    return lambda: (tmp_path / "built").read_text().split()
 
 
 @pytest.fixture
@@ -89,16 +59,14 @@ def test_without_go_all_servers_are_downloaded(
 
 
 def test_nothing_is_downloaded_unless_asked_for(
-    published: Releases, built: Callable[[], list[str]], progress: Progress
+    published: Releases, built: Built, progress: Progress
 ) -> None:
     obtain.obtain(["nats-server", "kubelet"], progress)
     assert published.asked == []
     assert built() == ["nats-server", "kubelet"]
 
 
-def test_what_nobody_publishes_is_built(
-    published: Releases, built: Callable[[], list[str]], progress: Progress
-) -> None:
+def test_what_nobody_publishes_is_built(published: Releases, built: Built, progress: Progress) -> None:
     obtain.obtain(["windowbox-echo", "nats-server"], progress, download=True)
     assert built() == ["windowbox-echo"]
     assert len(published.asked) == 2
@@ -120,51 +88,35 @@ def test_a_redirect_is_followed(published: Releases, progress: Progress) -> None
 
 
 def _wrong_sum(published: Releases) -> None:
-    published.files[sums_of(KUBELET)] = b"0" * 64
-
-
-def _no_sum(published: Releases) -> None:
-    published.files[sums_of(KUBELET)] = b"<html>please log in</html>"
-
-
-def _missing_sum(published: Releases) -> None:
-    del published.files[sums_of(KUBELET)]
-
-
-def _missing_version(published: Releases) -> None:
-    del published.files[path_of(KUBELET)]
-
-
-def _broken_off(published: Releases) -> None:
-    published.shortened.add(path_of(KUBELET))
-
-
-def _truncated_where_it_lies(published: Releases) -> None:
-    published.files[path_of(KUBELET)] = published.files[path_of(KUBELET)][:1000]
-
-
-def _of_another_machine(published: Releases) -> None:
-    published.publish(KUBELET, b"\x7fELF of some other machine")
-
-
-def _of_another_version(published: Releases) -> None:
-    published.publish(KUBELET, releaseserver.script("Kubernetes v1.36.2"))
+    published.files[SUM] = b"0" * 64
 
 
 @cases(
     "spoil complaint",
     ("wrong-sum", _wrong_sum, f"says {'0' * 64}"),
-    ("page-instead-of-sum", _no_sum, "has no SHA-256 of kubelet"),
-    ("missing-sum", _missing_sum, "404"),
-    ("missing-version", _missing_version, "404"),
-    ("broken-off", _broken_off, "broke off"),
-    ("truncated", _truncated_where_it_lies, "has the SHA-256"),
-    ("other-machine", _of_another_machine, "does not run"),
-    ("other-version", _of_another_version, "is version 1.36.2"),
+    (
+        "page-instead-of-sum",
+        lambda published: published.files.update({SUM: b"<html>please log in</html>"}),
+        "has no SHA-256 of kubelet",
+    ),
+    ("missing-sum", lambda published: published.files.pop(SUM), "404"),
+    ("missing-version", lambda published: published.files.pop(FILE), "404"),
+    ("broken-off", lambda published: published.shortened.add(FILE), "broke off"),
+    (
+        "truncated",
+        lambda published: published.files.update({FILE: published.files[FILE][:1000]}),
+        "has the SHA-256",
+    ),
+    ("other-machine", lambda published: published.publish(KUBELET, b"\x7fELF of another"), "does not run"),
+    (
+        "other-version",
+        lambda published: published.publish(KUBELET, releaseserver.script("Kubernetes v1.36.2")),
+        "is version 1.36.2",
+    ),
 )
 def test_what_is_wrong_is_said_and_built_instead(
-    spoil: Callable[[Releases], None], complaint: str,
-    published: Releases, built: Callable[[], list[str]], progress: Progress, said: list[str],
+    spoil: Spoil, complaint: str,
+    published: Releases, built: Built, progress: Progress, said: list[str],
 ) -> None:  # fmt: skip
     spoil(published)
     obtain.obtain(["kubelet", "nats-server"], progress, download=True)
@@ -173,9 +125,9 @@ def test_what_is_wrong_is_said_and_built_instead(
     assert not list((binaries.cache() / "bin").glob(".build-*"))
 
 
-@pytest.mark.parametrize("spoil", [_wrong_sum, _missing_version])
+@cases("spoil", ("wrong-sum", _wrong_sum), ("missing-version", lambda published: published.files.pop(FILE)))
 def test_one_wrong_binary_stops_no_other_download(
-    spoil: Callable[[Releases], None], published: Releases, built: Callable[[], list[str]], progress: Progress
+    spoil: Spoil, published: Releases, built: Built, progress: Progress
 ) -> None:
     spoil(published)
     obtain.obtain(["kubelet", "kubectl", "kube-apiserver"], progress, download=True)
@@ -183,12 +135,12 @@ def test_one_wrong_binary_stops_no_other_download(
 
 
 def test_a_broken_connection_ends_all_downloads(
-    published: Releases, built: Callable[[], list[str]], progress: Progress
+    published: Releases, built: Built, progress: Progress
 ) -> None:
-    _broken_off(published)
+    published.shortened.add(FILE)
     obtain.obtain(["kubelet", "kubectl", "kube-apiserver"], progress, download=True)
     assert built() == ["kubelet", "kubectl", "kube-apiserver"]
-    assert published.asked == [sums_of(KUBELET), path_of(KUBELET)]
+    assert published.asked == [SUM, FILE]
 
 
 def test_an_archive_without_the_program_is_refused(
@@ -201,26 +153,25 @@ def test_an_archive_without_the_program_is_refused(
     _fails(Refused, "is no archive with etcd-v3.7.0", tmp_path, progress, ETCD_SERVER.name)
 
 
-@pytest.mark.parametrize("where", [path_of, sums_of])
-def test_a_silent_server_times_out(
-    where: Callable[[binaries.Program], str], published: Releases, progress: Progress, tmp_path: Path
-) -> None:
-    published.silent.add(where(KUBELET))
-    _fails(Unreachable, "timed out", tmp_path, progress, "kubelet", Patience(silence=0.2))
-
-
-def test_a_server_that_drips_is_not_waited_for(
-    published: Releases, progress: Progress, tmp_path: Path
-) -> None:
-    published.dripping.add(path_of(KUBELET))
-    _fails(Unreachable, "after 0.5 s", tmp_path, progress, "kubelet", Patience(silence=5, file=0.5))
+@cases(
+    "spoil complaint patience",
+    ("silent", lambda published: published.silent.add(FILE), "timed out", Patience(silence=0.2)),
+    ("silent-about-the-sum", lambda published: published.silent.add(SUM), "timed out", Patience(silence=0.2)),
+    ("drips", lambda published: published.dripping.add(FILE), "after 0.5 s", Patience(silence=5, file=0.5)),
+)
+def test_a_download_that_takes_too_long_is_given_up(
+    spoil: Spoil, complaint: str, patience: Patience,
+    published: Releases, progress: Progress, tmp_path: Path,
+) -> None:  # fmt: skip
+    spoil(published)
+    _fails(Unreachable, complaint, tmp_path, progress, "kubelet", patience)
 
 
 def test_nobody_who_gave_up_goes_on_downloading(
     published: Releases, progress: Progress, tmp_path: Path
 ) -> None:
     progress.cancelled.set()
-    published.dripping.add(path_of(KUBELET))
+    published.dripping.add(FILE)
     _fails(Unreachable, "nobody waits", tmp_path, progress, "kubelet")
 
 

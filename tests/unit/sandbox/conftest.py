@@ -1,0 +1,49 @@
+"""A machine with nothing but the shell, and a Go for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Built = Callable[[], list[str]]
+
+# Like `go build -o FOLDER/ PACKAGE…`: notes what was built, and makes programs of the version we ask for.
+GO = """#!/bin/sh
+[ "$1" = version ] && { echo go version go1.26.0; exit; }
+while [ "$1" != -o ]; do shift; done
+target=$2; shift 2
+for package in "$@"; do
+  name=${package##*/}
+  [ "$name" = v2 ] && name=nats-server
+  [ "$name" = . ] && name=windowbox-echo
+  path=$target$name
+  case $package in *etcd*) path=$target; name=etcd;; esac
+  echo "$name" >> "$BUILT"
+  case $name in nats-server) v=2.15.2;; etcd) v=3.7.0;; windowbox-echo) v=1.0.0;; *) v=1.36.3;; esac
+  printf '#!/bin/sh\\necho built v%s\\n' $v > "$path"
+  /bin/chmod +x "$path"
+done
+"""
+
+
+@pytest.fixture
+def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with nothing on its PATH but the shell, and nothing in the cache. Returns that PATH."""
+    path = tmp_path / "path"
+    path.mkdir()
+    (path / "sh").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", str(path))
+    monkeypatch.setenv("WINDOWBOX_CACHE", str(tmp_path / "cache"))
+    return path
+
+
+@pytest.fixture
+def built(tmp_path: Path, empty_machine: Path, monkeypatch: pytest.MonkeyPatch) -> Built:
+    """A Go on the empty machine, and what it has built."""
+    (empty_machine / "go").write_text(GO)
+    (empty_machine / "go").chmod(0o755)
+    (tmp_path / "built").touch()
+    monkeypatch.setenv("BUILT", str(tmp_path / "built"))
+    return lambda: (tmp_path / "built").read_text().split()
