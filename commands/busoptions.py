@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from bus.clusters.registry import Registry
 from bus.transport import connection
 from bus.transport.connection import Bus
 from sandbox import roles
@@ -57,6 +59,18 @@ def loaded(file: Path | None, name: str | None = None) -> Settings:
 def connected(settings: Settings, command: str) -> AbstractAsyncContextManager[Bus]:
     """A connection to the bus for one command."""
     return connection.connected(settings.nats.access(f"windowbox {command}"), patience=_PATIENCE)
+
+
+@asynccontextmanager
+async def following(registry: Registry) -> AsyncIterator[None]:
+    """Keep the registry of member clusters up to date during the block; it is complete from the start."""
+    task = asyncio.create_task(registry.run(), name="registry")
+    try:
+        await registry.complete.wait()
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 def monitor(file: Path | None, name: str | None = None) -> str | None:

@@ -1,16 +1,21 @@
-"""`windowbox doctor`: what is wrong, and the remedy."""
+"""`windowbox doctor`: what is wrong with this machine, the sandbox and its servers, and the remedies."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from commands.sandbox import name_option, output_option
 from sandbox import state as states
-from sandbox.doctor import checks
+from sandbox.doctor import kinds, loadbalancers, machine, servers, webhooks
+from sandbox.doctor.findings import Finding
+from sandbox.roles import settings_file
+from windowbox.errors import Malformed
+from windowbox.settings.settings import load
 
 _SIGNS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "wrong": ("✗", "red")}
 
@@ -35,7 +40,7 @@ def doctor(ctx: click.Context, name: str | None, settings: Path | None, output: 
 
     Changes nothing. Ends with 1 if something is wrong.
     """
-    findings = list(checks.examine(states.folder(name), settings))
+    findings = list(examine(states.folder(name), settings))
     if output == "json":
         click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
     else:
@@ -45,3 +50,30 @@ def doctor(ctx: click.Context, name: str | None, settings: Path | None, output: 
             if finding.mend:
                 click.echo(f"    → {finding.mend}")
     ctx.exit(1 if any(finding.verdict == "wrong" for finding in findings) else 0)
+
+
+def examine(folder: Path, settings: Path | None) -> Iterator[Finding]:
+    """Check this machine, the sandbox in `folder`, and the servers that the settings name."""
+    yield from machine.examine()
+    yield from machine.examine_sandbox(folder)
+    path = settings_file(folder, "operator")
+    if settings == path:  # as `windowbox env` says: the sandbox knows more than its settings
+        settings = None
+    state = states.read(folder) if settings is None else None
+    if settings is None and (state is None or not state.running()):
+        return
+    try:
+        loaded = load(settings or path)
+    except Malformed as error:
+        yield Finding("settings", "wrong", str(error), "compare with docs/settings.md")
+        return
+    yield servers.bus(loaded.nats)
+    if loaded.nats.user != "edge":  # the edge reaches no API server
+        yield servers.kubernetes(loaded.cluster)
+    yield from servers.rights(loaded, folder if settings is None else None)
+    for zone in loaded.dns.zones:
+        yield from servers.zone(zone)
+    if loaded.nats.user not in ("watcher", "patcher"):  # these two never touch load balancers
+        yield from loadbalancers.examine(loaded.loadbalancer)
+    yield from kinds.examine(loaded)
+    yield from webhooks.examine(loaded)

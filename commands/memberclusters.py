@@ -140,13 +140,7 @@ def list_(output: str, file: Path | None, name: str | None) -> None:
 
 async def listed(settings: Settings) -> list[dict[str, Any]]:
     """The member clusters, with the state of each watch as the watchers report it."""
-    async with _registry(settings) as (bus, registry):
-        following = asyncio.create_task(registry.run(), name="registry")
-        try:
-            await registry.complete.wait()
-        finally:
-            following.cancel()
-            await asyncio.wait([following])
+    async with _registry(settings) as (bus, registry), busoptions.following(registry):
         present = await presence.processes(bus)
     watches: dict[str, dict[str, str]] = {}
     for place, state in [pair for process in present for pair in process.get("watches", {}).items()]:

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 
 import click
 
+from bus import streams, subjects
+from bus.clusters.clusters import clusters
+from bus.clusters.registry import Registry
 from bus.messages import RunRecord
+from bus.transport import consumers
 from commands import busoptions
-from commands.balancers import balancerquery, balancertexts, draining
+from commands.balancers import balancerquery, balancertexts
 from commands.balancers.balancerquery import Snapshot
 from commands.sandbox import output_option
+from windowbox.clients.kubernetes import kube
+from windowbox.errors import Unreachable
 from windowbox.models.refs import SERVICES, ObjectRef
 from windowbox.settings.settings import Settings
+from workers.loadbalancer.edgestate import EdgeState
+from workers.loadbalancer.spec import options
+from workers.loadbalancer.spec.demands import demand_in
 
 _PATIENCE = 15.0
+"""Seconds until the edge has drained a load balancer."""
 
 _cluster = click.option("--cluster", default="runtime", show_default=True, help="In which cluster.")
 
@@ -101,7 +112,49 @@ def drain(service: str, undo: bool, cluster: str, file: Path | None, name: str |
     Service, and waits until the edge has applied it.
     """
     settings, ref = busoptions.loaded(file, name), _ref(service, cluster)
-    click.echo(asyncio.run(draining.drained(settings, ref, undo=undo, patience=_PATIENCE)))
+    click.echo(asyncio.run(drained(settings, ref, undo=undo)))
+
+
+async def drained(settings: Settings, ref: ObjectRef, *, undo: bool) -> str:
+    """Drain a load balancer, or undo that, and wait for the edge. Returns the result in a sentence."""
+    async with busoptions.connected(settings, "lb drain") as bus:
+        balancerquery.single(await balancerquery.load_balancers(bus, settings.loadbalancer, ref), ref)
+        registry = Registry(bus)
+        async with (
+            kube.from_file(settings.cluster.kubeconfig, settings.cluster.context) as runtime,
+            clusters(runtime, registry, settings.egress, settings.cluster.files) as opened,
+            busoptions.following(registry),
+        ):
+            # The Service may be in a member cluster.
+            api = await opened.get(ref.cluster)
+            patch = {"metadata": {"annotations": {options.DRAIN: None if undo else "true"}}}
+            patched = await api.merge(SERVICES, ref.namespace, ref.name, patch)
+        demand = demand_in(ref.cluster, patched, settings.loadbalancer)
+        bucket = streams.EDGES
+        following = consumers.follow(bus, f"KV_{bucket}", [subjects.entry(bucket, subjects.key(ref))])
+        try:
+            async with asyncio.timeout(_PATIENCE), contextlib.aclosing(following) as entries:  # type: ignore[type-var]
+                async for stored in entries:
+                    state = EdgeState.model_validate_json(stored.data) if stored and stored.data else None
+                    if state is not None and balancerquery.drained(demand, state) == demand.drained:
+                        break
+        except TimeoutError as error:
+            raise Unreachable(
+                f"{options.DRAIN} is set as asked, but no edge has acted on it within {_PATIENCE:g} s: "
+                f"`windowbox lb show {ref.namespace}/{ref.name}` shows more"
+            ) from error
+        found = await balancerquery.load_balancers(bus, settings.loadbalancer, ref)
+    balancer = balancerquery.single(found, ref)
+    name = f"{ref.namespace}/{ref.name}"
+    if undo:
+        where, ports = " and ".join(balancer.addresses), ", ".join(balancer.demand.places)
+        return f"{name} takes connections again: {where}, {ports}."
+    left = found.draining_connections(balancer)
+    open_ = f"{left} open connections go on" if left != 1 else "1 open connection goes on"
+    return (
+        f"{name} takes no new connections; {open_}, for ten minutes at most. "
+        "Its address stays; --undo lets clients in again."
+    )
 
 
 def _ref(service: str, cluster: str) -> ObjectRef:
