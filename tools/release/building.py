@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from sandbox.programs import binaries
-from tools.release import bom, ocilayout, ownimage
+from tools.release import bom, ownimage
 from windowbox.errors import Malformed, Refused, Unreachable
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ def release(folder: Path) -> Iterator[Path]:
         yield made[-1]
     image = folder / f"windowbox-image-{version}-{platform.machine()}.oci.tar"
     files = ownimage.image(edge=True)
-    ocilayout.write(files, image, version)
+    ownimage.write(files, image, version)
     materials = folder / f"windowbox-{version}.cdx.json"
     programs = {"python": platform.python_version()}
     for name in ("nats-server", "named"):
