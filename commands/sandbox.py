@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from commands.formatting import aligned, uptime
-from sandbox import detached, environment, prerequisites, roles
+from sandbox import detached, prerequisites, roles, stages
 from sandbox import state as states
 from sandbox.nodes import hostresources
 from sandbox.options import TOGETHER
@@ -187,7 +187,7 @@ def status(ctx: click.Context, name: str | None, output: str) -> None:
 def env(name: str | None, output: str) -> None:
     """Print environment variables that lead kubectl, nats and windowbox to the sandbox."""
     folder = states.folder(name)
-    variables = environment.variables(folder, detached.running(folder))
+    variables = stages.variables(folder, detached.running(folder))
     if output == "json":
         click.echo(json.dumps(variables, indent=2))
     else:

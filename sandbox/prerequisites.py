@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from sandbox import processes, stages
 from sandbox.nodes import hostresources
@@ -31,25 +31,24 @@ def gather(names: Iterable[str], progress: Progress, *, nodes: bool = False, dow
         installing.result()
 
 
-class Background:
-    """An installation of programs in the background."""
-
-    def __init__(self, future: Future[None], progress: Progress) -> None:
-        self._future, self._progress = future, progress
-
-    def wait(self) -> None:
-        """Show progress from now on, and wait for the end."""
-        self._progress.go_on()
-        self._future.result()
-
-
 @contextlib.contextmanager
-def in_background(names: Iterable[str], progress: Progress, *, download: bool) -> Iterator[Background]:
-    """Install these programs in the background, quietly, while the block runs; cancelled if it fails."""
+def in_background(
+    names: Iterable[str], progress: Progress, *, download: bool
+) -> Iterator[Callable[[], None]]:
+    """Install these programs in the background while the block runs; cancelled if the block fails.
+
+    Quiet until the block calls the function that it gets, which shows the progress, and waits for the end.
+    """
     progress.hold_back()
     with processes.unwinding(), ThreadPoolExecutor(1, "programs") as pool:
+        future = pool.submit(obtain.obtain, names, progress, download=download)
+
+        def wait() -> None:
+            progress.go_on()
+            future.result()
+
         try:
-            yield Background(pool.submit(obtain.obtain, names, progress, download=download), progress)
+            yield wait
         except BaseException:
             progress.cancelled.set()
             raise

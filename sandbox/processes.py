@@ -112,17 +112,19 @@ def dying_with_parent() -> Callable[[], None]:
     return ask_kernel
 
 
+def python_environment() -> dict[str, str]:
+    """Variables of a child that runs modules of this checkout, or of this installation."""
+    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+
+
 def start(argv: list[str], log: Path, *, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
     """Start a program that ends with this process and appends its output to `log`."""
     with log.open("ab") as output:
         return subprocess.Popen(
-            argv,
-            env={**environment(), **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            preexec_fn=dying_with_parent(),
-        )
+            argv, env={**environment(), **(env or {})},
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=dying_with_parent(),
+        )  # fmt: skip
 
 
 def free_port() -> int:

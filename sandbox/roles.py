@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import secrets
 import sys
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from sandbox import files
+from sandbox import files, processes
 from sandbox.children import Child
 from sandbox.nodes import images
 from sandbox.nodes.addresses import Plan
@@ -32,7 +31,6 @@ COMMANDS = {
     "admit": ["admit"],
     "admission": ["admit", "--garden"],
 }
-_ROOT = Path(__file__).parents[1]
 _IMAGES = [
     {"name": "local-path-provisioner", "ref": images.PROVISIONER},
     {"name": "local-path-helper", "ref": images.BUSYBOX},
@@ -106,15 +104,12 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
     webhooks = around.garden_webhooks if role == "admission" else around.webhooks
     settings: dict[str, Any] = {
         "nats": {
-            "url": around.bus,
-            "user": user,
-            "password": around.passwords[user],
-            "replicas": around.replicas,
+            "url": around.bus, "user": user, "password": around.passwords[user], "replicas": around.replicas,
         },
-        "objects": {"versions": 16},  # people look back here
+        "objects": {"versions": 16},  # enough to look back with `windowbox trace`
         "cluster": {"kubeconfig": str(kubeconfig(around.folder, role))},
         "egress": {"allowed": ["127.0.0.0/8", "::1/128"]},  # where the sandbox's own API server is
-    }
+    }  # fmt: skip
     if metrics_port:
         settings["metrics"] = f"127.0.0.1:{metrics_port}"
     settings["webhooks"] = {
@@ -147,13 +142,12 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
 def process(around: Surroundings, role: str, name: str, metrics_port: int) -> Child:
     """A `windowbox run`, `watch`, `work`, `patch` or `admit`; ready when its /readyz says so."""
     settings = write_settings(around, role, name, metrics_port)
-    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return Child(
         name,
         [sys.executable, "-m", "windowbox", *COMMANDS[role], "--settings", str(settings)],
         ready=lambda: controlplane.healthy(f"http://127.0.0.1:{metrics_port}/readyz"),
         port=metrics_port,
-        env={"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
+        env=processes.python_environment(),
     )
 
 

@@ -1,4 +1,4 @@
-"""The children of a sandbox, in the order in which they can start."""
+"""The children of a sandbox, in the order in which they can start, and variables that lead to its servers."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from sandbox.servers.controlplane import Identities
 from sandbox.servers.ranges import UNROUTED, ClusterNetwork
 from sandbox.shoots import records
 from sandbox.simulated import simulatedchildren as simulated
+from sandbox.state import State
 from windowbox.errors import Malformed
 
 logger = logging.getLogger(__name__)
@@ -119,6 +120,28 @@ def stages(
             second.append(nodechildren.containerd(place, archives))
             third += [nodechildren.kubelet(place, api), nodechildren.kube_proxy(place)]
     return [first, second, third]
+
+
+def variables(folder: Path, state: State) -> dict[str, str]:
+    """Environment variables that lead kubectl, nats, dig and windowbox to the sandbox."""
+    folder = folder.absolute()
+    found = {
+        "WINDOWBOX_SANDBOX": state.name,
+        "WINDOWBOX_SETTINGS": str(roles.settings_file(folder, "operator")),
+        "KUBECONFIG": str(roles.kubeconfig(folder, "operator")),
+        "NATS_URL": busserver.urls(state.options.nats_servers, state.ports),
+        "NATS_USER": "operator",
+        "NATS_PASSWORD": busserver.passwords(folder / "nats" / "passwords.json")["operator"],
+        "NATS_MONITOR_URL": f"http://127.0.0.1:{state.ports['nats-monitor']}",
+        "DNS_ZONE": zoneserver.ZONE,
+        "DNS_SERVER": f"127.0.0.1:{state.ports['named']}",
+    }
+    for name, child in state.children.items():
+        if name.rpartition("-")[0] in roles.COMMANDS:
+            found[f"METRICS_{name.upper().replace('-', '_')}"] = f"http://127.0.0.1:{child.port}/metrics"
+    if state.options.dns_key:
+        found["DNS_KEY_FILE"] = str(dns_key_file(folder))
+    return found
 
 
 def dns_key_file(folder: Path) -> Path:

@@ -22,7 +22,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from sandbox import environment, ownership, processes, roles, stages
+from sandbox import ownership, processes, roles, stages
 from sandbox import state as states
 from sandbox.children import Child
 from sandbox.nodes import hostresources, routes
@@ -34,7 +34,6 @@ from sandbox.servers import busserver, controlplane
 from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.ranges import ClusterNetwork
 from sandbox.shoots import records, shootchildren
-from sandbox.shoots import shootchildren as shoot_children
 from sandbox.shoots.shootchildren import Shoots
 from sandbox.state import State
 from windowbox.errors import Refused, Unreachable, WindowboxError
@@ -172,7 +171,7 @@ class Supervisor:
         return controlplane.api(identity, self.state.ports["kube-apiserver"])
 
     def environment(self) -> dict[str, str]:
-        return environment.variables(self.folder, self.state)
+        return stages.variables(self.folder, self.state)
 
     def settings_file(self, name: str) -> Path:
         """The settings of a process (`worker-1`), or of the `operator`."""
@@ -195,9 +194,9 @@ class Supervisor:
 
             def processes_of(name: str) -> list[list[Child]]:
                 if name == shootchildren.SHARED:
-                    return shoot_children.shared(self.folder)
+                    return shootchildren.shared(self.folder)
                 shoot = records.read(self.folder, name)
-                return shoot_children.stages(self.folder, shoot, self.state.ports["etcd"], resources, network)
+                return shootchildren.stages(self.folder, shoot, self.state.ports["etcd"], resources, network)
 
             self._shoots = Shoots(self.folder, processes_of, self._restarter, self._forget)
         self._write()

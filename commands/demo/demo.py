@@ -91,11 +91,11 @@ def _started(folder: Path, download: bool) -> State:
         return _up(folder, chosen, show_records=True)
     # Show records while the programs of nodes are built, then start once more, with nodes.
     try:
-        with prerequisites.in_background(later, progress, download=download) as background:
+        with prerequisites.in_background(later, progress, download=download) as wait:
             click.echo("Records need no nodes: they are shown while the programs of nodes are made.")
             _up(folder, {**chosen, "nodes": 0, "simulated_nodes": 0, "admits": 0}, show_records=True)
             click.echo("")
-            background.wait()
+            wait()
     except BaseException:
         # Without this, the next attempt would find a sandbox without nodes.
         detached.down(folder)

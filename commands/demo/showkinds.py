@@ -22,7 +22,7 @@ from commands.demo.stage import (
     span,
     succeeded,
 )
-from sandbox import environment, roles
+from sandbox import roles, stages
 from sandbox.nodes import sshimage
 from sandbox.servers import kubeconfigs
 from windowbox.errors import Unreachable, WindowboxError
@@ -54,7 +54,7 @@ _KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguratio
 def show_records(scene: Scene) -> None:
     """Each record: when it was created, when it had succeeded, and when the name server answered."""
     click.echo("\nApplying examples/dnsrecords.yaml")
-    host, _, port = environment.variables(scene.folder, scene.state)["DNS_SERVER"].rpartition(":")
+    host, _, port = stages.variables(scene.folder, scene.state)["DNS_SERVER"].rpartition(":")
 
     async def steps(demo: Stage) -> None:
         namespace, *records = manifests("dnsrecords.yaml")

@@ -14,7 +14,7 @@ import click
 import yaml
 
 from commands.demo import traffic
-from sandbox import environment, shipped
+from sandbox import shipped, stages
 from sandbox.state import State
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
@@ -55,7 +55,7 @@ class Scene:
         """Show a part in the sandbox's cluster, or in another one."""
 
         async def play() -> None:
-            own = Path(environment.variables(self.folder, self.state)["KUBECONFIG"])
+            own = Path(stages.variables(self.folder, self.state)["KUBECONFIG"])
             async with kube.from_file(kubeconfig or own) as cluster:
                 await part(Stage(cluster, self))
 

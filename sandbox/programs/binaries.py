@@ -32,9 +32,11 @@ class Program:
     """Its folder under deploy/binaries; None if it comes as a package of the system."""
     package: str = ""
     nodes: bool = False
-    """Is it needed for nodes only?"""
+    """Whether only nodes and tests need it."""
 
 
+_KUBERNETES, _GARDENER = "1.36.3", "1.150.0"
+_VERSION = ("--version",)
 PROGRAMS: dict[str, Program] = {
     program.name: program
     for program in (
@@ -42,89 +44,45 @@ PROGRAMS: dict[str, Program] = {
         Program("nats-server", "2.15.2", (2, 14), module="nats", package="github.com/nats-io/nats-server/v2"),
         Program("etcd", "3.7.0", (3, 5), module="etcd", package="go.etcd.io/etcd/server/v3"),
         *(
-            Program(name, "1.36.3", (1, 33), module="kubernetes", package=f"k8s.io/kubernetes/cmd/{name}")
-            for name in ("kube-apiserver", "kube-controller-manager")
-        ),
-        Program(
-            "kubectl",
-            "1.36.3",
-            (1, 33),
-            ("version", "--client"),
-            "kubernetes",
-            "k8s.io/kubernetes/cmd/kubectl",
-        ),
-        *(
-            Program(
-                name,
-                "1.36.3",
-                (1, 33),
-                module="kubernetes",
-                package=f"k8s.io/kubernetes/cmd/{name}",
-                nodes=True,
+            Program(name, _KUBERNETES, (1, 33), ask, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", nodes)
+            for name, ask, nodes in (
+                ("kube-apiserver", _VERSION, False),
+                ("kube-controller-manager", _VERSION, False),
+                ("kubectl", ("version", "--client"), False),
+                ("kubelet", _VERSION, True),
+                ("kube-proxy", _VERSION, True),
+                ("kube-scheduler", _VERSION, True),
             )
-            for name in ("kubelet", "kube-proxy", "kube-scheduler")
         ),
         Program("kwok", "0.8.0", (0, 7), module="kwok", package="sigs.k8s.io/kwok/cmd/kwok", nodes=True),
         Program("windowbox-echo", "1.0.0", (1, 0), module="echo", package=".", nodes=True),
-        # Only tests compare with it. It tells no version, but its help tells its path, which has it.
+        # Only tests compare with it. It has no version flag; its help prints its path, which contains one.
         Program(
-            "machine-controller-manager",
-            "0.62.1",
-            (0, 62),
-            ("--help",),
-            "machine-controller-manager",
-            "github.com/gardener/machine-controller-manager/cmd/machine-controller-manager",
-            nodes=True,
+            "machine-controller-manager", "0.62.1", (0, 62), ("--help",), "machine-controller-manager",
+            "github.com/gardener/machine-controller-manager/cmd/machine-controller-manager", nodes=True,
         ),
-        # Makes volumes in Shoots of the sandbox.
+        # Provisions volumes in Shoots of the sandbox.
         Program(
-            "local-path-provisioner",
-            "0.0.30",
-            (0, 0, 24),
-            module="local-path-provisioner",
-            package="github.com/rancher/local-path-provisioner",
-            nodes=True,
+            "local-path-provisioner", "0.0.30", (0, 0, 24), module="local-path-provisioner",
+            package="github.com/rancher/local-path-provisioner", nodes=True,
         ),
         # Applies ManagedResources, in Shoots of the sandbox and in tests.
         Program(
-            "gardener-resource-manager",
-            "1.150.0",
-            (1, 140),
-            module="gardener",
+            "gardener-resource-manager", _GARDENER, (1, 140), module="gardener",
             package="github.com/gardener/gardener/cmd/gardener-resource-manager",
         ),
-        # Only tests use it: gardenlet's own code as a client.
-        Program(
-            "gardenlet-client",
-            "1.150.0",
-            (1, 140),
-            module="gardener",
-            package="./gardenlet-client",
-            nodes=True,
-        ),
-        # Only tests use it: gardenlet's and gardener-operator's own controllers, which install windowbox.
-        Program(
-            "gardener-installer",
-            "1.150.0",
-            (1, 140),
-            module="gardener",
-            package="./gardener-installer",
-            nodes=True,
-        ),
-        # Only tests use it: the program that windowbox takes the place of.
-        Program(
-            "provider-local", "1.150.0", (1, 140), module="gardener", package="./provider-local", nodes=True
-        ),
-        # Only tests use it: the admission in the garden that windowbox takes the place of.
-        Program(
-            "admission-local", "1.150.0", (1, 140), module="gardener", package="./admission-local", nodes=True
+        # For tests only: gardenlet's code as a client, the controllers of gardenlet and gardener-operator
+        # that install windowbox, and the two programs that windowbox replaces.
+        *(
+            Program(name, _GARDENER, (1, 140), module="gardener", package=f"./{name}", nodes=True)
+            for name in ("gardenlet-client", "gardener-installer", "provider-local", "admission-local")
         ),
         # Only tests install the chart.
         Program("helm", "4.2.4", (3, 14), ("version",), "helm", "helm.sh/helm/v4/cmd/helm"),
         Program("named", "9.18", (9, 16), ("-v",)),
         Program("dig", "9.18", (9, 16), ("-v",)),
     )
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -232,12 +190,8 @@ def _asked(path: Path, arguments: tuple[str, ...], _changed: int) -> Version | N
     try:
         answer = subprocess.run(
             [path, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r"\bv?(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout + answer.stderr)

@@ -195,18 +195,15 @@ def scheduler(program: Path, identity: Identities, kubeconfig: Path, port: int, 
 
 def audit_arguments(folder: Path) -> list[str]:
     """Write a line about every request to `folder`/audit.log: without bodies, which cost too much."""
-    policy = folder / "audit-policy.yaml"
-    policy.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "audit.k8s.io/v1",
-                "kind": "Policy",
-                "omitStages": ["RequestReceived"],
-                "rules": [{"level": "Metadata"}],
-            }
-        )
-    )
-    return [f"--audit-policy-file={policy}", f"--audit-log-path={folder / 'audit.log'}"]
+    policy = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": "Metadata"}],
+    }
+    path = folder / "audit-policy.yaml"
+    path.write_text(yaml.safe_dump(policy))
+    return [f"--audit-policy-file={path}", f"--audit-log-path={folder / 'audit.log'}"]
 
 
 def healthy(url: str) -> bool:

@@ -18,41 +18,28 @@ def text(url: str, ca: Pair, user: Pair | str) -> str:
         credentials = {"client-certificate": str(user.certificate), "client-key": str(user.key)}
     else:
         credentials = {"token": user}
-    return yaml.safe_dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "windowbox",
-            "clusters": [
-                {
-                    "name": "windowbox",
-                    "cluster": {"server": url, "certificate-authority": str(ca.certificate)},
-                }
-            ],
-            "users": [{"name": "windowbox", "user": credentials}],
-            "contexts": [
-                {
-                    "name": "windowbox",
-                    "context": {"cluster": "windowbox", "user": "windowbox", "namespace": "default"},
-                }
-            ],
-        },
-        sort_keys=False,
-    )
+    cluster = {"server": url, "certificate-authority": str(ca.certificate)}
+    context = {"cluster": "windowbox", "user": "windowbox", "namespace": "default"}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "windowbox",
+        "clusters": [{"name": "windowbox", "cluster": cluster}],
+        "users": [{"name": "windowbox", "user": credentials}],
+        "contexts": [{"name": "windowbox", "context": context}],
+    }
+    return yaml.safe_dump(content, sort_keys=False)
 
 
 def secret(namespace: str, kubeconfig: str) -> str:
     """The manifest of the provider Secret of a Shoot."""
-    return str(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": "cloudprovider", "namespace": namespace},
-                "data": {"kubeconfig": base64.b64encode(kubeconfig.encode()).decode()},
-            }
-        )
-    )
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "cloudprovider", "namespace": namespace},
+        "data": {"kubeconfig": base64.b64encode(kubeconfig.encode()).decode()},
+    }
+    return str(yaml.safe_dump(manifest))
 
 
 def inline(kubeconfig: Path) -> str:

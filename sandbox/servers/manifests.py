@@ -49,13 +49,10 @@ def define(api: ApiServer, *manifests: dict[str, Any]) -> None:
     for name, manifest in zip(names, manifests, strict=True):
         api.apply(f"{_CRDS}/{name}", manifest)
     for name in names:
-        _wait_served(api, name)
-
-
-def _wait_served(api: ApiServer, name: str) -> None:
-    for event in api.events(f"{_CRDS}?fieldSelector=metadata.name={name}", seconds=_PATIENCE):
-        # A definition just made has `conditions: null`.
-        conditions = (event["object"].get("status") or {}).get("conditions") or []
-        if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
-            return
-    raise Unreachable(f"the API server does not serve {name} after {_PATIENCE} seconds")
+        for event in api.events(f"{_CRDS}?fieldSelector=metadata.name={name}", seconds=_PATIENCE):
+            # A definition just created has `conditions: null`.
+            conditions = (event["object"].get("status") or {}).get("conditions") or []
+            if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+                break
+        else:
+            raise Unreachable(f"the API server does not serve {name} after {_PATIENCE} seconds")

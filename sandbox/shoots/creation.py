@@ -22,7 +22,6 @@ from sandbox.servers import kubeconfigs, ranges, resourcemanager
 from sandbox.servers.apiserver import ApiServer, from_kubeconfig, is_ready
 from sandbox.shoots import records, shootmanifests, waiting
 from sandbox.shoots.records import Shoot
-from sandbox.shoots.shootmanifests import Images
 from sandbox.state import State
 from windowbox.errors import Refused, Unreachable
 
@@ -100,10 +99,10 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
     records.write(sandbox.folder, shoot)
     sandbox.notify()
 
-    def bring_image() -> Images:
+    def bring_image() -> dict[str, str]:
         archive, name = image.archive(progress)
         import_image(archive, name, sandbox.sockets())
-        return Images({version: image.of_version(name, version) for version in image.VERSIONS})
+        return {version: image.of_version(name, version) for version in image.VERSIONS}
 
     with ThreadPoolExecutor(1, "image") as pool:
         importing_image = pool.submit(bring_image)
@@ -114,13 +113,12 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
     api, inside = sandbox.api, _api(sandbox, shoot)
     own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
     nodes = sandbox.state.options.ranges[0]
-    found = shootmanifests.Ranges(pods=str(own.pods), services=str(own.services_v4), nodes=nodes)
     generic = kubeconfigs.without_credentials(records.kubeconfig(sandbox.folder, shoot.name))
     for manifest in (
         shootmanifests.namespace(shoot),
         shootmanifests.secret(shoot, shootmanifests.GENERIC_KUBECONFIG, generic),
         shootmanifests.secret(shoot, "cloudprovider", roles.provider_kubeconfig(sandbox.folder)),
-        shootmanifests.cluster(shoot, found, images),
+        shootmanifests.cluster(shoot, nodes, own, images),
         shootmanifests.infrastructure(shoot),
         shootmanifests.controlplane(shoot),
         shootmanifests.system_config(shoot, inside.url, inside.ca.certificate.read_text()),

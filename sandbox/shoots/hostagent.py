@@ -15,11 +15,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sandbox.nodes import routes
 from sandbox.nodes.claims import Claim
@@ -36,17 +36,6 @@ _PAUSE = 0.5
 
 HOST = ""
 """Where: on this host. Other places are network namespaces."""
-
-
-class SandboxNode(Protocol):
-    """A node of the sandbox: its namespace, its address, and the range of its Pods."""
-
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def address(self) -> str: ...
-    @property
-    def pods(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -67,12 +56,12 @@ def machine(node: dict[str, Any]) -> Machine | None:
 
 
 def wanted(
-    machines: Iterable[Machine], nodes: Sequence[SandboxNode], services: str
+    machines: Iterable[Machine], nodes: Sequence[NodeConfig], services: str
 ) -> dict[str, dict[str, str]]:
     """For this host and each namespace: the next hop to each range.
 
-    The Services of the Shoot are known to each of its machines; one of them gets what this host, where the
-    Shoot's API server runs, sends there.
+    Every machine serves the Services of the Shoot. So what this host, where the Shoot's API server runs,
+    sends to them goes to any one machine.
     """
     found: dict[str, dict[str, str]] = {HOST: {}, **{node.namespace: {} for node in nodes}}
     for machine in sorted(machines, key=lambda machine: int(machine.address)):
@@ -90,7 +79,7 @@ def wanted(
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """A node of the sandbox."""
+    """A node of the sandbox: its namespace, its address, the range of its Pods, the folder of their logs."""
 
     namespace: str
     address: str
@@ -132,7 +121,7 @@ def read(path: Path) -> Config:
 
 
 def _routes_or_end(config: Config, path: Path) -> None:
-    """Without its thread of routes this process is of no use: the sandbox starts it again."""
+    """Keep the routes. If this thread fails, end the process, so that the sandbox restarts it."""
     try:
         api, claim = from_kubeconfig(Path(config.shoot_kubeconfig)), Claim(config.claim)
         inside = [ip_network(config.pods), ip_network(config.services)]
@@ -153,27 +142,23 @@ def _each_state(api: ApiServer, path: str, follow: Callable[[dict[str, dict[str,
     """Call `follow` with all objects at `path`, at first and after each change, for ever."""
     while True:
         try:
-            for objects in _states(api, path):
+            listed = api.read(path)
+            objects = {one["metadata"]["name"]: one for one in listed["items"]}
+            follow(objects)
+            version = listed["metadata"]["resourceVersion"]
+            for event in api.events(f"{path}?resourceVersion={version}", seconds=_WATCH_SECONDS):
+                found = event["object"]
+                # The API server has forgotten the version: list again.
+                if event["type"] == "ERROR":
+                    break
+                if event["type"] == "DELETED":
+                    objects.pop(found["metadata"]["name"], None)
+                else:
+                    objects[found["metadata"]["name"]] = found
                 follow(objects)
         except (Refused, Unreachable) as error:
             logger.warning("%s: %s", path, error)
             time.sleep(_PAUSE)
-
-
-def _states(api: ApiServer, path: str) -> Iterator[dict[str, dict[str, Any]]]:
-    listed = api.read(path)
-    objects = {one["metadata"]["name"]: one for one in listed["items"]}
-    yield objects
-    version = listed["metadata"]["resourceVersion"]
-    for event in api.events(f"{path}?resourceVersion={version}", seconds=_WATCH_SECONDS):
-        found = event["object"]
-        if event["type"] == "ERROR":
-            return
-        if event["type"] == "DELETED":
-            objects.pop(found["metadata"]["name"], None)
-        else:
-            objects[found["metadata"]["name"]] = found
-        yield objects
 
 
 if __name__ == "__main__":

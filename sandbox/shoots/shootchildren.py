@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sandbox import files, roles
+from sandbox import files, processes, roles
 from sandbox.children import Child
 from sandbox.nodes import routes
 from sandbox.nodes.hostresources import HostResources
@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 SHARED = ""
 """In place of a name: the processes that run while there are Shoots."""
 
-_ROOT = Path(__file__).parents[2]
 _AUDIENCES = "kubernetes,gardener"
 """As in Gardener, whose resource manager requests tokens for the second one."""
 
@@ -113,7 +112,7 @@ def _host_agent(sandbox: Path, shoot: Shoot, resources: HostResources) -> Child:
         [sys.executable, "-m", "sandbox.shoots.hostagent", str(path)],
         ready=ready.exists,
         before=lambda: ready.unlink(missing_ok=True),
-        env={"PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"},
+        env=processes.python_environment(),
     )
 
 

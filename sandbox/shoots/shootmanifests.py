@@ -1,17 +1,22 @@
-"""The objects of a Shoot as a platform like Gardener writes them, of which windowbox makes its machines."""
+"""Manifests of a Shoot, as a platform like Gardener writes them; windowbox makes its machines from these."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import platform
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
 from typing import Any
+
+import yaml
 
 from sandbox.nodes.images import ARCHITECTURES
 from sandbox.programs.binaries import PROGRAMS
+from sandbox.servers.ranges import Ranges
 from sandbox.shoots import contents
 from sandbox.shoots.records import Shoot
+from windowbox.models.extensions import OPERATION
 
 POOL = "small"
 WORKER = "workers"
@@ -22,8 +27,6 @@ GENERIC_KUBECONFIG = "generic-token-kubeconfig"
 """The Secret with the address of the API server, and no credentials."""
 
 _EXTENSIONS = "extensions.gardener.cloud/v1alpha1"
-_CORE = "core.gardener.cloud/v1beta1"
-_LOCAL = "local.provider.extensions.gardener.cloud/v1alpha1"
 _MACHINE_TYPE = "local"
 _AGENT_UNIT = """\
 [Unit]
@@ -39,40 +42,47 @@ WantedBy=multi-user.target
 """
 
 
-@dataclass(frozen=True)
-class Ranges:
-    """Where addresses of the Shoot's Pods, Services and nodes come from."""
-
-    pods: str
-    services: str
-    nodes: str
-
-
-@dataclass(frozen=True)
-class Images:
-    """The machine image, by the versions that the CloudProfile offers."""
-
-    by_version: dict[str, str]
-
-    @property
-    def newest(self) -> str:
-        return max(self.by_version)
+_CLUSTER = """
+apiVersion: extensions.gardener.cloud/v1alpha1
+kind: Cluster
+metadata: {name: NAMESPACE}
+spec:
+  cloudProfile:
+    apiVersion: core.gardener.cloud/v1beta1
+    kind: CloudProfile
+    metadata: {name: local}
+    spec:
+      type: local
+      machineTypes: [{name: local, cpu: "1", gpu: "0", memory: 8Gi, architecture: ARCHITECTURE}]
+      machineImages: [{name: local, versions: []}]
+      providerConfig:
+        apiVersion: local.provider.extensions.gardener.cloud/v1alpha1
+        kind: CloudProfileConfig
+        machineImages: [{name: local, versions: []}]
+  seed: {apiVersion: core.gardener.cloud/v1beta1, kind: Seed, metadata: {name: sandbox}}
+  shoot:
+    apiVersion: core.gardener.cloud/v1beta1
+    kind: Shoot
+    metadata: {name: "NAME", namespace: garden-local}
+    spec:
+      credentialsBindingName: local
+      kubernetes: {version: VERSION}
+      networking: {type: none, ipFamilies: [IPv4], nodes: NODES, pods: PODS, services: SERVICES}
+    status:
+      technicalID: NAMESPACE
+      lastOperation: {type: Reconcile, state: Processing, progress: 1}
+"""
 
 
 def namespace(shoot: Shoot) -> dict[str, Any]:
-    """Of the control plane."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {
-            "name": shoot.technical_id,
-            "labels": {
-                "gardener.cloud/role": "shoot",
-                "shoot.gardener.cloud/provider": "local",
-                "networking.shoot.gardener.cloud/provider": "none",
-            },
-        },
+    """The namespace of the control plane."""
+    labels = {
+        "gardener.cloud/role": "shoot",
+        "shoot.gardener.cloud/provider": "local",
+        "networking.shoot.gardener.cloud/provider": "none",
     }
+    metadata = {"name": shoot.technical_id, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
 def secret(shoot: Shoot, name: str, kubeconfig: str) -> dict[str, Any]:
@@ -85,42 +95,23 @@ def secret(shoot: Shoot, name: str, kubeconfig: str) -> dict[str, Any]:
     }
 
 
-def cluster(shoot: Shoot, ranges: Ranges, images: Images) -> dict[str, Any]:
-    offered = [
-        {
-            "version": version,
-            "classification": "supported",
-            "architectures": [_architecture()],
-            "cri": [{"name": "containerd"}],
-        }
-        for version in sorted(images.by_version)
-    ]
-    known = [{"version": version, "image": image} for version, image in sorted(images.by_version.items())]
-    size = {"cpu": "1", "gpu": "0", "memory": "8Gi", "architecture": _architecture()}
-    return {
-        "apiVersion": _EXTENSIONS,
-        "kind": "Cluster",
-        "metadata": {"name": shoot.technical_id},
-        "spec": {
-            "cloudProfile": {
-                "apiVersion": _CORE,
-                "kind": "CloudProfile",
-                "metadata": {"name": "local"},
-                "spec": {
-                    "type": "local",
-                    "machineTypes": [{"name": _MACHINE_TYPE, **size}],
-                    "machineImages": [{"name": "local", "versions": offered}],
-                    "providerConfig": {
-                        "apiVersion": _LOCAL,
-                        "kind": "CloudProfileConfig",
-                        "machineImages": [{"name": "local", "versions": known}],
-                    },
-                },
-            },
-            "seed": {"apiVersion": _CORE, "kind": "Seed", "metadata": {"name": "sandbox"}},
-            "shoot": _shoot(shoot, ranges),
-        },
-    }
+def cluster(shoot: Shoot, nodes: str, own: Ranges, images: Mapping[str, str]) -> dict[str, Any]:
+    """The Cluster: `nodes` is the range of the machines, `images` the machine image by its versions."""
+    text = _CLUSTER
+    for word, value in {
+        "NAMESPACE": shoot.technical_id, "NAME": shoot.name, "VERSION": PROGRAMS["kubelet"].version,
+        "ARCHITECTURE": _architecture(), "NODES": nodes, "PODS": str(own.pods),
+        "SERVICES": str(own.services_v4),
+    }.items():  # fmt: skip
+        text = re.sub(rf"\b{word}\b", value, text)
+    found: dict[str, Any] = yaml.safe_load(text)
+    profile = found["spec"]["cloudProfile"]["spec"]
+    for version, image in sorted(images.items()):
+        offered = {"version": version, "classification": "supported", "cri": [{"name": "containerd"}]}
+        profile["machineImages"][0]["versions"].append({**offered, "architectures": [_architecture()]})
+        known = {"version": version, "image": image}
+        profile["providerConfig"]["machineImages"][0]["versions"].append(known)
+    return found
 
 
 def infrastructure(shoot: Shoot) -> dict[str, Any]:
@@ -128,7 +119,7 @@ def infrastructure(shoot: Shoot) -> dict[str, Any]:
 
 
 def controlplane(shoot: Shoot) -> dict[str, Any]:
-    """It has windowbox serve the Shoot's cluster."""
+    """The ControlPlane: with it, windowbox serves the Shoot's cluster."""
     return _extension(shoot, "ControlPlane", CONTROL_PLANE, region="local", secretRef=_provider(shoot))
 
 
@@ -180,50 +171,17 @@ def worker(shoot: Shoot, count: int, image_version: str, user_data: str) -> dict
         "labels": {"node.kubernetes.io/role": "node", "worker.gardener.cloud/pool": POOL},
         "zones": ["local"],
     }
-    return _extension(
-        shoot, "Worker", WORKER, region="local", secretRef=_provider(shoot), pools=[pool]
-    )  # fmt: skip
+    return _extension(shoot, "Worker", WORKER, region="local", secretRef=_provider(shoot), pools=[pool])
 
 
 def _extension(shoot: Shoot, kind: str, name: str, **spec: Any) -> dict[str, Any]:
-    """Annotated so that it is reconciled now, as after each change that a platform makes."""
-    return {
-        "apiVersion": _EXTENSIONS,
-        "kind": kind,
-        "metadata": {
-            "name": name,
-            "namespace": shoot.technical_id,
-            "annotations": {"gardener.cloud/operation": "reconcile"},
-        },
-        "spec": {"type": "local", **spec},
-    }
+    """An extension object, annotated so that it is reconciled now, as after each change by a platform."""
+    metadata = {"name": name, "namespace": shoot.technical_id, "annotations": {OPERATION: "reconcile"}}
+    return {"apiVersion": _EXTENSIONS, "kind": kind, "metadata": metadata, "spec": {"type": "local", **spec}}
 
 
 def _provider(shoot: Shoot) -> dict[str, str]:
     return {"name": "cloudprovider", "namespace": shoot.technical_id}
-
-
-def _shoot(shoot: Shoot, ranges: Ranges) -> dict[str, Any]:
-    return {
-        "apiVersion": _CORE,
-        "kind": "Shoot",
-        "metadata": {"name": shoot.name, "namespace": "garden-local"},
-        "spec": {
-            "credentialsBindingName": "local",
-            "kubernetes": {"version": PROGRAMS["kubelet"].version},
-            "networking": {
-                "type": "none",
-                "ipFamilies": ["IPv4"],
-                "nodes": ranges.nodes,
-                "pods": ranges.pods,
-                "services": ranges.services,
-            },
-        },
-        "status": {
-            "technicalID": shoot.technical_id,
-            "lastOperation": {"type": "Reconcile", "state": "Processing", "progress": 1},
-        },
-    }
 
 
 def _architecture() -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import re
-from typing import Any
 
 from sandbox.simulated.openports import PLAYED
 from windowbox.clients.kubernetes.kube import Kube
@@ -39,29 +37,18 @@ async def register(kube: Kube, count: int, network: str) -> None:
     As with kubelets that is done once at the start: a Node that is deleted later is not created again.
     """
     for name, address in zip(names(count), addresses(network, count), strict=True):
-        await _register(kube, name, address)
+        labels = {PLAYED: "fake", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+        metadata = {"name": name, "labels": labels, "annotations": {PLAYED: "fake"}}
+        reported = [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]
+        status = {"addresses": reported}
+        try:
+            node = {"metadata": metadata, "spec": {"providerID": f"simulated://{name}"}, "status": status}
+            await kube.create(NODES, "", {"apiVersion": "v1", "kind": "Node", **node})
+        except Conflict:
+            await kube.merge(NODES, "", name, {"metadata": metadata})
+            # A patch of the object itself ignores its status.
+            await kube.merge(NODES, "", name, {"status": status}, part="status")
     async for object in kube.objects(NODES):
         match = _NAME.fullmatch(object.name)
         if match and int(match[1]) > count and object.labels.get(PLAYED):
             await kube.delete(NODES, "", object.name)
-
-
-async def _register(kube: Kube, name: str, address: str) -> None:
-    manifest: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {PLAYED: "fake", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
-            "annotations": {PLAYED: "fake"},
-        },
-        "spec": {"providerID": f"simulated://{name}"},
-        "status": {
-            "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]
-        },
-    }
-    with contextlib.suppress(Conflict):
-        await kube.create(NODES, "", manifest)
-        return
-    await kube.merge(NODES, "", name, {"metadata": manifest["metadata"]})
-    await kube.merge(NODES, "", name, {"status": manifest["status"]}, part="status")
