@@ -19,6 +19,7 @@ import orjson
 import yaml
 from aiohttp import web
 
+from tests.support import webserver
 from windowbox.kinds import RESOURCES
 from windowbox.models.refs import Resource
 
@@ -184,19 +185,13 @@ def kubeconfig(url: str, cluster: str) -> str:
 async def api_servers() -> AsyncIterator[ApiServers]:
     """The simulator, on a port of 127.0.0.1 that the system chose."""
     servers = ApiServers()
-    application = web.Application()
-    application.router.add_get("/-/counts", servers.answer_counts)
-    application.router.add_post("/{cluster}/-/fill", servers.answer_fill)
-    application.router.add_route("*", "/{cluster}/{path:.*}", servers.answer)
-    runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=4096)
-        await site.start()
-        servers.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    routes = (
+        web.get("/-/counts", servers.answer_counts),
+        web.post("/{cluster}/-/fill", servers.answer_fill),
+        web.route("*", "/{cluster}/{path:.*}", servers.answer),
+    )
+    async with webserver.serving(*routes, handler_cancellation=True) as servers.url:
         yield servers
-    finally:
-        await runner.cleanup()
 
 
 async def _main() -> None:

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import orjson
-import yaml
 from aiohttp import web
 
 from sandbox import files
+from tests.support import apiservers, webserver
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import NAMESPACES
 
@@ -61,18 +61,7 @@ class ManyClusters:
 
     def kubeconfig(self, shoot: str) -> str:
         """The way into the API of a shoot, as text."""
-        cluster = {"server": f"{self.url}/{shoot}"}
-        context = {"cluster": shoot, "user": shoot, "namespace": "default"}
-        return yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": shoot,
-                "clusters": [{"name": shoot, "cluster": cluster}],
-                "users": [{"name": shoot, "user": {"token": "nobody-looks-at-it"}}],
-                "contexts": [{"name": shoot, "context": context}],
-            }
-        )
+        return apiservers.kubeconfig(self.url, shoot)
 
     def write_kubeconfig(self, shoot: str, folder: Path) -> Path:
         path = folder / f"{shoot}.kubeconfig"
@@ -259,14 +248,6 @@ async def many_clusters(plane: ControlPlane) -> AsyncIterator[ManyClusters]:
     )
     async with upstream:
         clusters = ManyClusters(plane, "", upstream)
-        application = web.Application(client_max_size=1 << 24)
-        application.router.add_route("*", "/{shoot}/{path:.*}", clusters.answer)
-        runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=1)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            clusters.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        every = web.route("*", "/{shoot}/{path:.*}", clusters.answer)
+        async with webserver.serving(every, handler_cancellation=True, shutdown_timeout=1) as clusters.url:
             yield clusters
-        finally:
-            await runner.cleanup()

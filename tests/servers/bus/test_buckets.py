@@ -291,12 +291,10 @@ async def test_a_view_knows_what_was_and_what_comes(bus: Bus) -> None:
     await announce(bus, "two", "blue")
     async with viewing(bus) as view:
         assert dict(view.items()) == {space("one"): "red", space("two"): "blue"}
-
         await announce(bus, "one", "blue")
         await eventually(lambda: view.get(space("one")) == "blue")
         assert sorted(view.refs("blue")) == [space("one"), space("two")]
         assert view.refs("red") == []
-
         await announce(bus, "two", "blue", "DELETED")
         await eventually(lambda: view.get(space("two")) is None)
         assert view.refs("blue") == [space("one")]

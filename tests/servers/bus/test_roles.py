@@ -88,7 +88,6 @@ async def test_a_watcher_may_do_all_that_it_does(granted: RoleServer) -> None:
         await hold_a_lease(bus, "watch.runtime.namespaces", "watch")
         async with running((registry := Registry(bus)).run()):
             await registry.complete.wait()
-
     assert found == [subjects.seen(WEB)]
 
 

@@ -64,7 +64,6 @@ async def test_reviews_move_out_of_the_journal_of_an_older_version(bus: Bus) -> 
     await bus.api("STREAM.DELETE.REVIEWS")
     await update(bus, "JOURNAL", subjects=[*(await config(bus, "JOURNAL"))["subjects"], "review.>"])
     await bus.publish("run.pool.one", b"kept")
-
     assert await ensured(bus) == ["updated stream JOURNAL: subjects", "created stream REVIEWS"]
     await bus.publish("review.one", b"new")
     assert await bus.last("REVIEWS", "review.one")

@@ -56,9 +56,7 @@ def variants(address: str) -> list[Listener]:
 async def test_envoy_reads_what_was_written(world: World) -> None:
     all = variants(world.address())
     await world.serve(*all)
-
     dump = orjson.loads(await (await world.envoy()).ask("/config_dump?include_eds"))
-
     written = await world.attachment.kept("edge")
     for file, found in ((bootstrap.LISTENERS, _listeners(dump)), (bootstrap.CLUSTERS, _clusters(dump))):
         meant = [protobuf.resource(entry) for entry in protobuf.entries(written[file])]

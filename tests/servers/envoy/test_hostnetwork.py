@@ -105,10 +105,8 @@ async def test_loopback_addresses_arrive_without_being_told() -> None:
 @rule("LB-15-10")
 async def test_an_address_that_does_not_arrive_is_added(strange: str) -> None:
     assert not hostnetwork.arrives(strange)
-
     assert await hostnetwork.prepare([strange]) == {}
     assert await hostnetwork.prepare([strange]) == {}
-
     assert hostnetwork.arrives(strange)
 
 
@@ -117,12 +115,10 @@ async def test_what_was_added_is_removed_and_nothing_else(strange: str, tmp_path
     record = tmp_path / "edge" / hostnetwork.ADDED
     assert await hostnetwork.prepare(["127.200.3.4", strange], record) == {}
     assert hostnetwork.added(record) == [strange]
-
     await hostnetwork.remove([strange], record)
     assert not hostnetwork.arrives(strange)
     assert hostnetwork.added(record) == []
     await hostnetwork.remove([strange], record)
-
     add(strange)
     assert await hostnetwork.prepare([strange], record) == {}
     assert hostnetwork.added(record) == []  # somebody else's
@@ -134,11 +130,9 @@ async def test_exactly_the_routes_that_are_wanted_are_there(link: str, tmp_path:
     record = tmp_path / "routes.json"
     await hostnetwork.route(record, {"198.19.80.1/32": "198.19.77.2", "198.19.80.2/32": "198.19.77.3"})
     assert routes(link) == {"198.19.80.1": "198.19.77.2", "198.19.80.2": "198.19.77.3"}
-
     await hostnetwork.route(record, {"198.19.80.1/32": "198.19.77.9"})
     await hostnetwork.route(record, {"198.19.80.1/32": "198.19.77.9"})
     assert routes(link) == {"198.19.80.1": "198.19.77.9"}
-
     await hostnetwork.route(record, {})
     assert routes(link) == {}
 

@@ -168,9 +168,7 @@ async def test_edges_stand_beside_each_other(bare: World) -> None:
 async def test_files_are_replaced_whole(world: World, tmp_path: Path) -> None:
     place = tmp_path / "envoys" / "edge" / "1"
     before = (place / bootstrap.LISTENERS).stat().st_ino
-
     await (await world.envoy()).write({bootstrap.LISTENERS: protobuf.response("x", b"")})
-
     assert (place / bootstrap.LISTENERS).stat().st_ino != before
     assert sorted(f.name for f in place.iterdir() if f.name.startswith(".")) == []
     assert (place.stat().st_mode & 0o777) == 0o700
@@ -206,7 +204,6 @@ async def test_a_reused_pid_is_not_ours(bare: World, tmp_path: Path) -> None:
     place = tmp_path / "envoys" / "edge" / "1"
     place.mkdir(parents=True)
     (place / "envoy.pid").write_text(f"{os.getpid()}\n")
-
     assert await bare.attachment.found("edge") == []
 
 

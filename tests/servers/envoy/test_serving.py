@@ -37,7 +37,6 @@ def many_files() -> Iterator[None]:
 async def test_one_port_takes_more_clients_than_envoys_default(world: World) -> None:
     nodes, address = await world.nodes(2), world.address()
     await world.serve(listener(address, nodes))
-
     async with contextlib.AsyncExitStack() as open_connections:
         # A hundred at a time, as backlogs are short.
         for _ in range(11):
@@ -49,7 +48,6 @@ async def test_one_port_takes_more_clients_than_envoys_default(world: World) -> 
 async def test_large_datagrams_pass_both_ways(world: World, size: int) -> None:
     nodes, address = await world.nodes(1), world.address()
     await world.serve(listener(address, nodes, "UDP"))
-
     assert await datagram(address, data=b"x" * size) == b"x" * size
 
 
@@ -86,7 +84,6 @@ async def test_ranges_hold_for_ipv6(world: World, allowed: tuple[str, ...], reac
     port = await _free_port_of_ipv6()
     one = Listener("::1", port, "TCP", (node.endpoint,), check=node.check, allowed=allowed)
     assert await world.serve(one, replace(one, protocol="UDP")) == {}
-
     assert await greeting("::1", port) == reached
     assert await named("::1", port, patience=5 if reached else 0.3) == reached
 
@@ -97,7 +94,6 @@ async def test_each_family_has_backends_of_its_own(world: World) -> None:
     six, port = await _node_of_ipv6(world, "six"), await _free_port_of_ipv6()
     of_six = Listener("::1", port, "TCP", (six.endpoint,), check=six.check)
     assert await world.serve(listener(address, [four], port=port), of_six) == {}
-
     assert await greeting(address, port) == "n1"
     assert await greeting("::1", port) == "six"
 
@@ -129,7 +125,6 @@ async def test_tcp_and_udp_agree_though_their_node_ports_differ(world: World) ->
     others = [await world.node(n.name, n.address, port=30081, check=10257) for n in nodes]
     tcp, udp = listener(address, nodes), listener(address, others, "UDP")
     await world.serve(replace(tcp, affinity=True), replace(udp, affinity=True))
-
     for source in (f"127.9.9.{i}" for i in range(1, 41)):
         assert await greeting(address, source=source) == await named(address, source=source)
 
@@ -140,7 +135,6 @@ async def test_without_a_healthy_node_nobody_gets_traffic(world: World) -> None:
     for node in nodes:
         node.healthy = False
     assert await world.serve(one := listener(address, nodes)) == {}
-
     assert await greeting(address) == ""
     health = await world.edge.health()
     assert [(h.name, h.healthy) for h in health[one.name]] == [("n1", False), ("n2", False)]
@@ -199,9 +193,7 @@ async def test_pods_move_before_their_new_node_was_asked(world: World) -> None:
 @rule("LB-15-14", "LB-15-13", "LB-2-empty")
 async def test_without_nodes_clients_do_not_hang(world: World) -> None:
     address = world.address()
-
     assert await world.serve(listener(address, []), listener(address, [], "UDP")) == {}
-
     async with asyncio.timeout(20):  # one that hangs does so until its idle timeout, an hour
         assert await greeting(address) == ""
 
@@ -219,7 +211,6 @@ async def test_a_silent_node_delays_only_by_the_checks_timeout(world: World) -> 
 async def test_a_node_that_dies_costs_no_connection(world: World, affinity: bool) -> None:
     nodes, address = await world.nodes(4), world.address()
     await world.serve(replace(listener(address, nodes), affinity=affinity))
-
     for node in nodes[:3]:
         # Not under traffic: connections that the node has already taken die with it.
         await node.stop()
@@ -254,10 +245,8 @@ async def test_the_same_again_writes_nothing(world: World, tmp_path: Path) -> No
     nodes, address = await world.nodes(2), world.address()
     one = balancer(listener(address, nodes), listener(address, nodes, "UDP"))
     assert await world.edge.write([one]) is True
-
     files = {f: f.stat().st_mtime_ns for f in (tmp_path / "envoys" / "edge" / "1").glob("*.json")}
     again = balancer(*(replace(x, endpoints=tuple(reversed(x.endpoints))) for x in reversed(one.listeners)))
-
     assert await world.edge.write([again]) is False
     assert {f: f.stat().st_mtime_ns for f in files} == files
 
@@ -303,9 +292,7 @@ async def test_what_does_not_settle_is_told_what_it_waits_for(world: World) -> N
 async def test_hundreds_at_once_settle_one_by_one(world: World) -> None:
     nodes = await world.nodes(2)
     wanted = [balancer(listener(world.address(), nodes), name=f"web-{i}") for i in range(200)]
-
     await world.edge.write(wanted)
-
     assert [s.problems async for s in world.edge.wait_applied(wanted, patience=60)] == [{}] * 200
     assert len(await world.edge.traffic()) == 200
 
@@ -314,9 +301,7 @@ async def test_hundreds_at_once_settle_one_by_one(world: World) -> None:
 async def test_more_udp_ports_than_files_may_be_watched(world: World) -> None:
     nodes, address = await world.nodes(1), world.address()
     listeners = [listener(address, nodes, "UDP", port=9000 + i) for i in range(200)]
-
     assert await world.serve(*listeners, patience=60) == {}
-
     assert await named(address, 9199) == "n1"
 
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import yaml
 from aiohttp import web
 from prometheus_client import REGISTRY
 
 from commands.roles import gardenaccess
+from tests.support import apiservers, webserver
 from windowbox.errors import Forbidden
 from windowbox.settings.clustersettings import GardenSettings
 
@@ -27,25 +27,9 @@ async def garden(folder: Path, *statuses: int) -> AsyncIterator[GardenSettings]:
         kind = "Seed" if status == 200 else "Status"
         return web.json_response({"kind": kind, "metadata": {"name": "local"}}, status=status)
 
-    application = web.Application()
-    application.router.add_route("*", "/apis/core.gardener.cloud/v1beta1/seeds/local", answer)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    content = {
-        "clusters": [
-            {"name": "one", "cluster": {"server": f"http://127.0.0.1:{runner.addresses[0][1]}"}},
-        ],
-        "users": [{"name": "one", "user": {"token": "t"}}],
-        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one"}}],
-        "current-context": "one",
-    }
-    file = folder / "kubeconfig"
-    file.write_text(yaml.safe_dump(content))
-    try:
-        yield GardenSettings(kubeconfig=file, seed="local")
-    finally:
-        await runner.cleanup()
+    async with webserver.serving(web.route("*", "/one/apis/{path:.*}", answer)) as url:
+        (folder / "kubeconfig").write_text(apiservers.kubeconfig(url, "one"))
+        yield GardenSettings(kubeconfig=folder / "kubeconfig", seed="local")
 
 
 async def test_a_worker_starts_while_the_garden_is_away(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from bus.workqueue.queue import Queue
 from sandbox import files
 from tests.api.watchers.test_answers import MIB, Answer, allow, little_memory
 from tests.servers.ipam.stores import SMALL, range_of, service
-from tests.support import loopback
+from tests.support import loopback, webserver
 from tests.support.apiservers import ApiServers, api_servers, kubeconfig
 from tests.support.natsserver import NatsServer, ensured
 from tests.support.running import eventually, running, soon
@@ -88,21 +88,6 @@ async def garbled(_: web.Request) -> web.StreamResponse:
     return web.Response(body=b"[" * 2000 + b'"' + rb"\"" * MIB)
 
 
-@contextlib.asynccontextmanager
-async def served(answers: dict[str, Answer]) -> AsyncIterator[str]:
-    """API servers at `/<cluster>/…`, which list Services as they like."""
-    application = web.Application()
-    for name, answer in answers.items():
-        application.router.add_get(f"/{name}/api/v1/services", answer)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
 async def join(registry: Registry, bus: Bus, runtime: ApiServers, url: str, cluster: str) -> None:
     """Let a tenant's cluster join. The bus has listed it before, so that nobody waits for it for a minute."""
     text = base64.b64encode(kubeconfig(url, cluster).encode()).decode()
@@ -116,7 +101,8 @@ async def join(registry: Registry, bus: Bus, runtime: ApiServers, url: str, clus
 async def world(
     bus: Bus, path: Path, answers: dict[str, Answer]
 ) -> AsyncIterator[tuple[Adoption, AddressStore]]:
-    async with api_servers() as apis, served(answers) as url:
+    routes = [web.get(f"/{name}/api/v1/services", answer) for name, answer in answers.items()]
+    async with api_servers() as apis, webserver.serving(*routes) as url:
         files.write_private(path / "runtime", apis.kubeconfig(RUNTIME))
         registry, store = Registry(bus), AddressStore(bus, [range_of(SMALL)])
         states = States(Bucket(bus, streams.EDGES))

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from sandbox import processes
+from tests.support import servers
 from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import TransientError
 from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
@@ -49,7 +48,7 @@ class Named:
 
     def __init__(self, directory: Path, zones: dict[str, str], options: str, files: dict[str, str]) -> None:
         self.directory = directory
-        self.port, self.control = free_port(), free_port()
+        self.port, self.control = processes.free_port(), processes.free_port()
         self._zones = "".join(
             f'zone "{name}" {{ type primary; file "{name}.zone"; {options or policy} }};\n'
             for name, policy in zones.items()
@@ -66,16 +65,11 @@ class Named:
         config = self.directory / "named.conf"
         places = {"directory": self.directory, "port": self.port, "control": self.control}
         config.write_text(_CONFIG.format(**places, key=KEY, zones=self._zones))
-        self.process = subprocess.Popen(
-            ["named", "-g", "-n", "1", "-c", str(config)],
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=_die_with_parent,
-        )
-        self.log = _Log(self.process)
-        if not self.log.until(" running\n"):
-            pytest.fail("named does not start:\n" + "".join(self.log.lines))
-        assert not any("address in use" in line for line in self.log.lines)
+        log = self.directory / "named.log"
+        log.unlink(missing_ok=True)
+        self.process = processes.start(["named", "-g", "-n", "1", "-c", str(config)], log)
+        servers.wait(lambda: " running\n" in log.read_text(), self.process, "named", log)
+        assert "address in use" not in log.read_text()
 
     def kill(self) -> None:
         """As if the power failed."""
@@ -83,12 +77,7 @@ class Named:
         self.process.wait()
 
     def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.kill()
+        servers.end(self.process)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -135,32 +124,6 @@ class Named:
 def _output(*command: str, stdin: str = "") -> str:
     done = subprocess.run(command, input=stdin, check=True, capture_output=True, text=True, timeout=60)
     return done.stdout
-
-
-class _Log:
-    """What a server says, read as it comes so that it never has to wait for us."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.lines: list[str] = []
-        self._news = threading.Condition()
-        self._ended = False
-        self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
-        self._reader.start()
-
-    def until(self, text: str) -> bool:
-        with self._news:
-            self._news.wait_for(lambda: self._ended or any(text in line for line in self.lines), timeout=60)
-            return any(text in line for line in self.lines)
-
-    def _read(self, process: subprocess.Popen[str]) -> None:
-        assert process.stderr
-        for line in process.stderr:
-            with self._news:
-                self.lines.append(line)
-                self._news.notify_all()
-        with self._news:
-            self._ended = True
-            self._news.notify_all()
 
 
 NamedFactory = Callable[..., Named]
@@ -238,23 +201,3 @@ async def persist(nameserver: Nameserver, wanted: RecordSet) -> None:
                 return await nameserver.replace(ZONE, wanted)
             except TransientError as error:
                 await asyncio.sleep(error.retry_after or 0.05)  # as a controller does
-
-
-def free_port() -> int:
-    """A port that nobody uses, neither over TCP nor over UDP: two `named` would share one without a word."""
-    while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            port: int = tcp.getsockname()[1]
-            try:
-                udp.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-
-
-_libc = ctypes.CDLL(None)
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -136,7 +136,6 @@ async def test_keys_open_a_zone(start_named: NamedFactory, opened: Opener, name:
     nameserver = opened(settings(named.server, key={"name": name, "algorithm": algorithm, "secret": KEY}))
     await asyncio.gather(*(nameserver.replace(ZONE, rrset(f"x{n}", "A", "1.1.1.1")) for n in range(300)))
     await nameserver.delete(ZONE, rrset("x0", "A").key)
-
     assert (named.dig("x0"), named.dig("x299")) == ([], ["1.1.1.1"])
 
 
@@ -163,7 +162,6 @@ async def test_a_closed_zone_is_read_with_its_key(start_named: NamedFactory, ope
     named = start_named(options='allow-update { key "good"; }; allow-query { key "good"; };')
     nameserver = opened(settings(named.server, key={"name": "good", "secret": KEY}))
     await nameserver.replace(ZONE, X)
-
     assert await nameserver.read(ZONE, X.key) == X
     assert await nameserver.drifted(ZONE, [X]) == []
 
@@ -262,7 +260,6 @@ def test_errors_of_dnspython_are_translated(kind: type[Exception], monkeypatch: 
     reply = signed_reply(query, GOOD)
     error = instance(kind)
     monkeypatch.setattr(dns.tsig, "validate", lambda *_: (_ for _ in ()).throw(error))
-
     with pytest.raises((ZoneFailed, WindowboxError), match=r"the server|TSIG") as raised:
         verified(reply, query, GOOD, "the server")
     assert raised.value.__cause__ is error

@@ -29,7 +29,6 @@ async def test_a_claim_comes_and_goes_with_its_record(named: Named, nameserver: 
     assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=me"']
     await nameserver.replace(ZONE, OTHER, owner="me")
     assert named.dig("x") == ["2.2.2.2"]
-
     await nameserver.delete(ZONE, OURS.key, owner="me")
     assert (named.dig("x"), named.dig(MARK, "TXT")) == ([], [])
 
@@ -40,7 +39,6 @@ async def test_a_foreign_record_is_refused_with_its_owners_name(named: Named, na
     with pytest.raises(Refused, match=rf"x\.{ZONE} A belongs to me"):
         await nameserver.replace(ZONE, OTHER, owner="you")
     await nameserver.delete(ZONE, OURS.key, owner="you")
-
     assert named.dig("x") == ["1.1.1.1"]
 
 
@@ -63,7 +61,6 @@ async def test_an_unmarked_record_is_adopted_if_as_wanted(named: Named, nameserv
     await nameserver.delete(ZONE, OURS.key, owner="me")
     assert named.dig("x") == ["1.1.1.1"]
     await nameserver.replace(ZONE, OURS, owner="me")
-
     assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=me"']
 
 
@@ -86,7 +83,6 @@ async def test_many_claims_survive_a_server_that_dies_meanwhile(named: Named, op
     await nameserver.replace(ZONE, rrset("early", "A", "1.1.1.1"))
     named.kill()
     await asyncio.to_thread(named.start)
-
     await writing
     assert await nameserver.drifted(ZONE, records) == []
     assert named.dig("_windowbox-a.x999", "TXT") == ['"heritage=windowbox,owner=me"']
@@ -106,7 +102,6 @@ async def test_a_claim_that_was_lost_since_somebody_looked_changes_nothing(
     connection = await connected("127.0.0.1", named.port, "the server", None, 5)
     [reply] = await connection.exchange([update])
     connection.close()
-
     assert reply.rcode() in (Rcode.NXRRSET, Rcode.YXRRSET)
     assert named.dig("x") == ["1.1.1.1"]
     assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=you"']
@@ -115,7 +110,6 @@ async def test_a_claim_that_was_lost_since_somebody_looked_changes_nothing(
 async def test_a_claim_below_a_wildcard_is_no_existing_record(named: Named, nameserver: Nameserver) -> None:
     await nameserver.replace(ZONE, rrset("*.w", "A", "9.9.9.9"), owner="other")
     await nameserver.replace(ZONE, rrset("x.w", "A", "1.1.1.1"), owner="me")
-
     assert named.dig("x.w") == ["1.1.1.1"]
     assert named.dig("_windowbox-wildcard-a.w", "TXT") == ['"heritage=windowbox,owner=other"']
 
@@ -142,7 +136,6 @@ async def test_all_of_many_marks_are_found(named: Named, opened: Opener, key: di
     await ours.replace(ZONE, rrset("unknown", "A", "1.1.1.1"))
     await ours.replace(ZONE, rrset("theirs", "A", "1.1.1.1"), owner="them", resource="for theirs")
     named.nsupdate(f"update add plain.{ZONE} 60 TXT heritage=windowbox,resource=for-plain")
-
     wanted = {Mark(RecordKey(f"{name}.{ZONE}", "A"), f"for {name}") for name in names}
     wanted.add(Mark(RecordKey(f"alias.{ZONE}", "CNAME"), "for alias"))
     assert set(await ours.marks(ZONE)) == wanted

@@ -9,12 +9,12 @@ import uvloop
 from dns.rdatatype import RdataType
 from dns.update import UpdateMessage
 
+from sandbox import processes
 from tests.servers.nameserver.conftest import (
     ZONE,
     Named,
     NamedFactory,
     Opener,
-    free_port,
     persist,
     rrset,
     settings,
@@ -32,7 +32,6 @@ from windowbox.models.recordsets import RecordKey, RecordSet
 @rule("DN-69", "DN-94")
 async def test_what_comes_together_travels_together(named: Named, nameserver: Nameserver) -> None:
     await asyncio.gather(*(nameserver.replace(ZONE, rrset(f"x{n}", "A", "1.1.1.1")) for n in range(1000)))
-
     [stats] = nameserver.stats()
     assert (stats.messages, stats.rrsets, stats.waiting, stats.in_flight) == (5, 1000, 0, 0)
     assert named.serial() == 105
@@ -42,7 +41,6 @@ async def test_what_comes_together_travels_together(named: Named, nameserver: Na
 async def test_a_batch_keeps_to_its_octets(named: Named, nameserver: Nameserver) -> None:
     texts = [rrset(f"x{n}", "TXT", "y" * 4000) for n in range(8)]
     await asyncio.gather(*(nameserver.replace(ZONE, text) for text in texts))
-
     assert nameserver.stats()[0].messages == 2
 
 
@@ -50,7 +48,6 @@ async def test_a_batch_keeps_to_its_octets(named: Named, nameserver: Nameserver)
 async def test_the_newest_of_many_changes_decides_for_all(named: Named, nameserver: Nameserver) -> None:
     storm = [rrset("x", "A", f"10.0.0.{n}") for n in range(200)]
     await asyncio.gather(*(nameserver.replace(ZONE, wanted) for wanted in storm))
-
     assert named.dig("x") == ["10.0.0.199"]
     assert nameserver.stats()[0].rrsets == 1
 
@@ -73,7 +70,6 @@ async def test_one_refused_record_does_not_block_200_others(named: Named, namese
     outcomes = await asyncio.gather(
         *(nameserver.replace(ZONE, record) for record in records), return_exceptions=True
     )
-
     [error] = [outcome for outcome in outcomes if outcome is not None]
     assert isinstance(error, TransientError)
     assert str(error).startswith(f"poison.{ZONE} A: ")
@@ -88,7 +84,6 @@ async def test_a_server_refusing_all_is_asked_few_times(start_named: NamedFactor
     nameserver = opened(settings(named.server))
     records = [rrset(f"x{n}", "A", "1.1.1.1") for n in range(200)]
     outcomes = await asyncio.gather(*(nameserver.replace(ZONE, r) for r in records), return_exceptions=True)
-
     assert {type(outcome) for outcome in outcomes} == {TransientError}
     assert nameserver.stats()[0].messages < 40
 
@@ -117,7 +112,6 @@ async def test_cancelled_changes_are_not_sent(named: Named, nameserver: Nameserv
     await asyncio.sleep(0)
     given_up.cancel()
     await nameserver.replace(ZONE, rrset("y", "A", "1.1.1.1"))
-
     assert named.dig("x") == []
 
 
@@ -127,7 +121,6 @@ async def test_one_cancelled_change_spares_the_others(named: Named, nameserver: 
     await asyncio.sleep(0)
     second.cancel()
     await first
-
     assert named.dig("x") == ["10.0.0.2"]
 
 
@@ -151,7 +144,6 @@ async def test_a_deletion_that_left_the_record_is_not_believed(named: Named, nam
         item.waiters.append(asyncio.get_running_loop().create_future())
     await BatchSender(connection, ZONE, frozenset(), Counters()).prove([kept, gone])
     connection.close()
-
     assert gone.waiters[0].result() is None
     with pytest.raises(Conflict, match="was written again by somebody else"):
         kept.waiters[0].result()
@@ -173,7 +165,6 @@ async def test_a_name_under_way_is_left_alone_and_deletions_come_first() -> None
     add(backlog, Delete(rrset("x", "CNAME").key))
     batch = backlog.take(10, 1000)
     add(backlog, rrset("x", "AAAA", "::1"))
-
     assert [item.key.type for item in batch] == ["CNAME", "A"]
     assert backlog.take(10, 1000) == []
     backlog.release(batch)
@@ -189,7 +180,6 @@ async def test_what_comes_back_goes_first_unless_something_newer_waits() -> None
     add(backlog, rrset("x", "A", "2.2.2.2"))
     backlog.release(batch)
     backlog.requeue(batch)
-
     again = backlog.take(10, 1000)
     assert [item.key.name.split(".")[0] for item in again] == ["z", "y", "x"]
     again[2].succeed()
@@ -204,7 +194,6 @@ async def test_a_full_queue_lets_nobody_in_until_there_is_room(monkeypatch: pyte
     outside = asyncio.create_task(backlog.room())
     await asyncio.sleep(0)
     assert not outside.done()
-
     backlog.fail_all(Failure(Unreachable, "away"))
     await outside
 
@@ -217,7 +206,6 @@ async def test_unanswered_updates_are_resent_after_a_restart(named: Named, names
     await nameserver.replace(ZONE, rrset("early", "A", "1.1.1.1"))
     named.kill()
     await asyncio.to_thread(named.start)
-
     await writing
     assert await nameserver.drifted(ZONE, records) == []
     assert nameserver.stats()[0].reconnections >= 1
@@ -230,7 +218,6 @@ async def test_late_answers_of_a_hanging_server_are_ignored(named: Named, opened
     with named.paused():
         writing = asyncio.create_task(nameserver.replace(ZONE, rrset("x", "A", "2.2.2.2")))
         await asyncio.sleep(0.5)  # longer than message_timeout
-
     await writing
     assert named.dig("x") == ["2.2.2.2"]
     assert nameserver.stats()[0].reconnections >= 1
@@ -247,7 +234,7 @@ async def test_an_answer_that_does_not_come_ends_the_connection(named: Named) ->
 @rule("DN-44", "DN-45", "N-14")
 @pytest.mark.parametrize("reading", [False, True], ids=["replace", "read"])
 async def test_a_server_that_stays_away_is_told_by_name_and_cause(opened: Opener, reading: bool) -> None:
-    port = free_port()
+    port = processes.free_port()
     nameserver = opened(settings(f"127.0.0.1:{port}", patience=0.3))
     wanted = rrset("x", "A", "1.1.1.1")
     with pytest.raises(Unreachable, match=rf"127\.0\.0\.1:{port}|could be reached") as raised:
@@ -266,9 +253,8 @@ async def test_a_server_whose_name_is_unknown_is_told(opened: Opener) -> None:
 
 @rule("DN-74")
 async def test_the_next_address_takes_over(named: Named, opened: Opener) -> None:
-    nameserver = opened(settings(f"127.0.0.1:{free_port()}", f"[::1]:{named.port}", named.server))
+    nameserver = opened(settings(f"127.0.0.1:{processes.free_port()}", f"[::1]:{named.port}", named.server))
     await nameserver.replace(ZONE, rrset("x", "A", "1.1.1.1"))
-
     assert named.dig("x") == ["1.1.1.1"]
 
 
@@ -288,7 +274,6 @@ async def test_an_ended_connection_is_opened_again(start_named: NamedFactory, op
     announced = asyncio.ensure_future(anext(nameserver.reconnected()))
     named.stop()
     await asyncio.to_thread(named.start)
-
     assert await announced == ZONE
     await nameserver.replace(ZONE, rrset("x", "A", "2.2.2.2"))
     assert named.dig("x") == ["2.2.2.2"]
@@ -309,7 +294,6 @@ def test_all_this_works_on_the_loop_of_the_products_processes(named: Named) -> N
 @rule("DN-67")
 async def test_replies_find_their_questions_whatever_their_number(named: Named) -> None:
     connection = await connected("127.0.0.1", named.port, "the server", None, 5)
-
     questions = [
         [messages.query(messages.name(f"x{n}.{ZONE}"), RdataType.A) for n in range(3000)] for _ in range(3)
     ]
@@ -343,7 +327,7 @@ async def test_a_change_that_loses_three_connections_is_given_back(named: Named,
 
 
 async def test_closing_tells_those_who_wait_for_a_connection(opened: Opener) -> None:
-    nameserver = opened(settings(f"127.0.0.1:{free_port()}"))
+    nameserver = opened(settings(f"127.0.0.1:{processes.free_port()}"))
     reading = asyncio.create_task(nameserver.read(ZONE, rrset("x", "A").key))
     await asyncio.sleep(0)
     await nameserver.aclose()

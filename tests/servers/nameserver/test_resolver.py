@@ -5,7 +5,8 @@ from __future__ import annotations
 import aiodns
 import pytest
 
-from tests.servers.nameserver.conftest import ZONE, Named, free_port, rrset
+from sandbox import processes
+from tests.servers.nameserver.conftest import ZONE, Named, rrset
 from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.clients.nameserver import Nameserver, ask_resolver
@@ -35,7 +36,6 @@ async def test_an_answer_is_never_remembered(named: Named, nameserver: Nameserve
     lagging = await ask_resolver(new, servers=["127.0.0.1"], port=named.port)
     await nameserver.replace(ZONE, new)
     after = await ask_resolver(new, servers=["127.0.0.1"], port=named.port)
-
     assert [before.answers, lagging.answers, after.answers] == [False, False, True]
     assert "still answers 1.1.1.1" in lagging.text
 
@@ -43,7 +43,7 @@ async def test_an_answer_is_never_remembered(named: Named, nameserver: Nameserve
 @rule("DN-114")
 async def test_a_resolver_that_is_away_is_no_failure() -> None:
     finding = await ask_resolver(
-        rrset("x", "A", "1.1.1.1"), servers=["127.0.0.1"], port=free_port(), timeout=0.1
+        rrset("x", "A", "1.1.1.1"), servers=["127.0.0.1"], port=processes.free_port(), timeout=0.1
     )
     assert not finding.answers
     assert "does not answer" in finding.text

@@ -16,7 +16,7 @@ from bus.clusters.clusters import clusters
 from bus.clusters.registry import Member, Registry
 from bus.transport.connection import Bus
 from sandbox.servers import certificates
-from tests.support import loopback
+from tests.support import loopback, webserver
 from tests.support.running import eventually, running
 from windowbox.clients.kubernetes import credentials, kube, kubeconfigs
 from windowbox.clients.kubernetes.kube import Kube
@@ -46,13 +46,8 @@ async def served(*uids: str) -> AsyncIterator[list[Cluster]]:
     async with contextlib.AsyncExitStack() as stack:
         made = [Cluster(uid) for uid in uids]
         for cluster in made:
-            application = web.Application()
-            application.router.add_get("/api/v1/namespaces/kube-system", cluster.get)
-            runner = web.AppRunner(application, shutdown_timeout=0.1)
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            cluster.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            reading = web.get("/api/v1/namespaces/kube-system", cluster.get)
+            cluster.host = await stack.enter_async_context(webserver.serving(reading))
         yield made
 
 

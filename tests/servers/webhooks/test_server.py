@@ -19,6 +19,7 @@ import pytest
 from aiohttp import web
 
 from sandbox.servers import certificates
+from tests.support import apiservers, webserver
 from tests.support.admitted import Json, resource
 from tests.support.reviews import UID, admission_review, mutated, response
 from tests.support.rules import rule
@@ -392,23 +393,8 @@ async def looking(
     folder: Path, get: Callable[[web.Request], Awaitable[web.Response]]
 ) -> AsyncIterator[Lookups]:
     """Look-ups in a server that answers by `get`."""
-    application = web.Application()
-    application.router.add_get("/apis/{group}/{version}/clusters/{name}", get)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        async with kube.from_file(_kubeconfig(folder, runner.addresses[0][1])) as opened:
+    every = web.get("/one/apis/{group}/{version}/clusters/{name}", get)
+    async with webserver.serving(every) as url:
+        (folder / "kubeconfig").write_text(apiservers.kubeconfig(url, "one"))
+        async with kube.from_file(folder / "kubeconfig") as opened:
             yield Lookups(opened, lambda: None, frozenset())
-    finally:
-        await runner.cleanup()
-
-
-def _kubeconfig(folder: Path, port: int) -> Path:
-    path = folder / "kubeconfig"
-    path.write_text(f"""
-        {{apiVersion: v1, kind: Config, current-context: one, users: [{{name: one, user: {{}}}}],
-        clusters: [{{name: one, cluster: {{server: "http://127.0.0.1:{port}"}}}}],
-        contexts: [{{name: one, context: {{cluster: one, user: one}}}}]}}
-        """)
-    return path

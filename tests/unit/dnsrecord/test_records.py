@@ -134,7 +134,6 @@ def test_a_bad_spec_names_field_value_and_remedy(
 ) -> None:
     with pytest.raises(Malformed) as raised:
         records.wanted(given, ZONE)
-
     text = str(raised.value)
     assert raised.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
     assert text.startswith(f"spec.{field} ")

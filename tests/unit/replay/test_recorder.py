@@ -78,7 +78,6 @@ async def test_what_a_deadline_cut_short_is_cut_short_again() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await recorder.call("dns", {"do": "delete"}, asyncio.Event().wait, effect=True)
-
     again = ReplayRecorder(recording([]), run(calls=tuple(item.calls)))
     with pytest.raises(TimeoutError):
         await again.call("dns", {"do": "delete"}, nothing, effect=True)

@@ -83,16 +83,13 @@ def test_spans_reach_a_collector(collector: tuple[str, list[tuple[str, bytes]]])
 
 def test_without_an_endpoint_nothing_is_exported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
-
     assert not tracing.export("windowbox-test")
 
 
 def test_a_span_belongs_to_the_trace_of_its_parent() -> None:
     parent = tracing.fresh()
-
     with tracing.span("route", parent) as mine:
         assert tracing.current() == mine
-
     assert tracing.trace_id(mine) == tracing.trace_id(parent)
     assert mine != parent
     assert tracing.current() == ""
@@ -110,10 +107,8 @@ def test_a_structured_line_names_the_trace_and_the_error() -> None:
         record = logging.LogRecord(
             "bus.workqueue.pool", logging.ERROR, "", 0, "%s: failed", ("web",), sys.exc_info()
         )
-
     with tracing.span("run", "") as mine:
         line = json.loads(logs.Structured().format(record))
-
     assert line["message"] == "web: failed"
     assert line["level"] == "error"
     assert line["trace"] == tracing.trace_id(mine)
