@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
-from sandbox import processes
-from tests.support import servers
-from tests.support.kindworld import KindWorld, kind_world
+from tests.chaos.workers import Workers, working
+from tests.support.kindworld import kind_world
 from tests.support.machines import MachineClient, complete, deployment, machine_client, rolled
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -28,53 +22,6 @@ _LONG = os.environ.get("CHAOS") == "long"
 _MACHINES, _SURGE, _UNAVAILABLE = (60, 6, 4) if _LONG else (12, 3, 2)
 _PATIENCE = 300.0
 _POOLS = ("machinedeployment", "machineset")
-
-
-@dataclass
-class Workers:
-    """Worker processes, which are killed in turn."""
-
-    world: KindWorld
-    folder: Path
-    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    kills: int = 0
-
-    def start(self) -> None:
-        settings = self.folder / "work.yaml"
-        kubeconfig = str(self.world.plane.kubeconfigs["worker"])
-        content = {
-            "nats": {"url": self.world.nats.url},
-            "cluster": {"kubeconfig": kubeconfig},
-            "work": {"ack_wait": 2.0, "sweep_interval": 1.0},
-        }
-        settings.write_text(yaml.safe_dump(content))
-        pools = [argument for pool in _POOLS for argument in ("--pool", pool)]
-        command = [sys.executable, "-m", "windowbox", "work", *pools, "--settings", str(settings)]
-        log = self.folder / f"work-{self.kills}-{len(self.running)}.log"
-        self.running.append(processes.start(command, log))
-
-    def kill(self) -> None:
-        """The oldest one dies where it stands, and another one begins."""
-        oldest = self.running.pop(0)
-        oldest.kill()
-        oldest.wait(60)
-        self.kills += 1
-        self.start()
-
-    def end(self) -> None:
-        for one in self.running:
-            servers.end(one)
-
-
-@asynccontextmanager
-async def working(world: KindWorld, folder: Path) -> AsyncIterator[Workers]:
-    workers = Workers(world, folder)
-    for _ in range(2):
-        workers.start()
-    try:
-        yield workers
-    finally:
-        workers.end()
 
 
 @dataclass
@@ -133,7 +80,7 @@ async def test_the_api_server_is_away_while_machines_roll(
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(kind_world(plane, nats))
         client = await stack.enter_async_context(machine_client(world, remembers=True))
-        await stack.enter_async_context(working(world, tmp_path))
+        await stack.enter_async_context(working(world, tmp_path, *_POOLS, count=2))
         await client.make(deployment(replicas=_MACHINES, surge=_SURGE, unavailable=_UNAVAILABLE))
         async with asyncio.timeout(_PATIENCE):
             await client.until(complete, patience=_PATIENCE)
@@ -152,7 +99,7 @@ async def test_workers_die_while_machines_roll(plane: ControlPlane, nats: NatsSe
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(kind_world(plane, nats))
         client = await stack.enter_async_context(machine_client(world, remembers=True, leaving=0.2))
-        workers = await stack.enter_async_context(working(world, tmp_path))
+        workers = await stack.enter_async_context(working(world, tmp_path, *_POOLS, count=2))
         body = deployment(replicas=_MACHINES, surge=_SURGE, unavailable=_UNAVAILABLE)
         await client.make(body)
         count = Count()

@@ -7,21 +7,15 @@ import base64
 import contextlib
 import itertools
 import os
-import subprocess
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import yaml
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from sandbox import processes
 from tests.api.controlplane.controlplanes import KUBERNETES, PROFILE, controlplane, shoot_of
-from tests.support import servers
+from tests.chaos.workers import Workers, working
 from tests.support.kindworld import Client, KindWorld, kind_world, ready
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -36,47 +30,6 @@ _PATIENCE = 1800.0 if _LONG else 240.0
 _PHASES = (("Preparing", "PreparingWithoutWorkersRollout"), ("Completing",))
 """Every other Shoot is rotated without a roll-out of its workers."""
 _AUTHORITY, _SERVER = "ca-provider-local-controlplane", "provider-local-dummy-server"
-
-
-@dataclass
-class Worker:
-    """A worker process that is killed again and again."""
-
-    world: KindWorld
-    folder: Path
-    kills: int = 0
-    running: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        settings = self.folder / "work.yaml"
-        content = {
-            "nats": {"url": self.world.nats.url},
-            "cluster": {"kubeconfig": str(self.world.plane.kubeconfigs["worker"])},
-            "work": {"ack_wait": 2.0, "sweep_interval": 1.0},
-            "join": {"enabled": False},
-        }
-        settings.write_text(yaml.safe_dump(content))
-        command = [sys.executable, "-m", "windowbox", "work", "--pool", "controlplane"]
-        log = self.folder / f"work-{self.kills}.log"
-        self.running = processes.start([*command, "--settings", str(settings)], log)
-
-    def kill(self) -> None:
-        assert self.running
-        self.running.kill()
-        self.running.wait(60)
-        self.kills += 1
-        self.start()
-
-
-@asynccontextmanager
-async def working(world: KindWorld, folder: Path) -> AsyncIterator[Worker]:
-    worker = Worker(world, folder)
-    worker.start()
-    try:
-        yield worker
-    finally:
-        assert worker.running
-        servers.end(worker.running)
 
 
 @dataclass
@@ -155,7 +108,7 @@ async def test_workers_die_while_authorities_rotate(
     plane: ControlPlane, nats: NatsServer, tmp_path: Path
 ) -> None:
     witness = Witness()
-    async with kind_world(plane, nats) as world, working(world, tmp_path) as worker:
+    async with kind_world(plane, nats) as world, working(world, tmp_path, "controlplane") as worker:
         following = asyncio.create_task(witness.follow(world))
         shoots = await asyncio.gather(*(shoot_of(world) for _ in range(_SHOOTS)))
         async with asyncio.timeout(_PATIENCE):
@@ -203,7 +156,7 @@ async def _until_all_ready(world: KindWorld) -> None:
                     return
 
 
-async def _kill(worker: Worker, witness: Witness) -> None:
+async def _kill(worker: Workers, witness: Witness) -> None:
     """Kill the worker after every few new Secrets."""
     seen = witness.created
     while worker.kills < _KILLS:
