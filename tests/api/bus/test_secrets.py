@@ -36,7 +36,7 @@ from windowbox.settings.bussettings import Access
 COMMANDS = {"watch": "watcher", "work": "worker", "patch": "patcher"}
 
 
-async def test_no_secret_is_kept_or_told(
+async def test_no_secret_leaks_anywhere(
     control_plane: ControlPlane, named: NameServer, tmp_path: Path
 ) -> None:
     store, markers = tmp_path / "nats", Markers()

@@ -41,9 +41,7 @@ def traced(operated: Operated, record: Record) -> dict[str, Any]:
     return told
 
 
-def test_the_story_goes_from_the_first_sight_to_the_status_written(
-    operated: Operated, mended: Record
-) -> None:
+def test_the_story_leads_from_first_sight_to_written_status(operated: Operated, mended: Record) -> None:
     story = traced(operated, mended)["story"]
     assert [moment["at"] for moment in story] == sorted(moment["at"] for moment in story)
     # LISTED, where the watcher had only just come.
@@ -134,10 +132,7 @@ def test_wishes_without_a_worker_say_so(alone: CommandLine, nats_url: str) -> No
             await queue.wish(key, Wish(reason=Reason.DRIFT))
             await queue.schedule(key, Wish(reason=Reason.DUE, note="it is renewed then"), 0.01)
 
-            async def fired() -> bool:
-                return await bus.last(streams.LATER, subjects.due("dnsrecord", key)) is not None
-
-            await eventually(fired)
+            await eventually(lambda: bus.last(streams.LATER, subjects.due("dnsrecord", key)))
 
     asyncio.run(wish())
     now, later = alone.json("trace", "dns", "default/www.example.com")["waiting"]
@@ -156,7 +151,7 @@ def test_wishes_without_a_worker_say_so(alone: CommandLine, nats_url: str) -> No
     ("no-namespace", ("dns", "web"), 2, "write NAMESPACE/NAME"),
     ("too-much", ("namespace", "a/b"), 2, "'a/b' names no Namespace: write NAME"),
 )
-def test_what_cannot_be_traced_is_explained(
+def test_a_wrong_trace_is_explained(
     operated: Operated, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     shown = operated.windowbox.here("trace", *arguments)

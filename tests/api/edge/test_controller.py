@@ -73,7 +73,7 @@ async def test_states_that_others_wrote_or_removed_are_put_right(world: Balancer
         await eventually(is_right)
 
 
-async def test_node_changes_survive_a_bus_outage(
+async def test_node_changes_survive_bus_outages(
     world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world.worker() as parts:
@@ -85,9 +85,7 @@ async def test_node_changes_survive_a_bus_outage(
         assert failed
 
 
-async def test_a_service_is_released_after_a_bus_outage(
-    world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_bus_outages_delay_a_release(world: BalancerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     async with world.worker() as parts:
         await world.service("leaving")
         await world.told("leaving", "EnsuredLoadBalancer")

@@ -77,10 +77,6 @@ async def test_workers_leave_envoy_to_a_separate_edge(world: BalancerWorld, role
     async with world.worker() as parts:
         assert "edge" not in parts.leased
         await world.service("web", node_port=NODE_PORT)
-        await eventually(lambda: _allocated(world))
+        await eventually(lambda: bool(parts.store.holders()))
         async with edge(world, roles):
             assert await greeting(await world.served("web")) == "hello"
-
-
-async def _allocated(world: BalancerWorld) -> bool:
-    return bool(world.parts[0].store.holders())

@@ -168,9 +168,7 @@ async def owned(parts: BalancerParts) -> bool:
 
 @cases("wiped", ("another-owner", False), ("the-bus-is-wiped", True))
 @pytest.mark.serves("16/29")
-async def test_a_claimed_address_that_serves_another_stays_with_its_owner(
-    world: BalancerWorld, wiped: bool
-) -> None:
+async def test_a_claimed_address_stays_with_its_owner(world: BalancerWorld, wiped: bool) -> None:
     async with world.worker():
         where = await world.serve("victim", node_port=NODE_PORT)
         await world.serve("thief")

@@ -60,7 +60,7 @@ async def test_a_service_that_changes_class_early_is_released(world: BalancerWor
 
 
 @two_addresses
-async def test_an_interrupted_run_keeps_the_allocated_address(
+async def test_an_interrupted_run_keeps_its_address(
     world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world.worker() as parts:
@@ -89,10 +89,7 @@ async def test_a_service_deleted_in_the_time_of_grace_gives_its_address_back(wor
         await world.until("fickle", lambda found: FINALIZER not in found.finalizers)
         await world.delete("fickle")
 
-        async def free() -> bool:
-            return not parts.store.holders()
-
-        await eventually(free)
+        await eventually(lambda: not parts.store.holders())
 
 
 @two_addresses
@@ -120,7 +117,7 @@ SCTP = [{"name": "main", "port": 80}, {"name": "more", "port": 81, "protocol": "
     ("a-port", {"spec": {"ports": SCTP}}, "SCTPNotSupported"),
 )
 @two_addresses
-async def test_a_serving_service_is_told_of_a_refused_change(
+async def test_a_refused_change_is_reported(
     world: BalancerWorld, change: dict[str, Any], reason: str
 ) -> None:
     async with world.worker():

@@ -155,7 +155,7 @@ async def _hibernate(many: ManyShoots, shoot: Shoot, *, enabled: bool) -> None:
 
 
 @pytest.mark.serves(2, 1)
-async def test_a_node_claiming_a_foreign_address_is_refused(
+async def test_a_node_with_a_foreign_address_is_refused(
     many: ManyShoots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nodeadmission, "_SETTLING", 0.1)

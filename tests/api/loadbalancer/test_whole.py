@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bus import streams, subjects
-from bus.messages import RunRecord, Wish
-from bus.transport.connection import connected
+from bus.messages import Wish
+from bus.transport.connection import Bus, connected
 from tests.api.loadbalancer.conftest import NODE_NAME, NODE_PORT, PLACE
 from tests.support import envoyprogram
 from tests.support.balancerworld import (
@@ -64,11 +65,7 @@ async def test_a_deleted_service_leaves_nothing(world: BalancerWorld) -> None:
         await world.delete("web")
         await world.gone("web")
         assert await greeting(where) == ""
-
-        async def nobody() -> bool:
-            return not parts.store.holders() and not parts.states.known()
-
-        await eventually(nobody)
+        await eventually(lambda: not parts.store.holders() and not parts.states.known())
         await world.told("web", "DeletedLoadBalancer")
         assert (await world.reasons("web"))[-2:] == ["DeletingLoadBalancer", "DeletedLoadBalancer"]
 
@@ -162,12 +159,12 @@ async def test_who_waits_gets_an_address_though_nobody_lives_to_wake_it(world: B
         assert await world.served("patient") == address
 
 
-async def test_who_is_just_told_to_wait_is_woken_all_the_same(
+async def test_a_service_just_queued_is_still_woken(
     world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world.worker() as parts:
         await _give_all_away(parts)
-        ended = _held_at_its_end(parts, monkeypatch)
+        ended = _held_at_its_end(monkeypatch)
         await world.service("unlucky")
         await world.told("unlucky", "SyncLoadBalancerFailed")
         [(address, holder), *_] = parts.store.holders()
@@ -177,15 +174,16 @@ async def test_who_is_just_told_to_wait_is_woken_all_the_same(
         assert await world.served("unlucky") == address
 
 
-def _held_at_its_end(parts: BalancerParts, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Runs get no further than what they had to say, until the event is set."""
-    go_on, note = asyncio.Event(), parts.pool._journal
+def _held_at_its_end(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Runs get no further than their record in the journal, until the event is set."""
+    go_on, publish = asyncio.Event(), Bus.publish
 
-    async def held(record: RunRecord) -> None:
-        await go_on.wait()
-        await note(record)
+    async def held(bus: Bus, subject: str, *rest: Any, **more: Any) -> Any:
+        if subject.startswith("run.loadbalancer."):
+            await go_on.wait()
+        return await publish(bus, subject, *rest, **more)
 
-    monkeypatch.setattr(parts.pool, "_journal", held)
+    monkeypatch.setattr(Bus, "publish", held)
     return go_on
 
 
@@ -274,9 +272,7 @@ async def remembered(world: BalancerWorld, name: str) -> bool:
 
 
 @rule("LB-15-12")
-async def test_another_envoy_takes_over_without_a_connection_refused(
-    world: BalancerWorld, tmp_path: Path
-) -> None:
+async def test_another_envoy_takes_over_and_refuses_nothing(world: BalancerWorld, tmp_path: Path) -> None:
     async with world.worker():
         where = await world.serve("web", node_port=NODE_PORT)
     [before] = await Processes(world.folder / "edge").found("edge")

@@ -211,7 +211,7 @@ async def test_a_stale_report_spares_the_recreated_object(desk: Desk) -> None:
     ("a-bus-that-went-back-in-time", {"at": "32"}, {"at": "31"}),
     ("an-older-generation", {"generation": 2}, {"generation": 1, "at": "59"}),
 )
-async def test_an_older_report_takes_no_status_back(
+async def test_an_older_report_reverts_no_status(
     desk: Desk, new: dict[str, Any], old: dict[str, Any]
 ) -> None:
     def status(state: str, at: str = "31", generation: int = 1) -> dict[str, Any]:

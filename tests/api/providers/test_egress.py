@@ -118,9 +118,7 @@ async def test_the_address_that_was_checked_is_the_one_connected_to(
     assert internal.requests == []
 
 
-async def test_refused_silent_and_distrusted_servers_are_told_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unusable_servers_are_reported_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kube, "_LIMIT", aiohttp.ClientTimeout(total=0.5))
     monkeypatch.setattr(kube, "_SILENCE", 0.5)
     servers = [f"https://127.0.0.1:{processes.free_port()}", "http://localhost:1"]

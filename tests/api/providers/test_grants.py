@@ -149,7 +149,7 @@ async def test_a_role_may_do_nothing_but_what_its_rules_say(
     assert await allowed(admin, role, "kube-system", every) == everywhere
 
 
-async def test_of_secrets_of_a_shoot_bootstrap_tokens_alone_are_in_reach(
+async def test_bootstrap_tokens_are_the_only_readable_shoot_secrets(
     strict: ControlPlane, admin: Kube
 ) -> None:
     every = {(verb, *kind) for verb in VERBS for kind in known(strict)}
@@ -180,7 +180,7 @@ async def test_no_role_may(admin: Kube, role: str, asked: Asked, name: str) -> N
 
 
 @pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
-async def test_secrets_are_read_by_namespace_alone(
+async def test_secrets_are_read_by_namespace(
     strict: ControlPlane, admin: Kube, granter: Kube, role: str
 ) -> None:
     ours, theirs = await namespace(admin, "shoot--read"), await namespace(admin, "elsewhere")

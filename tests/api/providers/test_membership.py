@@ -51,10 +51,7 @@ async def joined(registry: Registry, cluster: str, by: Client | None = None) -> 
 
 
 async def left(registry: Registry, cluster: str) -> None:
-    async def gone() -> bool:
-        return cluster in registry.left
-
-    await eventually(gone)
+    await eventually(lambda: cluster in registry.left)
 
 
 @contextlib.asynccontextmanager
@@ -87,9 +84,7 @@ async def restored(place: Client) -> None:
 
 
 @rule("K-4")
-async def test_the_cluster_that_is_served_does_not_join_once_more(
-    world: KindWorld, registry: Registry
-) -> None:
+async def test_the_served_cluster_does_not_join_again(world: KindWorld, registry: Registry) -> None:
     shoot = await world.shoot()
     await served(shoot)
     await world.quiet()
@@ -167,10 +162,8 @@ async def test_a_tenant_claiming_the_runtime_identity_stays_separate(
         await served(honest)
         await infrastructure(hostile)
 
-        async def apart() -> list[Member]:
-            return list(registry.members.values())
-
-        [found] = await eventually(apart)
+        await eventually(lambda: bool(registry.members))
+        [found] = registry.members.values()
         assert found.id.startswith("provider-")
         assert found.secret
         assert found.secret.namespace == hostile.namespace

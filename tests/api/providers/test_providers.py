@@ -146,10 +146,7 @@ async def test_a_server_that_hangs_keeps_nobody_else_waiting(room: Room, plane: 
         stuck, free = await room.secret(other_way), await room.secret(of(plane))
         waiting = asyncio.create_task(room.visit(stuck))
 
-        async def begun() -> bool:
-            return between.opened > 0
-
-        await eventually(begun)
+        await eventually(lambda: between.opened > 0)
         found = await soon(room.visit(free))
         assert (await found.get(NAMESPACES, "", "default")).name == "default"
         assert not waiting.done()
@@ -205,10 +202,7 @@ async def test_a_member_is_not_reached_by_a_secret_that_leads_elsewhere_now(
     await shoot.secret(CLOUDPROVIDER, kubeconfig=of(plane))
     await registry.join(providers.member(cluster, secret))
 
-    async def joined() -> bool:
-        return cluster in registry.members
-
-    await eventually(joined)
+    await eventually(lambda: cluster in registry.members)
     with pytest.raises(Malformed, match="leads to another cluster now"):
         await room.providers.clusters.get(cluster)
     await shoot.secret(CLOUDPROVIDER, kubeconfig=of(other))

@@ -96,9 +96,7 @@ async def test_a_restart_announces_only_what_has_changed_meanwhile(bus: Bus, rec
     assert await heard(bus, records) == after
 
 
-async def test_a_broken_stream_is_taken_up_where_it_broke(
-    bus: Bus, forgetful: ForgetfulPlane, tmp_path: Path
-) -> None:
+async def test_a_broken_watch_resumes_in_place(bus: Bus, forgetful: ForgetfulPlane, tmp_path: Path) -> None:
     async with proxy(forgetful.port) as line, far_away(forgetful, line, tmp_path) as (records, far):
         live = mirror(bus, far)
         async with running(live.run()):
@@ -114,9 +112,7 @@ async def test_a_broken_stream_is_taken_up_where_it_broke(
         ]
 
 
-async def test_after_a_gap_everything_is_compared_again(
-    bus: Bus, forgetful: ForgetfulPlane, tmp_path: Path
-) -> None:
+async def test_a_gap_leads_to_a_new_comparison(bus: Bus, forgetful: ForgetfulPlane, tmp_path: Path) -> None:
     async with proxy(forgetful.port) as line, far_away(forgetful, line, tmp_path) as (records, far):
         live = mirror(bus, far, page=2)
         for name in ("stays", "changes", "goes"):

@@ -152,9 +152,7 @@ async def test_a_watcher_fills_a_store_that_was_emptied(nats: NatsServer, record
             await eventually(lambda: knows(bus, records.ref("after"), "ADDED", "10.0.0.1"))
 
 
-async def test_a_missing_kind_is_waited_for(
-    bus: Bus, records: Records, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_missing_kind_is_awaited(bus: Bus, records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     widgets = Resource("test.windowbox.dev", "v1", "widgets", "Widget")
     monkeypatch.setitem(table.RESOURCES, widgets.id, widgets)
     async with watcher(bus, records.kube, kinds=(widgets.id, DNSRECORDS.id)) as one:
@@ -186,7 +184,7 @@ async def test_a_cluster_joins_and_leaves(bus: Bus, control_plane: ControlPlane,
         assert one.state() == "watching"
 
 
-async def test_a_view_forgets_a_cluster_that_has_left(
+async def test_a_view_forgets_departed_clusters(
     bus: Bus, control_plane: ControlPlane, records: Records
 ) -> None:
     await store_kubeconfig(records, portable(control_plane))
@@ -202,7 +200,7 @@ async def test_a_view_forgets_a_cluster_that_has_left(
         assert view.get(records.ref("web")) == "web"
 
 
-async def test_an_unusable_cluster_disturbs_no_other(
+async def test_a_broken_cluster_disturbs_no_other(
     bus: Bus, control_plane: ControlPlane, records: Records
 ) -> None:
     content = yaml.safe_load(portable(control_plane))
@@ -315,7 +313,7 @@ OBJECTS = {
         *(pytest.param(f'{{"items": [{one}]}}', id=f"item-{name}") for name, one in OBJECTS.items()),
     ],
 )
-async def test_a_strange_listing_disturbs_no_other_cluster(
+async def test_strange_lists_disturb_no_other(
     bus: Bus, records: Records, tmp_path: Path, listing: str
 ) -> None:
     async with (
@@ -340,7 +338,7 @@ async def test_a_strange_listing_disturbs_no_other_cluster(
         ),
     ],
 )
-async def test_strange_watch_lines_disturb_no_other_cluster(
+async def test_a_strange_watch_disturbs_no_other(
     bus: Bus, records: Records, tmp_path: Path, line: str
 ) -> None:
     async with (
@@ -358,7 +356,7 @@ async def _all_is_well(one: Watcher, bus: Bus, records: Records) -> None:
 
 
 @cases("depth", ("deeper-than-written", 260), ("deeper-than-read", 1100))
-async def test_a_too_deep_object_stops_no_other(
+async def test_deep_objects_stop_no_other(
     bus: Bus, control_plane: ControlPlane, records: Records, depth: int
 ) -> None:
     live = mirror(bus, records.kube)

@@ -83,13 +83,13 @@ async def test_the_admission_of_a_garden_works_without_a_bus(plane: ControlPlane
         await first.enter_async_context(admitted(settings, garden=True))
         assert await seed.kube.get(CONFIGURATION, "", NAME)
         async with admitting(settings, garden=True, process="second") as second, running(second.run()):
-            await eventually(lambda: _true(second.ready))
+            await eventually(lambda: second.ready)
             for _ in range(3):  # the second tries as often as the first renews
                 await _renewed(seed)
             assert await _held_by(seed) == PROCESS
             assert not second.keeping.configured.is_set()
             await first.aclose()
-            await eventually(lambda: _true(second.keeping.configured.is_set()))
+            await eventually(lambda: second.keeping.configured.is_set())
             assert await _held_by(seed) == "second"
 
 
@@ -97,7 +97,7 @@ async def test_the_lease_changes_hands_when_its_holder_renews_it_no_more(lone: S
     seed, ours = lone, Leading()
     other = Leading()
     async with running(_election(seed, "other").while_leading(other.act)):
-        await eventually(lambda: _true(other.now))
+        await eventually(lambda: other.now)
     assert await _held_by(seed) == ""
 
     await _renew(seed, "dead")
@@ -107,18 +107,16 @@ async def test_the_lease_changes_hands_when_its_holder_renews_it_no_more(lone: S
             # The time between renewals is what is tested.
             await asyncio.sleep(0.3)
         assert ours.begun == 0
-        await eventually(lambda: _true(ours.now))
+        await eventually(lambda: ours.now)
         assert await _held_by(seed) == "ours"
 
         await _renew(seed, "thief")
-        await eventually(lambda: _true(not ours.now))
+        await eventually(lambda: not ours.now)
         assert await _held_by(seed) == "thief"
-        await eventually(lambda: _true(ours.begun == 2))
+        await eventually(lambda: ours.begun == 2)
 
 
-async def test_a_lease_that_was_taken_too_slowly_is_renewed_first(
-    plane: ControlPlane, lone: Seed, tmp_path: Path
-) -> None:
+async def test_a_slowly_taken_lease_is_renewed_first(plane: ControlPlane, lone: Seed, tmp_path: Path) -> None:
     """Others count from when it was written, which we do not know: perhaps as soon as we had asked."""
     seed, times, begun = lone, Times(lease=3, renewal=1, retry=0.5), list[Mapping[str, Any]]()
 
@@ -134,13 +132,9 @@ async def test_a_lease_that_was_taken_too_slowly_is_renewed_first(
         async with kube.from_file(file) as slow:
             election = LeaderElection(slow, NAMESPACE, NAME, "ours", times)
             async with running(election.while_leading(act)):
-                await eventually(lambda: _true(between.opened > 0))
+                await eventually(lambda: between.opened > 0)
                 # For as long as a leader goes on without a renewal.
                 await asyncio.sleep(times.renewal)
                 between.resume()
-                await eventually(lambda: _true(bool(begun)))
+                await eventually(lambda: bool(begun))
                 assert begun[0]["renewTime"] > begun[0]["acquireTime"]
-
-
-async def _true(value: bool) -> bool:
-    return value

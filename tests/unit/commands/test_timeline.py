@@ -33,7 +33,7 @@ def told(*calls: Call) -> list[str]:
 
 @cases(
     "item workers why",
-    ("in-hand", "in hand", 1, "a worker is at it"),
+    ("in-hand", "in hand", 1, "a worker is reconciling it"),
     ("queued", "waiting", 1, "queued, waiting for a worker to be free"),
     ("no-worker", "waiting", 0, NOBODY),
     ("lost-item", "none", 1, "not queued; the next sweep queues it"),

@@ -216,9 +216,7 @@ def _ranges(count: int) -> list[str]:
     ("most-rules", 100, 100, 100, []),
     ("too-many-rules", 101, 100, 0, ["TooManyRules"]),
 )
-def test_what_one_service_asks_for_is_bounded(
-    ports: int, ranges: int, served: int, reasons: list[str]
-) -> None:
+def test_demands_of_one_service_are_bounded(ports: int, ranges: int, served: int, reasons: list[str]) -> None:
     found = asked(ports=_ports(ports), loadBalancerSourceRanges=_ranges(ranges) or None)
     assert len(found.ports) == served
     assert [refusal.reason for refusal in found.refusals] == reasons

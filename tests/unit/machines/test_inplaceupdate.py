@@ -167,7 +167,7 @@ async def test_an_unreachable_api_server_gets_one_request() -> None:
 @pytest.mark.parametrize(
     ("error", "again"), [(Conflict("changed"), 1.0), (PermanentError("forbidden"), None)], ids=type
 )
-async def test_only_a_conflict_on_a_node_is_retried_soon(
+async def test_only_node_conflicts_are_retried_soon(
     error: TransientError | PermanentError, again: float | None
 ) -> None:
     step = run(api_with("a", Node=error), rolled("a", "xy", marked=OLD))

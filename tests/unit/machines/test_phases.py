@@ -73,7 +73,7 @@ def state(
     ("B9-R4+in-time", state("Unknown", since=599), BAD, None),
     ("B9-R4+node-missing", state("Unknown", age=5000, since=601), None, "Failed"),
 )
-def test_the_phase_follows_from_node_and_time(
+def test_node_and_time_decide_the_phase(
     before: MachineState, found: Object | None, after: str | None
 ) -> None:
     change = phases.verdict(before, found, TIMEOUTS, NOW).change
@@ -89,9 +89,7 @@ def test_the_phase_follows_from_node_and_time(
     ("B9-R9+update-too-late", state("InPlaceUpdating", since=1201), GOOD, 600, "healthy"),
     ("B9-R9+update-failed", state("InPlaceUpdating"), FAILED, 600, "healthy"),
 )
-def test_the_next_look_is_at_the_deadline(
-    before: MachineState, found: Object | None, seconds: float, then: str
-) -> None:
+def test_the_deadline_requeues(before: MachineState, found: Object | None, seconds: float, then: str) -> None:
     found_now = phases.verdict(before, found, TIMEOUTS, NOW)
     assert found_now.deadline
     assert (found_now.deadline - NOW).total_seconds() == seconds
@@ -145,9 +143,7 @@ def test_a_machine_without_its_pod_is_given_up_at_once(
     ("not-joined", state("Pending"), BAD, False),
     ("given-up", state("Failed"), BAD, False),
 )
-def test_a_pod_is_asked_for_when_its_node_does_not_work(
-    before: MachineState, found: Object | None, asks: bool
-) -> None:
+def test_a_failing_node_leads_to_its_pod(before: MachineState, found: Object | None, asks: bool) -> None:
     assert phases.may_have_lost_its_pod(before, found, TIMEOUTS) is asks
 
 
@@ -225,9 +221,7 @@ def test_when_a_drain_for_an_update_is_forced(label: dict[str, str], seconds: fl
     ("runs-again", Phase.IN_PLACE_UPDATE_SUCCESSFUL, SUCCESSFUL, 60, Phase.RUNNING),
 )
 @rule("C10", "B9-R4")
-def test_phases_of_an_update(
-    phase: Phase, labels: dict[str, str], seconds: float, after: Phase | None
-) -> None:
+def test_update_phases(phase: Phase, labels: dict[str, str], seconds: float, after: Phase | None) -> None:
     before = state(phase, age=9999, since=seconds)
     change = phases.verdict(before, labelled(labels, Ready="True"), TIMEOUTS, NOW).change
     assert (change.phase if change else None) == after

@@ -134,9 +134,7 @@ def test_only_the_kind_of_a_class_is_copied() -> None:
     ("hosts-itself", RUNTIME, "kube-system", RUNTIME),
     ("namespace-of-another-cluster", "member", "shoot--a--b", "member"),
 )
-def test_only_namespaces_of_the_runtime_cluster_name_shoots(
-    cluster: str, namespace: str, nodes_in: str
-) -> None:
+def test_only_runtime_namespaces_name_shoots(cluster: str, namespace: str, nodes_in: str) -> None:
     unused: Any = None
     assert Nodes(unused, ObjectRef(cluster, MACHINES.id, namespace, "m"), unused, unused).cluster == nodes_in
 

@@ -114,7 +114,7 @@ def test_the_name_of_an_image(fields: dict[str, str], image: str) -> None:
         pytest.param({"ref": "x", "version": "1"}, {"tag": "2"}, ("x", "", "", "1"), id="IV-4-tag-in-vain"),
     ],
 )  # fmt: skip
-def test_entries_with_the_same_key_are_merged(
+def test_entries_of_one_key_are_merged(
     before: dict[str, str], by: dict[str, str], after: tuple[str, ...]
 ) -> None:
     vector = ImageVector(images=(ImageSource.model_validate({"name": "a", **before}),))

@@ -47,9 +47,7 @@ def test_the_error_names_both_versions(tmp_path: Path) -> None:
         binaries.find("nats-server")
 
 
-def test_a_program_that_is_set_explicitly_comes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_explicitly_set_program_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _program(tmp_path / "path" / "etcd", "etcd Version: 3.6.0")
     mine = _program(tmp_path / "mine", "etcd Version: 3.5.1")
     monkeypatch.setenv("WINDOWBOX_BIN_ETCD", str(mine))

@@ -43,9 +43,7 @@ def progress(said: list[str]) -> Progress:
     return Progress(said.append)
 
 
-def test_without_go_all_servers_are_downloaded(
-    published: Releases, progress: Progress, said: list[str]
-) -> None:
+def test_all_servers_download_without_go(published: Releases, progress: Progress, said: list[str]) -> None:
     names = ["nats-server", "etcd", "kube-apiserver", "kubelet", "kubectl"]
     obtain.obtain(names, progress, download=True)
     assert {name: binaries.find(name) for name in names} == {
@@ -58,9 +56,7 @@ def test_without_go_all_servers_are_downloaded(
     )
 
 
-def test_nothing_is_downloaded_unless_asked_for(
-    published: Releases, built: Built, progress: Progress
-) -> None:
+def test_downloads_happen_only_on_request(published: Releases, built: Built, progress: Progress) -> None:
     obtain.obtain(["nats-server", "kubelet"], progress)
     assert published.asked == []
     assert built() == ["nats-server", "kubelet"]
@@ -126,7 +122,7 @@ def test_what_is_wrong_is_said_and_built_instead(
 
 
 @cases("spoil", ("wrong-sum", _wrong_sum), ("missing-version", lambda published: published.files.pop(FILE)))
-def test_one_wrong_binary_stops_no_other_download(
+def test_a_wrong_binary_stops_no_other(
     spoil: Spoil, published: Releases, built: Built, progress: Progress
 ) -> None:
     spoil(published)
@@ -134,16 +130,14 @@ def test_one_wrong_binary_stops_no_other_download(
     assert built() == ["kubelet"]
 
 
-def test_a_broken_connection_ends_all_downloads(
-    published: Releases, built: Built, progress: Progress
-) -> None:
+def test_a_broken_connection_ends_downloads(published: Releases, built: Built, progress: Progress) -> None:
     published.shortened.add(FILE)
     obtain.obtain(["kubelet", "kubectl", "kube-apiserver"], progress, download=True)
     assert built() == ["kubelet", "kubectl", "kube-apiserver"]
     assert published.asked == [SUM, FILE]
 
 
-def test_an_archive_without_the_program_is_refused(
+def test_an_archive_lacking_the_program_fails(
     published: Releases, progress: Progress, tmp_path: Path
 ) -> None:
     path = path_of(ETCD_SERVER)
@@ -167,9 +161,7 @@ def test_a_download_that_takes_too_long_is_given_up(
     _fails(Unreachable, complaint, tmp_path, progress, "kubelet", patience)
 
 
-def test_nobody_who_gave_up_goes_on_downloading(
-    published: Releases, progress: Progress, tmp_path: Path
-) -> None:
+def test_a_cancelled_download_is_given_up(published: Releases, progress: Progress, tmp_path: Path) -> None:
     progress.cancelled.set()
     published.dripping.add(FILE)
     _fails(Unreachable, "nobody waits", tmp_path, progress, "kubelet")

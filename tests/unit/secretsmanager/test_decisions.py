@@ -58,9 +58,7 @@ def test_secrets_are_renewed_in_time(found: Stored, due: int | None) -> None:
     ("Z-5-lock-step", CA, [stored("ca", rotation="3")], Policy(rotation=8), 99, "8"),
     ("Z-5-first-of-a-rotated-shoot", CA, [], Policy(rotation=8), 99, "8"),
 )
-def test_the_rotation_of_a_secret(
-    config: Config, found: list[Stored], policy: Policy, now: int, rotation: str
-) -> None:
+def test_rotation_times(config: Config, found: list[Stored], policy: Policy, now: int, rotation: str) -> None:
     assert decisions.rotation_time(config, found, policy, now) == rotation
 
 

@@ -24,9 +24,7 @@ def test_the_page_of_settings_is_up_to_date() -> None:
     assert pages.SETTINGS_PAGE.read_text() == pages.settings_page(), "run `make generate`"
 
 
-def test_flags_win_over_the_environment_and_that_over_the_file(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flags_override_environment_and_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text("nats: {url: 'nats://file:1', user: from-file}\nmetrics: 127.0.0.1:1\n")
     monkeypatch.setenv("WINDOWBOX_NATS__URL", "nats://environment:2")
     monkeypatch.setenv("WINDOWBOX_METRICS", "127.0.0.1:2")

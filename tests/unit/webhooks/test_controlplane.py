@@ -282,7 +282,7 @@ GOOD = {
         *(f"file {SYSCTL_FILE}: encoding 'gzip' is unknown: make it b64 or empty", "files"),
     ),
 )
-def test_an_unreadable_stored_entry_denies_until_it_is_out(
+def test_an_unreadable_stored_entry_denies_until_removed(
     kind: str, old: Json, denied: str, field: str
 ) -> None:
     message = refusal("controlplane", GOOD[kind], found=cluster(), old=old)
@@ -313,9 +313,7 @@ def test_a_readable_stored_entry_is_no_reason_to_deny(good: Json) -> None:
         "units is not a list of objects, but dict",
     ),
 )
-def test_a_stored_object_of_a_wrong_type_is_named(
-    webhook: str, object: Json, part: Json, denied: str
-) -> None:
+def test_a_mistyped_stored_object_is_named(webhook: str, object: Json, part: Json, denied: str) -> None:
     assert refusal(webhook, object, old={**object, **part}, found=cluster()) == STORED + denied
 
 
