@@ -233,7 +233,17 @@ async def _ensure(kube: Kube, wanted: Manifest) -> bool:
         await kube.create(resource, "", wanted)
         logger.info("%s %s: created", resource.kind, name)
         return True
-    patch = _difference(wanted, found)
+    patch: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    if missing := {k: v for k, v in wanted["metadata"]["labels"].items() if found.labels.get(k) != v}:
+        metadata["labels"] = missing
+    owners = wanted["metadata"].get("ownerReferences")
+    if owners is not None and owners != found.metadata.get("ownerReferences"):
+        metadata["ownerReferences"] = owners
+    if metadata:
+        patch["metadata"] = metadata
+    if configurations.defaulted(wanted) != found.raw.get("webhooks"):
+        patch["webhooks"] = wanted["webhooks"]
     if not patch:
         return False
     await _merge(kube, resource, found, patch)
@@ -248,19 +258,3 @@ async def _merge(kube: Kube, resource: Resource, found: Object, patch: Mapping[s
         await kube.merge(resource, "", found.name, {**patch, "metadata": metadata})
     except Conflict as error:
         raise TransientError(str(error)) from error
-
-
-def _difference(wanted: Manifest, found: Object) -> dict[str, Any]:
-    """The merge patch from the found configuration to the wanted one; empty if it is up to date."""
-    patch: dict[str, Any] = {}
-    metadata: dict[str, Any] = {}
-    if missing := {k: v for k, v in wanted["metadata"]["labels"].items() if found.labels.get(k) != v}:
-        metadata["labels"] = missing
-    owners = wanted["metadata"].get("ownerReferences")
-    if owners is not None and owners != found.metadata.get("ownerReferences"):
-        metadata["ownerReferences"] = owners
-    if metadata:
-        patch["metadata"] = metadata
-    if configurations.defaulted(wanted) != found.raw.get("webhooks"):
-        patch["webhooks"] = wanted["webhooks"]
-    return patch

@@ -83,48 +83,42 @@ class Rotation:
         """Give the client new credentials whenever the files change, for ever."""
         while True:
             try:
-                await self._watch()
+                paths = self._current.files.keys()
+                async with watched(paths) as changed:
+                    while self._current.files.keys() == paths:
+                        changed.clear()
+                        await self._look()
+                        if self._moves and not self._known_uid:
+                            # Read the identity of the cluster early: a server that has moved no longer
+                            # answers. A starting API server answers Forbidden until it has loaded its RBAC
+                            # rules.
+                            with contextlib.suppress(WindowboxError):
+                                self._known_uid = await _uid(self._client)
+                        # There is no event where inotify is exhausted, from a single file that is mounted,
+                        # from network mounts, and from a folder that was recreated.
+                        with contextlib.suppress(TimeoutError):
+                            async with asyncio.timeout(_LOOK):
+                                await changed.wait()
             except Exception:
                 # Without this task the client would keep credentials that expire.
                 logger.exception("credentials of %s: again in %.0f s", self._client.host, _LOOK)
                 await asyncio.sleep(_LOOK)
 
-    async def _watch(self) -> None:
-        """Wait until the files differ, comparing them at each event and at intervals."""
-        paths = self._current.files.keys()
-        async with watched(paths) as changed:
-            while self._current.files.keys() == paths:
-                changed.clear()
-                await self._look()
-                if self._moves and not self._known_uid:
-                    # Read the identity of the cluster early: a server that has moved no longer answers.
-                    # A starting API server answers Forbidden until it has loaded its RBAC rules.
-                    with contextlib.suppress(WindowboxError):
-                        self._known_uid = await _uid(self._client)
-                # There is no event where inotify is exhausted, from a single file that is mounted, from
-                # network mounts, and from a folder that was recreated.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK):
-                        await changed.wait()
-
     async def _look(self) -> None:
         try:
             if await credentials.digests(self._kubeconfig) in (self._current.files, self._refused):
                 return
-            found = await self._read()
+            # If our context is gone, the current one counts: it may have been renamed.
+            context = self._current.context
+            if context and not self._context and not await credentials.has_context(self._kubeconfig, context):
+                context = None
+            found = await credentials.read(self._kubeconfig, context)
         except Malformed as error:
             # Several files are replaced one after another.
             logger.warning("changed credentials are not used: %s", error)
             return
         if await self._leads_to_same_cluster(found):
             await self._use(found)
-
-    async def _read(self) -> Credentials:
-        """The credentials of our context, or of the current one if ours is gone: it may have been renamed."""
-        context = self._current.context
-        if context and not self._context and not await credentials.has_context(self._kubeconfig, context):
-            context = None
-        return await credentials.read(self._kubeconfig, context)
 
     async def _use(self, found: Credentials) -> None:
         session = None

@@ -104,7 +104,17 @@ def _unmapped(
     config: CloudProfileConfig, profile: CloudProfileSpec, definitions: Sequence[Capability]
 ) -> Iterator[str]:
     all_values = {one.name: frozenset(one.values) for one in definitions}
-    mapped, versions = _offered(config, all_values), Versions(config.machine_images)
+    # The capabilities of flavors, by image and version.
+    mapped = {
+        image.name: {
+            version.version: {
+                _key(one.capabilities or {}, all_values) for one in version.capability_flavors or []
+            }
+            for version in image.versions or []
+        }
+        for image in config.machine_images
+    }
+    versions = Versions(config.machine_images)
     for i, image in enumerate(profile.machine_images or []):
         if not image.versions:
             continue
@@ -123,21 +133,6 @@ def _unmapped(
                         named = capabilities.defaulted(wanted, definitions).items()
                         asked = ", ".join(f"{key}: {'/'.join(values)}" for key, values in named)
                         yield required(path, f"version {what} has no capability flavor for {asked}")
-
-
-def _offered(
-    config: CloudProfileConfig, all_values: Mapping[str, Set[str]]
-) -> dict[str, dict[str, set[_Key]]]:
-    """The capabilities of flavors, by image and version."""
-    return {
-        image.name: {
-            version.version: {
-                _key(one.capabilities or {}, all_values) for one in version.capability_flavors or []
-            }
-            for version in image.versions or []
-        }
-        for image in config.machine_images
-    }
 
 
 def _key(flavor: Capabilities, all_values: Mapping[str, Set[str]]) -> _Key:

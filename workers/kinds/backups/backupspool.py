@@ -1,20 +1,211 @@
-"""The pools `backupbucket` and `backupentry`."""
+"""BackupBuckets: a folder on the disk with the backups, and a generated Secret.
+
+BackupEntries: the Secret that names the backups of a Shoot's etcd, and the folder of the backups.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import socket
 from dataclasses import replace
 from typing import NamedTuple
 
 from bus.views import View
-from windowbox.errors import Malformed
+from windowbox.errors import Malformed, Missing, WindowboxError
 from windowbox.kinds import Served
 from windowbox.models.objects import Object
-from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, ObjectRef
+from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS, ObjectRef
+from workers.core.lifecycle import statuses
+from workers.core.lifecycle.actuators import Actuator, Kind, Need, Run, Status
+from workers.core.lifecycle.statuses import Descriptions, OperationTexts
+from workers.core.owned.manifests import manifest
+from workers.core.owned.targets import TargetCluster, TargetClusters
 from workers.core.serving import Common, Serving, Tasks
-from workers.kinds.backups import backupsecrets, bucketactuator, entryactuator
-from workers.kinds.backups.backupfolders import BackupFolders
+from workers.kinds.backups import backupsecrets, secretsharing
+from workers.kinds.backups.backupfolders import BackupFolders, checked
+from workers.kinds.backups.backupsecrets import Content, Entry, SecretName
 from workers.kinds.backups.secretsharing import Sharers
+
+logger = logging.getLogger(__name__)
+
+_RECONCILE = OperationTexts(
+    "Reconciling the backupbucket",
+    "Successfully reconciled backupbucket",
+    "Error reconciling backupbucket",
+)
+_DELETE = OperationTexts(
+    "Deleting the BackupBucket",
+    "Successfully deleted BackupBucket",
+    "Error deleting BackupBucket",
+)
+
+BUCKET = Kind(
+    resource=BACKUP_BUCKETS,
+    pool="backupbucket",
+    finalizer="extensions.gardener.cloud/backupbucket",
+    # Buckets are never migrated or restored.
+    descriptions=Descriptions(reconcile=_RECONCILE, delete=_DELETE, migrate=_RECONCILE, restore=_RECONCILE),
+    classes=frozenset({"garden", "shoot"}),
+    deadline=180.0,
+    shoot=Need.NEVER,
+    migrates=False,
+)
+
+
+class BucketActuator(Actuator):
+    """Creates and removes a bucket's folder and its generated Secret."""
+
+    def __init__(self, targets: TargetClusters, kept: BackupFolders, sharers: Sharers) -> None:
+        self._targets = targets
+        self._folders = kept
+        self._sharers = sharers
+
+    async def reconcile(self, run: Run) -> Status:
+        name = checked("metadata.name", run.ref.name)
+        target = self._targets.own_cluster(run)
+        await backupsecrets.add_finalizer(target, backupsecrets.referenced(run.object.spec), BUCKET.finalizer)
+        await run.recorder.call("make folder", name, self._folders.make, name, effect=True)
+        generated = backupsecrets.generated(run.object)
+        try:
+            await target.ensure_secret(manifest(SECRETS, generated.name, generated.namespace))
+        except Missing as error:
+            raise Malformed(
+                f"namespace {generated.namespace}, where Secret {generated.name} is to be made, does not "
+                f"exist: make it, or name another with the annotation {backupsecrets.GENERATED_IN}"
+            ) from error
+        return {"generatedSecretRef": generated._asdict()}
+
+    async def delete(self, run: Run) -> None:
+        target, generated = self._targets.own_cluster(run), backupsecrets.generated(run.object)
+        # Also if it was not reported: the worker that created it may have crashed before its report.
+        await target.remove(SECRETS, generated.namespace, generated.name)
+        name = run.ref.name
+        await run.recorder.call("remove folder", name, self._folders.remove, name, effect=True)
+        await secretsharing.release(run, target, BUCKET, self._sharers)
+
+    async def clean_up(self, run: Run, successor: Object | None) -> None:
+        """Like `delete`, but backups stay: only a Delete run removes a folder that is not empty."""
+        if successor is not None:
+            return
+        target = self._targets.own_cluster(run)
+        if not secretsharing.has_ended(run.object):
+            generated, name = backupsecrets.generated(run.object), run.ref.name
+            await target.remove(SECRETS, generated.namespace, generated.name)
+            door, remove = "remove empty folder", self._folders.remove_empty
+            if not await run.recorder.call(door, name, remove, name, effect=True):
+                logger.warning("%s: is gone; its folder is kept, as it holds backups", run.ref)
+        await secretsharing.release(run, target, BUCKET, self._sharers)
+
+
+ENTRY = Kind(
+    resource=BACKUP_ENTRIES,
+    pool="backupentry",
+    finalizer="extensions.gardener.cloud/backupentry",
+    descriptions=statuses.descriptions_for("BackupEntry"),
+    classes=frozenset({"garden", "shoot"}),
+    deadline=180.0,
+    shoot=Need.NEVER,
+)
+
+
+class EntryActuator(Actuator):
+    """Creates and removes the Secret for etcd, and removes the folder with etcd's backups."""
+
+    def __init__(
+        self, targets: TargetClusters, kept: BackupFolders, sharers: Sharers, mount_path: str
+    ) -> None:
+        self._targets = targets
+        self._folders = kept
+        self._sharers = sharers
+        self._mount_path = mount_path
+
+    async def reconcile(self, run: Run) -> Status:
+        entry, bucket = backupsecrets.entry(run.ref.name), _bucket(run)
+        source = backupsecrets.referenced(run.object.spec)
+        target = self._targets.own_cluster(run)
+        await backupsecrets.add_finalizer(target, source, ENTRY.finalizer)
+
+        def content(given: Object, found: Object | None) -> Content:
+            return backupsecrets.content(run.ref.name, bucket, self._mount_path, given, found)
+
+        if await _exists(target, entry.technical_id):
+            try:
+                await backupsecrets.write(
+                    target, SecretName(entry.technical_id, entry.secret), source, content
+                )
+            except WindowboxError:
+                if await _exists(target, entry.technical_id):
+                    raise
+        return {}
+
+    async def delete(self, run: Run) -> None:
+        target, source = self._targets.own_cluster(run), _source(run)
+        if source is None or not await backupsecrets.exists(target, source):
+            logger.info("%s: its Secret is not there, so nothing is removed", run.ref)
+            return
+        try:
+            entry, bucket = backupsecrets.entry(run.ref.name), _bucket(run)
+        except Malformed as error:
+            logger.info("%s: never had anything, since %s", run.ref, error)
+        else:
+            await backupsecrets.remove_if_ours(
+                target, SecretName(entry.technical_id, entry.secret), run.ref.name
+            )
+            if not await _twin_needs(run, target, entry, bucket):
+                path = (bucket, entry.folder)
+                remove = self._folders.remove
+                await run.recorder.call("remove folder", "/".join(path), remove, *path, effect=True)
+        await secretsharing.release(run, target, ENTRY, self._sharers)
+
+    async def clean_up(self, run: Run, successor: Object | None) -> None:
+        """Like `delete`, but the backups stay: only a Delete run removes them."""
+        source = _source(run)
+        if successor is not None or source is None:
+            return
+        target = self._targets.own_cluster(run)
+        if not secretsharing.has_ended(run.object):
+            with contextlib.suppress(Malformed):
+                entry = backupsecrets.entry(run.ref.name)
+                mine = SecretName(entry.technical_id, entry.secret)
+                await backupsecrets.remove_if_ours(target, mine, run.ref.name)
+        await secretsharing.release(run, target, ENTRY, self._sharers)
+
+    async def migrate(self, run: Run) -> None:
+        """Keep the backups for the next seed; release the Secret with the credentials."""
+        target, secret = self._targets.own_cluster(run), backupsecrets.referenced(run.object.spec)
+        if not await backupsecrets.exists(target, secret):
+            raise Malformed(f"spec.secretRef: Secret {secret} does not exist: create it, or correct the name")
+        await secretsharing.release(run, target, ENTRY, self._sharers)
+
+
+def _source(run: Run) -> SecretName | None:
+    """The Secret with the credentials; None if its name is invalid."""
+    try:
+        return backupsecrets.referenced(run.object.spec)
+    except Malformed:
+        return None
+
+
+def _bucket(run: Run) -> str:
+    return checked("spec.bucketName", run.object.spec.get("bucketName"))
+
+
+async def _exists(target: TargetCluster, namespace: str) -> bool:
+    """Whether the Shoot's namespace exists and is not being deleted. Read live: the bus may lag."""
+    found = await target.live(NAMESPACES, "", namespace)
+    return found is not None and not found.deleting
+
+
+async def _twin_needs(run: Run, target: TargetCluster, entry: Entry, bucket: str) -> bool:
+    """Whether the Shoot's other entry uses the folder too, and is not being deleted."""
+    twin = await run.recorder.read(run.ref._replace(name=entry.twin))
+    if twin is None:
+        # The bus may lag or have lost it, and a removed folder cannot be restored.
+        twin = await target.live(BACKUP_ENTRIES, "", entry.twin)
+    if twin is None or twin.deleting or ENTRY.finalizer not in twin.finalizers:
+        return False
+    return bool(twin.spec.get("bucketName") == bucket)
 
 
 class _NamespaceKey(NamedTuple):
@@ -33,11 +224,11 @@ def serving(common: Common, row: Served) -> Serving:
     folders = BackupFolders(settings.root)
     tasks: Tasks = {"sharers": sharers.run}
     if row.resource == BACKUP_BUCKETS:
-        kind, actuator = bucketactuator.KIND, bucketactuator.BucketActuator(common.targets, folders, sharers)
+        kind, actuator = BUCKET, BucketActuator(common.targets, folders, sharers)
         return Serving(kind, actuator, tasks=tasks, waiters=sharers.waiters, last_user=sharers.last_user)
     serving = Serving(
-        entryactuator.KIND,
-        entryactuator.EntryActuator(common.targets, folders, sharers, settings.mount_path),
+        ENTRY,
+        EntryActuator(common.targets, folders, sharers, settings.mount_path),
         tasks=tasks,
         waiters=sharers.waiters,
         last_user=sharers.last_user,

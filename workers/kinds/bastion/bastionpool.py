@@ -1,4 +1,4 @@
-"""The pool `bastion`: events of its objects requeue a Bastion."""
+"""Bastions: a Pod with a load balancer. Events of its objects requeue a Bastion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pool `controlplane`, put together."""
+"""ControlPlanes: volumes, rights, webhooks and generated secrets of a Shoot."""
 
 from __future__ import annotations
 
@@ -76,7 +76,19 @@ class ControlPlaneActuator(Actuator):
         target, now = self._targets.own_cluster(run), await clock.now(run.recorder)
         await self._ensure_webhooks(run, target, site)
         secrets = await generatedsecrets.ensure(target, site, now, ccm=self._deploys_ccm)
-        await self._ensure_access(run, target, site)
+        if self._deploys_ccm:
+            await controlplaneaccess.ensure_ccm(target, site.namespace)
+            other = controlplaneaccess.WINDOWBOX_SECRET
+        else:
+            if not await controlplaneaccess.ensure_windowbox(target, site) and site.hosted:
+                # Secrets are not watched, so no event requeues.
+                secret = f"Secret {site.namespace}/{site.generic_kubeconfig}"
+                why = f"waiting for {secret} to have a kubeconfig that names a server"
+                run.dues.append((_KUBECONFIG_SECONDS, why))
+                logger.info("%s: %s", run.ref, why)
+            other = controlplaneaccess.CCM_SECRET
+        if await target.has_secret(site.namespace, other):
+            await target.remove(SECRETS, site.namespace, other)
         await managedresources.ensure(target, _configuration(site, image))
         await self._ensure_ccm(target, site, image, secrets)
         made = [storage.storage_class()]
@@ -121,21 +133,6 @@ class ControlPlaneActuator(Actuator):
             await managedresources.ensure(target, bundle)
         else:
             await managedresources.ensure_healthy(target, bundle, settled=True)
-
-    async def _ensure_access(self, run: Run, target: TargetCluster, site: Site) -> None:
-        if self._deploys_ccm:
-            await controlplaneaccess.ensure_ccm(target, site.namespace)
-            other = controlplaneaccess.WINDOWBOX_SECRET
-        else:
-            if not await controlplaneaccess.ensure_windowbox(target, site) and site.hosted:
-                # Secrets are not watched, so no event requeues.
-                secret = f"Secret {site.namespace}/{site.generic_kubeconfig}"
-                why = f"waiting for {secret} to have a kubeconfig that names a server"
-                run.dues.append((_KUBECONFIG_SECONDS, why))
-                logger.info("%s: %s", run.ref, why)
-            other = controlplaneaccess.CCM_SECRET
-        if await target.has_secret(site.namespace, other):
-            await target.remove(SECRETS, site.namespace, other)
 
     async def _ensure_ccm(
         self, target: TargetCluster, site: Site, balancer_image: str | None, secrets: Ensured

@@ -1,4 +1,4 @@
-"""The pool `exposure`: events of its Services and EndpointSlices requeue an exposure."""
+"""SelfHostedShootExposures: a load balancer and EndpointSlices. Their events requeue the exposure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pools of Extensions, one per type: events of their ManagedResources requeue them."""
+"""Extensions, a pool per type: a ManagedResource, whose events requeue them."""
 
 from __future__ import annotations
 

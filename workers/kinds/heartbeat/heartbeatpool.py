@@ -1,4 +1,4 @@
-"""The pool `heartbeat`: one Lease, renewed in an interval."""
+"""The pool `heartbeat`: checks the processes, then renews the Lease that Gardener watches."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ from workers.core.lifecycle.world import World
 from workers.core.reconcile import ReconcileHandler, Request
 from workers.core.recorder import Recorder
 from workers.core.serving import Common, Parts
+
+logger = logging.getLogger(__name__)
+
+_AGAIN = 1.0
+_MISSED_INTERVALS = 5
+"""Intervals after which the wish is repeated, in case the bus has lost the scheduled one."""
 
 
 def lease_ref(namespace: str) -> ObjectRef:
@@ -74,13 +80,6 @@ def _without_renew_time(lease: Object) -> Any:
 
 def _lasting(settings: HeartbeatSettings) -> dict[str, Any]:
     return {"holderIdentity": settings.holder, "leaseDurationSeconds": settings.interval}
-
-
-logger = logging.getLogger(__name__)
-
-_AGAIN = 1.0
-_MISSED_INTERVALS = 5
-"""Intervals after which the wish is repeated, in case the bus has lost the scheduled one."""
 
 
 class HeartbeatMapping:

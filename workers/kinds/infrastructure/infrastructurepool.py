@@ -1,4 +1,4 @@
-"""The pool `infrastructure`: events of its objects requeue it; one process looks for orphans."""
+"""Infrastructures: events of their objects requeue them; one process looks for orphans."""
 
 from __future__ import annotations
 

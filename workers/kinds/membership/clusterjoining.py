@@ -100,21 +100,18 @@ class Joining:
             await view.complete.wait()
             await controlplanes.complete()
             await self.registry.complete.wait()
-            await self._follow(view, controlplanes)
-
-    async def _follow(self, view: View[Member | Unusable], controlplanes: ControlPlanes) -> None:
-        failures = 0
-        while True:
-            self._changed.clear()
-            try:
-                await self._reconcile(view, controlplanes)
-                failures = 0
-            except WindowboxError as error:
-                failures += 1
-                pause = backoff(failures, first=0.2, longest=10)
-                logger.info("joining: %s; again in %.1f s", error, pause)
-                asyncio.get_running_loop().call_later(pause, self._changed.set)
-            await self._changed.wait()
+            failures = 0
+            while True:
+                self._changed.clear()
+                try:
+                    await self._reconcile(view, controlplanes)
+                    failures = 0
+                except WindowboxError as error:
+                    failures += 1
+                    pause = backoff(failures, first=0.2, longest=10)
+                    logger.info("joining: %s; again in %.1f s", error, pause)
+                    asyncio.get_running_loop().call_later(pause, self._changed.set)
+                await self._changed.wait()
 
     async def _reconcile(self, view: View[Member | Unusable], controlplanes: ControlPlanes) -> None:
         found = {ref.name: requested for ref, requested in view.items()}

@@ -1,4 +1,4 @@
-"""The pool `operatingsystemconfig`."""
+"""OperatingSystemConfigs: the Secret with the script for new machines."""
 
 from __future__ import annotations
 
