@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.servers import resourcemanager
-from tests.support import servers, standins
-from tests.support.installing import KINDS, PROGRAM
+from tests.support import installing, servers, standins
+from tests.support.installing import DONE, GARDEN, KINDS, PROGRAM
 from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Missing, TransientError
 from windowbox.models.objects import Object
-from windowbox.models.refs import DNSRECORDS, PODS, Resource
+from windowbox.models.refs import DNSRECORDS, MANAGED_RESOURCES, PODS, Resource
 
 RESOURCES = {
     kind: Resource(group, version, plural, kind, namespaced=False)
@@ -80,6 +80,55 @@ async def need_extension(api: Kube) -> None:
     }
     head = {"apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "DNSRecord"}
     await api.create(DNSRECORDS, "garden", {**head, "metadata": {"name": "garden"}, "spec": spec})
+
+
+async def priorities(api: Kube, *names: str) -> None:
+    for name in names:
+        await api.create(PRIORITIES, "", {"metadata": {"name": name}, "value": 1000})
+
+
+async def garden(api: Kube) -> None:
+    """The Garden of gardener-operator, and what it needs the extension for."""
+    head = GARDEN["metadata"]
+    await create(api, "Garden", head["name"], {}, head["annotations"], {"lastOperation": DONE})
+    await need_extension(api)
+
+
+async def seed(api: Kube) -> None:
+    await create(api, "Seed", "local", SEED, status={"clusterIdentity": "local"})
+
+
+async def installation(api: Kube, name: str) -> None:
+    """Have gardenlet install the extension on the seed."""
+    refs = {"registrationRef": {"name": "provider-local"}, "deploymentRef": {"name": "provider-local"}}
+    await create(api, "ControllerInstallation", name, {**refs, "seedRef": {"name": "local"}}, PRIVILEGED)
+
+
+async def gardenlet(cluster: ControlPlane, charts: Path, manifest: Path) -> None:
+    """gardenlet creates what the manifest holds, and looks at all ControllerInstallations."""
+    command = await asyncio.to_thread(installing.command, "gardenlet", cluster.kubeconfig, charts, manifest)
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    complaint = (await process.communicate())[1].decode()
+    assert process.returncode == 0, complaint
+
+
+async def healthy(api: Kube, name: str) -> Object | None:
+    """The ManagedResource, once all that it names is applied and works."""
+    found = await api.get(MANAGED_RESOURCES, "garden", name)
+    said = {one["type"]: one["status"] for one in found.status.get("conditions", [])}
+    observed = found.status.get("observedGeneration") == found.generation
+    return (
+        found if observed and said.get("ResourcesApplied") == said.get("ResourcesHealthy") == "True" else None
+    )
+
+
+async def installed(api: Kube) -> dict[str, Any] | None:
+    """The condition of the Extension, once gardener-operator has installed it."""
+    found = await api.find(RESOURCES["Extension"], "", "provider-local")
+    for one in found.status.get("conditions", []) if found else []:
+        if (one["type"], one["status"]) == ("Installed", "True"):
+            return dict(one)
+    return None
 
 
 async def in_place_of_kubelets(api: Kube) -> None:

@@ -18,7 +18,7 @@ import yaml
 
 from tests.conformance import gardens
 from tests.support import installing, worldwithnodes
-from tests.support.installing import CLASSES, DONE, GARDEN, MANIFESTS, SYSTEM_CLASS
+from tests.support.installing import CLASSES, MANIFESTS, SYSTEM_CLASS
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from tools.release.building import ROOT
@@ -50,7 +50,7 @@ class Landscape:
     """A garden with gardener-operator, whose cluster is a seed, too."""
 
     def __init__(self, cluster: ControlPlane, api: Kube, folder: Path) -> None:
-        self.kubeconfig, self.api, self._charts = cluster.kubeconfig, api, folder
+        self._cluster, self.api, self._charts = cluster, api, folder
         self._nothing = folder / "nothing.yaml"
         self._nothing.write_text("")
 
@@ -59,23 +59,16 @@ class Landscape:
         for command in commands:
             words = command.replace("INSTALLATION", INSTALLATION).replace("NAMESPACE", NAMESPACE).split()
             words = [str(ROOT / one) if one.startswith("deploy/") else one for one in words]
-            await asyncio.to_thread(worldwithnodes.kubectl, self.kubeconfig, *words[1:], patience=PATIENCE)
+            await asyncio.to_thread(
+                worldwithnodes.kubectl, self._cluster.kubeconfig, *words[1:], patience=PATIENCE
+            )
 
     async def gardenlet(self) -> None:
         """gardenlet looks at all ControllerInstallations."""
-        command = installing.command("gardenlet", self.kubeconfig, self._charts, self._nothing)
-        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-        complaint = (await process.communicate())[1].decode()
-        assert process.returncode == 0, complaint
+        await gardens.gardenlet(self._cluster, self._charts, self._nothing)
 
     async def secrets(self, name: str) -> Any:
         return (await self.api.get(MANAGED_RESOURCES, "garden", name)).spec["secretRefs"]
-
-    async def installed(self) -> bool:
-        """Whether gardener-operator has installed the Extension."""
-        found = await self.api.find(gardens.RESOURCES["Extension"], "", "provider-local")
-        conditions = found.status.get("conditions", []) if found else []
-        return any((one["type"], one["status"]) == ("Installed", "True") for one in conditions)
 
     async def until_another(self, name: str, before: Any) -> None:
         """Until the ManagedResource names another Secret, as the page has its reader wait."""
@@ -86,15 +79,7 @@ class Landscape:
         await eventually(named, PATIENCE)
 
     async def until_healthy(self) -> None:
-        async def healthy() -> bool:
-            found = await self.api.get(MANAGED_RESOURCES, "garden", INSTALLATION)
-            said = {one["type"]: one["status"] for one in found.status.get("conditions", [])}
-            return (
-                found.status.get("observedGeneration") == found.generation
-                and said.get("ResourcesApplied") == said.get("ResourcesHealthy") == "True"
-            )
-
-        await eventually(healthy, PATIENCE)
+        await eventually(lambda: gardens.healthy(self.api, INSTALLATION), PATIENCE)
 
     async def deployments(self) -> Mapping[tuple[str, str], int]:
         """How many Pods each is to have."""
@@ -136,26 +121,20 @@ async def landscape(cluster: ControlPlane, api: Kube, tmp_path: Path) -> AsyncIt
     """Gardener's own provider-local is installed."""
     charts = installing.bring_charts(tmp_path)
     made = Landscape(cluster, api, charts)
-    for name in (*CLASSES, SYSTEM_CLASS):
-        await api.create(gardens.PRIORITIES, "", {"metadata": {"name": name}, "value": 1000})
-    head = GARDEN["metadata"]
-    await gardens.create(api, "Garden", head["name"], {}, head["annotations"], {"lastOperation": DONE})
-    await gardens.create(api, "Seed", "local", gardens.SEED, status={"clusterIdentity": "local"})
-    await gardens.need_extension(api)
+    await gardens.priorities(api, *CLASSES, SYSTEM_CLASS)
+    await gardens.garden(api)
+    await gardens.seed(api)
     command = installing.command("operator", cluster.kubeconfig, charts, gardeners(tmp_path))
     with (tmp_path / "operator.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(*command, stderr=log)
     try:
-        await eventually(made.installed, PATIENCE)
-        refs = {"registrationRef": {"name": "provider-local"}, "deploymentRef": {"name": "provider-local"}}
-        spec = {**refs, "seedRef": {"name": "local"}}
-        await gardens.create(api, "ControllerInstallation", INSTALLATION, spec, gardens.PRIVILEGED)
+        await eventually(lambda: gardens.installed(api), PATIENCE)
+        await gardens.installation(api, INSTALLATION)
         await made.gardenlet()
         await made.until_healthy()
         for place, name in LEASES:
-            await api.create(
-                HEARTBEATS, place, {"metadata": {"name": name}, "spec": {"holderIdentity": "go"}}
-            )
+            body = {"metadata": {"name": name}, "spec": {"holderIdentity": "go"}}
+            await api.create(HEARTBEATS, place, body)
         yield made
     finally:
         process.terminate()
@@ -211,33 +190,25 @@ async def replace(
     seed, runtime = [await landscape.secrets(name) for name in (INSTALLATION, RUNTIME)]
     await landscape.walk(*putting)
     await landscape.until_another(RUNTIME, runtime)
-    assert of_extension(await landscape.deployments()) == of_extension(stopped)
+    of_extension = (NAMESPACE, RUNTIME_NAMESPACE)
+    assert within(await landscape.deployments(), *of_extension) == within(stopped, *of_extension)
     await landscape.walk(*steps["4"][:1])
-    # gardenlet would look when the ControllerDeployment changes, as it looks at all once in a while.
-    await installed_anew(landscape, seed)
-    assert in_seed(await landscape.deployments()) == in_seed(stopped)
-    await landscape.walk(*steps["4"][1:])
-    await landscape.until_healthy()
-    await eventually(lambda: all_gone(landscape, in_seed(stopped)), PATIENCE)
-
-
-async def installed_anew(landscape: Landscape, before: Any) -> None:
-    """Until gardenlet has rendered the chart of the other program."""
 
     async def rendered() -> bool:
+        # gardenlet would look when the ControllerDeployment changes, as it looks at all once in a while.
         await landscape.gardenlet()
-        return bool(await landscape.secrets(INSTALLATION) != before)
+        return bool(await landscape.secrets(INSTALLATION) != seed)
 
     await eventually(rendered, PATIENCE)
+    assert within(await landscape.deployments(), NAMESPACE) == within(stopped, NAMESPACE)
+    await landscape.walk(*steps["4"][1:])
+    await landscape.until_healthy()
+
+    async def all_gone() -> bool:
+        return not within(stopped, NAMESPACE).keys() & (await landscape.deployments()).keys()
+
+    await eventually(all_gone, PATIENCE)
 
 
-async def all_gone(landscape: Landscape, stopped: Mapping[tuple[str, str], int]) -> bool:
-    return not stopped.keys() & (await landscape.deployments()).keys()
-
-
-def of_extension(found: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], int]:
-    return {place: count for place, count in found.items() if place[0] in (NAMESPACE, RUNTIME_NAMESPACE)}
-
-
-def in_seed(found: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], int]:
-    return {place: count for place, count in found.items() if place[0] == NAMESPACE}
+def within(found: Mapping[tuple[str, str], int], *namespaces: str) -> Mapping[tuple[str, str], int]:
+    return {place: count for place, count in found.items() if place[0] in namespaces}
