@@ -7,7 +7,6 @@ import contextlib
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -37,16 +36,6 @@ from windowbox.settings.settings import Settings
 _COLOURS = {"plain": "", "good": "green", "bad": "red", "late": "yellow"}
 
 
-@dataclass(frozen=True)
-class Traces:
-    """The messages on the bus about one object."""
-
-    versions: Sequence[SeenObject]
-    runs: Sequence[RunRecord]
-    waiting: Sequence[Moment]
-    reviews: Sequence[ReviewRecord]
-
-
 @click.command(
     epilog="\b\nExamples:\n"
     "  windowbox trace dns default/www\n"
@@ -68,26 +57,26 @@ def trace(kind: str, object: str, cluster: str, output: str, file: Path | None, 
     """
     ref = _ref(kind, object, cluster)
     settings = busoptions.loaded(file, name)
-    found = asyncio.run(_traces(settings, ref))
-    if not (found.versions or found.runs or found.waiting or found.reviews):
+    versions, runs, reviews, waiting = asyncio.run(_traces(settings, ref))
+    if not (versions or runs or reviews or waiting):
         raise Missing(
             f"the bus holds nothing of {ref}: it does not exist, is not watched, or is gone for over a day"
         )
 
-    moments = timeline.moments(found.versions, found.runs, found.reviews)
-    objects = ownedobjects.objects(found.runs)
+    moments = timeline.moments(versions, runs, reviews)
+    objects = ownedobjects.objects(runs)
     if output == "json":
         parts = {
             "object": ref._asdict(),
             "story": [moment.as_json() for moment in moments],
-            "waiting": [moment.as_json() for moment in found.waiting],
+            "waiting": [moment.as_json() for moment in waiting],
             "made": [one.as_json(cluster) for one in objects],
         }
         click.echo(json.dumps(parts, indent=2))
     else:
-        _print(ref, moments, found.waiting)
+        _print(ref, moments, waiting)
         if objects:
-            click.echo("\n" + click.style("Made for it", bold=True))
+            click.echo("\n" + click.style("Created for it", bold=True))
             click.echo("\n".join(ownedobjects.lines(objects, cluster)))
 
 
@@ -103,7 +92,10 @@ def _ref(kind: str, object: str, cluster: str) -> ObjectRef:
     return ObjectRef(cluster, resource.id, namespace, name)
 
 
-async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
+async def _traces(
+    settings: Settings, ref: ObjectRef
+) -> tuple[list[SeenObject], list[RunRecord], list[ReviewRecord], list[Moment]]:
+    """What the bus holds about one object: its versions, runs and reviews, and why it waits."""
     key, pools = subjects.key(ref), (*POOLS, intents.PATCH)
     async with busoptions.connected(settings, "trace") as bus:
         seen = consumers.snapshot(bus, streams.OBJECTS, [subjects.seen(ref)], history=True)
@@ -141,7 +133,7 @@ async def _traces(settings: Settings, ref: ObjectRef) -> Traces:
     now = datetime.now(UTC)
     patch = reported.intent.patch if reported.intent else {}
     waiting = [*timeline.waits(pending, runs, now), *timeline.unwritten(reported.sequence, patch, runs, now)]
-    return Traces(versions, runs, waiting, reviews)
+    return versions, runs, reviews, waiting
 
 
 def _print(ref: ObjectRef, moments: Sequence[Moment], waiting: Sequence[Moment]) -> None:

@@ -56,17 +56,8 @@ _ETC = {
     "etc/os-release": 'NAME="windowbox machine"\nID=windowbox\nPRETTY_NAME="windowbox machine"\n',
 }
 _FOLDERS = (
-    "tmp",
-    "root",
-    "proc",
-    "sys",
-    "dev",
-    "run",
-    "etc/systemd/system",
-    "var/log",
-    "var/lib",
-    "lib/modules",
-)
+    "tmp", "root", "proc", "sys", "dev", "run", "etc/systemd/system", "var/log", "var/lib", "lib/modules",
+)  # fmt: skip
 
 
 def archive(progress: Progress) -> tuple[Path, str]:
@@ -102,7 +93,7 @@ def of_version(name: str, version: str) -> str:
 
 
 def impossible() -> str:
-    """The parts that this host lacks for the image; empty if none."""
+    """What this host lacks for the image; empty if nothing."""
     try:
         _image()
     except Missing as error:
@@ -117,7 +108,7 @@ def _image() -> Image:
     system = {name: Path(path) for name in _SYSTEM if (path := packages.which(name))}
     for name in _SYSTEM:
         if name not in system:
-            raise Missing(f"{name} is not on this machine, and machines need it: run `make setup`")
+            raise Missing(f"{name} is not on this machine, and Shoots' machines need it: run `make setup`")
     plugins = {name: packages.plugins() / name for name in _PLUGINS}
     programs = {
         **{f"usr/bin/{name}": path for name, path in {**kubernetes, **system}.items()},
@@ -132,7 +123,7 @@ def _image() -> Image:
         {
             **shell.files,
             **_ETC,
-            **registry_files(),
+            **_registry_files(),
             **programs,
             **scripts,
             **texts,
@@ -168,14 +159,15 @@ def _digest(image: Image, provisioner: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def registry_files() -> dict[str, str]:
+def _registry_files() -> dict[str, str]:
     """The configuration of containerd's mirrors, by paths in the image."""
-    own = f"registry.{_DOMAIN}"
-    found = {own: _hosts(f"http://{own}", f"http://{own}")}
+    own = f"http://registry.{_DOMAIN}"
+    mirrors = {f"registry.{_DOMAIN}": (own, own)}
     for registry, cache in _CACHES.items():
-        found[registry] = _hosts(f"https://{registry}", f"http://{cache}.registry-cache.{_DOMAIN}")
-    return {f"{_FOLDER}/{registry}/hosts.toml": text for registry, text in found.items()}
-
-
-def _hosts(server: str, mirror: str) -> str:
-    return f'server = "{server}"\n\n[host."{mirror}"]\n  capabilities = ["pull", "resolve"]\n'
+        mirrors[registry] = (f"https://{registry}", f"http://{cache}.registry-cache.{_DOMAIN}")
+    return {
+        f"{_FOLDER}/{registry}/hosts.toml": (
+            f'server = "{server}"\n\n[host."{mirror}"]\n  capabilities = ["pull", "resolve"]\n'
+        )
+        for registry, (server, mirror) in mirrors.items()
+    }

@@ -25,6 +25,7 @@ def found() -> list[str]:
 def clear() -> list[str]:
     """Remove what belongs to no running sandbox, and return its descriptions."""
     found = [f"{ownership.name_of(process)} ({process.pid})" for process in ownership.orphans()]
+    # Processes end first: they could start others, and hold namespaces and mounts.
     ownership.end_all(ownership.orphans())
     with claims.left() as dead:
         for claim in dead:
@@ -35,20 +36,15 @@ def clear() -> list[str]:
 
 def clear_one(claim: Claim) -> None:
     """Remove the leftovers of the nodes of one claim, which the caller holds."""
-    # The first process of a node ends only after all others.
-    ownership.end_all(inits(claim))
+    # The recorded first process of each node, which ends only after all others of the node.
+    recorded = [path.read_text().split() for path in claim.folder.glob("*/init")]
+    ownership.end_all([ProcessId(int(pid), started) for pid, started in recorded])
     ownership.end_all([processes.identify(pid) for pid in network.inhabitants(claim)])
     for containers in claim.folder.glob("*/containerd/io.containerd.runtime.v2.task/k8s.io"):
         cgroups.remove(containers)
     routes.remove(claim)
     network.remove(claim)
     claims.done(claim)
-
-
-def inits(claim: Claim) -> list[ProcessId]:
-    """The recorded first process of each node, running or ended."""
-    written = [path.read_text().split() for path in claim.folder.glob("*/init")]
-    return [ProcessId(int(pid), started) for pid, started in written]
 
 
 if __name__ == "__main__":

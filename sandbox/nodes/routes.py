@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
 
 from sandbox import files
 from sandbox.nodes import claims, iproute
@@ -70,11 +69,7 @@ def remove(claim: Claim) -> None:
             with contextlib.suppress(Refused):  # gone already
                 iproute.run(*hostnetwork.removing(address))
         record.unlink(missing_ok=True)
-    metrics = (_INTO_NODES + claim.number, _NOWHERE + claim.number)
-    for family in _families():
-        for route in iproute.asked(family, "route", "show", "proto", _PROTOCOL):
-            if route.get("metric") in metrics:
-                _delete(family, route)
+    reopen(claim)
 
 
 def close(claim: Claim, networks: Sequence[Network]) -> None:
@@ -106,13 +101,16 @@ def lead(claim: Claim, namespace: str, wanted: Mapping[str, str], inside: Sequen
         iproute.apply(commands, namespace or None, family="-4")
 
 
-def reopen(claim: Claim, networks: Sequence[Network]) -> None:
-    """Undo `close` and `lead`, on this host."""
+def reopen(claim: Claim, networks: Sequence[Network] | None = None) -> None:
+    """Remove the routes of a claim from this host: all, or those to these networks."""
     metrics = (_INTO_NODES + claim.number, _NOWHERE + claim.number)
     for family in _families():
         for route in iproute.asked(family, "route", "show", "proto", _PROTOCOL):
-            if route.get("metric") in metrics and any(_covers(n, route["dst"]) for n in networks):
-                _delete(family, route)
+            dst, ours = route["dst"], route.get("metric") in metrics
+            if ours and (networks is None or any(_covers(n, dst) for n in networks)):
+                kind = [route["type"]] if "type" in route else []
+                with contextlib.suppress(Refused):  # already removed with its link
+                    iproute.run("ip", family, "route", "del", *kind, dst, "metric", str(route["metric"]))
 
 
 def known(*, foreign: bool = False) -> list[Network]:
@@ -128,7 +126,7 @@ def known(*, foreign: bool = False) -> list[Network]:
 
 
 def possible() -> bool:
-    """May we set routes on this machine?"""
+    """Whether this process may set routes on this machine."""
     return sys.platform == "linux" and os.geteuid() == 0 and shutil.which("ip") is not None
 
 
@@ -175,12 +173,6 @@ def _lay(claim: Claim, kept: Ranges, plan: Plan | None, more: Sequence[Network])
         remove(claim)
         return False
     return True
-
-
-def _delete(family: str, route: dict[str, Any]) -> None:
-    kind = [route["type"]] if "type" in route else []
-    with contextlib.suppress(Refused):  # already removed with its link
-        iproute.run("ip", family, "route", "del", *kind, route["dst"], "metric", str(route["metric"]))
 
 
 def _covers(network: Network, destination: str) -> bool:

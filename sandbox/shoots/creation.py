@@ -16,6 +16,7 @@ from sandbox import roles
 from sandbox import state as states
 from sandbox.machines import image
 from sandbox.nodes.claims import Claim
+from sandbox.nodes.node import real_nodes
 from sandbox.programs import obtain
 from sandbox.progress import Progress
 from sandbox.servers import kubeconfigs, ranges, resourcemanager
@@ -29,12 +30,8 @@ _IMPORT_PATIENCE = 300
 _NAMESPACE = "--namespace=k8s.io"
 EXTENSIONS = "/apis/extensions.gardener.cloud/v1alpha1"
 _PROCESSES = (
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "host-agent",
-    resourcemanager.PROGRAM,
-)
+    "kube-apiserver", "kube-controller-manager", "kube-scheduler", "host-agent", resourcemanager.PROGRAM,
+)  # fmt: skip
 _LOOK_AGAIN = 0.05
 _SERVERS_PATIENCE = 90.0
 _PATIENCE = 120.0
@@ -50,7 +47,7 @@ class Sandbox:
 
     folder: Path
     notify: Callable[[], None]
-    """Have the supervisor look at the records of Shoots."""
+    """Have the supervisor read the records of Shoots again."""
 
     @property
     def state(self) -> State:
@@ -68,9 +65,8 @@ class Sandbox:
         return Claim(int(self.state.site[2:]))
 
     def sockets(self) -> list[Path]:
-        """Of the containerd of each node."""
-        nodes = sorted(name.removesuffix("/init") for name in self.state.children if name.endswith("/init"))
-        return [self.claim.folder / node / "containerd.sock" for node in nodes]
+        """The sockets of the containerd of each node."""
+        return [self.claim.folder / node / "containerd.sock" for node in real_nodes(self.state)]
 
 
 def detached(folder: Path, state: State) -> Sandbox:
@@ -104,6 +100,7 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
         import_image(archive, name, sandbox.sockets())
         return {version: image.of_version(name, version) for version in image.VERSIONS}
 
+    # The image takes longest: it is built and imported while the control plane starts.
     with ThreadPoolExecutor(1, "image") as pool:
         importing_image = pool.submit(bring_image)
         wait_started(sandbox, shoot)
