@@ -118,7 +118,7 @@ def lines(found: BusState) -> Iterator[str]:
             yield f"          {what}: {state}"
         for zone in process.get("zones", ()):
             state = "connected" if zone["connected"] else "not connected"
-            state = "held back, since it refuses everything" if zone["breaker_open"] else state
+            state = "paused, since the server refuses every update" if zone["breaker_open"] else state
             yield f"          zone {zone['zone']}: {state}, {zone['waiting']} changes waiting"
     width = max([24, *(len(pool.pool) for pool in found.pools)])
     yield f"  {'POOL':<{width}} {'WORKERS':>7} {'WAITING':>8} {'IN FLIGHT':>9} {'OLDEST':>8} {'UNROUTED':>8}"

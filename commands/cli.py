@@ -86,6 +86,7 @@ class LazyGroup(click.Group):
         try:
             command = getattr(importlib.import_module(module), function)
         except ModuleNotFoundError as error:
+            # If another module is missing, one that the command imports, that is a bug.
             if error.name != module:
                 raise
             raise click.ClickException(f"`windowbox {cmd_name}` is not part of this installation") from error

@@ -78,9 +78,9 @@ def make_secrets(
                     # Another Job may have created it in the meantime.
                     with contextlib.suppress(Conflict):
                         await cluster.create(SECRETS, namespace, body, owner=_OWNER)
-                        logger.info("Secret %s/%s is made", namespace, name)
+                        logger.info("Secret %s/%s is created", namespace, name)
                         continue
-                logger.info("Secret %s/%s is there", namespace, name)
+                logger.info("Secret %s/%s exists", namespace, name)
 
     asyncio.run(create())
 
@@ -157,7 +157,7 @@ async def verified(kube: Kube, namespace: str, zone: str, server: str, patience:
 
     try:
         await kube.create(DNSRECORDS, namespace, record)
-        yield f"{what} is made"
+        yield f"{what} is created"
         await _until(succeeded, patience, f"{what} has not succeeded: does `windowbox work` run?")
         yield "it has succeeded"
         await _until(answered, patience, f"{server} does not answer for {domain}")

@@ -67,7 +67,7 @@ def add(
     annotation cluster.windowbox/kubeconfig: SECRET[/KEY].
     """
     if id == RUNTIME:
-        raise click.UsageError(f"{RUNTIME!r} is the cluster of the settings: it takes part already")
+        raise click.UsageError(f"{RUNTIME!r} is the cluster of the settings: it is always served")
     for kind in kinds:
         if kind not in RESOURCES:
             raise click.UsageError(f"no kind {kind!r}; there are: {', '.join(sorted(RESOURCES))}")
@@ -94,7 +94,7 @@ def add(
     asyncio.run(join())
     if member.file:
         click.echo(f"Every process needs the setting cluster.files: {{{id}: {member.file}}}", err=True)
-    click.echo(f"{id} takes part. `windowbox clusters list` shows what the watchers say of it.")
+    click.echo(f"{id} has joined. `windowbox clusters list` shows the state of its watches.")
 
 
 @clusters.command(
@@ -111,7 +111,7 @@ def remove(id: str, file: Path | None, name: str | None) -> None:
             await registry.leave(id)
 
     asyncio.run(leave())
-    click.echo(f"{id} takes no part any more.")
+    click.echo(f"{id} has left.")
 
 
 @clusters.command(
@@ -127,7 +127,7 @@ def list_(output: str, file: Path | None, name: str | None) -> None:
     if output == "json":
         click.echo(json.dumps(found, indent=2))
     elif not found:
-        click.echo("Only the runtime cluster takes part. `windowbox clusters add --help` shows how to join.")
+        click.echo("There are no member clusters. `windowbox clusters add --help` shows how to join.")
     for cluster in found if output == "text" else ():
         click.echo(f"{cluster['id']:<20} {cluster['credentials']}")
         if cluster["asleep"]:

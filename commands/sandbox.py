@@ -160,7 +160,7 @@ def status(ctx: click.Context, name: str | None, output: str) -> None:
         found = busstatus.bus_status(operator, busoptions.monitor_of(state))
         bus, lines = found.as_json(), list(busstatus.lines(found))
     except WindowboxError as error:
-        # The processes are worth showing even if the bus cannot be reached.
+        # Show the processes even if the bus cannot be reached.
         bus, lines = {"error": str(error)}, [f"Bus: {error}"]
     if output == "json":
         click.echo(json.dumps({**state.model_dump(mode="json"), "bus": bus}, indent=2))

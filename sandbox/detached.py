@@ -44,7 +44,7 @@ def up(
         if state:
             _end_children(state)
         folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
+        folder.chmod(0o700)  # it holds passwords, keys and kubeconfigs
         files.write_private(folder / "options.json", Options.model_validate(chosen).model_dump_json(indent=2))
         logs = folder / "logs"
         logs.mkdir(exist_ok=True)
@@ -55,7 +55,7 @@ def up(
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C in this terminal must not end it
             )
         _wait_for_first_word(folder, supervisor)
     return _wait(folder, patience, say)
@@ -114,7 +114,9 @@ def _wait_for_first_word(folder: Path, supervisor: subprocess.Popen[bytes]) -> N
                 return
             raise Unreachable(f"the supervisor ended at once: {_last_line(log(folder, 'supervisor'))}")
         if time.monotonic() > limit:
-            raise Unreachable(f"the supervisor says nothing; see {folder / 'logs' / 'supervisor.log'}")
+            raise Unreachable(
+                f"the supervisor has not written its state; see {folder / 'logs' / 'supervisor.log'}"
+            )
         time.sleep(_LOOK_AGAIN)
 
 

@@ -25,7 +25,7 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     webhook_spread: float = 120.0
     """Seconds for which a new authority of webhooks is trusted before it signs."""
     nats_servers: Literal[1, 3] = 1
-    """How many NATS servers are the bus: one, or three that have copies of every stream."""
+    """NATS servers of the bus: one, or three with copies of every stream."""
     nodes: int = Field(default=0, ge=0)
     """How many real nodes; they need Linux and root."""
     simulated_nodes: int = Field(default=0, ge=0, le=254)

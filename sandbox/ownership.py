@@ -1,4 +1,4 @@
-"""Which processes belong to which sandbox, detached ones included.
+"""The sandbox of each process, including detached ones.
 
 Every child inherits an environment variable (the mark) naming the sandbox's supervisor. So a process that a
 child detached, such as an Envoy that survives its worker, is found when the supervisor ends or was killed.

@@ -25,6 +25,7 @@ def programs(*, nodes: bool, simulated: bool) -> list[str]:
 def gather(names: Iterable[str], progress: Progress, *, nodes: bool = False, download: bool = False) -> None:
     """Install these programs; with `nodes`, also the system packages of real nodes, if possible."""
     built = [program.name for program in obtain.lacking(names) if program.module]
+    # apt-get waits for the network, and Go for CPUs: together they take as long as the slower one.
     with processes.unwinding(), ThreadPoolExecutor(1, "packages") as pool:
         installing = pool.submit(_install, progress, nodes)
         obtain.obtain(built, progress, download=download)

@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG = 1
 _PORTS = range(25600, 30000)
 """Below those that a system gives to clients, and to servers that leave the choice to it."""
 _LAST_PORT = Path(tempfile.gettempdir()) / f"windowbox-{os.getuid()}.port"
-"""Ports are given in turn: a port stays free until its server starts, and must not be given twice."""
+"""Ports are allocated in turn: a port stays free until its server starts, and must not be allocated twice."""
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 # Loaded before any fork: in a child of a threaded process, even an import may wait for ever for a lock.
 
@@ -61,7 +61,7 @@ def identify(pid: int) -> ProcessId:
 
 
 def alive(process: ProcessId) -> bool:
-    """Does this process still run, and not another with its PID?"""
+    """Whether this process still runs; another one with its PID does not count."""
     return started(process.pid) == process.started
 
 
@@ -106,7 +106,7 @@ def dying_with_parent() -> Callable[[], None]:
     def ask_kernel() -> None:
         if _LIBC is not None:
             _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:  # it ended before we could ask
+            if os.getppid() != parent:  # the parent ended before the request
                 os._exit(1)
 
     return ask_kernel
@@ -128,7 +128,7 @@ def start(argv: list[str], log: Path, *, env: dict[str, str] | None = None) -> s
 
 
 def free_port() -> int:
-    """A free port of 127.0.0.1, which no process of this user is given again soon."""
+    """A free port of 127.0.0.1, which is not allocated again soon."""
     for _ in _PORTS:
         if is_free(port := _next_port()):
             return port
@@ -136,7 +136,7 @@ def free_port() -> int:
 
 
 def _next_port() -> int:
-    """The one after that which was given last, to whichever process."""
+    """The port after the last one that any process of this user was given."""
     try:
         file = os.open(_LAST_PORT, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError:  # another user created it
@@ -165,7 +165,7 @@ def is_free(port: int) -> bool:
 
 
 def accepts(port: int) -> bool:
-    """Does a server on 127.0.0.1 accept connections at this port?"""
+    """Whether a server on 127.0.0.1 accepts connections at this port."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:

@@ -13,7 +13,7 @@ _REMIND_AFTER = 30.0
 _REDRAW_AFTER = 1.0
 
 
-ONCE = "Getting what is not on this machine yet; this happens once.\n"
+ONCE = "Installing what this machine lacks; this happens once.\n"
 
 
 class Job:

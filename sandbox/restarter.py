@@ -50,7 +50,7 @@ class Restarter:
             began = time.monotonic()
             try:
                 await self._run_once()
-            except (OSError, WindowboxError) as error:  # its program cannot even be started
+            except (OSError, WindowboxError) as error:  # the program cannot be started
                 self.state.last_exit = str(error)
             if not self._wanted.is_set():
                 self._note("stopped")
@@ -144,7 +144,7 @@ class Restarter:
             self.state.pid = self.state.started = None
             code = process.returncode
             if code is None:
-                self.state.last_exit = "nobody knows what"
+                self.state.last_exit = "an unknown status"
             else:
                 self.state.last_exit = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             self._ready.clear()

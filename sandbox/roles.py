@@ -59,9 +59,9 @@ class Surroundings:
     webhooks: int = 0
     """The port of webhooks."""
     garden_webhooks: int = 0
-    """That of the garden's."""
+    """The port of the garden's webhooks."""
     second_calls: bool = False
-    """Whether they are called again after a failed call."""
+    """Whether the API server repeats a failed call of a webhook."""
     webhook_spread: float = 120.0
 
 
@@ -152,7 +152,7 @@ def process(around: Surroundings, role: str, name: str, metrics_port: int) -> Ch
 
 
 def _kinds(around: Surroundings) -> dict[str, Any]:
-    """The settings of kinds that make objects in this sandbox."""
+    """The settings of kinds that create objects in this sandbox."""
     networks: dict[str, Any] = {"external": list(around.prefixes)}
     if plan := around.plan:
         # What this machine sends to its nodes comes from its address among them: Envoy's traffic, too.

@@ -55,9 +55,9 @@ class State(BaseModel):
     ready: bool = False
     failure: str | None = None
     mark: str = ""
-    """By which its processes are known, see `belongings`."""
+    """Marks its processes, see `ownership`."""
     site: str = ""
-    """The link to its nodes, and how the names of their namespaces begin; empty without nodes."""
+    """The link to its nodes, and the prefix of the names of their namespaces; empty without nodes."""
 
     def supervisor(self) -> ProcessId:
         return ProcessId(self.pid, self.started)

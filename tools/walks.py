@@ -1,4 +1,4 @@
-"""How far a reader walks: a pytest plugin that counts what runs of each pool pass through.
+"""A pytest plugin that counts the functions and files that runs of each pool pass through.
 
     python -m pytest -p tools.walks tests/api/machine/test_machine.py
 

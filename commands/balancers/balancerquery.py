@@ -86,7 +86,7 @@ class Balancer:
     def _outage(self) -> str:
         """Why connections fail although there are backends."""
         if self.envoy and self.envoy.vacant:
-            return "no Pod behind it is ready, so clients are turned away at once"
+            return "none of its Pods is ready, so connections are closed at once"
         if self.envoy and self.envoy.backends and not self.envoy.healthy:
             return "none of its backends is healthy: `windowbox lb show` tells why"
         return ""

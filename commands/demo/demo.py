@@ -57,7 +57,7 @@ def demo(name: str | None, download: bool) -> None:
     option = f" --name {name}" if name else ""
     hints = {
         f"windowbox trace dnsrecord demo/api-ipv4{option}": "the history of one record",
-        f"windowbox trace infra {showkinds.SHOOT}/one{option}": "what was created and deleted",
+        f"windowbox trace infra {showkinds.SHOOT}/one{option}": "objects created and deleted for it",
         f"windowbox lb list{option}": "load balancers and their health",
         f'eval "$(windowbox env{option})" && kubectl get dnsrecords -A': "",
         f"windowbox down{option}": "end the sandbox; data is kept",
@@ -92,7 +92,7 @@ def _started(folder: Path, download: bool) -> State:
     # Show records while the programs of nodes are built, then start once more, with nodes.
     try:
         with prerequisites.in_background(later, progress, download=download) as wait:
-            click.echo("Records need no nodes: they are shown while the programs of nodes are made.")
+            click.echo("Records need no nodes: they are shown while the programs of nodes are compiled.")
             _up(folder, {**chosen, "nodes": 0, "simulated_nodes": 0, "admits": 0}, show_records=True)
             click.echo("")
             wait()

@@ -95,7 +95,7 @@ def show_owners(scene: Scene) -> None:
         [infrastructure] = manifests("infrastructure.yaml", SHOOT)
         applied = await demo.apply(infrastructure, succeeded)
         say(f"Infrastructure {SHOOT}/{_NAME}: Succeeded after", applied.took)
-        click.echo("      made: " + _summed(await _made(demo)))
+        click.echo("      created: " + _summed(await _made(demo)))
         await demo.delete_by_hand(NETWORK_POLICIES, _HOME, _DENY)
         if lacking:
             click.echo(f"  left out, as {lacking}: a Bastion")
@@ -107,12 +107,12 @@ def show_owners(scene: Scene) -> None:
             address = str((applied.found.status.get("ingress") or {}).get("ip"))
             say(f"Bastion {SHOOT}/{_NAME}: Succeeded, at {address}, after", applied.took)
             node = pod.spec.get("nodeName")
-            click.echo(f"      made: Pod {pod.name} on {node}, its load balancer, Secret and policy")
+            click.echo(f"      created: Pod {pod.name} on {node}, its load balancer, Secret and policy")
             greeting = await first_line(address, 22)
             say(f"    its SSH server answers {greeting} after", time.perf_counter() - began)
             await demo.delete_by_hand(SERVICES, _HOME, f"bastion-{_NAME}")
             await demo.delete(BASTIONS, SHOOT, _NAME, "its Pod, Service, Secret and policy with it")
-        await demo.delete(INFRASTRUCTURES, SHOOT, _NAME, "Kubernetes removes what was made")
+        await demo.delete(INFRASTRUCTURES, SHOOT, _NAME, "Kubernetes removes the objects created for it")
         click.echo(f"      waiting until Kubernetes has removed {_HOME}")
         began = time.perf_counter()
         await demo.until(NAMESPACES, "", _HOME, lambda found: found is None)
@@ -143,7 +143,7 @@ def show_webhook(scene: Scene) -> None:
     """An OperatingSystemConfig, and what was stored. Idempotent: all is deleted at the end."""
     click.echo("\nThe configuration of a kubelet, which a webhook changes before it is stored")
     if not scene.state.options.admits:
-        click.echo("  left out, as no process answers webhooks: windowbox up --admits 1")
+        click.echo("  left out, because no process answers webhooks: windowbox up --admits 1")
         return
 
     async def steps(demo: Stage) -> None:

@@ -19,7 +19,7 @@ _PING = b"still there?\n"
 
 @dataclass(frozen=True)
 class Greeting:
-    """The Pod that answered, and after how many seconds."""
+    """The Pod that answered, its node, and the seconds until then."""
 
     pod: str
     node: str
@@ -28,7 +28,7 @@ class Greeting:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a connection got no greeting, and from when until when it was open."""
+    """Why a connection got no greeting, and when it was opened and closed."""
 
     text: str
     began: float

@@ -35,7 +35,7 @@ def _duration(ctx: click.Context, param: click.Parameter, text: str) -> timedelt
 @click.command(
     epilog="\b\nExamples:\n"
     "  windowbox record --since 15m -o morning.wbx\n"
-    "  windowbox replay morning.wbx              does the code of today do the same?\n" + busoptions.FINDING
+    "  windowbox replay morning.wbx              does today's code do the same?\n" + busoptions.FINDING
 )
 @click.option(
     "--since",

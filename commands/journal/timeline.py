@@ -69,7 +69,10 @@ def waits(pending: Iterable[Pending], runs: Sequence[RunRecord], now: datetime) 
     for each in pending:
         nobody = "" if each.workers else f"no process works for pool {each.pool}; start one"
         if each.wish and each.wished:
-            why = {"waiting": "queued, waiting for a worker to be free", "in hand": "a worker is at it"}
+            why = {
+                "waiting": "queued, waiting for a free worker",
+                "in hand": "a worker is reconciling it",
+            }
             # An item in hand is being worked on, even if its worker does not answer for its pool.
             reason = nobody if nobody and each.item != "in hand" else why.get(each.item)
             since = f"since {_span((now - each.wished).total_seconds())}"
@@ -102,7 +105,7 @@ def _because(one: Scheduled, runs: Sequence[RunRecord]) -> Iterator[str]:
     """The reason why the object waits, and whether it still does. `runs` are those of the pool."""
     by = next((run for run in runs if run.trace and run.trace == one.trace), None)
     since = [run for run in runs if run.started > (by.started if by else one.made)]
-    # Older versions wrote no note.
+    # Records of older versions have no note.
     why = one.wish.note or (by.note if by else "")
     needless = bool(since) and since[-1].outcome is Result.SUCCEEDED
     if why and not needless:

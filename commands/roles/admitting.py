@@ -64,7 +64,7 @@ class Admitting:
 
     async def run(self) -> None:
         """Answer until cancelled."""
-        # Without a certificate there is nothing to listen with.
+        # The server cannot listen without a certificate.
         while True:
             try:
                 await self.keeping.begin()
@@ -129,13 +129,13 @@ class Admitting:
                 error: BaseException = group_of_errors
                 while isinstance(error, BaseExceptionGroup):
                     error = error.exceptions[0]
-                logger.warning("%s; reviews are answered all the same", error)
+                logger.warning("%s; reviews are answered meanwhile", error)
             finally:
                 self._bus = None
             await asyncio.sleep(_RETRY)
 
     async def _request_control_planes(self) -> None:
-        """Have all ControlPlanes reconciled: their runs copy a changed configuration to the Shoots."""
+        """Request a reconcile of all ControlPlanes: their runs copy a changed configuration to the Shoots."""
         bus = self._bus
         if self._served.garden or bus is None:
             return

@@ -1,4 +1,4 @@
-"""The access to the garden, which gardenlet injects. Gardener's tests check an annotation that shows it."""
+"""The access to the garden, which gardenlet injects. Gardener's tests check its annotation."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def run(settings: Settings, role: str, task: Task) -> None:
         try:
             await task()
         except BaseExceptionGroup as group:
-            # Of several errors, show an expected one, which is one sentence. All others are bugs.
+            # Of several errors, raise an expected one, whose message is one sentence. All others are bugs.
             error: BaseException = group.subgroup(WindowboxError) or group
             while isinstance(error, BaseExceptionGroup):
                 error = error.exceptions[0]

@@ -36,7 +36,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield from asyncio.run(_unserved(settings.cluster))
     except (WindowboxError, TimeoutError) as error:
         mend = "check the server in the kubeconfig"
-        yield Finding("kinds that nobody serves", "note", f"cannot be looked at: {error}", mend)
+        yield Finding("unserved kinds", "note", f"cannot be checked: {error}", mend)
 
 
 def pool_finding(served: Served, processes: int) -> Finding:
@@ -73,9 +73,9 @@ async def _of_kind(api: Kube, unserved: Unserved) -> Finding | None:
         return None  # a cluster without the kind has no objects of it
     except WindowboxError as error:
         mend = "to know, give doctor settings with a kubeconfig that may list this kind"
-        return Finding(what, "note", f"not served, and cannot be looked at: {error}", mend)
+        return Finding(what, "note", f"not served, and cannot be checked: {error}", mend)
     if not left:
         return Finding(what, "ok", "not served, and there is none of type local")
     named = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
-    text = f"nobody serves type local, so clients wait in vain for {named}"
+    text = f"no process serves type local; clients wait in vain for {named}"
     return Finding(what, "note", text, unserved.remedy)

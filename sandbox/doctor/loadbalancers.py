@@ -90,7 +90,7 @@ def _prefix(prefix: Network, attachment: str) -> Finding:
     if arrives:
         return Finding(what, "ok", "arrive at this host")
     if root and attachment != "docker-per-service":
-        return Finding(what, "ok", "are added to this host one by one, as they are given away")
+        return Finding(what, "ok", "are added to this host one by one, as they are allocated")
     mend = f"sudo ip route add local {prefix} dev lo"
     if sys.platform == "darwin":
         kind = "inet6" if ip_address(prefix[0]).version == 6 else "inet"

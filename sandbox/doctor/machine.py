@@ -128,7 +128,7 @@ def examine_sandbox(folder: Path) -> Iterator[Finding]:
             yield Finding(what, "note", "is not running", f"windowbox up --name {state.name}")
         for name, port in state.options.ports.items():
             if not processes.is_free(port):
-                mend = f"see who has it: ss -lntup 'sport = {port}'"
+                mend = f"find the process: ss -lntup 'sport = {port}'"
                 yield Finding(what, "wrong", f"port {port} of {name} is taken", mend)
     yield from _overlaps(folder, state)
 

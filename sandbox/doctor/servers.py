@@ -135,7 +135,7 @@ def _role_rights(kubectl: list[str], role: str) -> Finding:
     if refused:
         mend = f"grant the ClusterRole {rbac.user(role)} these verbs"
         return Finding(what, "wrong", f"may not {', '.join(refused)}", mend)
-    return Finding(what, "ok", "all there")
+    return Finding(what, "ok", "complete")
 
 
 def _review(rule: dict[str, Any], resource: str, verb: str) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _update_nothing(settings: ZoneSettings, server: str) -> str | None:
             capture_output=True, text=True, timeout=_PATIENCE, check=False,
         )  # fmt: skip
     except FileNotFoundError:
-        return "nsupdate is not on this machine, so nobody can tell"
+        return "nsupdate is not on this machine, so this cannot be checked"
     except subprocess.TimeoutExpired:
         return "no answer"
     if answer.returncode:

@@ -1,4 +1,4 @@
-"""Checks of webhooks: whether API servers ask, and get answers."""
+"""Checks of webhooks: whether API servers call them, and get answers."""
 
 from __future__ import annotations
 
@@ -38,11 +38,13 @@ def examine(settings: Settings) -> Iterator[Finding]:
             return [finding async for finding in findings(api)]
 
     try:
-        none = Finding("webhooks", "note", "the API server asks nobody", "windowbox admit, if you want them")
+        none = Finding(
+            "webhooks", "note", "the API server calls no webhooks", "windowbox admit, if you want them"
+        )
         yield from asyncio.run(examined()) or [none]
     except (WindowboxError, TimeoutError) as error:
         mend = "check the server in the kubeconfig"
-        yield Finding("webhooks", "note", f"cannot be looked at: {error}", mend)
+        yield Finding("webhooks", "note", f"cannot be checked: {error}", mend)
 
 
 async def findings(api: Kube) -> AsyncIterator[Finding]:
@@ -65,14 +67,14 @@ async def findings(api: Kube) -> AsyncIterator[Finding]:
 
 
 async def _of_client(api: Kube, names: Names, client: Json) -> tuple[str, str]:
-    """The defect of the API server's way to us, and the remedy; empty if there is none."""
+    """Why the API server cannot call the webhook, and the remedy; empty if it can."""
     try:
         bundle = base64.b64decode(client.get("caBundle") or "")
         trust = ssl.create_default_context(cadata=bundle.decode("ascii")) if bundle.strip() else None
     except (ValueError, TypeError, ssl.SSLError):
         trust = None
     if trust is None:
-        return "its caBundle holds no authority: the API server trusts nobody", _RESTART
+        return "its caBundle holds no authority: the API server trusts no webhook server", _RESTART
     if service := mapping(client.get("service")):
         namespace, name = str(service.get("namespace")), str(service.get("name"))
         if not await api.find(SERVICES, namespace, name):
@@ -98,7 +100,7 @@ async def _of_client(api: Kube, names: Names, client: Json) -> tuple[str, str]:
     except ssl.SSLCertVerificationError as error:
         return f"{url}: its caBundle does not fit the server's certificate: {error.verify_message}", _RESTART
     except (OSError, TimeoutError) as error:
-        mend = "start `windowbox admit`; without it the API server refuses objects that it must ask about"
+        mend = "start `windowbox admit`; without it the API server refuses objects that need a review"
         return f"{url} does not answer: {str(error) or 'in time'}", mend
     if status[1:2] != ["200"]:
         mend = "start this version of `windowbox admit`, with the same webhooks.disabled"

@@ -87,7 +87,7 @@ def numbers() -> range:
 
 
 def is_name(link: str) -> bool:
-    """Does the link have the name of a sandbox's link?"""
+    """Whether the link has the name of a sandbox's link."""
     return link[:2] == "wb" and link[2:].isdecimal()
 
 

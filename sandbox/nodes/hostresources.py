@@ -109,7 +109,7 @@ def claimed(options: Options, names: tuple[str, ...]) -> Iterator[tuple[Claim, P
 
 
 def impossible() -> str:
-    """The parts that this machine lacks to run real nodes; empty if none."""
+    """What this machine lacks to run real nodes; empty if nothing."""
     if reason := unsuited():
         return reason
     if lacking := packages.lacking_for_nodes():
@@ -118,7 +118,7 @@ def impossible() -> str:
 
 
 def unsuited() -> str:
-    """The parts that this machine lacks and no installation can add; empty if none."""
+    """What this machine lacks and no installation can add; empty if nothing."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "Linux, and root"
     # Root in a container may lack the capabilities.

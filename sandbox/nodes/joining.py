@@ -64,7 +64,7 @@ def admit(api: ApiServer, token: Token) -> None:
         "expiration": end.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "usage-bootstrap-authentication": "true",
         "auth-extra-groups": _NEWCOMERS,
-        "description": "With which the nodes of this sandbox join.",
+        "description": "Lets the nodes of this sandbox join.",
     }
     made = {
         "apiVersion": "v1",

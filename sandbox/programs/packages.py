@@ -48,7 +48,7 @@ def install(progress: Progress, *, nodes: bool = False) -> None:
 
 
 def install_for_nodes(progress: Progress) -> None:
-    """Install the packages of real nodes; Missing, with the command to type, without the right to."""
+    """Install the packages of real nodes; Missing, with the command to type, without the right to install."""
     if not (wanted := lacking_for_nodes()):
         return
     if not may_install():
@@ -88,7 +88,7 @@ def may_install() -> bool:
 def apt_install(names: list[str], progress: Progress, *options: str, what: str = "packages") -> None:
     """Install packages, with more options for apt-get."""
     wanted = " ".join(names)
-    with progress.job(what, f"fetching {wanted} with apt-get", "there") as job:
+    with progress.job(what, f"fetching {wanted} with apt-get", "installed") as job:
         install = ["install", "-y", "--no-install-recommends", *options, *names]
         # Package lists may be old, or absent in a small image; updating them takes longer than trying.
         if _apt(job, *install) is None:
@@ -130,4 +130,4 @@ def _apt(job: Job, *arguments: str) -> str | None:
             if line.startswith("E: "):
                 last.append(line[3:].strip())
     limit.cancel()
-    return None if apt.returncode == 0 else (last or ["it did not say why"])[0]
+    return None if apt.returncode == 0 else (last or ["no reason given"])[0]

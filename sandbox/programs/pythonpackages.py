@@ -22,7 +22,7 @@ def main() -> int:
     progress, found = Progress(lambda text: print(text, flush=True)), 0
     where = Path(sys.prefix).name
     try:
-        with progress.job(f"Python packages for {where}", "fetching with pip", "there") as job:
+        with progress.job(f"Python packages for {where}", "fetching with pip", "installed") as job:
             pip = subprocess.Popen(
                 [sys.executable, *_PIP, "-c", "constraints.txt", "-e", ".[dev,otel]"],
                 cwd=_ROOT, text=True,

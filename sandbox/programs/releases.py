@@ -103,7 +103,7 @@ def fetch(program: Program, target: Path, progress: Progress, patience: Patience
                 got += len(block)
                 job.detail = f"{got / _MEGABYTE:.0f}" + (f" of {size / _MEGABYTE:.0f} MB" if size else " MB")
                 if progress.cancelled.is_set():
-                    raise Unreachable(f"{found.url}: nobody waits for it any more")
+                    raise Unreachable(f"{found.url}: cancelled, its result is not needed any more")
                 if time.monotonic() > limit:
                     raise Unreachable(f"{found.url}: only {job.detail} after {patience.file:g} s")
         if size and got != size:

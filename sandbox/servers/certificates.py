@@ -72,7 +72,7 @@ def server(ca: Pair, folder: Path, name: str, hosts: Sequence[str], *, peers: bo
 
 
 def holds(ca: Pair, path: Path) -> bool:
-    """Does the file at `path` hold a valid certificate of this authority, and its key?"""
+    """Whether the file at `path` holds a valid certificate of this authority, and its key."""
     try:
         ssl.create_default_context().load_cert_chain(path)
         certificate = x509.load_pem_x509_certificate(path.read_bytes())

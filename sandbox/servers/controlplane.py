@@ -57,7 +57,7 @@ class Identities:
     controllers: Pair
     scheduler: Pair
     kubelet_client: Pair
-    """With which the API server comes to kubelets, for logs and exec."""
+    """The API server's certificate for requests to kubelets, for logs and exec."""
     service_accounts: Path
 
 
@@ -85,6 +85,7 @@ def api(identity: Identities, port: int) -> ApiServer:
 
 def etcd(program: Path, data: Path, port: int, peer_port: int) -> Child:
     url, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+    # Without fsync, a power failure may lose the data of the sandbox; with it, a busy disk delays all writes.
     return Child(
         "etcd",
         [
@@ -163,10 +164,11 @@ def controllers(
         [
             str(program), f"--kubeconfig={kubeconfig}", "--bind-address=127.0.0.1", f"--secure-port={port}",
             f"--cert-dir={kubeconfig.parent / 'controller-manager'}", "--leader-elect=false",
+            # Kubelets hold leases of 8 s: a node is NotReady after it has failed to renew two.
             f"--controllers={','.join(names)}", "--node-monitor-period=1s", "--node-monitor-grace-period=16s",
             "--use-service-account-credentials",
-            # It begins with an account for each controller. At its usual 20 requests a second that would take
-            # two seconds more, in which it signs no certificates.
+            # It first creates an account for each controller. The default of 20 requests a second would delay
+            # the first certificates by two seconds.
             "--kube-api-burst=200",
             f"--service-account-private-key-file={identity.service_accounts}",
             f"--root-ca-file={identity.ca.certificate}",

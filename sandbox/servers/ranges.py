@@ -19,7 +19,7 @@ from windowbox.models.addresses import Network
 
 _NOBODY = "http://127.0.0.1:1"
 _RESERVED = IPv4Network("240.0.0.0/4")
-"""Reserved (RFC 1112), so no network that a laptop visits uses it. Linux routes it nevertheless."""
+"""Reserved (RFC 1112), so no other network uses it. Linux routes it nevertheless."""
 _PARTS = 15 * 128
 """All of it but 255.0.0.0/8, in which broadcasts are."""
 _PARTS_V6 = int(IPv6Network("fd77:6e64:6278:f000::/64").network_address)
@@ -72,7 +72,7 @@ def kept(folder: Path, routes: list[Network]) -> Ranges:
             raise Malformed(f"{file}: {error}: `windowbox down --wipe`, then start again") from error
     if (folder / "etcd").exists():
         return EARLIER
-    # At random, so that two sandboxes that do not always run together have different ones, too.
+    # At random: sandboxes that do not run at the same time get different ranges, too.
     numbers = random.sample(range(_PARTS), _PARTS)
     free = (n for n in numbers if not any(overlapping(one, routes) for one in part(n).networks))
     number = next(free, numbers[0])

@@ -16,7 +16,7 @@ PROGRAM = "gardener-resource-manager"
 SEED = "seed"
 _SYNC = "1m"
 _HEALTH_SYNC = "15s"
-"""The shortest that the program takes. Events of what it has applied come at once."""
+"""The shortest interval that the program accepts. Events of applied objects are handled at once."""
 
 
 def child(
@@ -51,7 +51,7 @@ def child(
             "garbageCollector": {"enabled": True, "syncPeriod": _SYNC},
             "health": {"syncPeriod": _HEALTH_SYNC},
             "managedResource": {"syncPeriod": _SYNC},
-            # It requests tokens for clients of a Shoot.
+            # The resource manager of a Shoot also requests tokens for its clients.
             "tokenRequestor": {"enabled": not class_},
         },
     }
@@ -61,13 +61,13 @@ def child(
         [str(binaries.find(PROGRAM)), f"--config={path}"],
         ready=lambda: controlplane.healthy(f"http://{LOOPBACK}:{port}/readyz"),
         port=port,
-        # It would come before what the configuration names.
+        # The program prefers these variables to its configuration.
         env={"KUBECONFIG": "", "TARGET_KUBECONFIG": ""},
     )
 
 
 def _connection(path: Path, kubeconfig: Path) -> dict[str, str]:
-    """It takes no kubeconfig that names files."""
+    """The program accepts no kubeconfig that names files."""
     files.write_private(path, kubeconfigs.inline(kubeconfig))
     return {"kubeconfig": str(path)}
 

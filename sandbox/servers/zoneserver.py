@@ -58,7 +58,7 @@ def named(program: Path, folder: Path, port: int, key: Key | None, *, zone: str 
 
 
 def answers(port: int, zone: str) -> bool:
-    """Does the server answer for the zone with authority and without error?"""
+    """Whether the server answers for the zone with authority and without error."""
     number = os.urandom(2)
     name = b"".join(bytes([len(label)]) + label.encode() for label in zone.split("."))
     query = number + struct.pack("!5H", 0, 1, 0, 0, 0) + name + b"\0" + struct.pack("!2H", 6, 1)

@@ -1,4 +1,4 @@
-"""Files that commands need and wheels contain. In a checkout they are links to where people look for them."""
+"""Files that commands need and wheels contain. In a checkout, links to folders at the top."""
 
 from __future__ import annotations
 

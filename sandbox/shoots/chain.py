@@ -29,7 +29,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Link:
-    """One thing of a Shoot, and what it waits for."""
+    """One part of a Shoot, and what it waits for."""
 
     name: str
     state: State
@@ -171,7 +171,7 @@ def _extension(kind: str, found: Observed) -> Link:
     state = operation.get("state")
     if state == "Succeeded" and status.get("observedGeneration") == object["metadata"].get("generation"):
         return Link(kind, State.DONE, "Succeeded", since, step, needs)
-    said = str(operation.get("description") or "nobody has taken it up: is a worker running?")
+    said = str(operation.get("description") or "no worker has reconciled it: is one running?")
     if _CONFIGURATION in ((status.get("lastError") or {}).get("codes") or ()):
         asked = f"annotate {kind.lower()} {name} gardener.cloud/operation=reconcile"
         step = f"correct that, then kubectl -n {found.technical_id} {asked}"
@@ -207,7 +207,7 @@ def _membership(found: Mapping[str, Any] | None) -> Link:
     states = found.get("watches") or {}
     broken = [f"{kind}: {state}" for kind, state in sorted(states.items()) if state != "watching"]
     if broken or not states:
-        return Link(name, State.WAITING, "; ".join(broken) or "nobody watches it yet", None, step, needs)
+        return Link(name, State.WAITING, "; ".join(broken) or "no watcher mirrors it yet", None, step, needs)
     return Link(name, State.DONE, f"watched: {', '.join(sorted(states))}", None, step, needs)
 
 

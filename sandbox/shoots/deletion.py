@@ -97,7 +97,7 @@ def _keys(prefix: str) -> dict[str, Any]:
 
 
 def _ask(port: int, what: str, body: dict[str, Any]) -> dict[str, Any]:
-    """By https://etcd.io/docs/v3.5/dev-guide/api_grpc_gateway/."""
+    """A request to the gateway: https://etcd.io/docs/v3.5/dev-guide/api_grpc_gateway/."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/v3/kv/{what}", data=json.dumps(body).encode(), method="POST"
     )

@@ -72,7 +72,7 @@ def change(sandbox: Sandbox, shoot: Shoot, changes: dict[str, Any]) -> None:
 
 
 def reconcile(sandbox: Sandbox, shoot: Shoot) -> None:
-    """Have what depends on hibernation reconciled, and wait until it has succeeded."""
+    """Request a reconcile of what depends on hibernation, and wait until it has succeeded."""
     _wait(sandbox, shoot, _ask(sandbox, shoot))
 
 
@@ -87,7 +87,7 @@ def _worker(sandbox: Sandbox, shoot: Shoot) -> dict[str, Any]:
 
 
 def _ask(sandbox: Sandbox, shoot: Shoot) -> dict[str, str]:
-    """Have what depends on hibernation reconciled. Returns when each was reported last before that."""
+    """Request a reconcile of what depends on hibernation. Returns when each was last reported before."""
     before = {}
     for plural in _NAMES:
         status = sandbox.api.read(_path(shoot, plural)).get("status") or {}

@@ -1,4 +1,4 @@
-"""Reads what there is of a Shoot from the API servers of the sandbox."""
+"""Reads the state of a Shoot from the API servers of the sandbox and of the Shoot."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ def stages(
     port = shoot.ports["kube-apiserver"]
     api = controlplane.api(identity, port)
     files.write_private(records.kubeconfig(sandbox, shoot.name), kubeconfigs.text(api.url, api.ca, api.user))
+    # Kubelets of machines sign their serving certificates themselves, so these cannot be verified.
     server = controlplane.apiserver(
         binaries.find("kube-apiserver"), identity, port, etcd_port,
         [f"--etcd-prefix={shoot.etcd_prefix}", f"--api-audiences={_AUDIENCES}"], verify_kubelets=False,

@@ -42,11 +42,11 @@ def described(found: Object) -> str:
         if said := (status.get(key) or {}).get("description"):
             return str(said)
     left = found["metadata"].get("finalizers") or []
-    return f"finalizers {', '.join(left)}" if left else "it says nothing; is a worker running?"
+    return f"finalizers {', '.join(left)}" if left else "its status is empty; is a worker running?"
 
 
 def succeeded(found: Object) -> bool:
-    """Whether the object says that what it asks for is there."""
+    """Whether the object reports success for its latest generation."""
     status = found.get("status") or {}
     operation = (status.get("lastOperation") or {}).get("state")
     return operation == "Succeeded" and status.get("observedGeneration") == found["metadata"]["generation"]
@@ -59,7 +59,7 @@ def read(api: ApiServer, path: str) -> Object:
     except Refused as error:
         if getattr(error.__cause__, "code", None) == 404:
             return {}
-        # Neither there nor gone: nothing may be concluded from it.
+        # Any other refusal does not tell whether the object exists.
         raise Unreachable(f"{error}: run the command again") from error
 
 

@@ -38,7 +38,7 @@ class Node:
     name: str
     address: str
     eligible: bool = True
-    """Whether it may be given new connections: it is neither going away nor about to."""
+    """Whether it accepts new connections: it is neither deleted nor about to be removed."""
     behaviour: Behaviour = "serve"
 
 

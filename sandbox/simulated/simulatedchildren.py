@@ -80,7 +80,7 @@ def node_simulator(kubeconfig: Path, count: int, network: str) -> Child:
 
 
 def can_listen(address: str) -> bool:
-    """Is it an address of this machine? On Linux all of 127.0.0.0/8 is, on macOS only 127.0.0.1."""
+    """Whether this machine has the address: on Linux all of 127.0.0.0/8, on macOS only 127.0.0.1."""
     with socket.socket() as trial:
         try:
             trial.bind((address, 0))
@@ -155,7 +155,7 @@ podIPs:
 {{ end }}
 {{ end }}
 """
-"""Each time it is asked kwok has another address for the Pod: so ask once."""
+"""kwok returns another address for the Pod at each call, so it is called once."""
 
 
 def _stage(kind: str, name: str, when: list[dict[str, Any]], then: dict[str, Any]) -> dict[str, Any]:

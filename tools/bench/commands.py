@@ -34,12 +34,10 @@ def bench(ctx: click.Context) -> None:
             ctx.invoke(command)
 
 
-def _count(name: str, default: int, help: str, *flags: str) -> Callable[..., Any]:
+def _count(name: str, default: int, help: str, *flags: str, least: int = 1) -> Callable[..., Any]:
     """An option for a number of things."""
-    at_least_one = click.IntRange(1)
-    return click.option(
-        *(flags or ("-n",)), name, type=at_least_one, default=default, show_default=True, help=help
-    )
+    type_ = click.IntRange(least)
+    return click.option(*(flags or ("-n",)), name, type=type_, default=default, show_default=True, help=help)
 
 
 def _seconds(flag: str, default: float, help: str, least: float = 0.1) -> Callable[..., Any]:
@@ -105,14 +103,10 @@ def bus(items: int, workers: int, output: str) -> None:
     "--workers", type=click.IntRange(1), multiple=True, default=(1, 2, 4, 8), show_default=True,
     help="How many processes; repeatable.",
 )  # fmt: skip
-@click.option("--clusters", type=click.IntRange(0), default=0, help="So many simulated clusters instead.")
 @click.option(
-    "--objects",
-    type=click.IntRange(0),
-    default=100,
-    show_default=True,
-    help="With --clusters: objects of each.",
+    "--clusters", type=click.IntRange(0), default=0, help="Measure this many simulated clusters instead."
 )
+@_count("objects", 100, "With --clusters: objects of each.", "--objects", least=0)
 @click.option(
     "--nats-servers", type=click.Choice(["1", "3"]), default="1", show_default=True,
     help="With --clusters: three are also restarted one after the other.",
@@ -120,17 +114,12 @@ def bus(items: int, workers: int, output: str) -> None:
 @_seconds("--idle", 30.0, "With --clusters: seconds to measure idleness.")
 @output_option
 def scale(
-    count: int,
-    workers: tuple[int, ...],
-    clusters: int,
-    objects: int,
-    nats_servers: str,
-    idle: float,
+    count: int, workers: tuple[int, ...], clusters: int, objects: int, nats_servers: str, idle: float,
     output: str,
-) -> None:
+) -> None:  # fmt: skip
     """DNSRecords with more and more worker processes: throughput, and the share of each.
 
-    With --clusters, so many clusters join, are idle, get objects, and stay while all processes restart.
+    With --clusters: that many clusters join, are idle and get objects; then all processes restart.
     Their API servers are simulated.
     """
     from tools.bench import dnsrecords, manyclusters
@@ -144,9 +133,14 @@ def scale(
 @bench.command(short_help="Load balancers: from the API to clients.")
 @_count("times", 20, "How often each is measured.")
 @click.option("--simulated", is_flag=True, help="Simulated nodes, even where real ones are possible.")
-@click.option("--scale", "crowded", is_flag=True, help="Many on one edge instead: memory, idleness.")
+@click.option("--scale", "crowded", is_flag=True, help="Measure many on one edge instead: memory, idle CPU.")
 @click.option("--kills", is_flag=True, help="Kill Envoy instead, also on a busy machine.")
-@click.option("--waiting", type=click.IntRange(0), default=0, help="So many wait for an address instead.")
+@click.option(
+    "--waiting",
+    type=click.IntRange(0),
+    default=0,
+    help="Measure this many Services without an address instead.",
+)
 @click.option("--hibernation", is_flag=True, help="Hibernate and wake a Shoot instead (Linux, root).")
 @click.option(
     "--services", type=click.IntRange(1), multiple=True, default=(24, 1000), show_default=True,

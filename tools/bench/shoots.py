@@ -97,7 +97,7 @@ def _placed(number: int) -> dict[str, Any]:
 
 
 def cluster(name: str) -> Any:
-    """The Cluster of a Shoot. Nobody pulls the image that its cloud profile names: nodes are simulated."""
+    """The Cluster of a Shoot. The image in its cloud profile is never pulled: nodes are simulated."""
     return yaml.safe_load(_CLUSTER.replace("SHORT", name.rpartition("--")[2]).replace("NAME", name))
 
 

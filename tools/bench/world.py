@@ -95,7 +95,7 @@ class World:
         )
 
     async def restarted(self, objects: int) -> Restart:
-        """Restart all processes of windowbox, and measure what they do with `objects` unchanged objects."""
+        """Restart all processes of windowbox, and measure their work on `objects` unchanged objects."""
         say("restart")
         async with asyncio.timeout(_PATIENCE):
             # On a loaded machine, processes may be idle for lack of CPU: the queue has to be empty, too.

@@ -18,6 +18,7 @@ import yaml
 from bus import streams, subjects
 from bus.transport.connection import connected
 from sandbox.doctor import kinds
+from sandbox.servers import manifests
 from tests.support.auditlog import writes_in
 from tests.support.kindworld import CLOUDPROVIDER, Client, kind_world
 from tests.support.natsserver import NatsServer
@@ -27,7 +28,15 @@ from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 from windowbox.kinds import POOLS, UNSERVED
 from windowbox.models.objects import Object
-from windowbox.models.refs import CONTROL_PLANES, DNSRECORDS, INFRASTRUCTURES, RUNTIME, WORKERS, Resource
+from windowbox.models.refs import (
+    CONTROL_PLANES,
+    DNSRECORDS,
+    INFRASTRUCTURES,
+    NAMESPACES,
+    RUNTIME,
+    WORKERS,
+    Resource,
+)  # fmt: skip
 from windowbox.settings.bussettings import Access
 
 GIVEN = Path(__file__).resolve().parents[3].parent / "shared" / "crds"
@@ -39,28 +48,17 @@ UNSERVED_RESOURCES = tuple(one.resource for one in UNSERVED)
 KINDS = {resource.kind: resource for resource in UNSERVED_RESOURCES}
 SECRET = {"name": CLOUDPROVIDER, "namespace": "garden"}
 
+RANGES = {"podCIDR": "10.3.0.0/16", "serviceCIDR": "10.4.0.0/16"}
+POOL = {"name": "local", "selector": {"matchLabels": {"worker.gardener.cloud/pool": "local"}}}
+RECORD = {"name": "a.test", "recordType": "A", "values": ["10.0.0.1"], "secretRef": SECRET}
 FOREIGN: list[tuple[Resource, str, dict[str, Any]]] = [
-    (KINDS["Network"], "calico", {"podCIDR": "10.3.0.0/16", "serviceCIDR": "10.4.0.0/16"}),
-    (KINDS["Network"], "local", {"podCIDR": "10.3.0.0/16", "serviceCIDR": "10.4.0.0/16"}),
-    (
-        KINDS["ContainerRuntime"],
-        "gvisor",
-        {
-            "binaryPath": "/var/bin/containerruntimes",
-            "workerPool": {
-                "name": "local",
-                "selector": {"matchLabels": {"worker.gardener.cloud/pool": "local"}},
-            },
-        },
-    ),
+    (KINDS["Network"], "calico", RANGES),
+    (KINDS["Network"], "local", RANGES),
+    (KINDS["ContainerRuntime"], "gvisor", {"binaryPath": "/var/bin/containerruntimes", "workerPool": POOL}),
     (CONTROL_PLANES, "aws", {"region": "eu", "secretRef": SECRET}),
     (WORKERS, "aws", {"region": "eu", "secretRef": SECRET, "pools": []}),
     (INFRASTRUCTURES, "aws", {"region": "eu", "secretRef": SECRET}),
-    (
-        DNSRECORDS,
-        "google-clouddns",
-        {"name": "a.test", "recordType": "A", "values": ["10.0.0.1"], "secretRef": SECRET},
-    ),
+    (DNSRECORDS, "google-clouddns", RECORD),
 ]
 
 
@@ -70,24 +68,13 @@ def definitions(plane: ControlPlane) -> Iterator[None]:
     files = [GIVEN / f"10-crd-{one.group}_{one.plural}.yaml" for one in UNSERVED_RESOURCES]
     if not all(file.exists() for file in files):
         pytest.skip("the CustomResourceDefinitions of the kinds that windowbox does not serve are not here")
-    for file in files:
-        _define(plane, yaml.safe_load(file.read_text()))
+    manifests.define(plane.api, *(yaml.safe_load(file.read_text()) for file in files))
     try:
         yield
     finally:
         for one in UNSERVED_RESOURCES:
             plane.api.request("DELETE", CRDS.path(name=one.id)).read()
             _until_gone(plane, one)
-
-
-def _define(plane: ControlPlane, definition: dict[str, Any]) -> None:
-    name = definition["metadata"]["name"]
-    plane.api.apply(CRDS.path(name=name), definition)
-    for event in plane.api.events(f"{CRDS.path()}?fieldSelector=metadata.name={name}", seconds=60):
-        conditions = (event["object"].get("status") or {}).get("conditions") or []
-        if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
-            return
-    raise AssertionError(f"{name} is not served")
 
 
 def _until_gone(plane: ControlPlane, one: Resource) -> None:
@@ -133,9 +120,7 @@ async def test_doctor_names_objects_that_nobody_serves(
 ) -> None:
     namespace = f"shoot--t--{uuid.uuid4().hex[:8]}"
     async with kube.from_file(plane.kubeconfig) as api:
-        await api.create(
-            Resource("", "v1", "namespaces", "Namespace", False), "", {"metadata": {"name": namespace}}
-        )
+        await api.create(NAMESPACES, "", {"metadata": {"name": namespace}})
         for resource, type_, spec in FOREIGN[:3]:
             body = {
                 "apiVersion": f"{resource.group}/{resource.version}",
@@ -145,7 +130,7 @@ async def test_doctor_names_objects_that_nobody_serves(
             }
             await api.create(resource, namespace, body)
     found = await asyncio.to_thread(doctor, plane.kubeconfig, nats.url, tmp_path)
-    waits = f"nobody serves type local, so clients wait in vain for {namespace}/my-local"
+    waits = f"no process serves type local; clients wait in vain for {namespace}/my-local"
     assert {kind: found[f"kind {kind}"]["said"] for kind in KINDS} == {
         "Network": waits,
         "ContainerRuntime": "not served, and there is none of type local",
@@ -190,9 +175,8 @@ def test_the_documentation_knows_every_pool_and_kind() -> None:
 def doctor(kubeconfig: Path, nats_url: str, folder: Path) -> dict[str, dict[str, str]]:
     """What `windowbox doctor` finds with these settings."""
     settings = folder / "settings.yaml"
-    settings.write_text(
-        yaml.safe_dump({"cluster": {"kubeconfig": str(kubeconfig)}, "nats": {"url": nats_url}})
-    )
+    content = {"cluster": {"kubeconfig": str(kubeconfig)}, "nats": {"url": nats_url}}
+    settings.write_text(yaml.safe_dump(content))
     command = [sys.executable, "-m", "windowbox", "doctor", "--output=json", f"--settings={settings}"]
     home = {**os.environ, "WINDOWBOX_HOME": str(folder)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=home)

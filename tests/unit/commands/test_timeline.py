@@ -34,7 +34,7 @@ def told(*calls: Call) -> list[str]:
 @cases(
     "item workers why",
     ("in-hand", "in hand", 1, "a worker is reconciling it"),
-    ("queued", "waiting", 1, "queued, waiting for a worker to be free"),
+    ("queued", "waiting", 1, "queued, waiting for a free worker"),
     ("no-worker", "waiting", 0, NOBODY),
     ("lost-item", "none", 1, "not queued; the next sweep queues it"),
     ("lost-alone", "none", 0, NOBODY),
@@ -210,53 +210,55 @@ EDGE = {"uid": "u", "digest": "d", "since": "2026-09-01T10:15:31.123+00:00", "ba
 SERVED = {"loadBalancer": {"ingress": [{"ip": "127.0.1.2", "ports": [{"port": 80, "protocol": "TCP"}]}]}}
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        pytest.param(
-            Call(door="addresses", request={"take": {}}, answer=ADDRESS, effect=True),
-            ["addresses: 127.0.1.2, fd00::2"],
-            id="given",
+@cases(
+    "call said",
+    (
+        "given",
+        Call(door="addresses", request={"take": {}}, answer=ADDRESS, effect=True),
+        ["addresses: 127.0.1.2, fd00::2"],
+    ),
+    (
+        "not-given",
+        Call(door="addresses", request={"take": {}}, answer={"addresses": {}, "note": "used up"}),
+        ["addresses: none: used up"],
+    ),
+    (
+        "given-back",
+        Call(door="addresses", request={"release": "web"}, answer=["127.0.1.2"]),
+        ["addresses: gave back 127.0.1.2"],
+    ),
+    ("nothing-back", Call(door="addresses", request={"release": "web"}, answer=[]), []),
+    ("as-ever", Call(door="addresses", request={"version": "web"}, answer="7"), []),
+    ("no-edge", Call(door="edge", request=None), ["edge: does not carry it yet"]),
+    ("edge", Call(door="edge", request=None, answer=EDGE), ["edge: as of 10:15:31.123, backends a, b"]),
+    (
+        "edge-with-problems",
+        Call(
+            door="edge",
+            request=None,
+            answer={**EDGE, "backends": [], "lacking": "no node", "problems": {"80/TCP": "taken"}},
         ),
-        pytest.param(
-            Call(door="addresses", request={"take": {}}, answer={"addresses": {}, "note": "used up"}),
-            ["addresses: none: used up"],
-            id="not-given",
-        ),
-        pytest.param(
-            Call(door="addresses", request={"release": "web"}, answer=["127.0.1.2"]),
-            ["addresses: gave back 127.0.1.2"],
-            id="given-back",
-        ),
-        pytest.param(Call(door="addresses", request={"release": "web"}, answer=[]), [], id="nothing-back"),
-        pytest.param(Call(door="addresses", request={"version": "web"}, answer="7"), [], id="as-ever"),
-        pytest.param(Call(door="edge", request=None), ["edge: does not carry it yet"], id="no-edge"),
-        pytest.param(
-            Call(door="edge", request=None, answer=EDGE),
-            ["edge: as of 10:15:31.123, backends a, b"],
-            id="edge",
-        ),
-        pytest.param(
-            Call(door="edge", request=None, answer={**EDGE, "backends": [], "lacking": "no node",
-                                                    "problems": {"80/TCP": "taken"}}),
-            ["edge: as of 10:15:31.123, backends no node; 80/TCP: taken"],
-            id="edge-with-problems",
-        ),
-        pytest.param(
-            Call(door="report", effect=True, request={
-                "uid": "u", "patch": SERVED,
+        ["edge: as of 10:15:31.123, backends no node; 80/TCP: taken"],
+    ),
+    (
+        "report",
+        Call(
+            door="report",
+            effect=True,
+            request={
+                "uid": "u",
+                "patch": SERVED,
                 "events": [{"type": "Normal", "reason": "Ensured", "note": "all is well"}],
-            }),
-            ["report: 127.0.1.2 80/TCP", "event: Ensured: all is well"],
-            id="report",
+            },
         ),
-        pytest.param(
-            Call(door="status", request={"loadBalancer": {"ingress": None}}, effect=True),
-            ["status: no address"],
-            id="emptied",
-        ),
-    ],
-)  # fmt: skip
+        ["report: 127.0.1.2 80/TCP", "event: Ensured: all is well"],
+    ),
+    (
+        "emptied",
+        Call(door="status", request={"loadBalancer": {"ingress": None}}, effect=True),
+        ["status: no address"],
+    ),
+)
 def test_calls_of_service_runs_are_shown(call: Call, said: list[str]) -> None:
     assert told(call) == said
 

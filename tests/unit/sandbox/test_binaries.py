@@ -66,7 +66,7 @@ def test_what_is_missing_is_said_with_the_remedy() -> None:
 
 
 def test_without_go_and_pypi_the_remedy_is_shown() -> None:
-    with pytest.raises(Missing, match=r"to build it Go is needed.* or take official binaries with"):
+    with pytest.raises(Missing, match=r"building it needs Go.* or take official binaries with"):
         obtain.obtain(["nats-server"], Progress(print))
     assert not list((binaries.cache()).glob(".go-*"))
 

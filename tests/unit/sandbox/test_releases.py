@@ -164,7 +164,7 @@ def test_a_download_that_takes_too_long_is_given_up(
 def test_a_cancelled_download_is_given_up(published: Releases, progress: Progress, tmp_path: Path) -> None:
     progress.cancelled.set()
     published.dripping.add(FILE)
-    _fails(Unreachable, "nobody waits", tmp_path, progress, "kubelet")
+    _fails(Unreachable, "cancelled, its result is not needed", tmp_path, progress, "kubelet")
 
 
 def test_a_port_where_nobody_listens_is_unreachable(

@@ -62,7 +62,7 @@ async def measure(sizes: Sequence[int], times: int, idle_seconds: float) -> Repo
     """Measure with each of these numbers of Services, before simulated nodes."""
     nodes = NODE_COUNT if max(sizes) * NODE_COUNT <= _SOCKETS else 2
     pid, found, there = os.getpid(), list[CrowdFigures](), 0
-    # Eight thousand addresses, which other sandboxes of this machine hardly use.
+    # Eight thousand addresses, which other sandboxes of this machine rarely use.
     prefix = f"127.{96 + (pid >> 3 & 31)}.{(pid & 7) * 32}.0/19"
     chosen = nodesetup.options(nodes, simulated=True)
     chosen = chosen.model_copy(update={"addresses": (prefix,), "apiserver_arguments": (_NODE_PORTS,)})

@@ -178,7 +178,7 @@ class Balancers:
             await self.ground.repair(node)
 
     async def cold(self, times: int) -> Measured:
-        """The first Service of all, each time: without an Envoy, and without need of one before."""
+        """The first Service, each time: no Envoy runs, because none was needed before."""
 
         async def first_life() -> tuple[float, float]:
             await self.here.sandbox.stop("worker-1")
