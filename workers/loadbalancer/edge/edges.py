@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from windowbox.errors import WindowboxError
 from windowbox.models.loadbalancers import LoadBalancer
@@ -43,28 +43,22 @@ class Kept:
     """Its routes; None if they are not known."""
 
 
+@dataclass(eq=False, repr=False)
 class Edges:
     """All edges, for one term of the lease. The Envoys outlive it."""
 
-    def __init__(
-        self,
-        attachment: Attachment,
-        settings: LoadBalancerSettings,
-        group: asyncio.TaskGroup,
-        started: Callable[[], None],
-    ) -> None:
-        self._attachment = attachment
-        self._settings = settings
-        self._group = group
-        self._started = started
-        self._kept: dict[str, Kept] = {}
-        self._tidied = False
-        """Whether Envoys of earlier terms that serve nothing are ended."""
-        self._written: LoadBalancers = {}
-        self._served: set[str] = set()
-        """The addresses of the last written load balancers."""
-        self.lingering = False
-        """Whether addresses wait for their removal until their last connections end."""
+    _attachment: Attachment
+    _settings: LoadBalancerSettings
+    _group: asyncio.TaskGroup
+    _started: Callable[[], None]
+    _kept: dict[str, Kept] = field(default_factory=dict, init=False)
+    _tidied: bool = field(default=False, init=False)
+    """Whether Envoys of earlier terms that serve nothing are ended."""
+    _written: LoadBalancers = field(default_factory=dict, init=False)
+    _served: set[str] = field(default_factory=set, init=False)
+    """The addresses of the last written load balancers."""
+    lingering: bool = field(default=False, init=False)
+    """Whether addresses wait for their removal until their last connections end."""
 
     @property
     def names(self) -> list[str]:

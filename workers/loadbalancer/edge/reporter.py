@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -37,36 +38,29 @@ class NodeReport(NamedTuple):
     """The nodes of a cluster with an address that is refused, and why."""
 
 
+@dataclass(eq=False, repr=False)
 class StateReporter:
     """Observes how Envoy applies load balancers, and reports it, for one term of the lease."""
 
-    def __init__(
-        self,
-        states: States,
-        queue: Queue,
-        group: asyncio.TaskGroup,
-        nodes: NodeReport,
-        changed: Callable[[], None],
-    ) -> None:
-        self.served: Mapping[ObjectRef, LoadBalancer] = {}
-        """All load balancers of the edge, as they were written last."""
-        self._states = states
-        self._queue = queue
-        self._group = group
-        self._nodes = nodes
-        self._changed = changed
-        self._observed: dict[ObjectRef, LoadBalancer] = {}
-        """Load balancers whose state is known or being observed."""
-        self._reported: dict[ObjectRef, EdgeState] = {}
-        self._notified: set[ObjectRef] = set()
-        """Services that were requeued at least once in this term."""
-        self._withdrawn: set[ObjectRef] = set()
-        """Services that are served no longer, and were not requeued since."""
-        self.retrying: set[ObjectRef] = set()
-        """Services with ports that were not served, and may be by now."""
-        self._failures: dict[ObjectRef, int] = {}
-        self._scheduled: set[ObjectRef] = set()
-        """Services whose retry is scheduled."""
+    _states: States
+    _queue: Queue
+    _group: asyncio.TaskGroup
+    _nodes: NodeReport
+    _changed: Callable[[], None]
+    served: Mapping[ObjectRef, LoadBalancer] = field(default_factory=dict, init=False)
+    """All load balancers of the edge, as they were written last."""
+    _observed: dict[ObjectRef, LoadBalancer] = field(default_factory=dict, init=False)
+    """Load balancers whose state is known or being observed."""
+    _reported: dict[ObjectRef, EdgeState] = field(default_factory=dict, init=False)
+    _notified: set[ObjectRef] = field(default_factory=set, init=False)
+    """Services that were requeued at least once in this term."""
+    _withdrawn: set[ObjectRef] = field(default_factory=set, init=False)
+    """Services that are served no longer, and were not requeued since."""
+    retrying: set[ObjectRef] = field(default_factory=set, init=False)
+    """Services with ports that were not served, and may be by now."""
+    _failures: dict[ObjectRef, int] = field(default_factory=dict, init=False)
+    _scheduled: set[ObjectRef] = field(default_factory=set, init=False)
+    """Services whose retry is scheduled."""
 
     def serve(self, load_balancers: Mapping[ObjectRef, LoadBalancer]) -> None:
         """Report on these load balancers, and stop reporting on all others."""

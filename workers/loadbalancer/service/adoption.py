@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 
 from bus import streams, subjects
 from bus.clusters.clusters import Clusters
@@ -63,6 +64,7 @@ def confirmed(claim: Claim, served: Sequence[str]) -> Claim:
     return claim._replace(addresses=tuple(served), shown=others)
 
 
+@dataclass(eq=False, repr=False)
 class Adoption:
     """Restores allocations from what the clusters show.
 
@@ -70,24 +72,15 @@ class Adoption:
     every cluster has bounds of its own, and whatever one cluster answers or raises harms that cluster alone.
     """
 
-    def __init__(
-        self,
-        bus: Bus,
-        store: AddressStore,
-        clusters: Clusters,
-        registry: Registry,
-        states: States,
-        settings: LoadBalancerSettings,
-    ) -> None:
-        self._bus = bus
-        self._store = store
-        self._clusters = clusters
-        self._registry = registry
-        self._states = states
-        self._settings = settings
-        self._since: float | None = None
-        self._read: dict[str, list[Claim]] = {}
-        """The claims of the clusters that have been read since then."""
+    _bus: Bus
+    _store: AddressStore
+    _clusters: Clusters
+    _registry: Registry
+    _states: States
+    _settings: LoadBalancerSettings
+    _since: float | None = field(default=None, init=False)
+    _read: dict[str, list[Claim]] = field(default_factory=dict, init=False)
+    """The claims of the clusters that have been read since then."""
 
     async def adopt(self) -> tuple[ObjectRef, ...]:
         """Adopt all addresses in use, and mark the store as complete. Returns the Services to requeue."""

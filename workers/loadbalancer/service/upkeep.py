@@ -8,6 +8,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -52,29 +53,20 @@ class Asking(NamedTuple):
     families: tuple[Family, ...]
 
 
+@dataclass(eq=False, repr=False)
 class AddressUpkeep:
     """Keeps the address store in line with the Services. For the holder of the lease `addresses`."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        clusters: Clusters,
-        registry: Registry,
-        store: AddressStore,
-        states: States,
-        settings: LoadBalancerSettings,
-        queue: Queue,
-    ) -> None:
-        self._bus = bus
-        self._clusters = clusters
-        self._registry = registry
-        self._store = store
-        self._states = states
-        self._settings = settings
-        self._queue = queue
-        self.adopted_in = -1
-        """The reading of the addresses in which this process has adopted all in use. Only a process that had
-        read the bus before knows what the bus has lost since."""
+    _bus: Bus
+    _clusters: Clusters
+    _registry: Registry
+    _store: AddressStore
+    _states: States
+    _settings: LoadBalancerSettings
+    _queue: Queue
+    adopted_in: int = field(default=-1, init=False)
+    """The reading of the addresses in which this process has adopted all in use. Only a process that had
+    read the bus before knows what the bus has lost since."""
 
     async def run(self) -> None:
         """Never returns."""
