@@ -9,48 +9,14 @@ import base64
 import contextlib
 import gzip
 import json
-import threading
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.shoots import shootmanifests, waiting
 from tests.host.machines.conftest import ShootWorld
-from tests.support import echoclient
 from windowbox.errors import Refused
 
 _MACHINES = "machinedeployments", "machinesets", "machines", "machineclasses"
 _KEPT = ("name", "namespace", "labels", "annotations")
-
-
-@dataclass
-class Traffic:
-    """A client that connects to an address again and again."""
-
-    address: str
-    answers: int = 0
-    failures: list[str] = field(default_factory=list)
-
-    @contextlib.contextmanager
-    def flowing(self) -> Iterator[None]:
-        over = threading.Event()
-        thread = threading.Thread(target=self._flow, args=[over])
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-
-    def _flow(self, over: threading.Event) -> None:
-        while not over.is_set():
-            try:
-                assert echoclient.tcp(self.address, 80, b"hello", timeout=10).said == b"hello"
-                self.answers += 1
-            except (OSError, AssertionError, ValueError) as error:
-                self.failures.append(repr(error))
-            time.sleep(0.02)  # between two connections
 
 
 class Move:

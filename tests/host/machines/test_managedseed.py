@@ -111,21 +111,13 @@ def test_a_seed_in_a_shoot_pulls_through_its_cache_keeps_data_and_is_reached(
     address = str(urlsplit(nodes.api.url).hostname)
     world.api.apply_object(_manifest("Namespace", "seed", metadata={"name": "seed"}))
     with serving(_echo(), address, PORT, tmp_path) as cache:
-        _ran(world, _host_entry(f"{address} {CACHE}"))
+        _until_pod(world, _host_entry(f"{address} {CACHE}"), "Succeeded")
         spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
         world.api.apply_object(_manifest("PersistentVolumeClaim", "data", spec=spec))
-        world.api.apply_object(_server())
         ports = [{"port": 443, "targetPort": 8080}]
         balanced = {"type": "LoadBalancer", "selector": {"app": "server"}, "ports": ports}
         world.api.apply_object(_manifest("Service", "ingress", spec=balanced))
-        waiting.until(
-            world.api,
-            PODS,
-            "server",
-            lambda pod: pod["status"]["phase"] == "Running",
-            "the server does not run",
-            patience=90,
-        )
+        _until_pod(world, _server(), "Running")
     assert cache.asked_for == {"quay.io"}
     assert world.api.read(f"{CLAIMS}/data")["status"]["phase"] == "Bound"
     ingress = world.until_address("ingress", "seed")
@@ -142,12 +134,12 @@ def _echo() -> images.Image:
     return dataclasses.replace(found, files={**found.files, "etc/pulled": "by way of a cache\n"})
 
 
-def _ran(world: ShootWorld, pod: dict[str, Any]) -> None:
+def _until_pod(world: ShootWorld, pod: dict[str, Any], phase: str) -> None:
+    """Create the Pod, and wait until it is in this phase."""
     world.api.apply_object(pod)
     name = pod["metadata"]["name"]
-    waiting.until(
-        world.api, PODS, name, lambda one: one["status"]["phase"] == "Succeeded", f"{name} fails", patience=60
-    )
+    lacking = f"{name} is not {phase}"
+    waiting.until(world.api, PODS, name, lambda one: one["status"]["phase"] == phase, lacking, patience=90)
 
 
 def _host_entry(line: str) -> dict[str, Any]:
@@ -175,7 +167,3 @@ def _manifest(kind: str, name: str, **fields: Any) -> dict[str, Any]:
     if kind == "Namespace":
         metadata.pop("namespace", None)
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}
-
-
-def _runs(pod: dict[str, Any]) -> bool:
-    return bool(pod["status"]["phase"] == "Running")

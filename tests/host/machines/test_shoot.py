@@ -18,7 +18,8 @@ from sandbox.servers import ranges
 from sandbox.servers.apiserver import ApiServer
 from sandbox.shoots import creation, deletion, hibernation, records, shootmanifests, waiting
 from tests.host.machines.conftest import NAME, ShootWorld
-from tests.host.machines.moving import Move, Traffic
+from tests.host.machines.moving import Move
+from tests.host.traffic.steady import steady
 from tests.support import echoclient
 from tests.support.rules import rule
 from windowbox.errors import Missing, Refused
@@ -153,14 +154,11 @@ def test_this_host_reaches_services_of_a_shoot(world: ShootWorld) -> None:
 
 @rule("A15-R6", "B7-R5")
 def test_a_shoot_moves_to_another_seed_with_its_nodes_and_under_traffic(world: ShootWorld) -> None:
-    traffic = Traffic(world.until_address("web"))
-    before = _alive(world)
-    with traffic.flowing():
-        move = Move(world)
+    before, move = _alive(world), Move(world)
+    with steady(world.until_address("web"), rate=30, lasting=2) as client:
         move.arrive(move.leave())
-        moved = traffic.answers
-        echoclient.until(_that(lambda: traffic.answers >= moved + 20))
-    assert traffic.failures == []
+        client.enough(20)
+    client.unharmed()
     assert _alive(world) == before
 
 
