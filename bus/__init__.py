@@ -1,1 +1,4 @@
-"""The message bus: NATS streams, buckets, work queues and leases, and the messages on them."""
+"""The message bus: announcements, wishes and reports come in, and go out to their readers.
+
+NATS keeps them in streams, buckets, work queues and leases.
+"""

@@ -250,16 +250,16 @@ async def _within(
 async def _nameless(bus: Bus, runs: list[RunRecord]) -> tuple[dict[str, Deciding | None], list[RunRecord]]:
     """Replace the names of processes in the runs. Returns the settings by new name, and the runs."""
     # A restarted process may have the name of its predecessor, so each has settings by time.
-    told: dict[str, list[tuple[float, Deciding]]] = {}
+    known: dict[str, list[tuple[float, Deciding]]] = {}
     async for stored in consumers.snapshot(bus, streams.JOURNAL, ["settings.>"], history=True):
         seen = SeenProcess.model_validate_json(stored.data)
-        told.setdefault(seen.process, []).append((_seconds(stored), seen.settings))
+        known.setdefault(seen.process, []).append((_seconds(stored), seen.settings))
     # By the text of the settings: a mapping in them has no hash.
     names: dict[tuple[str, str], str] = {}
     deciding: dict[str, Deciding | None] = {}
     renamed = []
     for run in runs:
-        by_time = told.get(run.process, [])
+        by_time = known.get(run.process, [])
         before = [settings for when, settings in by_time if when <= run.started.timestamp()]
         # If the journal has dropped the last settings before the run, the next ones.
         settings = before[-1] if before else by_time[0][1] if by_time else None

@@ -53,7 +53,7 @@ def is_newer(config: Mapping[str, Any], ours: Schema = CURRENT) -> bool:
         raise Refused(
             f"stream {config.get('name')} has messages of schema {there.version}, which windowbox "
             f"with schema {there.reader} or newer reads; this one has {ours.version}: run a newer version, "
-            "or stop all of windowbox and remove the streams: what they held is read anew from the clusters"
+            "or stop all of windowbox and remove the streams: their content is read again from the clusters"
         )
     return there.version > ours.version
 

@@ -99,7 +99,7 @@ async def ensure(bus: Bus, replicas: int = 1, objects: Retention = DEFAULT) -> l
                     f"stream {name} has other settings than this version needs "
                     f"({', '.join(changed)}), and the server cannot change them in place: {error}. "
                     f"Stop windowbox, remove the stream with `nats stream rm {name}` and start again: "
-                    "what it held is read anew from the cluster."
+                    "its content is read again from the cluster."
                 ) from error
             done.append(f"updated stream {name}: {', '.join(changed)}")
     for line in done:

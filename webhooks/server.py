@@ -135,7 +135,7 @@ class Server:
             except TimeoutError:
                 response = failed(504, "the webhook could not answer in time")
             except BrokenOff:
-                response = failed(400, "the request ends before its body")  # nobody reads it
+                response = failed(400, "the request ends before its body")  # the caller is gone
             except Crowded:
                 response = failed(429, "the webhook has too many large requests")
                 response.headers["Retry-After"] = "1"  # API servers retry until their timeout

@@ -1,1 +1,1 @@
-"""windowbox: a cloud that fits on one machine."""
+"""The ground floor: errors, models, settings, the table of kinds, telemetry, clients of libraries."""

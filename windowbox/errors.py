@@ -29,7 +29,7 @@ class Superseded(WindowboxError):
 
 
 class TransientError(WindowboxError):
-    """Retry later; nobody needs to act."""
+    """Retry later; no person needs to act."""
 
     def __init__(
         self, message: str, *, retry_after: float | None = None, codes: tuple[str, ...] = ()

@@ -65,7 +65,7 @@ class Clusters:
             return self.runtime
         member = self._registry.members.get(cluster)
         if member is None:
-            raise TransientError(f"cluster {cluster!r} does not take part (any more)")
+            raise TransientError(f"cluster {cluster!r} is no member (any more)")
         if member.asleep:
             raise TransientError(f"cluster {cluster!r} is hibernated")
         async with self._locks.setdefault(cluster, asyncio.Lock()):
@@ -128,7 +128,7 @@ class Clusters:
                 yield opened
             return
         if member.file is None:
-            raise Malformed(f"{what} has neither a Secret nor a file with its kubeconfig: let it join anew")
+            raise Malformed(f"{what} has neither a Secret nor a file with its kubeconfig: let it join again")
         file = Path(member.file)
         if self._files.get(member.id) != file:  # it may run programs, so the settings have to name it, too
             raise Malformed(

@@ -124,7 +124,7 @@ class Registry:
     async def leave(self, cluster: str) -> None:
         last = await self._bus.last(_STREAM, _subject(cluster))
         if last is None or buckets.gone(last):
-            raise Missing(f"no cluster {cluster!r} takes part; `windowbox clusters list` shows which do")
+            raise Missing(f"no cluster {cluster!r} is a member; `windowbox clusters list` shows the members")
         await self._write(cluster, None, last.sequence)
 
     async def exchange(self, cluster: str, before: Member | None, after: Member | None) -> None:

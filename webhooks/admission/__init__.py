@@ -1,1 +1,1 @@
-"""Webhooks of the garden, for objects of its users: from a review to the changed object, None, or Denied."""
+"""Webhooks of the garden: a review comes in; the changed object, None, or Denied goes out."""

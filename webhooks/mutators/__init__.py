@@ -1,1 +1,1 @@
-"""Webhooks that change objects of seeds and Shoots: from a review to the changed object, None, or Denied."""
+"""Webhooks of seeds and Shoots: a review comes in; the changed object, None, or Denied goes out."""

@@ -1,1 +1,4 @@
-"""Adapters: one for each external system; nothing else imports its library."""
+"""Adapters, one for each external system; nothing else imports its library.
+
+Calls of this project come in; its values, or errors sorted by what to do next, go out.
+"""

@@ -1,1 +1,1 @@
-"""Models: plain values without I/O."""
+"""Models: JSON of the APIs comes in; frozen, validated values go out. No I/O."""

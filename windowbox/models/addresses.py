@@ -25,7 +25,7 @@ def address(text: str) -> Address | None:
 
 
 def prefix(text: str) -> Network | None:
-    """The network that an address with the length of a prefix is in; None if the text is no such thing."""
+    """The network that an address with the length of a prefix is in; None if the text is neither."""
     start, _, length = text.rpartition("/")
     if address(start) is None or not _LENGTH.fullmatch(length):
         return None

@@ -17,7 +17,7 @@ TIMESTAMP = "gardener.cloud/timestamp"
 ROLE = "gardener.cloud/role"
 """Label of namespaces; `shoot` marks the control plane of a Shoot."""
 FORCE_DELETION = "confirmation.gardener.cloud/force-deletion"
-"""Annotation of Shoots: let go of everything, even where that leaves orphans behind."""
+"""Annotation of Shoots: delete even where that leaves orphans behind."""
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
@@ -58,7 +58,7 @@ def reported_at(status: Mapping[str, Any]) -> datetime | None:
 Int32 = Annotated[int, Field(json_schema_extra={"format": "int32"})]
 Int64 = Annotated[int, Field(json_schema_extra={"format": "int64"})]
 Raw = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
-"""An object whose fields are somebody else's."""
+"""An object whose fields another program defines."""
 Anything = Annotated[
     object, Field(json_schema_extra={"type": None, "x-kubernetes-preserve-unknown-fields": True})
 ]
@@ -80,7 +80,7 @@ Strings = Annotated[dict[str, str], Field(json_schema_extra={"additionalProperti
 
 
 ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
-"""Of a list that belongs as a whole to whoever wrote it last."""
+"""Of a list that belongs as a whole to its last writer."""
 IMMUTABLE: dict[str, Any] = {
     "x-kubernetes-validations": [{"message": "Value is immutable", "rule": "self == oldSelf"}]
 }
@@ -147,7 +147,7 @@ class LastOperation(Part):
 class LastError(Part):
     description: str
     codes: list[str] | None = None
-    """What kind of error it is, in Gardener's words: they tell whether trying again can help."""
+    """Gardener's error codes: they say whether a retry can help."""
     last_update_time: datetime | None = None
     task_id: str | None = Field(None, alias="taskID")
 

@@ -92,7 +92,7 @@ class MachineClass(Part):
     """The Secret with the kubeconfig of the cluster that machine Pods run in."""
     node_template: ClassNodeTemplate | None = None
     provider: str | None = None
-    """Who makes the machines. windowbox serves `local`."""
+    """The provider that creates the machines. windowbox serves `local`."""
     provider_spec: Raw
     secret_ref: SecretReference | None = None
     """The Secret with the user data."""

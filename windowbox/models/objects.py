@@ -76,7 +76,7 @@ class Object:
 
 
 def mapping(value: object) -> Json:
-    """A mapping as it is; empty for anything else that somebody wrote in its place."""
+    """A mapping as it is; empty for a value of any other type."""
     return value if isinstance(value, Mapping) else {}
 
 

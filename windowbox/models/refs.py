@@ -124,7 +124,7 @@ MACHINE_LEASES = LEASES._replace(
     selector="app.kubernetes.io/managed-by=windowbox",
     watched_as="machineleases",
 )
-"""They say who makes the machines of a namespace. Only those that windowbox has held are watched."""
+"""They name the provider of a namespace's machines. Only those that windowbox has held are watched."""
 IP_POOLS = Resource("crd.projectcalico.org", "v1", "ippools", "IPPool", namespaced=False)
 MANAGED_RESOURCES = Resource(
     "resources.gardener.cloud", "v1alpha1", "managedresources", "ManagedResource", short_names=("mr",)

@@ -1,6 +1,6 @@
 """The table of webhooks, and the requests for which API servers call them.
 
-What they do stands in `webhooks/`; this part is also read by those who only write the configurations.
+`webhooks/` implements them; this part is also for code that only writes the configurations.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Registration:
     """Below the server's root; empty if it is the name."""
     validating: bool = False
     matters: str = ""
-    """In CEL: whether the webhook has something to do. Objects that it has changed may be told by it."""
+    """In CEL: whether the webhook has something to do. It may exclude objects that it has changed."""
 
     @property
     def url_path(self) -> str:

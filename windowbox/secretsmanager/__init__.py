@@ -1,1 +1,1 @@
-"""Generated authorities, certificates and passwords, in Secrets as Gardener's secrets manager has them."""
+"""Configs come in; authorities, certificates and passwords go out, in Secrets as Gardener has them."""

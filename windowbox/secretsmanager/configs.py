@@ -67,7 +67,7 @@ def checksum(config: Config) -> str:
     """A decimal uint64 that changes exactly if the config does, independent of the signer.
 
     Those of authorities and passwords are Gardener's own, so that each of both programs finds what the other
-    has generated. Gardener's of a certificate covers its signer's keys: these are told by their content.
+    has generated. Gardener's of a certificate covers its signer's keys: these are recognised by content.
     """
     match config:
         case Authority():

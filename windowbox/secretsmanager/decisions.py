@@ -90,7 +90,7 @@ def due_time(config: Config, current: Stored, policy: Policy) -> int | None:
 def chosen(config: Config, found: Iterable[Stored], rotation: str, signer: Stored | None) -> Stored | None:
     """The Secret that already is what `config` asks for, by whomever it was generated; None: make one.
 
-    Gardener's checksum of a certificate is not ours, so what it has generated is told by its content.
+    Gardener's checksum of a certificate is not ours, so what it has generated is recognised by its content.
     """
     wanted = configs.checksum(config)
     signing = secrets.authority_checksum(signer) if signer else ""

@@ -184,7 +184,7 @@ class _Run:
             times = contents.lifetime(source.data)
             by_time = times is not None and decisions.renewed_by_time(config, self._policy)
             if times and by_time and decisions.renewal_of(*times) <= self._now:
-                # It would be taken for a new Secret again and again.
+                # Each run would take it for a new Secret.
                 until = datetime.fromtimestamp(times[1], UTC).isoformat()
                 raise Malformed(
                     f"Secret {source.name}, labelled {secrets.USE_DATA_FOR}: {config.name}, holds a "

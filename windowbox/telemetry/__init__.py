@@ -1,1 +1,1 @@
-"""Logs, metrics, traces and stalls of a process, and the HTTP server that shows its state."""
+"""What a process does comes in; logs, metrics, traces, and its state by HTTP go out."""

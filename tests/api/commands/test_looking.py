@@ -136,7 +136,7 @@ def test_only_the_place_of_credentials_is_shown(alone: CommandLine, nats_url: st
     ("half-a-secret", ("add", "lab", "--secret", "x"), 2, "write NAMESPACE/NAME"),
     ("runtime", ("add", "runtime", "--kubeconfig", "x"), 2, "takes part already"),
     ("unknown-kind", ("add", "lab", "--kubeconfig", "x", "--kind", "cats"), 2, "no kind 'cats'"),
-    ("not-there", ("remove", "lab"), 3, "no cluster 'lab' takes part"),
+    ("not-there", ("remove", "lab"), 3, "no cluster 'lab' is a member"),
 )
 def test_a_mistake_about_clusters_is_explained(
     operated: Operated, arguments: tuple[str, ...], code: int, said: str

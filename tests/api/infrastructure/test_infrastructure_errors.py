@@ -139,7 +139,7 @@ async def test_a_namespace_of_somebody_else_is_left_alone(world: KindWorld) -> N
     error = found.status["lastError"]
     assert error["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
     assert (
-        f"namespace {there.namespace} of the provider cluster belongs to somebody else: it has no label "
+        f"namespace {there.namespace} of the provider cluster belongs to another program: it has no label "
         "gardener.cloud/role=infra; delete it, or give it this label to have it taken over"
     ) in error["description"]
     assert await infrastructures.made(shoot) == [(NAMESPACES, there.namespace)]

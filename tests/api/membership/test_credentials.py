@@ -148,7 +148,7 @@ async def test_the_client_of_a_cluster_that_leaves_is_closed(
 
         await one.registry.leave("shoot--a")
         await eventually(closed)
-        with pytest.raises(TransientError, match="does not take part"):
+        with pytest.raises(TransientError, match="is no member"):
             await one.clusters.get("shoot--a")
         await one.join(member("shoot--a", records))
         assert await answers(await one.clusters.get("shoot--a"))

@@ -214,7 +214,7 @@ def test_an_address_that_leads_nowhere_is_told() -> None:
     assert conditions["LoadBalancerDegraded"] == (
         "True",
         "IPFamiliesNotSupported",
-        "nobody is behind fd00::1: the only node has none",
+        "nothing is behind fd00::1: the only node has none",
     )
 
 

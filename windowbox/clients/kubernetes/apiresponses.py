@@ -25,13 +25,13 @@ UNAUTHENTICATED = "ERR_INFRA_UNAUTHENTICATED"
 _LONGEST = 2000
 """Characters of an error text: the text goes into the status of objects."""
 _DEEPEST = 100
-"""So deep may what stands in an object be nested. Kubernetes allows a hundred times as much, which nobody who
-reads JSON here could take: one object would stop them for all others."""
+"""The nesting limit of an object. Kubernetes allows a hundred times as much, which no JSON reader here could
+take: one such object would stop the reader for all others."""
 _QUOTA = "exceeded quota: "
 """The only sign by which an API server distinguishes a used-up right from a missing one."""
 _FIELDS = {"labels": dict, "annotations": dict, "finalizers": list, "ownerReferences": list}
 _PARTS = {"labels": str, "annotations": str, "finalizers": str, "ownerReferences": dict}
-"""The characters of such names."""
+"""The type of each entry."""
 _VERSION = re.compile(r"[!-~]{0,128}")
 """A uid or a resourceVersion: it is a header on the bus."""
 _CONTINUE = re.compile(r"[!-~]{0,8192}")

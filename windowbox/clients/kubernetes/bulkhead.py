@@ -1,6 +1,6 @@
 """Bulkhead: how many runs of a pool may be at one cluster at once: slow clusters hold up no others.
 
-Whoever is refused does not wait in its slot: `Waiting` ends the run, and it is requeued.
+A refused run does not wait in its slot: `Waiting` ends it, and its object is requeued.
 """
 
 from __future__ import annotations

@@ -159,9 +159,9 @@ class Kube:
             # An empty page counts as well.
             objects, size = objects + max(1, len(page.items)), size + length
             if objects > most.objects:
-                raise TooLarge(f"{what}: more than {most.objects:,} objects: delete those that nobody needs")
+                raise TooLarge(f"{what}: more than {most.objects:,} objects: delete unneeded ones")
             if size > most.size:
-                raise TooLarge(f"{what}: more than {most.size:,} bytes: delete objects that nobody needs")
+                raise TooLarge(f"{what}: more than {most.size:,} bytes: delete unneeded objects")
             yield page
             more = page.more
             if not more:

@@ -1,7 +1,7 @@
 """The used parts of kubernetes_asyncio, kubeconfigs and credentials, without the classes of all API objects.
 
 Any import from the library runs its `__init__`, which imports 850 modules of those classes: 36 MB of memory
-and a quarter of a second in each process, for code that nobody here calls.
+and a quarter of a second in each process, for code that is never called here.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def _names(events: bytes) -> Iterator[str]:
 
 
 def _opened(folders: set[Path]) -> int | None:
-    """A descriptor that tells of these folders; None where there is no inotify."""
+    """An inotify descriptor that watches these folders; None where there is no inotify."""
     library = ctypes.CDLL(None, use_errno=True)
     try:
         descriptor: int = library.inotify_init1(_FLAGS)

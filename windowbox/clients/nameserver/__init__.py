@@ -1,4 +1,4 @@
-"""The adapter for name servers: signed updates, queries and zone transfers."""
+"""The adapter for name servers: record sets come in; signed updates, queries and zone transfers go out."""
 
 from windowbox.clients.nameserver.nameserver import Nameserver
 from windowbox.clients.nameserver.ownership import Mark

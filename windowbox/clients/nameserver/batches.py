@@ -219,7 +219,7 @@ class BatchSender:
             if reply.rcode() == Rcode.NOERROR:
                 item.succeed()
             else:
-                text = f"{_named(item)} was written again by somebody else right after it was deleted"
+                text = f"{_named(item)} was written again by another program right after it was deleted"
                 item.fail(Failure(Conflict, text))
 
     def _absence(self, removed: Sequence[Item]) -> UpdateMessage:

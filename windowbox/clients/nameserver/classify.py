@@ -121,7 +121,7 @@ def diagnosis(wanted: RRset, zone: str, reply: Message, soa: Message, everything
     delegated = [messages.name_text(r.name) for r in reply.authority if r.rdtype == RdataType.NS]
     if delegated and not messages.authoritative(reply):
         return ignored(
-            f"{delegated[0]} is delegated to other name servers, which nobody asks here",
+            f"{delegated[0]} is delegated to other name servers, which are not asked here",
             f"configure the zone {delegated[0]}, or remove its NS records",
         )
     served = [messages.name_text(r.name) for r in soa.answer + soa.authority if r.rdtype == RdataType.SOA]

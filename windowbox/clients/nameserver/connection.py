@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
             verified(wire, request, key, self.server) for wire, request in zip(wires, requests, strict=True)
         ]
         if not all(request.is_response(reply) for request, reply in zip(requests, answers, strict=True)):
-            raise Unreachable(f"{self.server} answers what nobody asked")
+            raise Unreachable(f"{self.server} sent a reply that matches no request")
         return answers
 
     def close(self, reason: Unreachable | None = None) -> None:
@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol):
             place = end
             waiting = self._waiting.pop(int.from_bytes(wire[:2], "big"), None)
             if len(wire) < 12 or waiting is None:
-                self._end(Unreachable(f"{self.server} answers what nobody asked"))
+                self._end(Unreachable(f"{self.server} sent a reply that matches no request"))
                 break
             if not waiting[0].done():
                 waiting[0].set_result(wire)

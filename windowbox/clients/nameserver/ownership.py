@@ -50,7 +50,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed:
-    """The record has no owner: it must not exist, so that the claim takes it from no one."""
+    """The record has no owner: it must not exist, so that the claim takes it from no other program."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ async def _texts(server: str, zone: str, key: TsigKey | None, timeout: float) ->
             reply = verified(wire, request, key, server, context)
             context = reply.tsig_ctx
             if reply.id != request.id:
-                raise Unreachable(f"{server} answers what nobody asked")
+                raise Unreachable(f"{server} sent a reply that matches no request")
             if reply.rcode() in _REFUSALS:
                 remedy = "allow it for this key or address (allow-transfer)"
                 raise Refused(f"{server} allows no transfer of zone {zone}: {remedy}", codes=PERSON_SOON)
@@ -83,7 +83,7 @@ async def _texts(server: str, zone: str, key: TsigKey | None, timeout: float) ->
     except (asyncio.IncompleteReadError, TimeoutError) as error:
         raise Unreachable(f"{server} stopped in the middle of an answer") from error
     except OSError as error:
-        raise Unreachable(f"{server} answers what nobody can read: {error}") from error
+        raise Unreachable(f"{server} sent an unreadable reply: {error}") from error
     finally:
         writer.transport.abort()
     raise Refused(f"zone {zone} is larger than {_MOST_OCTETS >> 20} MiB: too large to be searched")

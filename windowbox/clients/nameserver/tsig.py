@@ -103,7 +103,7 @@ def verified(wire: bytes, request: Message, key: TsigKey | None, server: str, co
         failure = _signature_failure(error, key, server, wire) if key else None
         if failure is not None:
             raise ZoneFailed(failure) from error
-        raise Unreachable(f"{server} answers what nobody can read: {error}") from error
+        raise Unreachable(f"{server} sent an unreadable reply: {error}") from error
     if key and context is None and not reply.had_tsig and reply.rcode() not in _UNSIGNED:
         raise ZoneFailed(unsigned(key, server))
     return reply
@@ -111,7 +111,8 @@ def verified(wire: bytes, request: Message, key: TsigKey | None, server: str, co
 
 def unsigned(key: TsigKey, server: str) -> Failure:
     return zone_wide(
-        f"an answer of {server} is not signed with TSIG key {key.name}: find out who answers in its place"
+        f"an answer of {server} is not signed with TSIG key {key.name}: "
+        "find the program that answers in its place"
     )
 
 

@@ -27,7 +27,7 @@ class BastionIngress(Part):
 
 class BastionSpec(ExtensionSpec):
     ingress: list[BastionIngress]
-    """Who may connect."""
+    """The sources that may connect."""
     user_data: Bytes
     """What the machine runs when it starts. Never changes."""
 

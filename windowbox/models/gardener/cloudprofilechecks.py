@@ -22,7 +22,7 @@ CONFIG = "spec.providerConfig"
 _IMAGES = f"{CONFIG}.machineImages"
 _ARCHITECTURE = "architecture"
 _MOST = 256
-"""Errors that are reported: nobody reads more, and each may be long."""
+"""Errors that are reported at most: each may be long."""
 
 _Key = frozenset[tuple[str, frozenset[str]]]
 

@@ -1,1 +1,1 @@
-"""Ingresses of Shoots get DNSRecords for their hosts."""
+"""The pool `ingress`: Ingresses of Shoots come in; DNSRecords for their hosts go out."""

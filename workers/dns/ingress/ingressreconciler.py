@@ -31,7 +31,7 @@ _REQUEUE_AFTER = 30.0
 
 @dataclass(frozen=True)
 class IngressState:
-    """An Ingress as one run sees it. One that is gone has no more than its name."""
+    """An Ingress as one run sees it. Only the name of a deleted Ingress is known."""
 
     request: Request
     object: Object
@@ -104,8 +104,8 @@ class IngressReconciler:
             await self._report_event(state, too_many(named))
         if backed_off:
             note = (
-                f"somebody changes DNSRecord {', '.join(backed_off)} back again and again; "
-                "two programs want it to be different"
+                f"another program keeps changing DNSRecord {', '.join(backed_off)} back: "
+                "two programs want different content"
             )
             return Unfinished(note, RequeueAfter(Wish(reason=Reason.DRIFT), min(backed_off.values())))
         if waiting := [one.name for one in actions if isinstance(one, Await)]:

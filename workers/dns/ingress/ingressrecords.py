@@ -125,7 +125,7 @@ _NEVER_CHANGES = ("type", "name", "recordType")
 
 @dataclass(frozen=True)
 class Make:
-    """The bus knows no such record."""
+    """The bus knows no record of this name."""
 
     record: Manifest
 

@@ -38,7 +38,7 @@ _MOST_FORMER = 20
 """Former places of a record. Beyond these, nothing new is written before they are empty."""
 
 _LAST_TRY = 2 * PATIENCE
-"""Seconds, enough for the answer that nobody knows of twins."""
+"""Seconds, enough for the answer that there is no twin."""
 
 _WRITTEN = "written"
 

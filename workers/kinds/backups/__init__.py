@@ -1,1 +1,1 @@
-"""BackupBuckets and BackupEntries: the folders that etcd's backups are kept in, and the way to them."""
+"""BackupBuckets and BackupEntries come in; folders for etcd's backups, and Secrets that name them, go out."""

@@ -51,7 +51,7 @@ def entry(name: str) -> Entry:
     technical_id, dashes, uid = folder.rpartition("--")
     if not (technical_id and dashes and uid):
         raise Malformed(
-            f"metadata.name: {name!r} does not tell a Shoot; it has to be <technical id>--<uid of the Shoot>"
+            f"metadata.name: {name!r} names no Shoot; it has to be <technical id>--<uid of the Shoot>"
         )
     prefix = _SOURCE if folder != name else ""
     twin = folder if prefix else _SOURCE + folder
@@ -186,7 +186,7 @@ async def add_finalizer(target: TargetCluster, secret: SecretName, finalizer: st
         if finalizer in found.finalizers:
             return False
         if found.deleting:
-            raise TransientError(f"spec.secretRef: Secret {secret} is being deleted: create it anew")
+            raise TransientError(f"spec.secretRef: Secret {secret} is being deleted: create it again")
         await _set_finalizers(kube, secret, found, [*found.finalizers, finalizer])
         return True
 

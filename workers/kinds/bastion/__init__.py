@@ -1,1 +1,1 @@
-"""Bastions: a machine with an SSH server, and a load balancer that lets in whom the Bastion names."""
+"""Bastions come in; a machine with an SSH server, and a load balancer for the permitted sources go out."""

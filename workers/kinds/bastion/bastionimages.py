@@ -40,7 +40,7 @@ def image(profile: CloudProfileSpec, now: datetime, current: str = "") -> str:
 
 
 def of_pod(pod: Object | None) -> str:
-    """The image of the machine that is there; nothing if none is, or it tells of none."""
+    """The image of the existing machine; None if there is no machine, or it names no image."""
     match pod and pod.spec.get("containers"):
         case [{"image": str(image)}, *_]:
             return image

@@ -147,7 +147,7 @@ def sources(ingress: Sequence[BastionIngress]) -> list[str]:
     Never empty: a load balancer without source ranges would admit everybody.
     """
     if not ingress:
-        raise Malformed("spec.ingress is empty, so nobody could connect: add an ipBlock with a cidr")
+        raise Malformed("spec.ingress is empty, so no client could connect: add an ipBlock with a cidr")
     left: list[Span] = []
     for index, entry in enumerate(ingress):
         left += _left(entry.ip_block, f"spec.ingress[{index}].ipBlock")

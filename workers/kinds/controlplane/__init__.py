@@ -1,1 +1,1 @@
-"""ControlPlanes: generated secrets, and what a Shoot gets from its provider as ManagedResources."""
+"""ControlPlanes come in; generated secrets, and a Shoot's ManagedResources of its provider go out."""

@@ -75,7 +75,7 @@ def objects(
 
 
 def pod_labels(site: Site) -> dict[str, str]:
-    """They tell NetworkPolicies whom it may reach."""
+    """NetworkPolicies select by these labels what the Pod may reach."""
     managed, reached = site.shoot.managed_infrastructure, ["networking.gardener.cloud/to-dns"]
     if site.hosted:
         reached.append("networking.resources.gardener.cloud/to-kube-apiserver-tcp-443")

@@ -82,7 +82,7 @@ def wanted(namespace: str, found: Object | None, generic: Object | None) -> Mani
     made = secret(WINDOWBOX_SECRET, namespace, controlplanerights.WINDOWBOX)
     former: Mapping[str, Any] = {}
     if found:
-        with contextlib.suppress(Malformed):  # a Secret that somebody has spoilt is overwritten
+        with contextlib.suppress(Malformed):  # a damaged Secret is overwritten
             former = parsed(found)
     newer = kubeconfig(parsed(generic), namespace, former) if generic else None
     if newer is not None and newer != former:

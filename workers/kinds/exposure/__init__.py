@@ -1,1 +1,1 @@
-"""SelfHostedShootExposures: the load balancer in front of a Shoot that hosts its own API server."""
+"""SelfHostedShootExposures come in; a load balancer for a Shoot that hosts its own API server goes out."""

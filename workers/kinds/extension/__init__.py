@@ -1,1 +1,1 @@
-"""Extensions: objects that are handed to the resource manager of a seed, or of a Shoot."""
+"""Extensions come in; ManagedResources for the resource manager of a seed or Shoot go out."""

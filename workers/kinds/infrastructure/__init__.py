@@ -1,1 +1,1 @@
-"""Infrastructures: the namespace, the address pools and the policies that the machines of a Shoot live in."""
+"""Infrastructures come in; the namespace, address pools and policies for the machines of a Shoot go out."""

@@ -130,7 +130,7 @@ def made_before(infrastructure: Object) -> bool:
 def is_ours(namespace: Object, infrastructure: Object) -> bool:
     """Whether the namespace was created for the Infrastructure, perhaps by another seed or program.
 
-    After a success it was, even if somebody has removed our label since.
+    After a success it was, even if our label was removed since.
     """
     return namespace.labels.get(ROLE) == INFRA or made_before(infrastructure)
 
@@ -138,7 +138,7 @@ def is_ours(namespace: Object, infrastructure: Object) -> bool:
 def check_ownership(namespace: Object, infrastructure: Object) -> None:
     if not is_ours(namespace, infrastructure):
         raise Malformed(
-            f"namespace {namespace.name} of the provider cluster belongs to somebody else: it has no label "
+            f"namespace {namespace.name} of the provider cluster belongs to another program: it has no label "
             f"{ROLE}={INFRA}; delete it, or give it this label to have it taken over"
         )
 

@@ -1,1 +1,1 @@
-"""Membership: which clusters take part, by annotations of Namespaces, or because objects need them."""
+"""Annotations of Namespaces, ControlPlanes and Secrets come in; members of the cluster registry go out."""

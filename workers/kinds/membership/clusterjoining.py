@@ -63,7 +63,7 @@ def changes(
 def undecided(
     members: Mapping[str, Member], marked: Collection[str], unknown: Mapping[str, Collection[str]]
 ) -> set[str]:
-    """Members about which nothing can be told: the bus does not hold what has let them join.
+    """Members that cannot be judged: the bus does not hold the objects by which they joined.
 
     `unknown` are the clusters of which it does not hold that, by origin.
     """
@@ -130,7 +130,7 @@ class Joining:
         wanted = {name: self._with_kinds(member) for name, member in planes.items()} | marked
         members = self.registry.members
         wanted = {name: controlplanes.put_to_sleep(one, members.get(name)) for name, one in wanted.items()}
-        # An invalid annotation is no reason to leave: somebody is about to correct it.
+        # An invalid annotation is no reason to leave: a person is about to correct it.
         unusable = {name for name, requested in found.items() if isinstance(requested, Unusable)}
         listed = {"namespace": RUNTIME in view.listed, "controlplane": controlplanes.all_known}
         all_known = [origin for origin in _OURS if listed[origin]]

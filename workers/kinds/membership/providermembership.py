@@ -130,7 +130,7 @@ class ProviderMembership:
         except WindowboxError as error:
             logger.info("provider cluster %s: %s", cluster, error)
             return
-        how = "leaves" if after is None else "is reached by another Secret" if before else "takes part"
+        how = "leaves" if after is None else "is reached by another Secret" if before else "joins"
         logger.info("provider cluster %s %s", cluster, how)
 
 

@@ -103,7 +103,7 @@ class ControlPlanes:
         return found
 
     def put_to_sleep(self, member: Member, before: Member | None) -> Member:
-        """The same member, asleep if its Shoot is; `before` is how it takes part so far.
+        """The same member, asleep if its Shoot is; `before` is its present registration.
 
         While something may be missing on the bus, or is too large for it, it sleeps as before.
         """

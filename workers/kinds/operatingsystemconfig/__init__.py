@@ -1,1 +1,1 @@
-"""OperatingSystemConfigs: what a new machine runs first, and what is kept up to date on it."""
+"""OperatingSystemConfigs come in; the script for a new machine, and additions for a running one go out."""

@@ -160,7 +160,7 @@ class DesiredState:
         )
 
     def _compute(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
-        """The load balancers of those of these clusters in which one has changed."""
+        """The load balancers of each of these clusters in which a load balancer has changed."""
         backends = {cluster: tuple(nodes) for cluster, nodes in self._checked_backends().items()}
         common = _Common(clusters, backends, (self._services.readings, self._slices.readings))
         before, self._common = self._common, None  # if this fails, all are recomputed

@@ -65,7 +65,7 @@ class Held(Message):
 FREE = Held(holders=())
 
 _UNREADABLE = Held(holders=(Holder(cluster="", namespace="", name="", uid="", since=0.0),))
-"""An entry that cannot be read counts as held, until the sweep finds that there is no such Service."""
+"""An entry that cannot be read counts as held, until the sweep finds that its Service does not exist."""
 
 
 def read(value: bytes | None) -> Held:

@@ -1,4 +1,4 @@
-"""Indexes in memory: who holds each address, and who waits for one, in order of waiting.
+"""Indexes in memory: the holders of each address, and waiting Services in order of waiting.
 
 Each change updates them: only an iteration goes through all addresses, holders or waiting Services.
 """

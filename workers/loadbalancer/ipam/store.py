@@ -269,6 +269,6 @@ class AddressStore:
         return tuple(self.index.wake(freed, besides))
 
     async def catch_up_waiters(self, freed: Collection[str]) -> None:
-        """Read who joined the queue before the release: later Services see the release themselves."""
+        """Read which Services joined the queue before the release: later ones see the release themselves."""
         if freed:
             await self.bucket.catch_up()

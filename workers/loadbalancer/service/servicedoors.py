@@ -17,7 +17,7 @@ from workers.loadbalancer.ipam.store import AddressStore
 
 
 class ServiceDoors:
-    """Acts for the runs of Services. Whoever waited for a released address is requeued."""
+    """Acts for the runs of Services. Services that waited for a released address are requeued."""
 
     def __init__(self, store: AddressStore, queue: Queue, clusters: Clusters, states: States) -> None:
         self._store = store

@@ -165,7 +165,7 @@ def _conditions(service: Object, standing: Standing) -> list[Patch]:
         "PortsNotSupported": [one.note for one in demand.refusals if one.port] + problems,
         "IPFamiliesNotSupported": [
             *(f"there is no address of {of}" for of in demand.families if of not in standing.addresses),
-            *(f"nobody is behind {standing.addresses[of]}: {why}" for of, why in unreached),
+            *(f"nothing is behind {standing.addresses[of]}: {why}" for of, why in unreached),
         ],
         "AnnotationsNotSupported": [one.note for one in demand.refusals if not one.port],
     }

@@ -140,7 +140,7 @@ class AddressUpkeep:
 
 
 class Waking:
-    """Requeues from two sources: the store knows who waits; who was rejected follows from the Services."""
+    """Requeues waiting Services, which the store knows, and rejected ones, which follow from the Services."""
 
     def __init__(self, store: AddressStore, queue: Queue, services: View[Asking]) -> None:
         """`services` finds those of a cluster by its id."""

@@ -187,8 +187,8 @@ class DockerEnvoys(ABC):
         return found
 
     async def kept(self, name: str) -> Mapping[str, bytes]:
-        """The newest files that are whole: a crash of the host may damage some. Somebody may have removed the
-        container of files that are in a folder of the host."""
+        """The newest files that are whole: a crash of the host may damage some. The container of files that
+        are in a folder of the host may have been removed."""
         generations = (self._folder / name).glob("[0-9]*") if self._folder else ()
         newest = sorted(generations, key=lambda path: int(path.name), reverse=True)
         containers = reversed(await self._containers(name))
