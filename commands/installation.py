@@ -166,6 +166,7 @@ async def verified(kube: Kube, namespace: str, zone: str, server: str, patience:
         await _until(unanswered, patience, f"{server} still answers for {domain}")
         yield "it is deleted, and its name is gone"
     finally:
+        # Also after a failure: a record that is left behind would keep its name in the zone.
         await kube.remove(DNSRECORDS, namespace, name)
         await dns.aclose()
 

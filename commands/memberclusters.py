@@ -142,6 +142,7 @@ async def listed(settings: Settings) -> list[dict[str, Any]]:
     """The member clusters, with the state of each watch as the watchers report it."""
     async with _registry(settings) as (bus, registry), busoptions.following(registry):
         present = await presence.processes(bus)
+    # Watchers name a watch by CLUSTER/KIND.
     watches: dict[str, dict[str, str]] = {}
     for place, state in [pair for process in present for pair in process.get("watches", {}).items()]:
         cluster, _, kind = place.partition("/")

@@ -41,6 +41,7 @@ def up(
                 f"`{states.command('down', folder)}` first (data is kept)"
             )
     else:
+        # Where the death of a parent sends no signal (macOS), a killed supervisor leaves its children.
         if state:
             _end_children(state)
         folder.mkdir(parents=True, exist_ok=True)

@@ -6,12 +6,11 @@ import os
 import tempfile
 from pathlib import Path
 
-import yaml
-
 
 def write(path: Path, text: str, *, mode: int = 0o644) -> None:
     """Write `text` to `path` atomically: readers see the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, because a rename is atomic within one file system only.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         os.fchmod(handle, mode)
@@ -25,7 +24,3 @@ def write(path: Path, text: str, *, mode: int = 0o644) -> None:
 
 def write_private(path: Path, text: str) -> None:
     write(path, text, mode=0o600)
-
-
-def write_settings(path: Path, settings: object) -> None:
-    write_private(path, yaml.safe_dump(settings, sort_keys=False))

@@ -38,6 +38,7 @@ def marked() -> dict[ProcessId, str]:
     """All processes of this machine with a mark of a sandbox."""
     if sys.platform != "linux":
         return {}
+    # The kernel shows the environment as it was at the start of a process: unsetting it removes no mark.
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]
     return {processes.identify(pid): mark for pid in pids if (mark := _mark_of(pid))}
 

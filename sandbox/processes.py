@@ -155,6 +155,7 @@ def _next_port() -> int:
 
 def is_free(port: int) -> bool:
     with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        # As servers do: connections in TIME_WAIT do not occupy a port.
         tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             tcp.bind(("127.0.0.1", port))

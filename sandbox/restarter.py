@@ -44,6 +44,7 @@ class Restarter:
     async def run(self) -> None:
         while True:
             await self._wanted.wait()
+            # Polled: no event says that the containerd of a node answers, or that a node has power again.
             if await self._is_held():
                 await asyncio.sleep(_LOOK_AGAIN)
                 continue

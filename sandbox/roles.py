@@ -135,7 +135,7 @@ def write_settings(around: Surroundings, role: str, name: str, metrics_port: int
             settings["loadbalancer"]["node_networks"] = [{"prefixes": ["0.0.0.0/0", "::/0"]}]
         settings |= _kinds(around)
     path = settings_file(around.folder, name)
-    files.write_settings(path, settings)
+    files.write_private(path, yaml.safe_dump(settings, sort_keys=False))
     return path
 
 

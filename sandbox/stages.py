@@ -61,6 +61,7 @@ def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
         if list(options.ports.values()).count(fixed) > 1:
             raise Malformed(f"port {fixed} for {name!r}: another process has it, too; give each its own")
     ports = dict(options.ports)  # even if taken: the server reports the error
+    # Keeping ports keeps kubeconfigs, settings and the addresses of load balancers valid.
     for name in names:
         port = ports.get(name) or kept.get(name)
         while name not in ports and (port is None or port in ports.values() or not processes.is_free(port)):

@@ -85,6 +85,7 @@ class Supervisor:
     async def run(self) -> None:
         """Keep the sandbox running until cancelled."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        # The lock comes first: the state file and the ports belong to its holder.
         with _alone(self.folder):
             try:
                 with (

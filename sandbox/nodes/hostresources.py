@@ -98,6 +98,7 @@ def claimed(options: Options, names: tuple[str, ...]) -> Iterator[tuple[Claim, P
     """Claim the first free number to whose subnets this host has no routes."""
     parts, taken = list(addresses.parts(options.ranges)), routes.known()
     for number in claims.numbers():
+        # Ranges of the user's choice may have fewer parts than there are numbers.
         v4, v6 = parts[number % len(parts)]
         if ranges.overlapping(v4, taken) or ranges.overlapping(v6, taken):
             continue

@@ -49,7 +49,12 @@ class Image:
 
 def images() -> list[Image]:
     """The images of every node: `pause` for containerd, `busybox` and `echo` for Pods."""
-    busybox = _busybox()
+    places = map(Path, ("/bin/busybox", "/bin/busybox.static", "/usr/bin/busybox"))
+    # A program that needs a loader names it in its header.
+    static = (path for path in places if path.exists() and b"/ld-" not in path.read_bytes()[:4096])
+    busybox = next(static, None)
+    if busybox is None:
+        raise Missing("a static busybox is not on this machine: run `make setup`, or install busybox-static")
     shell: Mapping[str, Path | str] = {"bin/busybox": busybox, "etc/passwd": _PASSWD}
     listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, timeout=20, check=True)
     applets = {f"bin/{name}": "busybox" for name in listed.stdout.split() if name != "busybox"}
@@ -68,6 +73,7 @@ def provisioner(program: Path) -> Image:
 def write(image: Image, path: Path) -> Path:
     """The image as an archive that `ctr images import` and `docker load` take."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # The configuration contains the layer's digest and comes first, so the layer is written elsewhere before.
     with tempfile.TemporaryFile(dir=path.parent) as layer, tarfile.open(path, "w") as archive:
         write_layer(image, layer)
         layer.seek(0)
@@ -124,14 +130,6 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, program: bool = Fa
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode, entry.mtime = len(content), 0o755 if program else 0o644, time
     archive.addfile(entry, io.BytesIO(content))
-
-
-def _busybox() -> Path:
-    for path in (Path("/bin/busybox"), Path("/bin/busybox.static"), Path("/usr/bin/busybox")):
-        # A program that needs a loader names it in its header.
-        if path.exists() and b"/ld-" not in path.read_bytes()[:4096]:
-            return path
-    raise Missing("a static busybox is not on this machine: run `make setup`, or install busybox-static")
 
 
 def shared_libraries(programs: Iterable[Path]) -> dict[str, Path]:

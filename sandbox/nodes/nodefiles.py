@@ -139,17 +139,24 @@ def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> 
     (place.data / "cni").mkdir(parents=True, exist_ok=True)
     whole.write(place.data / "containerd.toml", _containerd(place))
     whole.write(place.data / "cni" / "10-windowbox.conflist", json.dumps(_cni(place), indent=2))
-    whole.write(place.data / "kubelet.yaml", yaml.safe_dump(_kubelet(place, api.ca, serving)))
-    whole.write(
-        place.data / "kube-proxy.yaml",
-        yaml.safe_dump(
-            {
-                **kube_proxy(str(place.data / "kube-proxy.kubeconfig"), f"{plan.pods_v4},{plan.pods_v6}"),
-                "hostnameOverride": place.node.name,
-                "healthzBindAddress": "[::]:10256",
-            }
-        ),
-    )
+    configuration = {
+        **kubelet(str(api.ca.certificate), str(place.socket)),
+        # With rotation a kubelet requests its first certificate in the background; until then requests are
+        # refused, and retried seconds later. So it joins without rotation, and rotates from the next start.
+        "rotateCertificates": joined(place, api.ca),
+        "tlsCertFile": str(serving.certificate),
+        "tlsPrivateKeyFile": str(serving.key),
+        "healthzBindAddress": str(node.v4),
+        "podLogsDir": str(place.data / "logs"),
+        "volumePluginDir": str(place.data / "volume-plugins"),
+    }
+    whole.write(place.data / "kubelet.yaml", yaml.safe_dump(configuration))
+    configuration = {
+        **kube_proxy(str(place.data / "kube-proxy.kubeconfig"), f"{plan.pods_v4},{plan.pods_v6}"),
+        "hostnameOverride": node.name,
+        "healthzBindAddress": "[::]:10256",
+    }
+    whole.write(place.data / "kube-proxy.yaml", yaml.safe_dump(configuration))
     _write_kubeconfig(place, "kube-proxy", api, proxy)
     if joined(place, api.ca):
         _write_kubeconfig(place, "kubelet", api, Pair(place.certificate, place.certificate))
@@ -215,17 +222,3 @@ def _cni(place: Place) -> dict[str, Any]:
     }
     ports = {"type": "portmap", "capabilities": {"portMappings": True}}
     return {"cniVersion": "1.0.0", "name": "windowbox", "plugins": [bridge, ports]}
-
-
-def _kubelet(place: Place, ca: Pair, serving: Pair) -> dict[str, Any]:
-    return {
-        **kubelet(str(ca.certificate), str(place.socket)),
-        # With rotation a kubelet requests its first certificate in the background; until then requests are
-        # refused, and retried seconds later. So it joins without rotation, and rotates from the next start.
-        "rotateCertificates": joined(place, ca),
-        "tlsCertFile": str(serving.certificate),
-        "tlsPrivateKeyFile": str(serving.key),
-        "healthzBindAddress": str(place.node.v4),
-        "podLogsDir": str(place.data / "logs"),
-        "volumePluginDir": str(place.data / "volume-plugins"),
-    }

@@ -110,6 +110,7 @@ def which(program: str) -> str | None:
 
 def _apt(job: Job, *arguments: str) -> str | None:
     """Run apt-get, and show the current package; returns its errors if it failed."""
+    # LC_ALL: progress and errors are recognized by their English words.
     apt = subprocess.Popen(
         [*_APT, *arguments],
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"},

@@ -92,6 +92,7 @@ class ApiServer:
             headers={"Content-Type": content_type, "Accept": "application/json"},
         )
         what = f"{method} {path.partition('?')[0]}"
+        # A connection for each request: there are few of them, from several threads.
         try:
             context = ssl.create_default_context(cafile=str(self.ca.certificate))
             context.load_cert_chain(self.user.certificate, self.user.key)

@@ -23,6 +23,7 @@ from windowbox.secretsmanager import generation
 
 _YEARS = datetime.timedelta(days=3650)
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
+"""A client whose clock is behind would refuse a certificate that is valid from now."""
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,7 @@ def apiserver(
             *([f"--kubelet-certificate-authority={identity.ca.certificate}"] if verify_kubelets else []),
             f"--kubelet-client-certificate={identity.kubelet_client.certificate}",
             f"--kubelet-client-key={identity.kubelet_client.key}",
+            # Machines of Shoots are privileged Pods.
             "--authorization-mode=Node,RBAC", "--allow-privileged", "--enable-bootstrap-token-auth",
             "--kubelet-preferred-address-types=InternalIP", *extra,
         ],

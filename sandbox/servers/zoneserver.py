@@ -47,6 +47,7 @@ def named(program: Path, folder: Path, port: int, key: Key | None, *, zone: str 
     configuration = folder / "named.conf"
     files.write_private(configuration, _configuration(zones, port, key, zone))
     _write_zone(zones, zone)
+    # Written again before each start: the data of a stopped server may have been wiped.
     return Child(
         "named",
         # -g: in the foreground, logging to stderr; -n: as many threads as a sandbox has use for.
@@ -96,6 +97,7 @@ api.root.garden.external A 127.0.0.1
 
 
 def _configuration(folder: Path, port: int, key: Key | None, zone: str) -> str:
+    # No files outside of the folder: several sandboxes run on one machine.
     update = f'{{ key "{key.name}"; }}' if key else "{ any; }"
     return f"""{_key_clause(key) if key else ""}controls {{ }};
 options {{

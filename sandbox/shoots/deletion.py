@@ -51,6 +51,7 @@ def delete(sandbox: Sandbox, name: str, say: Say) -> None:
 
 def remove_control_plane(sandbox: Sandbox, shoot: Shoot) -> None:
     """End its processes; remove its data, in etcd too, and the routes."""
+    # The record is kept under another name until all is removed, so that a deletion can be repeated.
     records.forget(sandbox.folder, shoot.name)
     sandbox.notify()
     creation.wait_ended(sandbox, shoot)

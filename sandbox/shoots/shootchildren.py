@@ -174,6 +174,7 @@ class Shoots:
                     await asyncio.gather(*(restarter.ready() for restarter in stage))
                 await asyncio.Event().wait()
             finally:
+                # First stopped, then cancelled: a cancelled restarter would leave its state as it was.
                 await asyncio.gather(*(restarter.stop() for restarter in restarters))
                 for task in tasks:
                     task.cancel()

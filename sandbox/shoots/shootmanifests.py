@@ -42,6 +42,7 @@ WantedBy=multi-user.target
 """
 
 
+# Words in capitals are replaced, and the versions of images are appended.
 _CLUSTER = """
 apiVersion: extensions.gardener.cloud/v1alpha1
 kind: Cluster

@@ -69,6 +69,7 @@ def _versions(api: ApiServer, path: str, name: str, patience: float) -> Iterator
     while time.monotonic() < limit:
         found = read(api, f"{path}/{name}")
         yield found
+        # A watch from version 0 begins with what exists, so an object that appears meanwhile is not missed.
         version = found["metadata"]["resourceVersion"] if found else "0"
         watched = f"{path}?fieldSelector=metadata.name={name}&resourceVersion={version}"
         seconds = max(1, min(_SHORT, int(limit - time.monotonic())))

@@ -74,6 +74,7 @@ class Sockets:
         """`silent` returns whether a node hangs, and so answers nothing."""
         self._silent = silent
         self._open: dict[Place, tuple[OpenPort, Callable[[], None]]] = {}
+        # A hanging node never answers a health check: the handler ends with its client.
         self._http = web.Server(self._healthz, handler_cancellation=True, access_log=None)
 
     def __len__(self) -> int:

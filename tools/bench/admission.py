@@ -167,6 +167,7 @@ async def _during_rotation(here: World, rate: float, act: Act) -> Latency:
         after = await shown()
         return bool(after) and not before & after
 
+    # Far more requests than needed: they are cancelled when the rotation is over.
     answers, before, began = Answers(), await shown(), time.perf_counter()
     asking = asyncio.create_task(at_rate(act, rate, int(rate * _PATIENCE * 2), answers))
     try:

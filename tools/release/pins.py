@@ -45,6 +45,7 @@ def main() -> None:
     reports = []
     for version, machine in itertools.product(_VERSIONS, _MACHINES):
         platforms = [f"manylinux_2_{minor}_{machine}" for minor in _LIBRARIES] + [f"manylinux2014_{machine}"]
+        # pip takes a platform only together with a target folder; a dry run writes nothing to it.
         command = [
             sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed",
             "--report=-",

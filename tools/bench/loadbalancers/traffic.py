@@ -58,6 +58,7 @@ class Caller:
                 self.served.append(Served(begun, time.perf_counter(), self.forwarding_node(said)))
 
         async def call() -> None:
+            # The average rate is kept: connections that a busy machine delays are opened later.
             begun, count = time.perf_counter(), 0
             async with asyncio.TaskGroup() as group:
                 while True:
