@@ -8,22 +8,13 @@ from typing import Any, cast
 import pytest
 
 from bus.clusters.registry import MachinePlace, Member
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.support.running import soon
 from windowbox.errors import Unreachable
+from windowbox.models import refs
 from windowbox.models.objects import Object
-from windowbox.models.refs import (
-    BASTIONS,
-    ENDPOINT_SLICES,
-    EXPOSURES,
-    INFRASTRUCTURES,
-    NODES,
-    RUNTIME,
-    SERVICES,
-    ObjectRef,
-    Resource,
-    SecretKey,
-)
+from windowbox.models.refs import RUNTIME, ObjectRef, Resource, SecretKey
 from workers.core import joinannotations
 from workers.core.joinannotations import Unusable
 from workers.core.lifecycle.shootfacts import ShootFacts
@@ -50,34 +41,30 @@ def member(secret: str = "kubeconfig", key: str = "kubeconfig", machines: str = 
     return Member(id=NAME, secret=place, machines=MachinePlace(namespace=machines), origin="namespace")
 
 
-@pytest.mark.parametrize(
-    ("found", "asked"),
-    [
-        pytest.param(namespace(), None, id="no-mark"),
-        pytest.param(namespace({KUBECONFIG: "admin"}), member("admin"), id="annotation"),
-        pytest.param(namespace({KUBECONFIG: " admin/config "}), member("admin", "config"), id="with-a-key"),
-        pytest.param(namespace(labels={JOIN: "true"}), member("usual"), id="label"),
-        pytest.param(namespace(labels={JOIN: "false"}), None, id="label-that-says-no"),
-        pytest.param(namespace({KUBECONFIG: "admin"}, {JOIN: "true"}), member("admin"), id="both"),
-        pytest.param(namespace(ELSEWHERE), member("admin", machines="infra-a"), id="machines-elsewhere"),
-        pytest.param(namespace({KUBECONFIG: "admin"}, **GOING), None, id="being-deleted"),
-    ],
+@cases(
+    "found asked",
+    ("no-mark", namespace(), None),
+    ("annotation", namespace({KUBECONFIG: "admin"}), member("admin")),
+    ("with-a-key", namespace({KUBECONFIG: " admin/config "}), member("admin", "config")),
+    ("label", namespace(labels={JOIN: "true"}), member("usual")),
+    ("label-that-says-no", namespace(labels={JOIN: "false"}), None),
+    ("both", namespace({KUBECONFIG: "admin"}, {JOIN: "true"}), member("admin")),
+    ("machines-elsewhere", namespace(ELSEWHERE), member("admin", machines="infra-a")),
+    ("being-deleted", namespace({KUBECONFIG: "admin"}, **GOING), None),
 )
 def test_what_a_namespace_asks_for(found: Object, asked: Member | None) -> None:
     assert joinannotations.requested_member(found, "usual") == asked
 
 
-@pytest.mark.parametrize(
-    ("found", "why"),
-    [
-        pytest.param(namespace({KUBECONFIG: ""}), "write SECRET or SECRET/KEY", id="empty"),
-        pytest.param(namespace({KUBECONFIG: "other/ad/min"}), "write SECRET or SECRET/KEY", id="a-path"),
-        pytest.param(namespace({KUBECONFIG: "admin/"}), "write SECRET or SECRET/KEY", id="half-a-key"),
-        pytest.param(namespace({KUBECONFIG: "x" * 10_000}), "'" + "x" * 64 + "…'", id="very-long"),
-        pytest.param(namespace({KUBECONFIG: "UPPER"}), "'UPPER'", id="upper-case"),
-        pytest.param(namespace({**ELSEWHERE, MACHINES: "a/b"}), "the name of a Namespace", id="machines"),
-        pytest.param(namespace({KUBECONFIG: "admin"}, name="runtime"), "can be called runtime", id="runtime"),
-    ],
+@cases(
+    "found why",
+    ("empty", namespace({KUBECONFIG: ""}), "write SECRET or SECRET/KEY"),
+    ("a-path", namespace({KUBECONFIG: "other/ad/min"}), "write SECRET or SECRET/KEY"),
+    ("half-a-key", namespace({KUBECONFIG: "admin/"}), "write SECRET or SECRET/KEY"),
+    ("very-long", namespace({KUBECONFIG: "x" * 10_000}), "'" + "x" * 64 + "…'"),
+    ("upper-case", namespace({KUBECONFIG: "UPPER"}), "'UPPER'"),
+    ("machines", namespace({**ELSEWHERE, MACHINES: "a/b"}), "the name of a Namespace"),
+    ("runtime", namespace({KUBECONFIG: "admin"}, name="runtime"), "can be called runtime"),
 )
 def test_marks_that_cannot_be_followed_are_explained(found: Object, why: str) -> None:
     asked = joinannotations.requested_member(found, "usual")
@@ -87,27 +74,25 @@ def test_marks_that_cannot_be_followed_are_explained(found: Object, why: str) ->
 
 
 def test_slices_are_watched_only_where_pods_are_reachable() -> None:
-    kinds = (SERVICES.id, NODES.id)
+    kinds = (refs.SERVICES.id, refs.NODES.id)
     assert joinannotations.with_kinds(member(), direct=False).kinds == kinds
-    assert joinannotations.with_kinds(member(), direct=True).kinds == (*kinds, ENDPOINT_SLICES.id)
+    assert joinannotations.with_kinds(member(), direct=True).kinds == (*kinds, refs.ENDPOINT_SLICES.id)
 
 
 OURS, MOVED = member(), member("another")
 THEIRS = Member(id=NAME, file="kubeconfig")
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found", "all_known", "change"),
-    [
-        pytest.param(OURS, None, True, Change(NAME, None, OURS), id="joins"),
-        pytest.param(OURS, None, False, Change(NAME, None, OURS), id="joins-though-not-all-is-known"),
-        pytest.param(OURS, OURS, True, None, id="stays"),
-        pytest.param(MOVED, OURS, True, Change(NAME, OURS, MOVED), id="moves"),
-        pytest.param(None, OURS, True, Change(NAME, OURS, None), id="leaves"),
-        pytest.param(None, OURS, False, None, id="is-not-taken-for-gone"),
-        pytest.param(None, THEIRS, True, None, id="a-person-let-it-join"),
-        pytest.param(OURS, THEIRS, True, None, id="a-person-let-it-join-before"),
-    ],
+@cases(
+    "wanted found all_known change",
+    ("joins", OURS, None, True, Change(NAME, None, OURS)),
+    ("joins-though-not-all-is-known", OURS, None, False, Change(NAME, None, OURS)),
+    ("stays", OURS, OURS, True, None),
+    ("moves", MOVED, OURS, True, Change(NAME, OURS, MOVED)),
+    ("leaves", None, OURS, True, Change(NAME, OURS, None)),
+    ("is-not-taken-for-gone", None, OURS, False, None),
+    ("a-person-let-it-join", None, THEIRS, True, None),
+    ("a-person-let-it-join-before", OURS, THEIRS, True, None),
 )
 def test_who_joins_and_who_leaves(
     wanted: Member | None, found: Member | None, all_known: bool, change: Change | None
@@ -120,13 +105,11 @@ def test_who_joins_and_who_leaves(
 BY_CONTROLPLANE = OURS.model_copy(update={"origin": "controlplane"})
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found"),
-    [
-        pytest.param(None, OURS, id="no-mark-that-can-be-followed"),
-        pytest.param(BY_CONTROLPLANE, OURS, id="with-a-control-plane"),
-        pytest.param(BY_CONTROLPLANE, None, id="with-a-control-plane-only"),
-    ],
+@cases(
+    "wanted found",
+    ("no-mark-that-can-be-followed", None, OURS),
+    ("with-a-control-plane", BY_CONTROLPLANE, OURS),
+    ("with-a-control-plane-only", BY_CONTROLPLANE, None),
 )
 def test_clusters_that_are_left_alone_neither_join_nor_leave(
     wanted: Member | None, found: Member | None
@@ -138,14 +121,12 @@ def test_clusters_that_are_left_alone_neither_join_nor_leave(
     assert changes(asked, there, all_known=everything, left_alone={NAME}) == []
 
 
-@pytest.mark.parametrize(
-    ("found", "marked", "unknown", "stays"),
-    [
-        pytest.param(OURS, [], {"namespace": [NAME]}, True, id="large-namespace"),
-        pytest.param(OURS, [], {"controlplane": [NAME]}, False, id="without-its-mark"),
-        pytest.param(BY_CONTROLPLANE, [], {"controlplane": [NAME]}, True, id="large-control-plane"),
-        pytest.param(BY_CONTROLPLANE, [NAME], {"controlplane": [NAME]}, False, id="with-a-mark"),
-    ],
+@cases(
+    "found marked unknown stays",
+    ("large-namespace", OURS, [], {"namespace": [NAME]}, True),
+    ("without-its-mark", OURS, [], {"controlplane": [NAME]}, False),
+    ("large-control-plane", BY_CONTROLPLANE, [], {"controlplane": [NAME]}, True),
+    ("with-a-mark", BY_CONTROLPLANE, [NAME], {"controlplane": [NAME]}, False),
 )
 def test_no_cluster_leaves_because_an_object_is_too_large_for_the_bus(
     found: Member, marked: list[str], unknown: dict[str, list[str]], stays: bool
@@ -160,14 +141,12 @@ def controlplane(type_: str = "local", finalizer: str = FINALIZER, **status: Any
     return Object({"metadata": {"finalizers": [finalizer]}, "spec": {"type": type_}, "status": status})
 
 
-@pytest.mark.parametrize(
-    ("found", "takes_part"),
-    [
-        pytest.param(controlplane(observedGeneration=1), True, id="reconciled"),
-        pytest.param(controlplane(), False, id="no-access-yet"),
-        pytest.param(controlplane("other", observedGeneration=1), False, id="of-another-provider"),
-        pytest.param(controlplane(finalizer="other", observedGeneration=1), False, id="handed-over"),
-    ],
+@cases(
+    "found takes_part",
+    ("reconciled", controlplane(observedGeneration=1), True),
+    ("no-access-yet", controlplane(), False),
+    ("of-another-provider", controlplane("other", observedGeneration=1), False),
+    ("handed-over", controlplane(finalizer="other", observedGeneration=1), False),
 )
 def test_a_shoot_takes_part_while_its_control_plane_is_ours(found: Object, takes_part: bool) -> None:
     assert shootmembership.taking_part(found) is takes_part
@@ -188,21 +167,19 @@ COMPLETE = ShootFacts(hibernation_enabled=True, hibernated=True)
 
 
 @rule("C-7", "C-10")
-@pytest.mark.parametrize(
-    ("shoot", "server", "was_asleep", "asleep"),
-    [
-        pytest.param(ENABLED, Replicas(1, 1), False, False, id="C-7-machines-go-first"),
-        pytest.param(ENABLED, Replicas(0, 1), False, True, id="C-7-ended"),
-        pytest.param(ENABLED, Replicas(0, 0), True, True, id="C-7-still"),
-        pytest.param(COMPLETE, Replicas(1, 1), False, False, id="C-7-its-server-counts-where-it-is-seen"),
-        pytest.param(AWAKE, Replicas(1, 0), True, True, id="C-7-starting"),
-        pytest.param(AWAKE, Replicas(1, 1), True, False, id="C-7-awake-again"),
-        pytest.param(AWAKE, Replicas(1, 0), False, False, id="C-7-restarted"),
-        pytest.param(ENABLED, None, False, False, id="C-7-machines-go-first-elsewhere"),
-        pytest.param(COMPLETE, None, False, True, id="C-7-ended-elsewhere"),
-        pytest.param(ENABLED, None, True, True, id="C-7-still-elsewhere"),
-        pytest.param(AWAKE, None, True, False, id="C-7-awake-again-elsewhere"),
-    ],
+@cases(
+    "shoot server was_asleep asleep",
+    ("C-7-machines-go-first", ENABLED, Replicas(1, 1), False, False),
+    ("C-7-ended", ENABLED, Replicas(0, 1), False, True),
+    ("C-7-still", ENABLED, Replicas(0, 0), True, True),
+    ("C-7-its-server-counts-where-it-is-seen", COMPLETE, Replicas(1, 1), False, False),
+    ("C-7-starting", AWAKE, Replicas(1, 0), True, True),
+    ("C-7-awake-again", AWAKE, Replicas(1, 1), True, False),
+    ("C-7-restarted", AWAKE, Replicas(1, 0), False, False),
+    ("C-7-machines-go-first-elsewhere", ENABLED, None, False, False),
+    ("C-7-ended-elsewhere", COMPLETE, None, False, True),
+    ("C-7-still-elsewhere", ENABLED, None, True, True),
+    ("C-7-awake-again-elsewhere", AWAKE, None, True, False),
 )
 def test_when_a_shoot_sleeps(
     shoot: ShootFacts, server: Replicas | None, was_asleep: bool, asleep: bool
@@ -224,21 +201,19 @@ HERE = SecretKey(namespace="a", name="cloudprovider")
 
 
 @rule("K-3")
-@pytest.mark.parametrize(
-    ("kind", "spec", "secret"),
-    [
-        pytest.param(INFRASTRUCTURES, {"secretRef": {"name": "cloudprovider"}}, HERE, id="infrastructure"),
-        pytest.param(
-            INFRASTRUCTURES,
-            {"secretRef": {"name": "x", "namespace": "b"}},
-            SecretKey(namespace="b", name="x"),
-            id="infrastructure-elsewhere",
-        ),
-        pytest.param(INFRASTRUCTURES, {"secretRef": None}, None, id="infrastructure-without"),
-        pytest.param(BASTIONS, {}, HERE, id="bastion"),
-        pytest.param(EXPOSURES, {"credentialsRef": {"name": "cloudprovider"}}, HERE, id="exposure"),
-        pytest.param(EXPOSURES, {}, None, id="exposure-without"),
-    ],
+@cases(
+    "kind spec secret",
+    ("infrastructure", refs.INFRASTRUCTURES, {"secretRef": {"name": "cloudprovider"}}, HERE),
+    (
+        "infrastructure-elsewhere",
+        refs.INFRASTRUCTURES,
+        {"secretRef": {"name": "x", "namespace": "b"}},
+        SecretKey(namespace="b", name="x"),
+    ),
+    ("infrastructure-without", refs.INFRASTRUCTURES, {"secretRef": None}, None),
+    ("bastion", refs.BASTIONS, {}, HERE),
+    ("exposure", refs.EXPOSURES, {"credentialsRef": {"name": "cloudprovider"}}, HERE),
+    ("exposure-without", refs.EXPOSURES, {}, None),
 )
 def test_the_secret_is_that_of_the_kind(
     kind: Resource, spec: dict[str, Any], secret: SecretKey | None
@@ -248,7 +223,9 @@ def test_the_secret_is_that_of_the_kind(
 
 
 @rule("T-2")
-@pytest.mark.parametrize("kind", [INFRASTRUCTURES, BASTIONS, EXPOSURES], ids=lambda kind: kind.plural)
+@pytest.mark.parametrize(
+    "kind", [refs.INFRASTRUCTURES, refs.BASTIONS, refs.EXPOSURES], ids=lambda kind: kind.plural
+)
 def test_secrets_of_what_others_serve_are_left_alone(kind: Resource) -> None:
     secret = {"name": "cloudprovider"}
     spec = {"type": "kubevirt", "secretRef": secret, "credentialsRef": secret}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support import workerexample as example
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.errors import Malformed
@@ -114,14 +115,12 @@ def test_a_setting_adds_resources_zone_and_volumes() -> None:
 
 
 @rule("A6-R7")
-@pytest.mark.parametrize(
-    ("strategy", "type_", "more"),
-    [
-        pytest.param(None, "RollingUpdate", {}, id="none"),
-        pytest.param("AutoRollingUpdate", "RollingUpdate", {}, id="rolling"),
-        pytest.param("AutoInPlaceUpdate", "InPlaceUpdate", {"orchestrationType": "Auto"}, id="in-place"),
-        pytest.param("ManualInPlaceUpdate", "InPlaceUpdate", {"orchestrationType": "Manual"}, id="manual"),
-    ],
+@cases(
+    "strategy type_ more",
+    ("none", None, "RollingUpdate", {}),
+    ("rolling", "AutoRollingUpdate", "RollingUpdate", {}),
+    ("in-place", "AutoInPlaceUpdate", "InPlaceUpdate", {"orchestrationType": "Auto"}),
+    ("manual", "ManualInPlaceUpdate", "InPlaceUpdate", {"orchestrationType": "Manual"}),
 )
 def test_strategies(strategy: str | None, type_: str, more: dict[str, str]) -> None:
     asked = worker(pool(updateStrategy=strategy, maxSurge="25%", maxUnavailable=1))
@@ -131,31 +130,23 @@ def test_strategies(strategy: str | None, type_: str, more: dict[str, str]) -> N
     assert spec["strategy"] == {"type": type_, inner: limits}
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        pytest.param(
-            {"machineType": "huge"}, "machineType of pool 'small'.*'huge'.*add the type", id="A6-R9-type"
-        ),
-        pytest.param(
-            {"nodeTemplate": None}, "nodeTemplate of pool 'small'.*not set", id="A6-R9+L13-node-template"
-        ),
-        pytest.param({"nodeAgentSecretName": None}, "nodeAgentSecretName of pool", id="A7-R1-agent"),
-        pytest.param({"machineImage": None}, "machineImage of pool", id="image"),
-        pytest.param(
-            {"machineImage": {"name": "a", "version": "1"}}, "a/1 neither in", id="A8-R6-unknown-image"
-        ),
-        pytest.param({"minimum": 2}, "minimum and maximum of pool 'small'.*2 and 1", id="minimum"),
-        pytest.param({"maximum": 10001}, "10000", id="maximum"),
-        pytest.param({"zones": ["a"] * 33}, "zones of pool 'small'.*33", id="zones"),
-        pytest.param({"name": "Small"}, "name of pool 'Small'", id="name"),
-        pytest.param({"name": "s" * 60}, "longer than 63", id="long-name"),
-        pytest.param({"maxSurge": "lots"}, "maxSurge of pool 'small'.*'lots'", id="surge"),
-        pytest.param({"maxUnavailable": -1}, "maxUnavailable of pool 'small'", id="unavailable"),
-        pytest.param({"updateStrategy": "Never"}, "updateStrategy.*'Never'", id="strategy"),
-        pytest.param({"userDataSecretRef": {"name": "", "key": "a"}}, "userDataSecretRef", id="user-data"),
-        pytest.param({"maximum": "many"}, r"spec\.pools\.0\.maximum", id="type"),
-    ],
+@cases(
+    "changed words",
+    ("A6-R9-type", {"machineType": "huge"}, "machineType of pool 'small'.*'huge'.*add the type"),
+    ("A6-R9+L13-node-template", {"nodeTemplate": None}, "nodeTemplate of pool 'small'.*not set"),
+    ("A7-R1-agent", {"nodeAgentSecretName": None}, "nodeAgentSecretName of pool"),
+    ("image", {"machineImage": None}, "machineImage of pool"),
+    ("A8-R6-unknown-image", {"machineImage": {"name": "a", "version": "1"}}, "a/1 neither in"),
+    ("minimum", {"minimum": 2}, "minimum and maximum of pool 'small'.*2 and 1"),
+    ("maximum", {"maximum": 10001}, "10000"),
+    ("zones", {"zones": ["a"] * 33}, "zones of pool 'small'.*33"),
+    ("name", {"name": "Small"}, "name of pool 'Small'"),
+    ("long-name", {"name": "s" * 60}, "longer than 63"),
+    ("surge", {"maxSurge": "lots"}, "maxSurge of pool 'small'.*'lots'"),
+    ("unavailable", {"maxUnavailable": -1}, "maxUnavailable of pool 'small'"),
+    ("strategy", {"updateStrategy": "Never"}, "updateStrategy.*'Never'"),
+    ("user-data", {"userDataSecretRef": {"name": "", "key": "a"}}, "userDataSecretRef"),
+    ("type", {"maximum": "many"}, r"spec\.pools\.0\.maximum"),
 )
 def test_an_invalid_pool_is_a_configuration_problem(changed: dict[str, Any], words: str) -> None:
     with pytest.raises(Malformed, match=words) as raised:
@@ -163,29 +154,23 @@ def test_an_invalid_pool_is_a_configuration_problem(changed: dict[str, Any], wor
     assert raised.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
 
 
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        pytest.param(worker(pool(), pool()), "two pools of the name 'small'", id="twice"),
-        pytest.param(worker(*(pool(f"p{n}") for n in range(101))), "101 entries", id="too-many"),
-        pytest.param(
-            worker(*(pool(f"p{n}", zones=["z"] * 30) for n in range(20))), "600 zones", id="too-many-zones"
-        ),
-    ],
+@cases(
+    "asked words",
+    ("twice", worker(pool(), pool()), "two pools of the name 'small'"),
+    ("too-many", worker(*(pool(f"p{n}") for n in range(101))), "101 entries"),
+    ("too-many-zones", worker(*(pool(f"p{n}", zones=["z"] * 30) for n in range(20))), "600 zones"),
 )
 def test_pools_are_bounded_and_have_unique_names(asked: Object, words: str) -> None:
     with pytest.raises(Malformed, match=words):
         example.groups(asked)
 
 
-@pytest.mark.parametrize(
-    ("size", "shares"),
-    [
-        pytest.param(3, [2, 1], id="A6-R8-three"),
-        pytest.param(5, [3, 2], id="A6-R8-five"),
-        pytest.param(0, [0, 0], id="A6-R8-none"),
-        pytest.param(7, [3, 2, 2], id="A6-R8-three-zones"),
-    ],
+@cases(
+    "size shares",
+    ("A6-R8-three", 3, [2, 1]),
+    ("A6-R8-five", 5, [3, 2]),
+    ("A6-R8-none", 0, [0, 0]),
+    ("A6-R8-three-zones", 7, [3, 2, 2]),
 )
 def test_the_first_zones_get_more(size: int, shares: list[int]) -> None:
     assert [workerplan.share(zone, size, len(shares)) for zone in range(len(shares))] == shares
@@ -201,18 +186,16 @@ def found(replicas: int = 2, **spec: Any) -> Object:
     return Object(merge(made, {"spec": spec}))
 
 
-@pytest.mark.parametrize(
-    ("there", "flags", "replicas"),
-    [
-        pytest.param(4, {"hibernated": True}, 0, id="A9-1-hibernated"),
-        pytest.param(4, {"scaled": False}, 2, id="A9-2-nothing-is-scaled"),
-        pytest.param(None, {}, 2, id="A9-3-new"),
-        pytest.param(0, {"awake": True}, 2, id="A9-4-awake"),
-        pytest.param(1, {}, 2, id="A9-5-too-few"),
-        pytest.param(9, {}, 5, id="A9-6-too-many"),
-        pytest.param(4, {}, 4, id="A9-7-as-the-autoscaler-says"),
-        pytest.param(4, {"awake": True}, 4, id="A9-R1-one-that-nobody-had-seen-is-not-shrunk"),
-    ],
+@cases(
+    "there flags replicas",
+    ("A9-1-hibernated", 4, {"hibernated": True}, 0),
+    ("A9-2-nothing-is-scaled", 4, {"scaled": False}, 2),
+    ("A9-3-new", None, {}, 2),
+    ("A9-4-awake", 0, {"awake": True}, 2),
+    ("A9-5-too-few", 1, {}, 2),
+    ("A9-6-too-many", 9, {}, 5),
+    ("A9-7-as-the-autoscaler-says", 4, {}, 4),
+    ("A9-R1-one-that-nobody-had-seen-is-not-shrunk", 4, {"awake": True}, 4),
 )
 def test_replicas(there: int | None, flags: dict[str, bool], replicas: int) -> None:
     [group] = example.groups(SCALED)
@@ -299,15 +282,13 @@ def test_a_change_to_in_place_updates_changes_label_and_strategy() -> None:
     assert patch["template"]["metadata"]["labels"] == {"worker.gardener.cloud/name": "demo"}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "patch"),
-    [
-        pytest.param({"a": 1}, {"a": 1}, {}, id="same"),
-        pytest.param({"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}, {"a": {"c": None}}, id="less"),
-        pytest.param({"a": {"b": 1}}, {"a": [1]}, {"a": [1]}, id="another-type"),
-        pytest.param({}, {"a": {}}, {"a": {}}, id="empty"),
-        pytest.param({"a": None}, {}, {"a": None}, id="null"),
-    ],
+@cases(
+    "before after patch",
+    ("same", {"a": 1}, {"a": 1}, {}),
+    ("less", {"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}, {"a": {"c": None}}),
+    ("another-type", {"a": {"b": 1}}, {"a": [1]}, {"a": [1]}),
+    ("empty", {}, {"a": {}}, {"a": {}}),
+    ("null", {"a": None}, {}, {"a": None}),
 )
 def test_differences(before: dict[str, Any], after: dict[str, Any], patch: dict[str, Any]) -> None:
     assert workerplan.difference(before, after) == patch

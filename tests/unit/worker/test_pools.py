@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support import workerexample as example
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.errors import Malformed
@@ -46,17 +47,18 @@ def test_the_hash_of_a_rolling_pool_depends_on_its_secret_name_only() -> None:
 RESERVED: dict[str, Any] = {"kubeletConfig": {"kubeReserved": {"cpu": "80m", "memory": "1Gi", "pid": "20k"}}}
 
 
-@pytest.mark.parametrize(
-    ("asked", "shoot", "in_place", "of_class"),
-    [
-        pytest.param(big(), {}, "158f7ddcc5c0a83f", "47eee", id="A7-plain"),
-        pytest.param(big("2.0.0"), {}, "3cc9b817dc69cc34", "de6a7", id="A7-another-image"),
-        pytest.param(
-            big(**RESERVED), rotation(certificateAuthorities={"lastInitiationTime": ROTATED}),
-            "81f469a84c315844", "b29d8", id="A7-rotated-and-with-reserves",
-        ),
-    ],
-)  # fmt: skip
+@cases(
+    "asked shoot in_place of_class",
+    ("A7-plain", big(), {}, "158f7ddcc5c0a83f", "47eee"),
+    ("A7-another-image", big("2.0.0"), {}, "3cc9b817dc69cc34", "de6a7"),
+    (
+        "A7-rotated-and-with-reserves",
+        big(**RESERVED),
+        rotation(certificateAuthorities={"lastInitiationTime": ROTATED}),
+        "81f469a84c315844",
+        "b29d8",
+    ),
+)
 def test_vectors_of_pools_that_are_updated_in_place(
     asked: WorkerPool, shoot: dict[str, Any], in_place: str, of_class: str
 ) -> None:
@@ -75,21 +77,16 @@ def test_the_roll_out_of_a_pool_has_a_time_of_its_own() -> None:
     assert workerplan.in_place_hash(big(), shoot) == workerplan.in_place_hash(big(), expected)
 
 
-@pytest.mark.parametrize(
-    ("config", "parts"),
-    [
-        pytest.param(None, [], id="none"),
-        pytest.param({}, [], id="empty"),
-        pytest.param({"kubeReserved": {}}, ["<nil>-<nil>-<nil>-<nil>"], id="nothing-reserved"),
-        pytest.param(
-            {
-                "cpuManagerPolicy": "static",
-                "evictionHard": {"memoryAvailable": "5%", "nodeFSAvailable": "1Gi"},
-            },
-            ["--5%-1Gi-", "static"],
-            id="eviction-and-policy",
-        ),
-    ],
+@cases(
+    "config parts",
+    ("none", None, []),
+    ("empty", {}, []),
+    ("nothing-reserved", {"kubeReserved": {}}, ["<nil>-<nil>-<nil>-<nil>"]),
+    (
+        "eviction-and-policy",
+        {"cpuManagerPolicy": "static", "evictionHard": {"memoryAvailable": "5%", "nodeFSAvailable": "1Gi"}},
+        ["--5%-1Gi-", "static"],
+    ),
 )
 def test_kubelet_settings_in_the_hash(config: dict[str, Any] | None, parts: list[str]) -> None:
     assert workerplan.kubelet_parts(big(kubeletConfig=config).kubelet_config) == parts
@@ -141,31 +138,29 @@ def found(profile: dict[str, Any], status: dict[str, Any] | None = None) -> str:
     return workerplan.used_image(POOL, example.parsed(profile), worker(pool(), status=status)).image
 
 
-@pytest.mark.parametrize(
-    ("profile", "image"),
-    [
-        pytest.param(example.profile(), example.IMAGE, id="A8-R1+A8-R2-without-capabilities"),
-        pytest.param(flavored(flavor("one")), "one", id="A8-R3-a-flavor-for-all"),
-        pytest.param(
-            flavored(flavor("arm", architecture=["arm64"]), flavor("amd", architecture=["amd64"])),
-            "amd",
-            id="A8-R4-what-is-preferred",
+@cases(
+    "profile image",
+    ("A8-R1+A8-R2-without-capabilities", example.profile(), example.IMAGE),
+    ("A8-R3-a-flavor-for-all", flavored(flavor("one")), "one"),
+    (
+        "A8-R4-what-is-preferred",
+        flavored(flavor("arm", architecture=["arm64"]), flavor("amd", architecture=["amd64"])),
+        "amd",
+    ),
+    (
+        "A8-R3-what-the-machine-can",
+        flavored(
+            flavor("arm", architecture=["arm64"]),
+            flavor("amd", architecture=["amd64"]),
+            machine={"architecture": ["arm64"]},
         ),
-        pytest.param(
-            flavored(
-                flavor("arm", architecture=["arm64"]),
-                flavor("amd", architecture=["amd64"]),
-                machine={"architecture": ["arm64"]},
-            ),
-            "arm",
-            id="A8-R3-what-the-machine-can",
-        ),
-        pytest.param(
-            flavored(flavor("plain", boot=["plain"]), flavor("secure", boot=["secure"])),
-            "secure",
-            id="A8-R4-by-the-second-capability",
-        ),
-    ],
+        "arm",
+    ),
+    (
+        "A8-R4-by-the-second-capability",
+        flavored(flavor("plain", boot=["plain"]), flavor("secure", boot=["secure"])),
+        "secure",
+    ),
 )
 def test_the_image_of_a_cloud_profile(profile: dict[str, Any], image: str) -> None:
     assert found(profile) == image
@@ -174,18 +169,16 @@ def test_the_image_of_a_cloud_profile(profile: dict[str, Any], image: str) -> No
 USED = {"name": "local", "version": "1.0.0", "image": "former"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "profile",
-    [
-        pytest.param(example.profile(("2.0.0", "new")), id="A8-R5-version-is-gone"),
-        pytest.param({"machineTypes": [{"name": "local"}]}, id="A8-R9-no-configuration"),
-        pytest.param(example.profile(("1.0.0", "")), id="A8-R8-empty-image"),
-        pytest.param(flavored(flavor("a"), flavor("b")), id="A8-R4-not-unique"),
-        pytest.param(
-            flavored(flavor("arm", architecture=["arm64"]), machine={"architecture": ["amd64"]}),
-            id="A8-R3-no-flavor-fits",
-        ),
-    ],
+    ("A8-R5-version-is-gone", example.profile(("2.0.0", "new"))),
+    ("A8-R9-no-configuration", {"machineTypes": [{"name": "local"}]}),
+    ("A8-R8-empty-image", example.profile(("1.0.0", ""))),
+    ("A8-R4-not-unique", flavored(flavor("a"), flavor("b"))),
+    (
+        "A8-R3-no-flavor-fits",
+        flavored(flavor("arm", architecture=["arm64"]), machine={"architecture": ["amd64"]}),
+    ),
 )
 def test_an_image_that_was_used_before_stays_known(profile: dict[str, Any]) -> None:
     assert found(profile, remembered(USED)) == "former"

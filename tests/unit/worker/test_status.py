@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support import workerexample as example
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.support.workerexample import pool, worker
 from windowbox.errors import Malformed
@@ -21,12 +22,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, ObjectRef
 from workers.core import healthchecks
 from workers.core.owned.targets import TargetCluster
-from workers.machines.worker import (
-    workeractuator,
-    workerplan,
-    workerrestoration,
-    workerstate,
-)
+from workers.machines.worker import workeractuator, workerplan, workerrestoration, workerstate
 from workers.machines.worker.workerplan import Group
 from workers.machines.worker.workerstate import Failed, Machine, MachineSet, Observed, Pending, Verdict
 
@@ -97,54 +93,42 @@ def waiting(*numbers: int) -> Pending:
     return Pending(WAITING.format(*numbers))
 
 
-@pytest.mark.parametrize(
-    ("status", "seen", "expected"),
-    [
-        pytest.param({}, SEEN, None, id="A11-R7-ready"),
-        pytest.param(failing(a="no image"), SEEN, ONE, id="A11-R1-one"),
-        pytest.param(failing(a="no image", b="no image", c="quota"), SEEN, TWO, id="A11-R1-for-two-reasons"),
-        pytest.param({}, NEW, Pending(f"{CREATE} machine sets {WHERE}"), id="A11-R3-a-new-class"),
-        pytest.param({}, replace(NEW, deployments={}), None, id="A11-R3-a-new-deployment"),
-        pytest.param({}, before(), NO_SET, id="A11-R4-no-set"),
-        pytest.param({}, before(machine_set(group(), "former")), NO_SET, id="A11-R4-only-a-former-set"),
-        pytest.param(
-            {**DOWN, "availableReplicas": 0, "unavailableReplicas": 2},
-            SEEN,
-            waiting(0, 2, 2, 0, 0),
-            id="A11-R9-unavailable",
-        ),
-        pytest.param({**DOWN, "updatedReplicas": 1}, SEEN, waiting(2, 1, 0, 0, 0), id="A11-R9-half-updated"),
-        pytest.param({"observedGeneration": 0}, SEEN, waiting(2, 2, 0, 0, 0), id="A11-R5-observed-late"),
-        pytest.param(
-            {"unavailableReplicas": 1, "preservedFailedReplicas": 1}, SEEN, None, id="A11-R7-preserved"
-        ),
-        pytest.param(
-            {"unavailableReplicas": 2, "preservedFailedReplicas": 1},
-            SEEN,
-            waiting(2, 2, 2, 1, 1),
-            id="A11-R7-more-than-preserved",
-        ),
-        pytest.param({"replicas": 4}, SEEN, Pending(OLD_STAY), id="A11-R9+L19-old-machines-are-drained"),
-    ],
+@cases(
+    "status seen expected",
+    ("A11-R7-ready", {}, SEEN, None),
+    ("A11-R1-one", failing(a="no image"), SEEN, ONE),
+    ("A11-R1-for-two-reasons", failing(a="no image", b="no image", c="quota"), SEEN, TWO),
+    ("A11-R3-a-new-class", {}, NEW, Pending(f"{CREATE} machine sets {WHERE}")),
+    ("A11-R3-a-new-deployment", {}, replace(NEW, deployments={}), None),
+    ("A11-R4-no-set", {}, before(), NO_SET),
+    ("A11-R4-only-a-former-set", {}, before(machine_set(group(), "former")), NO_SET),
+    (
+        "A11-R9-unavailable",
+        {**DOWN, "availableReplicas": 0, "unavailableReplicas": 2},
+        SEEN,
+        waiting(0, 2, 2, 0, 0),
+    ),
+    ("A11-R9-half-updated", {**DOWN, "updatedReplicas": 1}, SEEN, waiting(2, 1, 0, 0, 0)),
+    ("A11-R5-observed-late", {"observedGeneration": 0}, SEEN, waiting(2, 2, 0, 0, 0)),
+    ("A11-R7-preserved", {"unavailableReplicas": 1, "preservedFailedReplicas": 1}, SEEN, None),
+    (
+        "A11-R7-more-than-preserved",
+        {"unavailableReplicas": 2, "preservedFailedReplicas": 1},
+        SEEN,
+        waiting(2, 2, 2, 1, 1),
+    ),
+    ("A11-R9+L19-old-machines-are-drained", {"replicas": 4}, SEEN, Pending(OLD_STAY)),
 )
 def test_rolling(status: dict[str, Any], seen: Observed, expected: Verdict) -> None:
     of = group()
     assert verdict(of, deployment(of, **status), seen) == expected
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        pytest.param({"replicas": 0}, None, id="A11-R2-asleep"),
-        pytest.param(
-            {},
-            Pending("Waiting until all machines have been hibernated (2 still awake)..."),
-            id="A11-R9-awake",
-        ),
-        pytest.param(
-            failing(a="stuck"), Failed('machine(s) failed: 1 error occurred: "a": stuck'), id="A11-R1-failed"
-        ),
-    ],
+@cases(
+    "status expected",
+    ("A11-R2-asleep", {"replicas": 0}, None),
+    ("A11-R9-awake", {}, Pending("Waiting until all machines have been hibernated (2 still awake)...")),
+    ("A11-R1-failed", failing(a="stuck"), Failed('machine(s) failed: 1 error occurred: "a": stuck')),
 )
 def test_hibernation(status: dict[str, Any], expected: Verdict) -> None:
     of = group()
@@ -178,32 +162,28 @@ def with_condition(type_: str, status: str) -> dict[str, Any]:
     return {"conditions": [*others, said]}
 
 
-@pytest.mark.parametrize(
-    ("status", "reason"),
-    [
-        pytest.param({}, "", id="A11-R5-healthy"),
-        pytest.param({"observedGeneration": 0}, "observed generation outdated (0/1)", id="outdated"),
-        pytest.param({"conditions": []}, 'condition "Available" is missing', id="nothing-known"),
-        pytest.param(with_condition("Available", "False"), "Not well (Because)", id="unavailable"),
-        pytest.param(with_condition("Progressing", "False"), "Not well (Because)", id="stuck"),
-        pytest.param(with_condition("Progressing", "True"), "", id="progressing"),
-        pytest.param(with_condition("ReplicaFailure", "True"), "Not well (Because)", id="failing"),
-        pytest.param(with_condition("Frozen", "True"), "Not well (Because)", id="frozen"),
-        pytest.param(with_condition("Frozen", "False"), "", id="not-frozen"),
-    ],
+@cases(
+    "status reason",
+    ("A11-R5-healthy", {}, ""),
+    ("outdated", {"observedGeneration": 0}, "observed generation outdated (0/1)"),
+    ("nothing-known", {"conditions": []}, 'condition "Available" is missing'),
+    ("unavailable", with_condition("Available", "False"), "Not well (Because)"),
+    ("stuck", with_condition("Progressing", "False"), "Not well (Because)"),
+    ("progressing", with_condition("Progressing", "True"), ""),
+    ("failing", with_condition("ReplicaFailure", "True"), "Not well (Because)"),
+    ("frozen", with_condition("Frozen", "True"), "Not well (Because)"),
+    ("not-frozen", with_condition("Frozen", "False"), ""),
 )
 def test_health_of_a_deployment(status: dict[str, Any], reason: str) -> None:
     assert healthchecks.unhealthy_machines(deployment(group(), **status)) == reason
 
 
-@pytest.mark.parametrize(
-    ("status", "hibernated", "message"),
-    [
-        pytest.param({}, False, "All health checks successful", id="A18-R5-ready"),
-        pytest.param({"conditions": []}, True, "Shoot is hibernated", id="A18-R3-hibernated"),
-        pytest.param(failing(a="quota"), False, 'machine "a" failed: quota.', id="A18-R4-failed"),
-        pytest.param({"observedGeneration": 0}, False, OUTDATED, id="A18-R4-unhealthy"),
-    ],
+@cases(
+    "status hibernated message",
+    ("A18-R5-ready", {}, False, "All health checks successful"),
+    ("A18-R3-hibernated", {"conditions": []}, True, "Shoot is hibernated"),
+    ("A18-R4-failed", failing(a="quota"), False, 'machine "a" failed: quota.'),
+    ("A18-R4-unhealthy", {"observedGeneration": 0}, False, OUTDATED),
 )
 def test_every_node_ready(status: dict[str, Any], hibernated: bool, message: str) -> None:
     results = {"EveryNodeReady": [healthchecks.nodes([deployment(group(), **status)])]}
@@ -256,17 +236,15 @@ def asked(
     return worker(pool(), status=status, annotations=at)
 
 
-@pytest.mark.parametrize(
-    ("found", "reported"),
-    [
-        pytest.param(asked("", {}, ""), "4", id="A4-R1-for-the-first-time"),
-        pytest.param(asked("4.5", SUCCEEDED, "0"), "5", id="A4-R1-a-new-request"),
-        pytest.param(asked("3.5", PROCESSING, "4"), None, id="A4-R1-told-already"),
-        pytest.param(asked("4.5", PROCESSING, "4"), "5", id="A4-R1-a-new-request-within-the-same-second"),
-        pytest.param(asked("", SUCCEEDED, "4"), "5", id="A4-R1-always-later-than-before"),
-        pytest.param(asked("", PROCESSING, "3", listed=False), "4", id="A4-R1-others-than-before"),
-        pytest.param(asked("4.5", PROCESSING, "3", year="2999"), "4", id="a-clock-that-cannot-be-right"),
-    ],
+@cases(
+    "found reported",
+    ("A4-R1-for-the-first-time", asked("", {}, ""), "4"),
+    ("A4-R1-a-new-request", asked("4.5", SUCCEEDED, "0"), "5"),
+    ("A4-R1-told-already", asked("3.5", PROCESSING, "4"), None),
+    ("A4-R1-a-new-request-within-the-same-second", asked("4.5", PROCESSING, "4"), "5"),
+    ("A4-R1-always-later-than-before", asked("", SUCCEEDED, "4"), "5"),
+    ("A4-R1-others-than-before", asked("", PROCESSING, "3", listed=False), "4"),
+    ("a-clock-that-cannot-be-right", asked("4.5", PROCESSING, "3", year="2999"), "4"),
 )
 def test_when_machine_deployments_are_reported(found: Object, reported: str | None) -> None:
     told = workerstate.machine_deployments(found, example.groups(found), NOW)
@@ -277,16 +255,14 @@ def test_when_machine_deployments_are_reported(found: Object, reported: str | No
 FAILED = {"state": "Error"}
 
 
-@pytest.mark.parametrize(
-    ("found", "answered"),
-    [
-        pytest.param(asked("", PROCESSING, "4"), True, id="goes-on"),
-        pytest.param(asked("", FAILED, "4"), False, id="failed-and-no-time-is-sent"),
-        pytest.param(asked("3", FAILED, "4"), True, id="failed-not-asked-again"),
-        pytest.param(asked("5", FAILED, "4"), False, id="failed-and-asked-again"),
-        pytest.param(asked("", SUCCEEDED, "4"), False, id="succeeded"),
-        pytest.param(asked("", {}, ""), False, id="for-the-first-time"),
-    ],
+@cases(
+    "found answered",
+    ("goes-on", asked("", PROCESSING, "4"), True),
+    ("failed-and-no-time-is-sent", asked("", FAILED, "4"), False),
+    ("failed-not-asked-again", asked("3", FAILED, "4"), True),
+    ("failed-and-asked-again", asked("5", FAILED, "4"), False),
+    ("succeeded", asked("", SUCCEEDED, "4"), False),
+    ("for-the-first-time", asked("", {}, ""), False),
 )
 def test_when_user_data_is_read_again(found: Object, answered: bool) -> None:
     assert workerstate.secrets_are_written(found) == answered
@@ -332,18 +308,14 @@ PENDING, UPDATED = {"replicas": 2, "updatedReplicas": 1}, {"replicas": 2, "updat
 HASH = "158f7ddcc5c0a83f"
 
 
-@pytest.mark.parametrize(
-    ("strategy", "before", "status", "hashes"),
-    [
-        pytest.param("AutoInPlaceUpdate", {}, PENDING, {"small": HASH}, id="auto"),
-        pytest.param("ManualInPlaceUpdate", {"small": "old"}, PENDING, "same", id="manual-pending"),
-        pytest.param("ManualInPlaceUpdate", {"small": "old"}, UPDATED, {"small": HASH}, id="manual-updated"),
-        pytest.param(
-            "AutoInPlaceUpdate", {"gone": "x"}, {}, {"gone": None, "small": HASH}, id="a-pool-that-is-gone"
-        ),
-        pytest.param("AutoRollingUpdate", {"small": "old"}, {}, None, id="none-in-place-any-more"),
-    ],
-)  # fmt: skip
+@cases(
+    "strategy before status hashes",
+    ("auto", "AutoInPlaceUpdate", {}, PENDING, {"small": HASH}),
+    ("manual-pending", "ManualInPlaceUpdate", {"small": "old"}, PENDING, "same"),
+    ("manual-updated", "ManualInPlaceUpdate", {"small": "old"}, UPDATED, {"small": HASH}),
+    ("a-pool-that-is-gone", "AutoInPlaceUpdate", {"gone": "x"}, {}, {"gone": None, "small": HASH}),
+    ("none-in-place-any-more", "AutoRollingUpdate", {"small": "old"}, {}, None),
+)
 @rule("A14-R1", "A14-R2")
 def test_hashes_of_pools_updated_in_place(
     strategy: str, before: dict[str, str], status: dict[str, int], hashes: Any
@@ -391,33 +363,29 @@ def test_the_state_is_decoded_for_the_namespace_of_the_worker() -> None:
     assert state.machines[0]["spec"] == {"providerID": "machine-m"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "status",
-    [
-        pytest.param({}, id="A15-R3-none"),
-        pytest.param({"state": {}}, id="A15-R3-empty"),
-        pytest.param(encoded({}), id="A15-R3-nothing-in-it"),
-        pytest.param(one(replicas=2, machineSets=[]), id="A15-R2-no-sets"),
-    ],
+    ("A15-R3-none", {}),
+    ("A15-R3-empty", {"state": {}}),
+    ("A15-R3-nothing-in-it", encoded({})),
+    ("A15-R2-no-sets", one(replicas=2, machineSets=[])),
 )
 def test_no_state(status: dict[str, Any]) -> None:
     assert workerrestoration.decoded(worker(status=status)) == {}
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        pytest.param({"state": {"state": "%"}}, "is not base64 of gzip", id="no-base64"),
-        pytest.param({"state": {"state": "aGFsbG8="}}, "is not base64 of gzip", id="no-gzip"),
-        pytest.param(packed(b"{"), "holds no JSON", id="no-json"),
-        pytest.param(packed(b" " * (32 * 1024 * 1024 + 1)), "unpacks to more than", id="bomb"),
-        pytest.param(packed(b"[" * 100_000), "holds no JSON", id="deep"),
-        pytest.param(packed(b'{"machineDeployments": "\\ud800"}'), "holds no JSON", id="half-a-character"),
-        pytest.param(one(machineSets=[{}]), "without a name", id="no-name"),
-        pytest.param(one(machineSets=[{"metadata": {"name": 5}}]), "without a name", id="name-is-a-number"),
-        pytest.param(one(replicas=10**30), "has 1e.30 replicas", id="replicas-huge"),
-        pytest.param(one(replicas=True), "has True replicas", id="no-number"),
-    ],
+@cases(
+    "status words",
+    ("no-base64", {"state": {"state": "%"}}, "is not base64 of gzip"),
+    ("no-gzip", {"state": {"state": "aGFsbG8="}}, "is not base64 of gzip"),
+    ("no-json", packed(b"{"), "holds no JSON"),
+    ("bomb", packed(b" " * (32 * 1024 * 1024 + 1)), "unpacks to more than"),
+    ("deep", packed(b"[" * 100_000), "holds no JSON"),
+    ("half-a-character", packed(b'{"machineDeployments": "\\ud800"}'), "holds no JSON"),
+    ("no-name", one(machineSets=[{}]), "without a name"),
+    ("name-is-a-number", one(machineSets=[{"metadata": {"name": 5}}]), "without a name"),
+    ("replicas-huge", one(replicas=10**30), "has 1e.30 replicas"),
+    ("no-number", one(replicas=True), "has True replicas"),
 )
 def test_a_state_that_cannot_be_read_is_an_error(status: dict[str, Any], words: str) -> None:
     with pytest.raises(Malformed, match=words):
