@@ -62,6 +62,12 @@ def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
     return {one["metadata"]["name"]: one for one in manifests if one["kind"] == kind}
 
 
+def pod(manifests: list[Manifest], name: str, kind: str = "Deployment") -> Manifest:
+    """The spec of the Pods that it makes."""
+    found: Manifest = of_kind(manifests, kind)[name]["spec"]["template"]["spec"]
+    return found
+
+
 def dry_run(api: ApiServer, manifest: Manifest) -> str:
     """What the API server has against it; nothing is kept."""
     plural = manifest["kind"].lower()
@@ -71,12 +77,11 @@ def dry_run(api: ApiServer, manifest: Manifest) -> str:
     if manifest["kind"].startswith("Cluster"):
         place = ""
     group = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    query = "fieldManager=helm&force=true&dryRun=All&fieldValidation=Strict"
+    path = f"{group}{place}/{plural}/{metadata['name']}"
+    path += "?fieldManager=helm&force=true&dryRun=All&fieldValidation=Strict"
+    apply = "application/apply-patch+yaml"
     try:
-        path = f"{group}{place}/{plural}/{metadata['name']}?{query}"
-        api.request(
-            "PATCH", path, body=manifest, content_type="application/apply-patch+yaml", timeout=60
-        ).close()
+        api.request("PATCH", path, body=manifest, content_type=apply, timeout=60).close()
     except Refused as error:
         return str(error)
     return ""

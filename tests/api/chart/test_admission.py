@@ -47,10 +47,8 @@ def _rendered(chart: str, **values: Any) -> list[Manifest]:
 
 @rule("WP-31")
 def test_the_api_server_takes_both_charts_of_the_admission(control_plane: ControlPlane) -> None:
-    metadata = {"name": "garden"}
-    control_plane.api.apply(
-        "/api/v1/namespaces/garden", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-    )
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "garden"}}
+    control_plane.api.apply("/api/v1/namespaces/garden", namespace)
     manifests = [one for chart in (RUNTIME, APPLICATION) for one in _rendered(chart)]
     names = {one["metadata"]["name"] for one in manifests}
     assert names == {NAME, DEPLOYMENT, f"{DEPLOYMENT}-settings", f"{DEPLOYMENT}-vpa"}
@@ -67,7 +65,7 @@ def test_the_admission_reaches_the_garden_as_injected_and_is_called_by_its_servi
     [_, validating] = configurations.for_garden(read.webhooks, b"x")
     urls = [one["clientConfig"]["url"] for one in validating["webhooks"]]
     assert all(url.startswith(f"https://{NAME}.garden:443/") for url in urls)
-    pod = of_kind(manifests, "Deployment")[DEPLOYMENT]["spec"]["template"]["spec"]
+    pod = helm.pod(manifests, DEPLOYMENT)
     assert pod["priorityClassName"] == CLASS
     assert pod["containers"][0]["args"][:2] == ["admit", "--garden"]
     assert of_kind(manifests, "PodDisruptionBudget").keys() == {DEPLOYMENT}

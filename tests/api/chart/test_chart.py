@@ -48,16 +48,13 @@ def api(control_plane: ControlPlane) -> Iterator[ApiServer]:
     """With the namespace of the release, which admits restricted Pods only."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     path = f"/api/v1/namespaces/{helm.NAMESPACE}"
-    control_plane.api.apply(
-        path,
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": helm.NAMESPACE, "labels": labels}},
-    )
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": helm.NAMESPACE}}
+    restricted = namespace | {"metadata": {"name": helm.NAMESPACE, "labels": labels}}
+    control_plane.api.apply(path, restricted)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     control_plane.api.apply(f"{path}/serviceaccounts/default", account)
     yield control_plane.api
-    control_plane.api.apply(
-        path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": helm.NAMESPACE}}
-    )
+    control_plane.api.apply(path, namespace)
 
 
 @pytest.mark.parametrize(
@@ -88,22 +85,17 @@ def test_api_servers_reach_webhooks_where_gardener_makes_network_policies() -> N
     services = of_kind(rendered(**EVERYTHING | GARDENER), "Service")
     service = services["gardener-extension-provider-local"]
     prefix = "networking.resources.gardener.cloud/"
-    told = {
-        name.removeprefix(prefix): value
-        for name, value in service["metadata"]["annotations"].items()
-        if name.startswith(prefix)
-    }
+    told = service["metadata"]["annotations"]
     # The port of the Pods, not that of the Service.
     pods = [{"protocol": "TCP", "port": 11250}]
     assert [one["port"] for one in service["spec"]["ports"]] == [443]
-    assert json.loads(told["from-world-to-ports"]) == pods
-    assert json.loads(told["from-all-webhook-targets-allowed-ports"]) == pods
-    assert told["pod-label-selector-namespace-alias"] == "extensions"
+    assert json.loads(told[f"{prefix}from-world-to-ports"]) == pods
+    assert json.loads(told[f"{prefix}from-all-webhook-targets-allowed-ports"]) == pods
+    assert told[f"{prefix}pod-label-selector-namespace-alias"] == "extensions"
 
 
 def test_pods_of_webhooks_answer_until_proxies_know_that_they_end() -> None:
-    deployments = of_kind(rendered(**EVERYTHING), "Deployment")
-    pod = deployments["windowbox-admit"]["spec"]["template"]["spec"]
+    pod = helm.pod(rendered(**EVERYTHING), "windowbox-admit")
     # The server needs two seconds for callers that it sends away, and ten for the last answers.
     assert pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"] in range(
         5, pod["terminationGracePeriodSeconds"] - 15
@@ -142,13 +134,9 @@ def test_each_role_runs_as_an_account_of_its_own() -> None:
         for name, binding in of_kind(manifests, "ClusterRoleBinding").items()
     }
     accounts = {
-        "watcher": "watch",
-        "worker": "work",
-        "patcher": "patch",
-        "admit": "admit",
-        "granter": "grant",
+        "watcher": "watch", "worker": "work", "patcher": "patch", "admit": "admit", "granter": "grant",
         "provider": "work",
-    }
+    }  # fmt: skip
     assert bound == {
         rbac.user(role): [("ServiceAccount", helm.NAMESPACE, f"windowbox-{account}")]
         for role, account in accounts.items()
@@ -175,22 +163,17 @@ def test_a_second_release_has_names_of_its_own() -> None:
 def test_users_of_the_bus_have_the_permissions_that_exist(replicas: int, tmp_path: Path) -> None:
     [data] = [one["data"] for one in of_kind(rendered(nats={"replicas": replicas}), "ConfigMap").values()]
     assert data["roles.conf"] == permissions.configuration(clustered=replicas > 1)
-    _check_configuration(data, tmp_path)
-
-
-def _check_configuration(data: dict[str, str], folder: Path) -> None:
-    """Let nats-server read it."""
-    content = installation.server_certificate(["windowbox-nats"])
-    for name, key in content.items():
-        (folder / name).write_bytes(key)
+    for name, key in installation.server_certificate(["windowbox-nats"]).items():
+        (tmp_path / name).write_bytes(key)
+    here = str(tmp_path)
     for name, text in data.items():
-        (folder / name).write_text(text.replace("/etc/nats-tls", str(folder)).replace("/data", str(folder)))
+        (tmp_path / name).write_text(text.replace("/etc/nats-tls", here).replace("/data", here))
     passwords = {
         f"NATS_{role.upper()}_PASSWORD": f'"{word.decode()}"'
         for role, word in installation.passwords().items()
     }
     checked = subprocess.run(
-        [binaries.find("nats-server"), "-t", "--config", folder / "nats-server.conf"],
+        [binaries.find("nats-server"), "-t", "--config", tmp_path / "nats-server.conf"],
         env={"POD_NAME": "windowbox-nats-0", **passwords},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
@@ -254,10 +237,8 @@ def test_what_gardenlet_injects_reaches_the_processes(tmp_path: Path) -> None:
     assert found["work-rest"].heartbeat.namespace == helm.NAMESPACE
     assert found["admit"].webhooks.self_hosted
     assert found["admit"].webhooks.address == "0.0.0.0:11250"
-    pod = of_kind(manifests, "Deployment")["windowbox-work-rest"]["spec"]["template"]
-    assert {
-        one["value"] for one in pod["spec"]["containers"][0]["env"] if one["name"] == "WINDOWBOX_METRICS"
-    } == {"0.0.0.0:18080"}
+    [container] = helm.pod(manifests, "windowbox-work-rest")["containers"]
+    assert {"name": "WINDOWBOX_METRICS", "value": "0.0.0.0:18080"} in container["env"]
 
 
 @rule("IV-1")
@@ -265,7 +246,7 @@ def test_images_are_overwritten_as_in_gardeners_chart(tmp_path: Path) -> None:
     name, ref = "cloud-controller-manager-local", "registry.example/ccm:1"
     manifests = rendered(imageVectorOverwrite={"images": [{"name": name, "ref": ref}]})
     file = _settings(manifests, tmp_path)["work-all"].images.overwrite
-    pod = of_kind(manifests, "Deployment")["windowbox-work-all"]["spec"]["template"]["spec"]
+    pod = helm.pod(manifests, "windowbox-work-all")
     sources = {one["name"]: one.get("configMap", {}).get("name") for one in pod["volumes"]}
     mounts = {one["mountPath"]: sources[one["name"]] for one in pod["containers"][0]["volumeMounts"]}
     assert file

@@ -21,6 +21,7 @@ from tools.chart.admission import RUNTIME
 from tools.chart.generated import CHART
 
 GROUP = {"name": "a", "pools": ["dnsrecord", "worker"], "autoscaling": {"type": "keda", "lag": 5}}
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SCALER = re.compile(r'^\t\w+ +\w+ +`keda:"name=(\w+),([^"`]*)"`$', re.MULTILINE)
 
 
@@ -37,8 +38,7 @@ def scaled_objects(control_plane: ControlPlane, keda: Path) -> Iterator[ApiServe
     definition = yaml.safe_load(file.read_text())
     manifests.define(control_plane.api, definition)
     yield control_plane.api
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    control_plane.api.request("DELETE", f"{path}/{definition['metadata']['name']}").close()
+    control_plane.api.request("DELETE", f"{_DEFINITIONS}/{definition['metadata']['name']}").close()
 
 
 @pytest.mark.long
@@ -118,9 +118,7 @@ def api(control_plane: ControlPlane) -> Iterator[ApiServer]:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         control_plane.api.apply(f"/api/v1/namespaces/{namespace}", body)
     yield control_plane.api
-    control_plane.api.request(
-        "DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
-    ).close()
+    control_plane.api.request("DELETE", f"{_DEFINITIONS}/{name}").close()
 
 
 def _made(**values: Any) -> dict[str, Manifest]:
@@ -145,15 +143,13 @@ def test_gardeners_definition_takes_what_the_charts_render(api: ApiServer) -> No
 def test_each_role_has_one_and_servers_have_none() -> None:
     made = _made()
     assert sorted(made) == sorted(f"{name}-vpa" for name in WITH)
-    targets = [one["spec"]["targetRef"] for one in made.values()]
-    deployments = of_kind(rendered(**ROLES), "Deployment")
-    for target in targets:
-        pod = deployments[target["name"]]["spec"]["template"]["spec"]
-        assert [one["name"] for one in pod["containers"]] == ["windowbox"]
-    [spec] = [one["spec"] for name, one in made.items() if name == "windowbox-watch-vpa"]
+    manifests = rendered(**ROLES)
+    for one in made.values():
+        containers = helm.pod(manifests, one["spec"]["targetRef"]["name"])["containers"]
+        assert [container["name"] for container in containers] == ["windowbox"]
     memory = {"minAllowed": {"memory": "96Mi"}}
     ours = {"containerName": "windowbox", "controlledValues": "RequestsOnly", **memory}
-    assert spec == {
+    assert made["windowbox-watch-vpa"]["spec"] == {
         "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "windowbox-watch"},
         "updatePolicy": {"updateMode": "InPlaceOrRecreate"},
         "resourcePolicy": {"containerPolicies": [ours, {"containerName": "*", "mode": "Off"}]},
@@ -172,9 +168,8 @@ def test_an_edge_whose_pod_holds_envoy_has_none() -> None:
 
 def test_only_memory_changes_where_pods_are_counted_by_cpu() -> None:
     own = _scaler("HorizontalPodAutoscaler", "windowbox-watch", metrics=[BY_CPU])
-    by_trigger = _scaler(
-        "ScaledObject", "windowbox-patch", triggers=[{"type": "cpu", "metadata": {"value": "60"}}]
-    )
+    cpu = {"type": "cpu", "metadata": {"value": "60"}}
+    by_trigger = _scaler("ScaledObject", "windowbox-patch", triggers=[cpu])
     made = _made(extraObjects=[own, by_trigger])
     controlled = {
         name: policies[0]["controlledResources"]

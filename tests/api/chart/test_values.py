@@ -64,10 +64,8 @@ def test_the_preset_for_availability_needs_neither_zones_nor_programs_of_others(
     strict = {
         (constraint["topologyKey"], constraint["whenUnsatisfiable"])
         for one in manifests
-        for constraint in one.get("spec", {})
-        .get("template", {})
-        .get("spec", {})
-        .get("topologySpreadConstraints", [])
+        if one["kind"] in ("Deployment", "StatefulSet")
+        for constraint in one["spec"]["template"]["spec"].get("topologySpreadConstraints", [])
     }
     assert ("kubernetes.io/hostname", "DoNotSchedule") in strict
     assert ("topology.kubernetes.io/zone", "DoNotSchedule") not in strict
@@ -112,7 +110,7 @@ def test_envoy_has_a_pod_of_its_own_beside_that_of_the_edge() -> None:
 def test_envoy_is_in_the_pod_of_the_edge(edge: dict[str, Any]) -> None:
     manifests = rendered(edge={"enabled": True, **edge}, settings=RANGES, networkPolicies={"enabled": False})
     assert "windowbox-envoy" not in {one["metadata"]["name"] for one in manifests}
-    spec = of_kind(manifests, "Deployment")["windowbox-edge"]["spec"]["template"]["spec"]
+    spec = helm.pod(manifests, "windowbox-edge")
     assert "affinity" not in spec
     settings = of_kind(manifests, "Secret")["windowbox-edge-settings"]["stringData"]["settings.yaml"]
     assert "attachment" not in yaml.safe_load(settings)["loadbalancer"]
@@ -173,7 +171,7 @@ def test_a_nats_of_ones_own_is_reached_on_the_ports_of_its_url() -> None:
 
 
 def test_three_nats_servers_are_on_three_nodes_where_spreading_is_strict() -> None:
-    pod = of_kind(rendered(_HA), "StatefulSet")["windowbox-nats"]["spec"]["template"]["spec"]
+    pod = helm.pod(rendered(_HA), "windowbox-nats", "StatefulSet")
     found = {one["topologyKey"]: one.get("minDomains") for one in pod["topologySpreadConstraints"]}
     assert found == {"topology.kubernetes.io/zone": None, "kubernetes.io/hostname": 3}
 
@@ -233,9 +231,8 @@ def test_another_version_of_the_chart_alone_leaves_the_pod_of_envoy_as_it_is(tmp
     values = {"edge": {"enabled": True}, "settings": RANGES, "image": {"tag": "0.2.0"}}
     newer = Path(shutil.copytree(CHART, tmp_path / "chart"))
     about = newer / "Chart.yaml"
-    about.write_text(
-        yaml.safe_dump({**yaml.safe_load(about.read_text()), "version": "9.9.9", "appVersion": "9.9.9"})
-    )
+    changed = yaml.safe_load(about.read_text()) | {"version": "9.9.9", "appVersion": "9.9.9"}
+    about.write_text(yaml.safe_dump(changed))
     one, other = (
         of_kind(made, "StatefulSet")["windowbox-envoy"]
         for made in (rendered(**values), rendered_from(newer, **values))
@@ -261,9 +258,7 @@ def test_envoys_pod_has_what_was_given_to_the_edge_for_its_envoy() -> None:
     edge = {"enabled": True, "extraVolumes": [volume], "extraVolumeMounts": [mount], "extraEnv": [variable]}
     of_role = {"enabled": True, "settings": {"loadbalancer": {"envoy": "/opt/envoy"}}}
     pod, other = (
-        of_kind(rendered(edge=values, settings=given), "StatefulSet")["windowbox-envoy"]["spec"]["template"][
-            "spec"
-        ]
+        helm.pod(rendered(edge=values, settings=given), "windowbox-envoy", "StatefulSet")
         for values, given in ((edge, settings), (of_role, RANGES))
     )
     [container] = pod["containers"]
