@@ -7,9 +7,6 @@ import contextlib
 import logging
 import os
 import random
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +15,6 @@ import pytest
 
 from bus import streams
 from bus.transport.connection import Bus, connected
-from sandbox import processes
 from sandbox.nodes import claims, hostresources, iproute, leftovers, network
 from sandbox.options import Options
 from tests.servers.bus.handlers import POOL, comes_to_rest, overlaps
@@ -30,6 +26,8 @@ from tests.support.natstls import Tls
 from tests.support.rules import rule
 from tests.support.running import eventually
 from windowbox.errors import WindowboxError
+
+logger = logging.getLogger(__name__)
 
 _TABLE = "windowbox_partition"
 
@@ -66,23 +64,13 @@ class Place:
 class NatsNetwork:
     """Three servers and some workers, each in a place of its own, on a bridge; this process is the host."""
 
-    claim: str
     servers: Sequence[Place]
     workers: Sequence[Place]
     cluster: NatsCluster
-    guardian: int
-    """The process that clears what is left if this one is killed."""
 
     def repair(self) -> None:
         for place in (*self.servers, *self.workers):
             place.repair()
-
-
-def missing() -> str | None:
-    """Why no such network can be made here, or None."""
-    if reason := hostresources.unsuited():
-        return f"network namespaces need {reason}"
-    return servers.missing("nats-server")
 
 
 @contextlib.contextmanager
@@ -90,7 +78,7 @@ def opened(folder: Path, workers: int) -> Iterator[NatsNetwork]:
     """The network, with its servers running; removed even if this process is killed."""
     names = (*(f"n{number}" for number in range(SIZE)), *(f"w{number}" for number in range(workers)))
     leftovers.clear()
-    with guardian.guarded() as guarding, hostresources.claimed(Options(), names) as (claim, plan):
+    with guardian.guarded(), hostresources.claimed(Options(), names) as (claim, plan):
         claims.begin(claim)
         try:
             network.build(claim, plan)
@@ -100,14 +88,12 @@ def opened(folder: Path, workers: int) -> Iterator[NatsNetwork]:
             cluster = NatsCluster(folder, seats)
             cluster.start()
             try:
-                yield NatsNetwork(claim.name, places[:SIZE], places[SIZE:], cluster, guarding)
+                yield NatsNetwork(places[:SIZE], places[SIZE:], cluster)
             finally:
                 cluster.stop()
         finally:
             leftovers.clear_one(claim)
 
-
-logger = logging.getLogger(__name__)
 
 _ROUNDS = int(os.environ.get("CHAOS_PARTITIONS", "60" if os.environ.get("CHAOS") == "long" else "2"))
 _OBJECTS, _WORKERS = 12, 3
@@ -117,8 +103,9 @@ _SECONDS = (4.0, 16.0)
 
 @pytest.fixture(name="network")
 def made(tmp_path: Path) -> Iterator[NatsNetwork]:
-    if reason := missing():
-        pytest.skip(reason)
+    if reason := hostresources.unsuited():
+        pytest.skip(f"network namespaces need {reason}")
+    servers.need("nats-server")
     with opened(tmp_path, _WORKERS) as network:
         yield network
 
@@ -212,38 +199,3 @@ async def doubled(bus: Bus) -> list[str]:
     found = await eventually(look, patience=60)
     assert found
     return [subject for subject, count in found.items() if count > 1]
-
-
-@pytest.mark.slow
-def test_a_killed_test_leaves_no_network(tmp_path: Path) -> None:
-    if reason := missing():
-        pytest.skip(reason)
-    test = subprocess.Popen(
-        [sys.executable, "-c", _TEST, str(tmp_path)], cwd=Path(__file__).parents[3], stdout=subprocess.PIPE
-    )
-    assert test.stdout
-    guardian, claim = test.stdout.readline().decode().split()
-    guarding = processes.identify(int(guardian))
-    assert traces(claim)
-    test.send_signal(signal.SIGKILL)
-    test.wait()
-    assert processes.wait_gone(guarding, 60)
-    assert traces(claim) == []
-
-
-_TEST = """
-import pathlib, signal, sys
-from tests.host.bus.test_partitions import opened
-with opened(pathlib.Path(sys.argv[1]), 1) as network:
-    print(network.guardian, network.claim, flush=True)
-    signal.pause()
-"""
-
-
-def traces(claim: str) -> list[str]:
-    """What there is of a network in the system."""
-    namespaces = [name for name in iproute.run("ip", "netns", "list").split() if name.startswith(f"{claim}-")]
-    tables = [
-        line for line in iproute.run("nft", "list", "tables").splitlines() if line.endswith(f" {claim}")
-    ]
-    return namespaces + tables + [link for link in iproute.links() if link == claim]
