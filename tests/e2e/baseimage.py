@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import re
 import shutil
 import sys
 import sysconfig
@@ -13,19 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sandbox.programs import binaries
-from tests.support import imagefiles
+from tests.support import imagefiles, wheels
 
 _ROOT = Path(__file__).parents[2]
 _SHELL = ("sh", "cat", "mkdir", "chown", "chmod", "rm", "wget", "ip")
 _LEFT_OUT = {
-    "site-packages",
-    "dist-packages",
-    "test",
-    "idlelib",
-    "tkinter",
-    "__pycache__",
-    "EXTERNALLY-MANAGED",
-}
+    "site-packages", "dist-packages", "test", "idlelib", "tkinter", "__pycache__", "EXTERNALLY-MANAGED",
+}  # fmt: skip
 _USERS = "root:x:0:0::/:/bin/sh\nbind:x:53:53::/:/bin/sh\n"
 _GROUPS = "root:x:0:\nbind:x:53:\n"
 _PIP = "[global]\nno-index = true\nfind-links = /wheels\n"
@@ -48,10 +41,10 @@ def _python() -> Path:
     return Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}").resolve()
 
 
-def write(path: Path, wheels: Path) -> None:
+def write(path: Path, others: Path) -> None:
     """Write the image's files, all at the places they have here, as a tar archive.
 
-    What windowbox needs is installed already, and `wheels` is where its pip looks for the rest.
+    What windowbox needs is installed already, and `others` is where its pip looks for the rest.
     """
     programs = [
         *map(imagefiles.program, _SHELL),
@@ -72,7 +65,7 @@ def write(path: Path, wheels: Path) -> None:
         image.add(library, str(library), filter=_needed)
         for file in _installed():
             image.add(file, str(PACKAGES / file.relative_to(_purelib())))
-        for wheel in wheels.iterdir():
+        for wheel in others.iterdir():
             image.add(wheel, f"/wheels/{wheel.name}")
         for name, text in {"etc/passwd": _USERS, "etc/group": _GROUPS, "etc/pip.conf": _PIP}.items():
             imagefiles.add_text(image, name, text)
@@ -82,33 +75,9 @@ def write(path: Path, wheels: Path) -> None:
 
 def _installed() -> list[Path]:
     """The files of the packages that windowbox needs, and of pip."""
-    names, todo = set[str](), ["pip", *map(_name, _requirements())]
-    while todo:
-        name = todo.pop()
-        if name in names or not _is_here(name):
-            continue
-        names.add(name)
-        needed = importlib.metadata.requires(name) or ()
-        todo += [_name(requirement) for requirement in needed if "extra ==" not in requirement]
-    return [file for name in sorted(names) for file in _files(name)]
-
-
-def _requirements() -> list[str]:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
-    return list(project["dependencies"])
-
-
-def _name(requirement: str) -> str:
-    return re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-")
-
-
-def _is_here(name: str) -> bool:
-    # Some requirements hold for other systems or versions of Python only.
-    try:
-        importlib.metadata.distribution(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+    names = wheels.required(["pip", *project["dependencies"]])
+    return [file for name in sorted(names) for file in _files(name)]
 
 
 def _files(name: str) -> Iterator[Path]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import subprocess
 import sys
 import sysconfig
 import venv
+from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 
 SOURCES = {
@@ -31,6 +35,25 @@ def installed(wheel: Path, place: Path) -> Path:
     # Only the folder: files that make this checkout importable are not read in it.
     (packages / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return place / "bin" / "windowbox"
+
+
+def required(requirements: Iterable[str]) -> set[str]:
+    """The distributions of this environment that pip would install for these."""
+    found, left = set[str](), list(requirements)
+    while left:
+        name = name_of(left.pop())
+        # Some requirements hold for other systems or versions of Python only.
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            if name not in found:
+                left += [one for one in metadata.requires(name) or () if "extra ==" not in one]
+                found.add(name)
+    return found
+
+
+def name_of(requirement: str) -> str:
+    name = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert name
+    return re.sub(r"[-_.]+", "-", name[0]).lower()
 
 
 def _pip(*arguments: str) -> None:

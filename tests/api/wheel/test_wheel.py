@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import json
 import os
 import re
@@ -66,13 +65,13 @@ def test_all_that_is_imported_is_declared(wheel: Path) -> None:
         sources = [archive.read(name) for name in archive.namelist() if name.endswith(".py")]
         [about] = [archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA")]
     required = re.findall("^Requires-Dist: (.*)$", about, re.MULTILINE)
-    installed = _required([one for one in required if 'extra == "dev"' not in one])
+    installed = wheels.required([one for one in required if 'extra == "dev"' not in one])
     distributions = metadata.packages_distributions()
     imported = {name.partition(".")[0] for source in sources for name in _imports(ast.parse(source))}
     missing = {
         name
         for name in imported - set(sys.stdlib_module_names) - OURS
-        if installed.isdisjoint(map(_normal, distributions.get(name, ())))
+        if installed.isdisjoint(map(wheels.name_of, distributions.get(name, ())))
     }
     assert missing == set()
 
@@ -96,24 +95,6 @@ def test_a_sandbox_runs(windowbox: CommandLine) -> None:
 
 def test_benchmarks_need_a_checkout(windowbox: CommandLine) -> None:
     assert "runs from a checkout" in windowbox("bench", "bus", "-n", "200", expect=1)
-
-
-def _required(requirements: list[str]) -> set[str]:
-    """The distributions that pip would install for these."""
-    found: set[str] = set()
-    while requirements:
-        name = _normal(requirements.pop())
-        if name not in found:
-            found.add(name)
-            with contextlib.suppress(metadata.PackageNotFoundError):
-                requirements += [one for one in metadata.requires(name) or () if "extra ==" not in one]
-    return found
-
-
-def _normal(requirement: str) -> str:
-    name = re.match(r"[A-Za-z0-9._-]+", requirement)
-    assert name
-    return re.sub(r"[-_.]+", "-", name[0]).lower()
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
