@@ -18,7 +18,7 @@ VERSIONS = ("1.33.13", "1.37.2")
 SHOWN = (
     "e2e/test_flows.py::test_a_record_costs_finalizer_and_status_writes",
     "e2e/test_flows.py::test_a_deleted_record_goes_from_the_server_first",
-    "api/loadbalancer/test_events.py::test_each_of_many_healthy_services_has_two_events",
+    "api/loadbalancer/test_services.py::test_each_of_many_healthy_services_has_two_events",
     "api/webhooks/test_admit.py::test_a_deployment_is_changed_before_it_is_stored",
     "api/infrastructure/test_infrastructure.py::test_the_contract_example_has_its_status_and_effects",
     "api/chart/test_chart.py::test_the_api_server_takes_every_manifest",
@@ -46,6 +46,11 @@ def test_the_oldest_and_newest_api_servers_serve_windowbox(version: str) -> None
 def test_they_are_the_ends_of_what_is_supported() -> None:
     known = SUPPORTED["Kubernetes"]
     assert [_program(one).oldest for one in VERSIONS] == [known.oldest, known.newest]
+
+
+def test_the_shown_tests_exist() -> None:
+    for file, _, name in (one.partition("::") for one in SHOWN):
+        assert f"def {name}(" in (ROOT / "tests" / file).read_text()
 
 
 def _program(version: str) -> Program:
