@@ -134,7 +134,7 @@ class Mirror:
             try:
                 await self._watch()
                 self._begin_to_forget()
-            except WatchExpired:
+            except WatchExpired:  # 410: etcd has compacted the history that the watch needs
                 logger.info("%s %s: watch expired; listing again", self.cluster, self.resource.id)
                 await self._flush()
                 self._version = await self._list("expired")
@@ -185,6 +185,7 @@ class Mirror:
                         object = Object(event.object)
                         subject = subjects.seen(object.ref(self.cluster, self.resource.id))
                         await self._enqueue(subject, Change("DELETED", object.uid, object.resource_version))
+            # Also that of a BOOKMARK: it tells how far the watch has come while no object changes.
             self._version = str(events[-1].object["metadata"]["resourceVersion"])
         await self._flush()
 

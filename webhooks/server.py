@@ -73,6 +73,7 @@ class Certificates:
     def __init__(self) -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # API servers prefer HTTP/2, which aiohttp does not serve.
         self.context.set_alpn_protocols(["http/1.1"])
 
     def use(self, certificate: bytes, key: bytes) -> None:

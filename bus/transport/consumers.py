@@ -89,6 +89,7 @@ class Consumer(NamedTuple):
             "ack_wait": int(self.ack_wait * 1e9),
             "deliver_policy": self.deliver,
             "max_ack_pending": self.max_pending,
+            # After a last attempt, the server would keep the message and never deliver it again.
             "max_deliver": -1,
             "max_waiting": 512,
             "replay_policy": "instant",
@@ -200,10 +201,12 @@ class _Reading(NamedTuple):
             "deliver_subject": inbox,
             "filter_subjects": self.filters,
             "ack_policy": "none",
+            # The server slows down for a slow reader. It accepts this only together with heartbeats.
             "flow_control": True,
             "idle_heartbeat": int(heartbeat * 1e9),
             "headers_only": self.headers_only,
             "inactive_threshold": int(30e9),
+            # On one server, in memory: a replicated consumer would cost a vote of all servers.
             "mem_storage": True,
             "num_replicas": 1,
             "max_deliver": 1,

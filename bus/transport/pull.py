@@ -96,6 +96,7 @@ class Pull:
                         batch.append(delivery)
                 elif (status := headers.get("Status")) == "100":
                     continue  # a heartbeat
+                # 408: the request has expired; 409: it was refused, or the consumer has another leader.
                 elif status in ("408", "409") and "Consumer" not in headers.get("Description", ""):
                     self._credit.refuse(*refused(message.subject, headers))
                 else:

@@ -128,7 +128,7 @@ def pem(key: CertificateIssuerPrivateKeyTypes) -> bytes:
     """The private key as PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.PrivateFormat.TraditionalOpenSSL,  # PKCS #1, as Gardener writes its keys
         serialization.NoEncryption(),
     )
 

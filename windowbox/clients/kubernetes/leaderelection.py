@@ -96,6 +96,7 @@ class LeaderElection:
                 lease = {**kind, "metadata": {"name": self._name}, "spec": self._spec()}
                 await self._kube.create(LEASES, self._namespace, lease)
             elif self._is_free(found):
+                # Of two candidates that patch this version, the second gets a Conflict.
                 version = {"resourceVersion": found.resource_version}
                 patch = {"metadata": version, "spec": self._spec(found)}
                 await self._kube.merge(LEASES, self._namespace, self._name, patch)

@@ -30,6 +30,7 @@ _PORT = 22
 _MANAGED = {"app.kubernetes.io/managed-by": "provider-local"}
 """Only NetworkPolicies with this label are watched."""
 _DNS_APPS = ("kube-dns", "node-local-dns")
+# Where NodeLocal DNSCache listens on each node, in IPv4 and IPv6.
 _DNS_ADDRESSES = ("169.254.20.10/32", "fd30:1319:f1e:230b::1/128")
 
 
@@ -115,6 +116,7 @@ def policy(at: Site) -> Manifest:
         for app in _DNS_APPS
     ]
     dns += [{"ipBlock": {"cidr": cidr}} for cidr in _DNS_ADDRESSES]
+    # A policy sees the port of the Pod, not that of the Service: Gardener's CoreDNS listens at 8053.
     dns_ports = [{"protocol": protocol, "port": port} for port in (53, 8053) for protocol in ("UDP", "TCP")]
     ssh = [{"protocol": "TCP", "port": _PORT}]
     spec = {

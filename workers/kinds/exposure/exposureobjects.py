@@ -86,6 +86,7 @@ def _node(index: int, endpoint: Any) -> Iterator[Address]:
 
 def _reachable(at: str, address: Address) -> Address:
     """The address, if other machines can reach it. Only internal IPs are used, so only they are checked."""
+    # API servers refuse an EndpointSlice with such an address, and all its endpoints with it.
     if address.is_unspecified or address.is_loopback or address.is_link_local or address.is_multicast:
         raise Malformed(f"{at}: {address} leads to no node; give the address that other machines reach it at")
     if isinstance(address, IPv6Address) and address.scope_id:

@@ -105,5 +105,6 @@ def _file(folder: str, name: str) -> dict[str, Any]:
     return {
         "resource_api_version": "V3",
         "path_config_source": {"path": f"{folder}/{name}"},
+        # By default, Envoy starts without this file after 15 s.
         "initial_fetch_timeout": "0s",
     }

@@ -65,7 +65,7 @@ class Processes(HostFolders):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
+                start_new_session=True,  # a signal to our process group, such as Ctrl-C, must not end it
             )
         _set_priority(child.pid, _BEFORE_OTHERS)
         (place / _PID).write_text(f"{child.pid}\n")  # the shell may not have written it yet

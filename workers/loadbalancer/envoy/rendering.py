@@ -140,6 +140,7 @@ _OUTLIERS: Resource = {
     # percent, one of up to a hundred endpoints always stays: it may be the last healthy one.
     "split_external_local_origin_errors": True,
     "consecutive_local_origin_failure": _FAILURES,
+    # By default, Envoy also ejects endpoints that fail more often than others.
     "enforcing_local_origin_success_rate": 0,
     "interval": "2s",
     "base_ejection_time": "2s",

@@ -87,6 +87,7 @@ def envoy(household: Household, order: Order, *, command: Sequence[str] | None =
         "Cmd": argv[1:],
         "User": "0:0",
         "Labels": {**labels, _GENERATION: str(order.generation)},
+        # The engine restarts a crashed Envoy, also while windowbox is down.
         "HostConfig": {"RestartPolicy": {"Name": "on-failure"}, "LogConfig": _LOGS},
     }
 
