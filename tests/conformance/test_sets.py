@@ -224,7 +224,7 @@ async def test_a_failed_machine_is_replaced(both: Both) -> None:
 
 
 @rule("C6-R7", "C6-R8")
-async def test_the_autoscaler_chooses_who_goes(both: Both) -> None:
+async def test_the_autoscaler_chooses_the_machine_to_delete(both: Both) -> None:
     await _complete(both, 3)
     left = []
     for one in (both.ours, both.gardeners):

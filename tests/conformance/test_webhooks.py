@@ -204,7 +204,7 @@ def _apply(api: ApiServer, found: dict[str, Any]) -> None:
 
 
 @rule("WF-60", "WF-63")
-async def test_authorities_stay_when_one_program_takes_the_place_of_the_other(
+async def test_authorities_stay_when_another_program_takes_over(
     plane: ControlPlane, roles: RoleServer, defined: None, tmp_path: Path
 ) -> None:
     async with connected(roles.access("operator")) as bus:

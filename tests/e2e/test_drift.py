@@ -17,14 +17,14 @@ def resting(space: Space) -> Record:
     return space.served()
 
 
-def test_a_record_that_somebody_removed_comes_back(world: SmallWorld, resting: Record) -> None:
+def test_a_record_removed_by_hand_comes_back(world: SmallWorld, resting: Record) -> None:
     before = len(resting.history)
     zones.remove(world.named, resting.fqdn)
     zones.until(world.named, resting.fqdn, ["10.0.0.1"])
     assert len(resting.history) == before
 
 
-def test_a_record_that_somebody_changed_is_changed_back(world: SmallWorld, resting: Record) -> None:
+def test_a_record_changed_by_hand_is_restored(world: SmallWorld, resting: Record) -> None:
     zones.replace(world.named, resting.fqdn, "A", "10.6.6.6")
     zones.until(world.named, resting.fqdn, ["10.0.0.1"])
     assert zones.ttl(world.named, resting.fqdn) == 120

@@ -50,7 +50,7 @@ def test_only_a_few_failures_get_a_second_try(failed: list[str], said: str) -> N
     ("fails", "assert False", 1),
     ("is-skipped", "pytest.skip('a program is gone')", 1),
 )
-def test_the_second_try_decides_and_names_what_was_flaky(tmp_path: Path, then: str, code: int) -> None:
+def test_the_second_try_decides_and_names_flaky_tests(tmp_path: Path, then: str, code: int) -> None:
     (tmp_path / "test_some.py").write_text(FLAKY.format(then=then))
     assert _run(tmp_path, "pytest", "-q", "-p", "no:randomly").returncode == 1
     second = _run(tmp_path, *SECOND_TRY)

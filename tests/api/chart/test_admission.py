@@ -85,6 +85,6 @@ def test_the_admission_has_exactly_the_rights_of_the_table() -> None:
     ("a-setting", {"settings": {"webhook": {}}}, "'webhook' not allowed"),
     ("of-the-chart", {"settings": {"webhooks": {"namespace": "b"}}}, "settings.webhooks.namespace"),
 )
-def test_what_the_admission_cannot_be_installed_with_is_refused(values: dict[str, Any], reason: str) -> None:
+def test_invalid_values_of_the_admission_are_refused(values: dict[str, Any], reason: str) -> None:
     with pytest.raises(AssertionError, match=reason):
         _rendered(RUNTIME, **values)

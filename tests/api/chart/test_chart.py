@@ -226,7 +226,7 @@ def test_only_workers_get_a_kubeconfig_of_the_garden() -> None:
 
 
 @rule("WP-37")
-def test_what_gardenlet_injects_reaches_the_processes(tmp_path: Path) -> None:
+def test_injected_values_of_gardenlet_reach_the_processes(tmp_path: Path) -> None:
     injected = {
         "version": "v1.150.0", "gardenlet": {"featureGates": {"X": True}},
         "garden": {"clusterIdentity": "garden"}, "seed": {"name": "local"}, "selfHostedShootCluster": True,
@@ -277,7 +277,7 @@ def test_keys_of_zones_are_for_workers_alone(tmp_path: Path) -> None:
     ("a-bus-without-url", {"nats": {"enabled": False, "existingSecret": "x"}}, "nats.url"),
     ("two-servers", {"nats": {"replicas": 2}}, "value must be one of"),
 )
-def test_what_cannot_be_installed_is_refused_by_name(values: dict[str, Any], reason: str) -> None:
+def test_invalid_values_are_refused_by_name(values: dict[str, Any], reason: str) -> None:
     assert reason in refusal(**values)
 
 

@@ -42,7 +42,7 @@ def scaled_objects(control_plane: ControlPlane, keda: Path) -> Iterator[ApiServe
 
 
 @pytest.mark.long
-def test_kedas_own_definition_takes_what_the_chart_renders(scaled_objects: ApiServer) -> None:
+def test_kedas_definition_accepts_the_rendered_scaledobject(scaled_objects: ApiServer) -> None:
     [scaled] = of_kind(rendered(work=[GROUP]), "ScaledObject").values()
     assert dry_run(scaled_objects, scaled) == ""
     scaled["spec"]["minReplicas"] = 1
@@ -130,7 +130,7 @@ def _admission(**values: Any) -> dict[str, Manifest]:
 
 
 @pytest.mark.long
-def test_gardeners_definition_takes_what_the_charts_render(api: ApiServer) -> None:
+def test_gardeners_definition_accepts_the_rendered_autoscalers(api: ApiServer) -> None:
     bounds = {"minAllowed": {"cpu": "10m"}, "maxAllowed": {"cpu": "1", "memory": "1Gi"}}
     given = VPA | {"resourcePolicy": bounds}
     found = [*_made().values(), *_made(vpa=given).values()]
@@ -140,7 +140,7 @@ def test_gardeners_definition_takes_what_the_charts_render(api: ApiServer) -> No
     assert "Unsupported value" in dry_run(api, found[0])
 
 
-def test_each_role_has_one_and_servers_have_none() -> None:
+def test_each_role_has_an_autoscaler_and_servers_have_none() -> None:
     made = _made()
     assert sorted(made) == sorted(f"{name}-vpa" for name in WITH)
     manifests = rendered(**ROLES)
@@ -198,7 +198,7 @@ def test_amounts_and_mode_are_as_given() -> None:
     ("a-mode", {"vpa": {"updatePolicy": {"updateMode": "On"}}}, "value must be one of"),
     ("an-amount", {"vpa": {"resourcePolicy": {"minAllowed": {"memory": "much"}}}}, "does not match"),
 )
-def test_what_no_autoscaler_takes_is_refused(values: dict[str, Any], reason: str) -> None:
+def test_invalid_values_of_autoscalers_are_refused(values: dict[str, Any], reason: str) -> None:
     assert reason in refusal(**values)
     with pytest.raises(AssertionError, match=reason):
         _admission(**values)

@@ -148,7 +148,7 @@ def test_envoy_is_in_the_pod_of_the_edge(edge: dict[str, Any]) -> None:
     ("a-class", {"settings": {"work": {"classes": ["shoots"]}}}, "'garden', 'seed'"),
     ("two-primaries", {"bind": {"replicas": 2}}, "'replicas' not allowed"),
 )
-def test_what_would_not_work_is_refused(values: dict[str, Any], reason: str) -> None:
+def test_values_that_would_not_work_are_refused(values: dict[str, Any], reason: str) -> None:
     assert reason in refusal(**values)
 
 
@@ -183,7 +183,7 @@ def test_alerts_link_where_their_page_is_read() -> None:
     assert {tuple(annotations) for annotations in unlinked.values()} == {("summary",)}
 
 
-def test_the_notes_speak_of_what_is_installed() -> None:
+def test_the_notes_describe_the_installed_parts() -> None:
     said = helm.notes(networkPolicies={"apiServerPorts": [8443]}, rbac={"provider": True})
     assert "on ports 8443" in said
     assert "settings.egress.denied" in said
@@ -250,7 +250,7 @@ def test_gardener_does_not_wait_for_a_revision_that_only_a_person_rolls_out() ->
     assert "annotations" not in elsewhere["metadata"]
 
 
-def test_envoys_pod_has_what_was_given_to_the_edge_for_its_envoy() -> None:
+def test_envoys_pod_gets_volumes_and_variables_of_the_edge() -> None:
     volume: Manifest = {"name": "programs", "hostPath": {"path": "/opt/programs"}}
     mount: Manifest = {"name": "programs", "mountPath": "/opt"}
     variable: Manifest = {"name": "LD_LIBRARY_PATH", "value": "/opt/lib"}
@@ -268,7 +268,7 @@ def test_envoys_pod_has_what_was_given_to_the_edge_for_its_envoy() -> None:
     assert container["args"][-1] == other["containers"][0]["args"][-1] == "--envoy=/opt/envoy"
 
 
-def test_an_attachment_of_ones_own_is_refused_with_what_keeps_it() -> None:
+def test_a_custom_attachment_is_refused_with_its_remedy() -> None:
     settings = {"loadbalancer": {**RANGES["loadbalancer"], "attachment": "process"}}
     assert 'set edge.hostPath: ""' in refusal(edge={"enabled": True}, settings=settings)
     kept = rendered(edge={"enabled": True, "hostPath": ""}, settings=settings)

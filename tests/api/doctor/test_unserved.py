@@ -89,7 +89,7 @@ async def created(shoot: Client, resource: Resource, type_: str, spec: dict[str,
 
 @rule("T-2", "A.12")
 @pytest.mark.usefixtures("definitions")
-async def test_what_nobody_serves_is_left_alone(plane: ControlPlane, nats: NatsServer) -> None:
+async def test_objects_of_unserved_types_are_left_alone(plane: ControlPlane, nats: NatsServer) -> None:
     async with kind_world(plane, nats, "infrastructure", "ingress") as world:
         shoot = await world.shoot()
         made = [await created(shoot, *foreign) for foreign in FOREIGN]
@@ -115,7 +115,7 @@ async def test_what_nobody_serves_is_left_alone(plane: ControlPlane, nats: NatsS
 
 @rule("T-2", "A.12")
 @pytest.mark.usefixtures("definitions")
-async def test_doctor_names_objects_that_nobody_serves(
+async def test_doctor_names_objects_of_unserved_types(
     plane: ControlPlane, nats: NatsServer, tmp_path: Path
 ) -> None:
     namespace = f"shoot--t--{uuid.uuid4().hex[:8]}"

@@ -80,7 +80,7 @@ def test_the_diff_is_a_package_a_model_and_a_row() -> None:
     ("routing", "deploy/nats/roles.conf", "CONSUMER.CREATE.OBJECTS.route-pond"),
     ("definition", "deploy/crds/ponds.yaml", "kind: Pond"),
 )
-def test_what_is_generated_knows_it(windowbox: CommandLine, file: str, said: str) -> None:
+def test_generated_files_know_the_new_kind(windowbox: CommandLine, file: str, said: str) -> None:
     assert said in (windowbox.cwd / file).read_text()
 
 

@@ -43,7 +43,7 @@ def test_the_oldest_and_newest_api_servers_serve_windowbox(version: str) -> None
     assert "skipped" not in done.stdout
 
 
-def test_they_are_the_ends_of_what_is_supported() -> None:
+def test_the_versions_are_the_ends_of_the_supported_range() -> None:
     known = SUPPORTED["Kubernetes"]
     assert [_program(one).oldest for one in VERSIONS] == [known.oldest, known.newest]
 

@@ -74,7 +74,7 @@ def test_the_demo_replaces_machines_and_goes_without_a_trace(
 
 
 @pytest.mark.parametrize("left_out", [showbalancer.WITHOUT_NODES, showshoot.WITHOUT_NODES])
-def test_without_nodes_the_demo_names_what_it_leaves_out(
+def test_without_nodes_the_demo_names_omitted_parts(
     capsys: pytest.CaptureFixture[str], left_out: str
 ) -> None:
     demo.left_out(left_out, "They need real nodes, and those need Linux, and root")

@@ -42,7 +42,7 @@ exit 7
 """
 
 
-def test_user_data_that_fails_is_told(world: ShootWorld) -> None:
+def test_failing_user_data_is_reported(world: ShootWorld) -> None:
     """Its exit code and last lines, where whoever made the machine looks, and on the console."""
     handmade.make(world, "fails", UNITS)
     pods = world.pods()

@@ -25,7 +25,7 @@ from tests.support.rules import rule
 from windowbox.errors import Missing, Refused
 
 
-def test_what_a_pod_writes_is_read_by_the_next(world: ShootWorld) -> None:
+def test_a_volume_keeps_its_data_for_the_next_pod(world: ShootWorld) -> None:
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
     head = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "kept"}}

@@ -118,7 +118,7 @@ def test_containers_weigh_more_than_one_process(nodes: NodeWorld) -> None:
     assert not alone or all(weight not in {100, 1024} for weight in told)
 
 
-def test_a_kubelet_lets_in_nobody_without_a_certificate(nodes: NodeWorld) -> None:
+def test_a_kubelet_refuses_requests_without_a_certificate(nodes: NodeWorld) -> None:
     context = ssl.create_default_context(cafile=str(nodes.api.ca.certificate))
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"https://{nodes.nodes[0].v4}:10250/pods", timeout=5, context=context)
