@@ -13,8 +13,9 @@ import pytest_asyncio
 from bus.transport.connection import Bus, connected
 from sandbox.servers import zoneserver
 from tests.support import servers
-from tests.support.natsserver import NatsServer, ensured
+from tests.support.natsserver import NatsServer, ensured, made_anew
 from tests.support.roles import RoleServer, role_server
+from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
 from windowbox.settings.bussettings import Access
 
@@ -68,6 +69,14 @@ def nats(tmp_path: Path) -> Iterator[NatsServer]:
         yield server
     finally:
         server.stop()
+
+
+@pytest_asyncio.fixture
+async def nats_bus(nats: NatsServer) -> AsyncIterator[Bus]:
+    """A connection to `nats`, with all streams."""
+    async with connected(Access(nats.url)) as connection:
+        await eventually(lambda: made_anew(connection))
+        yield connection
 
 
 @pytest.fixture(scope="session")

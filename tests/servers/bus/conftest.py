@@ -50,14 +50,6 @@ def nats(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NatsServer 
         yield server
 
 
-@pytest_asyncio.fixture
-async def nats_bus(nats: NatsServer | NatsCluster) -> AsyncIterator[Bus]:
-    """A connection to `nats`, with all streams."""
-    async with connected(Access(nats.url)) as bus:
-        await eventually(lambda: made_anew(bus))
-        yield bus
-
-
 @pytest.fixture
 def one_server(tmp_path: Path) -> Iterator[NatsServer]:
     """One server, where that is what a test is about."""

@@ -40,22 +40,26 @@ async def test_a_cluster_joins_changes_and_leaves(bus: Bus) -> None:
         await registry.join(SHOOT)
         await eventually(lambda: knows(registry, SHOOT))
         assert registry.left == set()
-    assert changes == [{}, {SHOOT.id: SHOOT}, {SHOOT.id: moved}, {}, {SHOOT.id: SHOOT}]
-
-
-async def test_who_comes_later_knows_who_takes_part(bus: Bus) -> None:
-    other = Member(id="other", file="kubeconfig")
-    for member in (SHOOT, other):
-        await Registry(bus).join(member)
-    await Registry(bus).leave("other")
-    registry = Registry(bus)
-    async with running(registry.run()):
-        await soon(registry.complete.wait())
-    assert registry.members == {SHOOT.id: SHOOT}
+        await registry.join(other := Member(id="other", file="kubeconfig"))
+        await registry.leave(other.id)
+        await eventually(lambda: registry.left == {other.id})
+    latecomer = Registry(bus)
+    async with running(latecomer.run()):
+        await soon(latecomer.complete.wait())
+    assert knows(latecomer, SHOOT)
+    assert changes == [
+        {},
+        {SHOOT.id: SHOOT},
+        {SHOOT.id: moved},
+        {},
+        {SHOOT.id: SHOOT},
+        {SHOOT.id: SHOOT, "other": other},
+        {SHOOT.id: SHOOT},
+    ]
 
 
 async def test_a_cluster_that_does_not_take_part_cannot_leave(bus: Bus) -> None:
-    with pytest.raises(Missing, match="no cluster 'elsewhere' takes part"):
+    with pytest.raises(Missing, match="no cluster 'elsewhere' is a member"):
         await Registry(bus).leave("elsewhere")
     await Registry(bus).join(SHOOT)
     await Registry(bus).leave(SHOOT.id)

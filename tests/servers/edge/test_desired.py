@@ -7,17 +7,16 @@ import copy
 from collections.abc import AsyncIterator, Callable
 
 from bus.clusters.registry import Registry
-from bus.transport.connection import Bus, connected
+from bus.transport.connection import Bus
 from tests.servers.edge.mirror import forget, list_all, see
 from tests.servers.ipam.stores import range_of
 from tests.support.lbobjects import HTTP, node, pods, service
-from tests.support.natsserver import NatsServer, made_anew
+from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
-from windowbox.settings.bussettings import Access
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.edge.desired import DesiredState
 from workers.loadbalancer.edge.machineroutes import Machines
@@ -44,45 +43,30 @@ def names(seen: DesiredState) -> list[str]:
     return [backend.name for backend in seen.backends()[RUNTIME]]
 
 
-@contextlib.asynccontextmanager
-async def on(nats: NatsServer) -> AsyncIterator[Bus]:
-    async with connected(Access(nats.url)) as bus:
-        await eventually(lambda: made_anew(bus))
-        yield bus
+async def test_nodes_that_the_bus_has_forgotten_are_still_there(nats: NatsServer, nats_bus: Bus) -> None:
+    await see(nats_bus, NODES, "one", node("one"))
+    await list_all(nats_bus, SERVICES, NODES)
+    async with sight(nats_bus) as seen:
+        assert names(seen) == ["one"]
+        await emptied(nats, nats_bus)
+        await eventually(lambda: RUNTIME in seen.unlisted())
+        assert names(seen) == ["one"]
+        await see(nats_bus, NODES, "two", node("two"))
+        await list_all(nats_bus, SERVICES, NODES)
+        await eventually(lambda: names(seen) == ["two"])
 
 
-async def lose_everything(nats: NatsServer, bus: Bus) -> None:
-    nats.wipe()
-    nats.start()
-    await eventually(lambda: made_anew(bus))
-
-
-async def test_nodes_that_the_bus_has_forgotten_are_still_there(nats: NatsServer) -> None:
-    async with on(nats) as bus:
-        await see(bus, NODES, "one", node("one"))
-        await list_all(bus, SERVICES, NODES)
-        async with sight(bus) as seen:
-            assert names(seen) == ["one"]
-            await lose_everything(nats, bus)
-            await eventually(lambda: RUNTIME in seen.unlisted())
-            assert names(seen) == ["one"]
-            await see(bus, NODES, "two", node("two"))
-            await list_all(bus, SERVICES, NODES)
-            await eventually(lambda: names(seen) == ["two"])
-
-
-async def test_pods_that_the_bus_has_forgotten_are_waited_for(nats: NatsServer) -> None:
-    async with on(nats) as bus:
-        await list_all(bus, SERVICES, NODES, ENDPOINT_SLICES)
-        async with sight(bus) as seen:
-            assert seen.unlisted() == set()
-            await lose_everything(nats, bus)
-            await list_all(bus, SERVICES, NODES)
-            await see(bus, NODES, "one", node("one"))
-            await eventually(lambda: names(seen) == ["one"])
-            assert seen.unlisted() == {RUNTIME}
-            await list_all(bus, ENDPOINT_SLICES)
-            await eventually(lambda: seen.unlisted() == set())
+async def test_pods_that_the_bus_has_forgotten_are_waited_for(nats: NatsServer, nats_bus: Bus) -> None:
+    await list_all(nats_bus, SERVICES, NODES, ENDPOINT_SLICES)
+    async with sight(nats_bus) as seen:
+        assert seen.unlisted() == set()
+        await emptied(nats, nats_bus)
+        await list_all(nats_bus, SERVICES, NODES)
+        await see(nats_bus, NODES, "one", node("one"))
+        await eventually(lambda: names(seen) == ["one"])
+        assert seen.unlisted() == {RUNTIME}
+        await list_all(nats_bus, ENDPOINT_SLICES)
+        await eventually(lambda: seen.unlisted() == set())
 
 
 async def test_a_cluster_whose_pods_nobody_watches_is_not_waited_for(bus: Bus) -> None:

@@ -13,16 +13,15 @@ import pytest_asyncio
 
 from bus import streams, subjects
 from bus.clusters.registry import MachinePlace, Member, Registry
-from bus.transport.connection import Bus, connected
+from bus.transport.connection import Bus
 from tests.servers.edge.mirror import forget, list_all, see
 from tests.support.cases import cases
-from tests.support.natsserver import NatsServer, made_anew
+from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.models.loadbalancers import family
 from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, RUNTIME, ObjectRef
-from windowbox.settings.bussettings import Access
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.edge import machineroutes, nodeadmission
 from workers.loadbalancer.edge.machineroutes import Hosts, Machines, Node, NodeRoutes
@@ -191,27 +190,23 @@ async def test_what_is_missing_is_told_once(scene: Scene, caplog: pytest.LogCapt
     assert told == ["no route to node m1 of cluster a: it has no machine Pod infra-a/m1 that runs on a host"]
 
 
-async def test_a_route_stays_while_the_bus_knows_nothing_of_machines(nats: NatsServer) -> None:
-    async with connected(Access(nats.url)) as bus:
-        await eventually(lambda: made_anew(bus))
-        async with scene_on(bus) as scene:
-            await scene.machine("a", "m1")
-            await scene.routes_to("172.18.0.2")
-            nats.wipe()
-            nats.start()
-            await eventually(lambda: made_anew(bus))
+async def test_a_route_stays_while_the_bus_knows_nothing_of_machines(nats: NatsServer, nats_bus: Bus) -> None:
+    async with scene_on(nats_bus) as scene:
+        await scene.machine("a", "m1")
+        await scene.routes_to("172.18.0.2")
+        await emptied(nats, nats_bus)
 
-            async def read_anew() -> bool:
-                # A machine of which nothing was known is seen: the view has begun afresh.
-                await scene.machine("a", "m2")
-                return "10.1.0.9/32" in scene.routes(M1, node("m2", "10.1.0.9"))
+        async def read_anew() -> bool:
+            # A machine of which nothing was known is seen: the view has begun afresh.
+            await scene.machine("a", "m2")
+            return "10.1.0.9/32" in scene.routes(M1, node("m2", "10.1.0.9"))
 
-            await eventually(read_anew)
-            subject = subjects.seen(ObjectRef(RUNTIME, PODS.id, PLACE.namespace, "m1"))
-            assert await bus.last(streams.OBJECTS, subject) is None
-            assert scene.routes() == {"10.1.0.5/32": "172.18.0.2"}
-            await list_all(bus, PODS)
-            await scene.routes_to(None)
+        await eventually(read_anew)
+        subject = subjects.seen(ObjectRef(RUNTIME, PODS.id, PLACE.namespace, "m1"))
+        assert await nats_bus.last(streams.OBJECTS, subject) is None
+        assert scene.routes() == {"10.1.0.5/32": "172.18.0.2"}
+        await list_all(nats_bus, PODS)
+        await scene.routes_to(None)
 
 
 def admitted(of: Admission, **clusters: list[Backend]) -> dict[str, set[str]]:

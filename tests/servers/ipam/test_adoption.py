@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from tests.servers.ipam.stores import (
     service,
     settled,
 )
-from tests.support.natsserver import NatsServer, made_anew
+from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.models.refs import RUNTIME
@@ -173,51 +175,31 @@ async def test_after_a_purge_nobody_gets_what_another_has(bus: Bus, store: Addre
         assert await everybody(store) == {address: [name] for name, [address] in shown.items()}
 
 
-class Copies:
-    """A server whose store can be put back to an older copy."""
-
-    def __init__(self, nats: NatsServer, folder: Path) -> None:
-        self._nats = nats
-        self._store = folder / "nats"
-        self._copy = folder / "copy"
-
-    async def keep(self, *books: AddressStore) -> None:
-        await self._away(books)
-        shutil.copytree(self._store, self._copy)
-        await self._back(books)
-
-    async def put_back(self, *books: AddressStore) -> None:
-        await self._away(books)
-        shutil.rmtree(self._store)
-        shutil.copytree(self._copy, self._store)
-        await self._back(books)
-
-    async def _away(self, books: tuple[AddressStore, ...]) -> None:
-        self._nats.stop()
-        await eventually(lambda: not any(store.synced.is_set() or store.is_complete() for store in books))
-
-    async def _back(self, books: tuple[AddressStore, ...]) -> None:
-        self._nats.start()
-        for store in books:
-            await soon(store.synced.wait())
-
-
-@pytest.fixture
-async def copies(nats: NatsServer, tmp_path: Path) -> Copies:
-    async with connected(Access(nats.url)) as bus:
-        await eventually(lambda: made_anew(bus))
-    return Copies(nats, tmp_path)
+@contextlib.asynccontextmanager
+async def away(nats: NatsServer, *books: AddressStore) -> AsyncIterator[None]:
+    """The server is stopped as long as the body lasts."""
+    nats.stop()
+    await eventually(lambda: not any(store.synced.is_set() or store.is_complete() for store in books))
+    yield
+    nats.start()
+    for store in books:
+        await soon(store.synced.wait())
 
 
 @rule("LB-11-5")
-async def test_an_older_store_never_causes_double_allocation(nats: NatsServer, copies: Copies) -> None:
-    async with connected(Access(nats.url)) as bus, settled(bus, SMALL) as store:
+async def test_an_older_store_never_causes_double_allocation(
+    nats: NatsServer, nats_bus: Bus, tmp_path: Path
+) -> None:
+    async with settled(nats_bus, SMALL) as store:
         await allocated(store, "web", requested=["10.0.0.20"])
-        await copies.keep(store)
+        async with away(nats, store):
+            shutil.copytree(tmp_path / "nats", tmp_path / "copy")
         await allocated(store, "web", requested=["10.0.0.21"])
         await allocated(store, "api", requested=["10.0.0.20"])
         await allocated(store, "db", requested=["10.0.0.22"])
-        await copies.put_back(store)
+        async with away(nats, store):
+            shutil.rmtree(tmp_path / "nats")
+            shutil.move(tmp_path / "copy", tmp_path / "nats")
 
         assert await everybody(store) == {"10.0.0.20": ["web"]}
         await must_wait(store, "newcomer")
@@ -233,30 +215,32 @@ async def test_an_older_store_never_causes_double_allocation(nats: NatsServer, c
         assert await everybody(store) == {address: [name] for name, [address] in shown.items()}
 
 
-async def test_who_has_noticed_an_older_copy_waits_for_a_newer_marker(
-    nats: NatsServer, copies: Copies
+async def test_a_process_that_noticed_an_older_copy_waits_for_a_newer_marker(
+    nats: NatsServer, nats_bus: Bus, tmp_path: Path
 ) -> None:
-    access = Access(nats.url)
     async with (
-        connected(access) as bus,
-        connected(access) as another,
-        settled(bus, SMALL) as store,
+        connected(Access(nats.url)) as another,
+        settled(nats_bus, SMALL) as store,
         opened(another, SMALL) as other,
     ):
         await eventually(other.is_complete)
-        await copies.keep(store, other)
+        async with away(nats, store, other):
+            shutil.copytree(tmp_path / "nats", tmp_path / "copy")
         await allocated(store, "web")
         await other.bucket.catch_up()
-        await copies.put_back(store, other)
+        async with away(nats, store, other):
+            shutil.rmtree(tmp_path / "nats")
+            shutil.move(tmp_path / "copy", tmp_path / "nats")
         assert (store.is_complete(), other.is_complete()) == (False, False)
         await adopt_all(other, [])
         await eventually(store.is_complete)
         assert not store.needs_adoption()
 
 
-async def test_without_a_connection_the_book_is_relied_on_by_nobody(nats: NatsServer, copies: Copies) -> None:
-    async with connected(Access(nats.url)) as bus, settled(bus, SMALL) as store:
+async def test_without_a_connection_the_book_is_relied_on_by_nobody(nats: NatsServer, nats_bus: Bus) -> None:
+    async with settled(nats_bus, SMALL) as store:
         before = await allocated(store, "web")
-        await copies.keep(store)
+        async with away(nats, store):
+            pass
         assert (store.is_complete(), store.needs_adoption()) == (True, False)
         assert await allocated(store, "web") == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +9,6 @@ from typing import Any
 import pytest
 
 from bus import streams, subjects
-from bus.leases.leases import Leases
-from bus.permissions import Role
 from bus.transport.connection import Bus, connected
 from tests.servers.ipam.stores import (
     BOTH,
@@ -32,7 +29,7 @@ from tests.servers.ipam.stores import (
 from tests.support.cases import cases
 from tests.support.roles import RoleServer
 from tests.support.rules import rule
-from tests.support.running import running, soon
+from tests.support.running import soon
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.entries import Holder
@@ -348,20 +345,4 @@ async def test_a_worker_may_do_all_that_the_book_asks_of_it(
         await allocate(store, "db")
         await store.keep(service("web"), "web", until=1.0)
         assert (await store.release(service("web"))).wake == (service("db"),)
-        leases, held = Leases(bus, "me", "work"), asyncio.Event()
-
-        async def act() -> None:
-            held.set()
-            await asyncio.Event().wait()
-
-        async with running(leases.run(), leases.while_held("edge", act)):
-            await soon(held.wait())
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == []
-
-
-@pytest.mark.parametrize("role", ["watcher", "patcher", "operator"])
-@pytest.mark.parametrize("subject", ["$KV.addresses.address.x", "$KV.edges.x", "$KV.leases.edge"])
-async def test_only_workers_write_addresses_and_edges(roles: RoleServer, role: Role, subject: str) -> None:
-    async with roles.speaking(role) as speaker:
-        await speaker.client.publish(subject, b"")
-        assert f'for publish to "{subject.lower()}"' in await speaker.refusal()

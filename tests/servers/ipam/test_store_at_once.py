@@ -19,9 +19,9 @@ from bus import streams
 from bus.transport.connection import Bus, connected
 from sandbox import processes
 from tests.servers.ipam.stores import allocate, claims, everybody, opened, purge
-from tests.support.natsserver import NatsServer, made_anew
+from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
-from tests.support.running import eventually, running, soon
+from tests.support.running import running, soon
 from windowbox.errors import TransientError, WindowboxError
 from windowbox.settings.bussettings import Access
 from workers.loadbalancer.ipam import addressclaims
@@ -138,26 +138,22 @@ async def made_again(bus: Bus, _: NatsServer) -> None:
 
 
 async def wiped(bus: Bus, nats: NatsServer) -> None:
-    nats.wipe()
-    nats.start()
-    await eventually(lambda: made_anew(bus))
+    await emptied(nats, bus)
 
 
 @pytest.mark.slow
 @rule("LB-11-5")
 @pytest.mark.parametrize("lose", [purged, made_again, wiped])
 async def test_a_store_lost_in_the_middle_is_rebuilt_from_status(
-    nats: NatsServer, lose: Callable[[Bus, NatsServer], Awaitable[None]]
+    nats: NatsServer, nats_bus: Bus, lose: Callable[[Bus, NatsServer], Awaitable[None]]
 ) -> None:
-    async with connected(Access(nats.url)) as bus:
-        await eventually(lambda: made_anew(bus))
-        async with opened(bus, PREFIX) as store, running(own(store)):
-            status = await taken_by_processes(nats.url, {}, half=lambda: lose(bus, nats))
-            again = await soon(taken_by_processes(nats.url, status))
-            assert distinct(again)
-            # An address that was allocated just before the loss may be another's by now.
-            assert sum(again[name] != status[name] for name in NAMES) <= PROCESSES * _AT_ONCE
-            assert await everybody(store) == owners(again)
+    async with opened(nats_bus, PREFIX) as store, running(own(store)):
+        status = await taken_by_processes(nats.url, {}, half=lambda: lose(nats_bus, nats))
+        again = await soon(taken_by_processes(nats.url, status))
+        assert distinct(again)
+        # An address that was allocated just before the loss may be another's by now.
+        assert sum(again[name] != status[name] for name in NAMES) <= PROCESSES * _AT_ONCE
+        assert await everybody(store) == owners(again)
 
 
 async def main(url: str, prefix: str) -> None:

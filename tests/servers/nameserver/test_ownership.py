@@ -75,19 +75,6 @@ async def test_an_unmarked_record_is_deleted_if_its_values_match(
     assert named.dig("x") == []
 
 
-@rule("DN-42", "DN-49")
-async def test_many_claims_survive_a_server_that_dies_meanwhile(named: Named, opened: Opener) -> None:
-    nameserver = opened(settings(named.server, ownership="me"))
-    records = [rrset(f"x{n}", "A", "1.1.1.1") for n in range(1000)]
-    writing = asyncio.gather(*(nameserver.replace(ZONE, record) for record in records))
-    await nameserver.replace(ZONE, rrset("early", "A", "1.1.1.1"))
-    named.kill()
-    await asyncio.to_thread(named.start)
-    await writing
-    assert await nameserver.drifted(ZONE, records) == []
-    assert named.dig("_windowbox-a.x999", "TXT") == ['"heritage=windowbox,owner=me"']
-
-
 @rule("DN-47", "DN-49")
 @pytest.mark.parametrize("claim", [HELD, Unclaimed()], ids=["held", "unclaimed"])
 @pytest.mark.parametrize("deleting", [False, True], ids=["replace", "delete"])

@@ -13,7 +13,7 @@ import pytest
 from dns.rcode import Rcode
 from dns.update import UpdateMessage
 
-from tests.servers.nameserver.conftest import KEY, ZONE, Named, NamedFactory, Opener, persist, rrset, settings
+from tests.servers.nameserver.conftest import KEY, ZONE, Named, NamedFactory, Opener, rrset, settings
 from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.clients.nameserver import Nameserver, messages, tsig, zonequeue
@@ -149,17 +149,6 @@ async def test_a_hundred_values_fit_and_one_more_does_not(named: Named, nameserv
         await nameserver.replace(ZONE, rrset("over", "A", *values))
     assert len(named.dig("full")) == 100
     assert named.dig("over") == []
-
-
-@rule("V11", "DN-40", "DN-88")
-async def test_a_frozen_zone_is_a_reason_to_wait(named: Named, opened: Opener) -> None:
-    nameserver = opened(settings(named.server, probe_interval=0.2))
-    named.rndc("freeze", ZONE)
-    with pytest.raises(TransientError, match="thaw the zone"):
-        await nameserver.replace(ZONE, X)
-    named.rndc("thaw", ZONE)
-    await persist(nameserver, X)
-    assert named.dig("x") == ["1.1.1.1", "1.1.1.2"]
 
 
 OTHER = "b3RoZXItb3RoZXItb3RoZXItb3RoZXItb3RoZXItMTI="
@@ -354,7 +343,7 @@ async def test_only_what_differs_has_drifted(named: Named, nameserver: Nameserve
     assert await nameserver.drifted(ZONE, records) == [records[7].key, records[8].key, records[9].key]
 
 
-@rule("DN-87")
+@rule("DN-66", "DN-87")
 async def test_a_restored_zone_is_announced_and_found_empty(named: Named, nameserver: Nameserver) -> None:
     pristine = (named.directory / f"{ZONE}.zone").read_text()
     record = rrset("x", "A", "1.1.1.1")

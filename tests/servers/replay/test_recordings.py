@@ -100,10 +100,8 @@ async def test_each_process_is_recorded_with_its_own_settings(bus: Bus) -> None:
     assert not any("host" in one.process for one in found.runs)
 
 
-async def test_settings_are_told_again_to_a_bus_that_has_forgotten(nats: NatsServer) -> None:
-    async with connected(Access(nats.url)) as bus:
-        await streams.ensure(bus)
-        async with running(recordings.tell_settings(bus, "host/1", NORTH)):
-            await eventually(lambda: _told(bus))
-            await emptied(nats, bus)
-            await eventually(lambda: _told(bus))
+async def test_settings_are_told_again_to_a_bus_that_has_forgotten(nats: NatsServer, nats_bus: Bus) -> None:
+    async with running(recordings.tell_settings(nats_bus, "host/1", NORTH)):
+        await eventually(lambda: _told(nats_bus))
+        await emptied(nats, nats_bus)
+        await eventually(lambda: _told(nats_bus))

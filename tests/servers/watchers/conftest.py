@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from bus import streams, subjects
@@ -14,18 +15,17 @@ from bus.clusters.clusters import clusters
 from bus.clusters.registry import Member, Registry
 from bus.leases.leases import Leases
 from bus.messages import Announcement
-from bus.transport.connection import Bus, connected
+from bus.transport.connection import Bus
 from sandbox import files
 from tests.support import loopback
 from tests.support.apiservers import ApiServers, api_servers
-from tests.support.natsserver import NatsServer
 from tests.support.running import eventually, running, soon
 from watchers.mirror import Mirror
 from watchers.watching import Watching
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import Unreachable
 from windowbox.models.refs import DNSRECORDS, NODES, RUNTIME, SERVICES, ObjectRef
-from windowbox.settings.bussettings import Access, Retention
+from windowbox.settings.bussettings import Retention
 
 KINDS = (DNSRECORDS, NODES, SERVICES)
 PATIENCE = 90.0
@@ -99,12 +99,10 @@ async def listed(mirror: Mirror) -> AsyncIterator[None]:
         yield
 
 
-@pytest_asyncio.fixture
-async def bus(nats: NatsServer) -> AsyncIterator[Bus]:
-    """A connection to a server that may be restarted, with all streams."""
-    async with connected(Access(nats.url)) as connection:
-        await streams.ensure(connection)
-        yield connection
+@pytest.fixture
+def bus(nats_bus: Bus) -> Bus:
+    """A connection to a server that may be restarted."""
+    return nats_bus
 
 
 @pytest_asyncio.fixture
