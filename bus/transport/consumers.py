@@ -76,7 +76,6 @@ class Consumer(NamedTuple):
     filters: tuple[str, ...]
     ack_wait: float
     deliver: str = "all"
-    max_pending: int = 4096
 
     def config(self, *, ranked: bool = False) -> dict[str, Any]:
         """The server's configuration. With `ranked`, pulls of the lowest priority number come first."""
@@ -88,7 +87,7 @@ class Consumer(NamedTuple):
             "ack_policy": "explicit",
             "ack_wait": int(self.ack_wait * 1e9),
             "deliver_policy": self.deliver,
-            "max_ack_pending": self.max_pending,
+            "max_ack_pending": 4096,
             # After a last attempt, the server would keep the message and never deliver it again.
             "max_deliver": -1,
             "max_waiting": 512,

@@ -74,12 +74,10 @@ class Nameserver:
         [reply] = await queue.ask(lambda connection: connection.exchange([query]))
         return messages.record_set(record, reply)
 
-    async def drifted(
-        self, zone: str, wanted: Sequence[RecordSet], *, key: TsigKey | None = None
-    ) -> list[RecordKey]:
+    async def drifted(self, zone: str, wanted: Sequence[RecordSet]) -> list[RecordKey]:
         """The keys of `wanted` for which the server gives another answer."""
         settings = self._zone(zone)
-        queue = self._queue(settings, key)
+        queue = self._queue(settings, None)
         different: list[RecordKey] = []
         for start in range(0, len(wanted), settings.max_rrsets):
             part = wanted[start : start + settings.max_rrsets]

@@ -43,11 +43,11 @@ _COUNTED_OF_EACH = (
 """All other statistics are off: for a thousand listeners, they take tens of megabytes."""
 
 
-def arguments(folder: str, *, workers: int | None = None) -> list[str]:
+def arguments(folder: str) -> list[str]:
     """Envoy's arguments. `folder` holds the files, as Envoy sees it."""
     return [
         *("--config-path", f"{folder}/{BOOTSTRAP}"),
-        *("--concurrency", str(workers or min(2, os.cpu_count() or 1))),
+        *("--concurrency", str(min(2, os.cpu_count() or 1))),
         *("--drain-time-s", str(DRAIN)),
         *("--drain-strategy", "immediate"),
         *("--log-level", "warning"),
