@@ -141,7 +141,7 @@ def _wait(folder: Path, patience: float, say: Callable[[str, ChildState], None])
             raise Unreachable(
                 f"these do not become ready: {', '.join(late)}. "
                 f"{culprit} said last: {_last_line(Path(state.children[culprit].log))!r}. "
-                f"More: `windowbox logs {culprit} --name {folder.name}`. The supervisor goes on restarting "
+                f"More: `windowbox logs {culprit} --name {folder.name}`. The supervisor keeps restarting "
                 f"it; `{states.command('down', folder)}` ends everything"
             )
         time.sleep(_LOOK_AGAIN)

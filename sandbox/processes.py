@@ -21,7 +21,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PORTS = range(25600, 30000)
-"""Below those that a system gives to clients, and to servers that leave the choice to it."""
+"""Below the ports that the system assigns to clients, and to servers without a fixed port."""
 _LAST_PORT = Path(tempfile.gettempdir()) / f"windowbox-{os.getuid()}.port"
 """Ports are allocated in turn: a port stays free until its server starts, and must not be allocated twice."""
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None

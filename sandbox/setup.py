@@ -15,7 +15,7 @@ from windowbox.errors import WindowboxError
 
 
 def main(arguments: list[str]) -> int:
-    """Install everything that this machine can use; one failure does not stop the others."""
+    """Install everything that this machine can use; a failure does not stop the others."""
     progress, complaints = Progress(_say), list[str]()
     reason = hostresources.unsuited()
     left_out = [name for name in hostresources.PROGRAMS if reason and name not in stages.SIMULATED_PROGRAMS]

@@ -57,7 +57,7 @@ def choose_ports(options: Options, kept: dict[str, int]) -> dict[str, int]:
     for name, fixed in options.ports.items():
         if name not in names:
             known = ", ".join(names)
-            raise Malformed(f"port {fixed} for {name!r}: there is no such process; there are {known}")
+            raise Malformed(f"port {fixed} for {name!r}: no process has this name; there are {known}")
         if list(options.ports.values()).count(fixed) > 1:
             raise Malformed(f"port {fixed} for {name!r}: another process has it, too; give each its own")
     ports = dict(options.ports)  # even if taken: the server reports the error

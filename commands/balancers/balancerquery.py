@@ -25,7 +25,7 @@ from workers.loadbalancer.spec.demands import Demand, demand_in
 State = Literal["serving", "in part", "drained", "not served", "waiting", "leaving"]
 
 _STREAM_NOT_FOUND = 10059
-_NO_RUN = "no run was noted yet: `windowbox status` shows whether a worker of pool loadbalancer is there"
+_NO_RUN = "no run is recorded yet: `windowbox status` shows whether a worker serves the pool loadbalancer"
 _NO_CONTROLLER = "no worker holds the lease of the edge, so Envoy cannot be queried: see `windowbox status`"
 
 _POOL = "loadbalancer"
@@ -88,7 +88,7 @@ class Balancer:
         if self.envoy and self.envoy.vacant:
             return "none of its Pods is ready, so connections are closed at once"
         if self.envoy and self.envoy.backends and not self.envoy.healthy:
-            return "none of its backends is healthy: `windowbox lb show` tells why"
+            return "none of its backends is healthy: `windowbox lb show` shows why"
         return ""
 
     def as_json(self) -> dict[str, Any]:

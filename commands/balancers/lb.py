@@ -150,7 +150,7 @@ async def drained(settings: Settings, ref: ObjectRef, *, undo: bool) -> str:
         where, ports = " and ".join(balancer.addresses), ", ".join(balancer.demand.places)
         return f"{name} takes connections again: {where}, {ports}."
     left = found.draining_connections(balancer)
-    open_ = f"{left} open connections go on" if left != 1 else "1 open connection goes on"
+    open_ = f"{left} open connections continue" if left != 1 else "1 open connection continues"
     return (
         f"{name} takes no new connections; {open_}, for ten minutes at most. "
         "Its address stays; --undo lets clients in again."

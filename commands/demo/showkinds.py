@@ -156,7 +156,7 @@ def show_webhook(scene: Scene) -> None:
                 took, value = await _stored(demo)
         except TimeoutError:
             raise Unreachable(
-                "the API server does not call webhooks: `windowbox doctor` tells more"
+                "the API server does not call webhooks: `windowbox doctor` shows more"
             ) from None
         say(f"OperatingSystemConfig {_ASKED}/kubelet: created and stored in", took)
         click.echo(f"      asked for failSwapOn: true, stored failSwapOn: {value}")

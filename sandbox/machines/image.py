@@ -27,9 +27,9 @@ _CACHES = {
     "quay.io": "quay",
     "europe-docker.pkg.dev": "europe-docker-pkg-dev",
 }
-"""The cache of each registry. Where there is none, containerd asks the registry itself."""
+"""The cache of each registry. Without a cache, containerd asks the registry itself."""
 VERSIONS = ("1.0.0", "1.1.0")
-"""Two names of the image, so that machines can be replaced by those of another."""
+"""Two names of one image, so that machines can be replaced by machines of another version."""
 
 PROVISIONER = "local-path-provisioner"
 _NAME = "windowbox.local/machine"

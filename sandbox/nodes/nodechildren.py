@@ -1,6 +1,6 @@
 """The processes of a node, as children of the sandbox.
 
-A node has process numbers and mounts of its own. So the kernel ends every container and forgets every mount
+A node has process numbers and mounts of its own. So the kernel ends every container and removes every mount
 when the first process of the node ends, and that ends with the supervisor.
 """
 

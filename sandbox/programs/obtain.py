@@ -168,7 +168,7 @@ def _watch(
     finally:
         with contextlib.suppress(ProcessLookupError):
             if builder.poll() is None:
-                os.killpg(builder.pid, signal.SIGKILL)  # what is half built is thrown away
+                os.killpg(builder.pid, signal.SIGKILL)  # a partial build is discarded
         builder.wait()
 
 

@@ -22,9 +22,9 @@ _HEALTH_SYNC = "15s"
 def child(
     folder: Path, source: Path, target: Path, class_: str = "", *, namespaces: tuple[str, ...] = ()
 ) -> Child:
-    """Applies the ManagedResources of a class in one cluster to another; no class is that of Shoots.
+    """Applies the ManagedResources of a class in one cluster to another; the class of Shoots is empty.
 
-    Without `namespaces`, those of all. The configuration, with both kubeconfigs, is written to `folder`.
+    Without `namespaces`, it reads all. The configuration, with both kubeconfigs, is written to `folder`.
     """
     port = processes.free_port()
     path = folder / f"{PROGRAM}.yaml"

@@ -48,7 +48,7 @@ class Greeter(asyncio.Protocol):
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """One UDP port: each datagram is answered by itself, after a line of greeting."""
+    """One UDP port: each datagram is echoed, after a line of greeting."""
 
     def __init__(self, node: str, silent: Callable[[], bool]) -> None:
         self._node = node

@@ -151,7 +151,7 @@ async def beside_hostile_objects(count: int, rounds: int, seed: int) -> Report:
         say("neighbours alone")
         phases = {"alone": await others.reconcile(asyncio.create_task(asyncio.sleep(0)), rounds)}
         async with attack(here.sandbox, here.client, max(12, count // 10), seed) as attacking:
-            for phase, served in (("beside objects nobody serves", False), ("beside hostile objects", True)):
+            for phase, served in (("beside unserved objects", False), ("beside hostile objects", True)):
                 objects = manifests.objects(count, attacking.namespaces, seed)
                 thrown = objects if served else map(manifests.ignored, objects)
                 say(f"{count} objects: neighbours {phase}")

@@ -103,7 +103,7 @@ class World:
                 while (await self.bus.api(f"STREAM.INFO.{stream}"))["state"]["messages"]:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)  # a stream sends no event when it is empty
         await self.quiet()
-        # All at once, as in a reboot: a process that stays would answer for those that restart.
+        # All at once, as in a reboot: a process that stays would do the work of those that restart.
         names = [name for name in self.sandbox.names if is_ours(name)]
         await asyncio.gather(*(self.sandbox.stop(name) for name in names))
         self.audit.requests()

@@ -92,7 +92,7 @@ class Edge(Role):
     host_network: bool = Field(
         True,
         description="Addresses of load balancers are those of its node. False needs networkPolicies.enabled: "
-        "false, since nobody can tell where clients are.",
+        "false, because the addresses of clients are unknown.",
     )
     metrics_port: int = Field(19090, ge=1, le=65535, description="On its node's network, too.")
     host_path: str = Field(
@@ -112,12 +112,12 @@ class Grant(Role):
 
 
 class Operator(Section):
-    """A Pod to look from."""
+    """A Pod for commands that observe windowbox."""
 
     enabled: bool = Field(
         False,
         description="A Pod for `kubectl exec`, in which `windowbox trace`, `top` and `record` reach the bus. "
-        "Whoever may exec there sees all that the bus carries.",
+        "A user who may exec there can read everything on the bus.",
     )
     resources: Object = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}}
 
@@ -142,7 +142,7 @@ class Nats(Pod):
     )
     tls_secret: str = Field("", description="A Secret with ca.crt, tls.crt and tls.key for the servers.")
     ca_secret: str = Field(
-        "", description="A Secret with ca.crt by which your own NATS is known; empty: that of `tlsSecret`."
+        "", description="A Secret with ca.crt that verifies your own NATS; empty: the one of `tlsSecret`."
     )
     storage: Storage = Field(
         Storage(),
@@ -150,8 +150,8 @@ class Nats(Pod):
     )
     sync_interval: str = Field(
         "2m",
-        description="How often JetStream calls fsync. What a power failure of all servers at once takes "
-        "is read anew from the clusters: a short interval buys little and costs each message a disk write.",
+        description="How often JetStream calls fsync. Messages lost in a power failure of all "
+        "servers are read again from the clusters: a short interval gains little, and costs disk writes.",
     )
 
 
@@ -219,7 +219,7 @@ class NetworkPolicies(Section):
                 "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
             }
         ],
-        description="Who resolves names for Pods, as peers of a NetworkPolicy. With NodeLocal DNSCache, add "
+        description="DNS servers of Pods, as peers of a NetworkPolicy. With NodeLocal DNSCache, add "
         "`{ipBlock: {cidr: 169.254.20.10/32}}`.",
     )
     edge_nodes: list[str] = Field(
@@ -291,7 +291,7 @@ class VerticalPodAutoscalers(Section):
 
 
 class Testing(Section):
-    enabled: bool = Field(True, description="`helm test` makes a record in `zone` and resolves it.")
+    enabled: bool = Field(True, description="`helm test` creates a record in `zone` and resolves it.")
     zone: str = Field("", description="Empty: that of `bind`, or the first of settings.dns.zones.")
 
 

@@ -47,7 +47,7 @@ _USERS = "root:x:0:0:root:/root:/bin/sh\nwindowbox:x:65532:65532::/tmp:/bin/fals
 def image(*, edge: bool = False) -> Image:
     """The image, with what `windowbox edge` needs or without.
 
-    Bytecode of this machine comes along: containers cannot write any.
+    Bytecode of this machine is included: containers cannot write any.
     """
     shell = next(one for one in images.images() if one.name == images.BUSYBOX)
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"

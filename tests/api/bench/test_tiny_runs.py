@@ -117,7 +117,7 @@ def test_neighbours_of_a_slow_provider_are_measured(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_neighbours_of_hostile_objects_are_measured(tmp_path: Path) -> None:
     found = bench(tmp_path, "hostile", "-n", "13", "--rounds", "2")
-    phases = ("alone", "beside objects nobody serves", "beside hostile objects")
+    phases = ("alone", "beside unserved objects", "beside hostile objects")
     assert [(one["phase"], one["kind"]) for one in found] == [
         (p, kind) for p in phases for kind in NEIGHBOURS
     ]

@@ -49,7 +49,7 @@ def test_requested_ports_are_used_and_none_twice() -> None:
 
 @cases(
     "ports complaint",
-    ("unknown-process", {"nobody": 5399}, "there is no such process"),
+    ("unknown-process", {"nobody": 5399}, "no process has this name"),
     ("one-port-twice", {"named": 5399, "etcd": 5399}, "another process has it"),
 )
 def test_ports_that_cannot_be_given_are_refused(ports: dict[str, int], complaint: str) -> None:
