@@ -89,7 +89,7 @@ class States:
         return {subjects.ref(key) for key, entry in entries if entry.value and key != TESTIFIED}
 
     def on_state(self, act: Callable[[ObjectRef, bytes | None], None]) -> Callable[[], None]:
-        """Call `act` with each state that has changed. Returns what ends that."""
+        """Call `act` with each state that has changed. Returns how to unsubscribe."""
         return self.bucket.on_change(
             lambda key, value: act(subjects.ref(key), value) if key != TESTIFIED else None
         )

@@ -1,4 +1,4 @@
-"""Which machine a Bastion is, and by which container image it is simulated."""
+"""Chooses the machine type and the container image of a Bastion. Pure."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _WHERE = "of the CloudProfile"
 
 
 def image(profile: CloudProfileSpec, now: datetime, current: str = "") -> str:
-    """The container image for a Bastion. One that a standing Bastion has is kept for as long as it is known:
-    that there is a newer one is no reason to cut sessions."""
+    """The container image for a Bastion. An existing one keeps its image for as long as the CloudProfile has
+    it: a newer image is no reason to cut sessions."""
     config = cloudprofile.config(profile)
     if current and current in _known(config):
         return current
@@ -40,7 +40,7 @@ def image(profile: CloudProfileSpec, now: datetime, current: str = "") -> str:
 
 
 def of_pod(pod: Object | None) -> str:
-    """The image of the existing machine; None if there is no machine, or it names no image."""
+    """The image of an existing Pod; empty if there is no Pod, or it names no image."""
     match pod and pod.spec.get("containers"):
         case [{"image": str(image)}, *_]:
             return image
@@ -92,7 +92,7 @@ def lookup(
     fitting = [flavor for flavor in entry.capability_flavors or [] if capabilities.fit(able, known(flavor))]
     if not fitting:
         raise Malformed(
-            f"{where} has no capabilityFlavors that fit machine type {machine.name!r} ({_told(able)})"
+            f"{where} has no capabilityFlavors that fit machine type {machine.name!r} ({_listed(able)})"
         )
     return capabilities.best(fitting, known, definitions).image
 
@@ -174,7 +174,7 @@ def _known(config: CloudProfileConfig) -> Iterator[str]:
             yield from (flavor.image for flavor in version.capability_flavors or [])
 
 
-def _told(known: Known) -> str:
+def _listed(known: Known) -> str:
     return ", ".join(f"{name}: {'/'.join(values)}" for name, values in known.items())
 
 
@@ -220,7 +220,7 @@ def order(version: str) -> Order:
     if match is None:
         return (0,)
     numbers = tuple(int(part or 0) for part in match.group(1, 2, 3))
-    # A version that is still to come is lower than the one it is to be.
+    # A pre-release is lower than its release.
     before = tuple(map(_identifier, match[4].split("."))) if match[4] else ()
     return (1, numbers, (0 if before else 1, before))
 

@@ -152,6 +152,10 @@ class _ManagedResourceActuator(Actuator):
     async def delete(self, run: Run) -> None:
         await self._remove(run)
 
+    async def migrate(self, run: Run) -> None:
+        """Remove the ManagedResource; objects in the Shoot stay."""
+        await self._remove(run, keep=True)
+
     async def _remove(self, run: Run, *, keep: bool = False) -> None:
         bundle, target = self.bundle(run), self.targets.own_cluster(run)
         await managedresources.remove(target, bundle.namespace, bundle.name, bundle.secret_name, keep=keep)
@@ -179,9 +183,6 @@ class ShootActuator(_ManagedResourceActuator):
                 await target.create(NETWORK_POLICIES, leftover(run.ref.namespace))
         return {}
 
-    async def migrate(self, run: Run) -> None:
-        await self._remove(run, keep=True)
-
     async def force_delete(self, run: Run) -> None:
         """Remove the finalizers of a test's leftovers. The client removes the ManagedResource itself."""
         target = self.targets.own_cluster(run)
@@ -202,9 +203,6 @@ class AfterWorkerActuator(_ManagedResourceActuator):
         else:
             await managedresources.ensure_healthy(target, bundle)
         return {}
-
-    async def migrate(self, run: Run) -> None:
-        await self._remove(run, keep=True)
 
 
 class _NamespaceKey(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which Services are ours. Rules LB-1-* of docs/contract-coverage.md."""
+"""Selects the Services that windowbox serves. Rules LB-1-* of docs/contract-coverage.md."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def has_finalizer(service: Object) -> bool:
 
 
 def held_by_others(service: Object) -> bool:
-    """Whether it stays for a while when it is deleted, though our finalizer is off."""
+    """Whether finalizers of others keep it when it is deleted."""
     return any(one != FINALIZER for one in fields.items(service.metadata.get("finalizers")))
 
 
