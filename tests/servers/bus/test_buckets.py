@@ -62,7 +62,7 @@ def test_an_address_is_a_key_and_back(address: str) -> None:
     assert subjects.waiting(key) is None
 
 
-async def test_only_who_has_seen_the_last_value_may_write_the_next(bus: Bus) -> None:
+async def test_a_write_must_name_the_last_sequence(bus: Bus) -> None:
     bucket = Bucket(bus, streams.ADDRESSES)
     assert await bucket.get(KEY) == (None, 0)
     first = await bucket.put(KEY, b"one", 0)
@@ -77,7 +77,7 @@ async def test_only_who_has_seen_the_last_value_may_write_the_next(bus: Bus) -> 
     await bucket.put(KEY, b"three", gone)
 
 
-async def test_changes_are_told_and_entries_known(bus: Bus) -> None:
+async def test_a_bucket_reports_changes_and_holds_entries(bus: Bus) -> None:
     writer = Bucket(bus, streams.ADDRESSES)
     before = await writer.put(KEY, b"before", 0)
     async with following(bus) as (bucket, told):
@@ -106,7 +106,7 @@ async def test_after_catching_up_all_that_others_wrote_before_is_known(bus: Bus)
             assert key in newcomer.entries
 
 
-async def test_a_purge_is_noticed_though_the_server_tells_nobody(bus: Bus) -> None:
+async def test_a_purge_without_an_event_is_noticed(bus: Bus) -> None:
     async with following(bus) as (bucket, told):
         await bucket.put(KEY, b"one", 0)
         await soon(bucket.catch_up())
@@ -117,7 +117,7 @@ async def test_a_purge_is_noticed_though_the_server_tells_nobody(bus: Bus) -> No
         assert told.regresses == 1
 
 
-async def test_a_purge_of_what_was_not_written_again_is_noticed(bus: Bus) -> None:
+async def test_a_purge_of_one_entry_is_noticed(bus: Bus) -> None:
     async with following(bus) as (bucket, _):
         await bucket.put(KEY, b"one", 0)
         await bucket.put(OTHER, b"two", 0)
@@ -128,7 +128,7 @@ async def test_a_purge_of_what_was_not_written_again_is_noticed(bus: Bus) -> Non
         assert list(bucket.entries) == [KEY]
 
 
-async def test_a_bucket_that_was_deleted_and_made_again_is_noticed(bus: Bus) -> None:
+async def test_a_recreated_bucket_is_noticed(bus: Bus) -> None:
     async with following(bus) as (bucket, told):
         await bucket.put(KEY, b"one", 0)
         await soon(bucket.catch_up())
@@ -286,7 +286,7 @@ async def viewing(bus: Bus, changed: Callable[[], None] = lambda: None) -> Async
         yield view
 
 
-async def test_a_view_knows_what_was_and_what_comes(bus: Bus) -> None:
+async def test_a_view_holds_earlier_and_later_objects(bus: Bus) -> None:
     await announce(bus, "one", "red")
     await announce(bus, "two", "blue")
     async with viewing(bus) as view:
@@ -363,7 +363,7 @@ async def test_a_view_forgets_a_cluster_that_has_left(bus: Bus) -> None:
         assert (list(view.items()), view.refs("red"), view.listed) == ([], [], set())
 
 
-async def test_a_view_tells_only_of_what_it_looks_at(bus: Bus) -> None:
+async def test_a_view_reports_only_changes_of_its_values(bus: Bus) -> None:
     changes: list[int] = []
     await announce(bus, "one", "red")
     async with viewing(bus, lambda: changes.append(1)) as view:

@@ -179,7 +179,7 @@ async def test_an_item_that_was_settled_makes_room_for_the_next(bus: Bus) -> Non
             break
 
 
-async def test_what_was_stored_is_read_at_once_by_everybody(bus: Bus, nats_url: str) -> None:
+async def test_a_stored_message_is_read_at_once_by_all_connections(bus: Bus, nats_url: str) -> None:
     subject = subjects.intent(key("web"))
     async with contextlib.AsyncExitStack() as stack:
         urls = nats_url.split(",")
@@ -194,7 +194,7 @@ async def test_what_was_stored_is_read_at_once_by_everybody(bus: Bus, nats_url: 
             assert [last and last.sequence for last in found] == [sequence] * 2 * len(urls)
 
 
-async def test_what_was_deleted_is_read_no_more(bus: Bus) -> None:
+async def test_a_deleted_message_is_not_read_again(bus: Bus) -> None:
     subject = subjects.intent(key("web"))
     for _ in range(30):
         sequence = await bus.publish(subject, b"{}")

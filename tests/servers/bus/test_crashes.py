@@ -42,7 +42,7 @@ async def test_a_wish_whose_item_got_lost_is_found_by_the_sweep(bus: Bus) -> Non
         await comes_to_rest(bus)
 
 
-async def test_a_sweep_of_many_enqueues_only_what_got_lost(bus: Bus) -> None:
+async def test_a_sweep_of_many_enqueues_only_lost_items(bus: Bus) -> None:
     queue, keys = Queue(bus, POOL), [key(f"web-{number}") for number in range(150)]
     await asyncio.gather(*(queue.wish(one, EVENT) for one in keys))
     lost = [keys[0], keys[-1]]
@@ -52,7 +52,7 @@ async def test_a_sweep_of_many_enqueues_only_what_got_lost(bus: Bus) -> None:
     assert await queue.sweep(older_than=-1) == 0
 
 
-async def test_a_sweep_does_not_disturb_what_is_being_done(bus: Bus) -> None:
+async def test_a_sweep_does_not_repeat_an_item_in_progress(bus: Bus) -> None:
     async with working(bus) as pool:
         await pool.begin("gated")
         assert await pool.queue.sweep(older_than=-1) == 1

@@ -139,7 +139,7 @@ async def test_a_lease_that_another_was_given_is_lost(bus: Bus) -> None:
         await soon(owner.began.wait())  # the other one does not renew its life
 
 
-async def test_a_lease_that_nobody_wants_any_more_is_released(bus: Bus) -> None:
+async def test_an_unused_lease_is_released(bus: Bus) -> None:
     """It could not be when its user ended, because the bus was away."""
     async with owning(bus):
         holder, left = (await entry(bus)).headers[HOLDER], _LEASE + "-left"
@@ -234,7 +234,7 @@ async def test_an_owner_survives_a_short_server_outage(nats: NatsServer, nats_bu
         await eventually(renewed)
 
 
-async def test_leases_are_taken_anew_when_the_store_is_another_one(nats: NatsServer, nats_bus: Bus) -> None:
+async def test_leases_are_acquired_again_in_another_store(nats: NatsServer, nats_bus: Bus) -> None:
     async with owning(nats_bus) as owner:
         nats.wipe()
         nats.start()

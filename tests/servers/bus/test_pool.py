@@ -237,7 +237,7 @@ async def wished(bus: Bus, name: str) -> bool:
 
 
 @rule("B-2")
-async def test_what_is_scheduled_comes_due_in_its_order(bus: Bus) -> None:
+async def test_scheduled_wishes_come_due_in_order(bus: Bus) -> None:
     async with working(bus) as pool:
         await pool.queue.schedule(key("third"), retry(1), 600)
         asked = time.monotonic()
@@ -262,7 +262,7 @@ async def test_a_newer_schedule_replaces_an_older_one(bus: Bus) -> None:
     assert [said.reason for said in pool.story.all if said.name == "web"] == ["later", "later"]
 
 
-async def test_a_run_that_nobody_asked_for_keeps_what_insists(bus: Bus) -> None:
+async def test_a_drift_check_keeps_an_insisting_wish(bus: Bus) -> None:
     failed = Wish(reason=Reason.RETRY, attempt=3, insist=True)
     drifting = RequeueAfter(Wish(reason=Reason.DUE, verify=True), 600)
     queue, runs = Queue(bus, POOL), asyncio.Queue[Item]()
@@ -279,7 +279,7 @@ async def test_a_run_that_nobody_asked_for_keeps_what_insists(bus: Bus) -> None:
         assert (await soon(runs.get())).wish.insist
 
 
-async def test_a_run_that_was_asked_for_replaces_what_insists(bus: Bus) -> None:
+async def test_a_requested_run_replaces_an_insisting_wish(bus: Bus) -> None:
     queue = Queue(bus, POOL)
     await queue.schedule(key("web"), Wish(reason=Reason.RETRY, insist=True), 600)
     await queue.schedule(key("web"), Wish(reason=Reason.DUE), 900)
@@ -305,7 +305,7 @@ async def test_scheduled_wishes_survive_a_server_restart(nats: NatsServer, nats_
         await pool.end("later")
 
 
-async def test_what_came_due_without_a_worker_is_not_lost(bus: Bus) -> None:
+async def test_a_wish_due_without_a_worker_is_not_lost(bus: Bus) -> None:
     await Queue(bus, POOL).schedule(key("web"), retry(3), 0.01)
 
     async def is_due() -> bool:
@@ -346,7 +346,7 @@ async def test_a_wrong_clock_does_not_shift_schedules(
     assert pool.story.all[0].at - asked >= 4.0
 
 
-async def test_a_wish_keeps_what_the_one_before_asks_for(bus: Bus) -> None:
+async def test_a_wish_keeps_the_demands_of_the_wish_before(bus: Bus) -> None:
     queue = Queue(bus, POOL)
     await queue.wish(key("web"), Wish(reason=Reason.RETRY, attempt=3, insist=True))
     await queue.remind(key("web"), Wish(reason=Reason.SWEEP))

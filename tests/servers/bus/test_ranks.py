@@ -96,7 +96,7 @@ async def test_the_first_gets_everything_while_it_has_room(one_bus: Bus) -> None
     assert [len(taker.taken) for taker in takers] == [0, 40, 0]
 
 
-async def test_the_second_gets_what_the_first_has_no_room_for(one_bus: Bus) -> None:
+async def test_the_second_gets_messages_beyond_the_firsts_room(one_bus: Bus) -> None:
     names = iter(range(1000))
     first, second = (Taker(one_bus, rank, keeps=True) for rank in (FIRST, SECOND))
     async with taking(one_bus, second, first):

@@ -77,7 +77,7 @@ async def test_a_wrong_entry_is_ignored_and_hides_no_other(bus: Bus, data: bytes
     assert registry.members == {"other": other}
 
 
-async def test_a_cluster_is_exchanged_only_for_what_it_is(bus: Bus) -> None:
+async def test_a_member_is_exchanged_only_from_its_known_state(bus: Bus) -> None:
     registry, moved = Registry(bus), SHOOT.model_copy(update={"file": "kubeconfig"})
     await bus.publish("$KV.clusters.shoot--local--a_b", b"{")  # unreadable is as good as nothing
     await registry.exchange(SHOOT.id, None, SHOOT)
@@ -91,7 +91,7 @@ async def test_a_cluster_is_exchanged_only_for_what_it_is(bus: Bus) -> None:
         await eventually(lambda: knows(registry, SHOOT))
 
 
-async def test_what_the_bus_forgets_is_remembered_and_put_back(nats: NatsServer) -> None:
+async def test_forgotten_members_are_remembered_and_put_back(nats: NatsServer) -> None:
     gone = Member(id="gone", file="kubeconfig")
     async with connected(Access(nats.url)) as bus, connected(Access(nats.url)) as other:
         await eventually(lambda: made_anew(bus))
@@ -116,9 +116,7 @@ async def test_what_the_bus_forgets_is_remembered_and_put_back(nats: NatsServer)
                 await eventually(lambda: knows(one))  # noqa: B023
 
 
-async def test_what_has_been_said_since_is_not_overwritten_by_memories(
-    nats: NatsServer, nats_bus: Bus
-) -> None:
+async def test_remembered_members_do_not_overwrite_newer_ones(nats: NatsServer, nats_bus: Bus) -> None:
     moved = SHOOT.model_copy(update={"file": "kubeconfig"})
     other = Member(id="other", file="kubeconfig")
     registry = Registry(nats_bus)

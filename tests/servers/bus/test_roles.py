@@ -354,7 +354,7 @@ async def test_a_process_cannot_subscribe_to_messages_for_others(shared: RoleSer
 
 
 @pytest.mark.parametrize("role", get_args(Role))
-async def test_nobody_enters_without_the_password(shared: RoleServer, role: Role) -> None:
+async def test_a_wrong_password_is_refused(shared: RoleServer, role: Role) -> None:
     with pytest.raises(Refused, match="check its password"):
         async with connected(Access(shared.url, role, "a guess")):
             pass

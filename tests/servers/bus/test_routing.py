@@ -90,7 +90,7 @@ async def test_a_new_pool_hears_the_last_of_every_object(bus: Bus) -> None:
 
 
 @rule("V-4")
-async def test_a_change_is_shown_with_what_was_before(bus: Bus) -> None:
+async def test_a_change_comes_with_the_version_before(bus: Bus) -> None:
     interest = All(asks=True)
     async with running(Router(bus, Queue(bus, POOL), interest).run()):
 
@@ -136,7 +136,7 @@ async def test_a_router_goes_on_when_the_store_is_another_one(nats: NatsServer, 
 
 
 @rule("V-3")
-async def test_the_sweep_asks_for_what_was_left_unfinished(bus: Bus) -> None:
+async def test_the_sweep_enqueues_unfinished_objects(bus: Bus) -> None:
     router = Router(bus, Queue(bus, POOL), All())
     await announce(bus, "left", "unfinished")
     await announce(bus, "finished-since", "unfinished")
@@ -220,7 +220,7 @@ async def test_a_change_of_another_kind_whose_mapping_fails_is_settled(bus: Bus)
 
 
 @pytest.mark.parametrize("bugs", [False, True], ids=["told-at-once", "cannot-be-told"])
-async def test_a_change_that_concerns_nobody_is_settled_at_once(bus: Bus, bugs: bool) -> None:
+async def test_an_ignored_change_is_settled_at_once(bus: Bus, bugs: bool) -> None:
     def ignores(change: Announcement) -> bool:
         if bugs:
             raise KeyError("a field that nobody foresaw")
@@ -235,7 +235,7 @@ async def test_a_change_that_concerns_nobody_is_settled_at_once(bus: Bus, bugs: 
     assert len(interest.seen) == (2 if bugs else 1)
 
 
-async def test_a_sweep_asks_for_what_nobody_can_judge(bus: Bus) -> None:
+async def test_a_sweep_enqueues_objects_that_cannot_be_judged(bus: Bus) -> None:
     await announce(bus, "web")
     async with running(Router(bus, Queue(bus, POOL), All(bugs=True)).sweep(0.05)):
         await eventually(lambda: is_wished(bus, "web"))

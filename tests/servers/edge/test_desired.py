@@ -69,14 +69,14 @@ async def test_pods_that_the_bus_has_forgotten_are_waited_for(nats: NatsServer, 
         await eventually(lambda: seen.unlisted() == set())
 
 
-async def test_a_cluster_whose_pods_nobody_watches_is_not_waited_for(bus: Bus) -> None:
+async def test_a_cluster_without_watched_pods_is_not_waited_for(bus: Bus) -> None:
     await list_all(bus, SERVICES, NODES)
     async with sight(bus) as seen:
         assert seen.unlisted() == set()
 
 
 @rule("LB-3-unavailable")
-async def test_people_are_told_what_is_missing_behind_a_service(bus: Bus) -> None:
+async def test_missing_backends_of_a_service_are_explained(bus: Bus) -> None:
     """Not that there are no nodes, where they are only of another family, or where Pods are missing."""
     web, direct = (ObjectRef(RUNTIME, SERVICES.id, "default", name) for name in ("web", "direct"))
     await list_all(bus, SERVICES, NODES)
@@ -115,7 +115,7 @@ def computed_anew(seen: DesiredState) -> dict[str, LoadBalancer]:
     return by_name(other)
 
 
-async def test_whatever_changes_all_load_balancers_are_what_they_ought_to_be(bus: Bus) -> None:
+async def test_incremental_load_balancers_equal_recomputed_ones(bus: Bus) -> None:
     store = CountingStore(bus, [range_of("10.0.0.16/28")])
 
     async def tell(name: str, port: int = 80, *, gone: bool = False) -> None:

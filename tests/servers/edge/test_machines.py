@@ -91,7 +91,7 @@ def test_each_node_is_reached_through_the_host_of_its_machine(
     ("calls-itself-its-host", node("m1", "172.18.0.2"), "no address of a machine Pod"),
     ("calls-itself-us", node("m1", "127.0.0.1"), "no address of a machine Pod"),
 )
-def test_a_node_that_cannot_be_reached_is_told(found: Backend, why: str) -> None:
+def test_an_unreachable_node_is_reported(found: Backend, why: str) -> None:
     missing = _ways({"a": [found]}).missing
     assert list(missing) == [Node("a", found.name)]
     assert why in missing[Node("a", found.name)]
@@ -183,7 +183,7 @@ async def test_a_route_follows_its_machine(scene: Scene) -> None:
     await scene.routes_to(None)
 
 
-async def test_what_is_missing_is_told_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_route_is_logged_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         assert scene.routes() == {}
     told = [r.message for r in caplog.records if r.name == "workers.loadbalancer.edge.machineroutes"]
@@ -272,7 +272,7 @@ async def test_a_cluster_that_takes_part_under_two_names_is_no_conflict(scene: S
     assert admitted(scene.admission(**WIDE), a=[same], b=[same]).keys() == {"a", "b"}
 
 
-async def test_a_refusal_that_lasts_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lasting_refusal_is_reported(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodeadmission, "_SETTLING", 0.01)
     tried = scene.admission()
     scene.changed.clear()

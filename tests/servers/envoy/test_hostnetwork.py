@@ -97,7 +97,7 @@ def add(address: str) -> None:
     subprocess.run(["ip", "address", "add", f"{address}/32", "dev", "lo"], check=True)
 
 
-async def test_loopback_addresses_arrive_without_being_told() -> None:
+async def test_loopback_addresses_need_no_preparation() -> None:
     assert await hostnetwork.prepare(["127.200.3.4", "127.0.0.1"]) == {}
 
 
@@ -111,7 +111,7 @@ async def test_an_address_that_does_not_arrive_is_added(strange: str) -> None:
 
 
 @root_only
-async def test_what_was_added_is_removed_and_nothing_else(strange: str, tmp_path: Path) -> None:
+async def test_only_added_addresses_are_removed(strange: str, tmp_path: Path) -> None:
     record = tmp_path / "edge" / hostnetwork.ADDED
     assert await hostnetwork.prepare(["127.200.3.4", strange], record) == {}
     assert hostnetwork.added(record) == [strange]

@@ -94,7 +94,7 @@ async def test_a_replacement_refuses_no_connection_and_cuts_none(world: World) -
 
 
 @rule("LB-15-12")
-async def test_a_successor_ends_what_was_being_replaced(bare: World) -> None:
+async def test_a_successor_completes_a_replacement(bare: World) -> None:
     nodes, place = await bare.nodes(1), bare.address()
     async with bare.keeping() as first:
         await bare.serve(one := listener(place, nodes))
@@ -107,9 +107,7 @@ async def test_a_successor_ends_what_was_being_replaced(bare: World) -> None:
         assert await greeting(place) == "n1"
 
 
-async def test_a_replacement_that_nobody_lived_to_finish_is_given_up(
-    bare: World, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_abandoned_replacement_is_given_up(bare: World, caplog: pytest.LogCaptureFixture) -> None:
     nodes, place = await bare.nodes(1), bare.address()
     async with bare.keeping():
         await bare.serve(listener(place, nodes))
@@ -247,7 +245,7 @@ async def test_connections_outlive_the_edge(folder: Path, program: Path, bare: W
     assert await bare.attachment.names() == []
 
 
-async def test_what_was_served_is_back_after_an_envoy_and_after_the_launcher(
+async def test_listeners_return_after_envoy_or_its_launcher_restarts(
     folder: Path, program: Path, bare: World
 ) -> None:
     nodes, place = await bare.nodes(1), bare.address()
@@ -306,7 +304,7 @@ async def test_a_replacement_is_given_up_though_the_launcher_is_away(folder: Pat
             await soon(replacing_it)
 
 
-async def test_an_edge_without_its_launcher_says_what_to_do(
+async def test_an_edge_without_its_launcher_logs_the_remedy(
     folder: Path, program: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launcher, "_AWAY", 0.5)

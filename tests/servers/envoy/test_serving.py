@@ -52,7 +52,7 @@ async def test_large_datagrams_pass_both_ways(world: World, size: int) -> None:
 
 
 @rule("LB-7-ranges", "LB-15-8", "LB-11-6")
-async def test_who_may_not_come_sees_not_one_byte(world: World) -> None:
+async def test_clients_outside_the_ranges_receive_no_byte(world: World) -> None:
     nodes, address = await world.nodes(1), world.address()
     tcp, udp = listener(address, nodes), listener(address, nodes, "UDP")
     only = ("127.1.0.0/16", " 127.2.0.7/32", "127.1.2.0/24")
@@ -130,7 +130,7 @@ async def test_tcp_and_udp_agree_though_their_node_ports_differ(world: World) ->
 
 
 @rule("LB-7-local", "LB-15-13")
-async def test_without_a_healthy_node_nobody_gets_traffic(world: World) -> None:
+async def test_without_a_healthy_node_connections_are_closed(world: World) -> None:
     nodes, address = await world.nodes(2), world.address()
     for node in nodes:
         node.healthy = False
@@ -275,7 +275,7 @@ async def test_a_port_in_use_is_reported_and_harms_nobody(world: World) -> None:
     assert await world.edge.write(both, retry=True) is False
 
 
-async def test_what_does_not_settle_is_told_what_it_waits_for(world: World) -> None:
+async def test_an_unsettled_listener_reports_the_awaited_check(world: World) -> None:
     silent = world.address()
     await world.serve(listener(world.address(), []))
 
@@ -305,7 +305,7 @@ async def test_more_udp_ports_than_files_may_be_watched(world: World) -> None:
     assert await named(address, 9199) == "n1"
 
 
-async def test_what_is_new_among_many_is_asked_often_for_a_while(world: World) -> None:
+async def test_new_endpoints_among_many_are_checked_often_first(world: World) -> None:
     nodes, address = await world.nodes(2), world.address()
     many = [listener(address, nodes, port=20_000 + number) for number in range(200)]
     await world.serve(*many)

@@ -50,7 +50,7 @@ async def until(bus: Bus, said: str, patience: float = LONG) -> None:
 
 
 @rule("HB-2")
-async def test_idle_and_stopped_patchers_are_told_apart(
+async def test_idle_and_stopped_patchers_are_distinguished(
     roles: RoleServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(roles.access("worker")) as bus:
@@ -62,7 +62,7 @@ async def test_idle_and_stopped_patchers_are_told_apart(
 
 
 @rule("HB-2")
-async def test_what_has_waited_for_too_long_is_told_with_its_pool(roles: RoleServer) -> None:
+async def test_an_overdue_item_is_reported_with_its_pool(roles: RoleServer) -> None:
     async with (
         connected(roles.access("worker")) as bus,
         connected(roles.access("patcher")) as other,

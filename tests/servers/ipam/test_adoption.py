@@ -65,7 +65,7 @@ async def test_nothing_is_allocated_before_all_claims_are_known(bus: Bus) -> Non
         assert await everybody(store) == {"10.0.0.20": ["web"], "10.0.0.21": ["api"], new[0]: ["newcomer"]}
 
 
-async def test_whoever_listens_learns_that_an_empty_book_is_to_be_rebuilt(bus: Bus) -> None:
+async def test_listeners_learn_that_an_empty_book_needs_adoption(bus: Bus) -> None:
     needs: list[bool] = []
     store = AddressStore(bus, [range_of(SMALL)])
     store.on_change(lambda: needs.append(store.needs_adoption()))
@@ -74,7 +74,7 @@ async def test_whoever_listens_learns_that_an_empty_book_is_to_be_rebuilt(bus: B
     assert needs == [True]
 
 
-async def test_rebuilding_a_book_in_which_nothing_is_missing_moves_nobody(store: AddressStore) -> None:
+async def test_rebuilding_a_complete_book_changes_nothing(store: AddressStore) -> None:
     shown = {name: await allocated(store, name) for name in ("web", "api")}
     before = await everybody(store)
     assert (await adopt_all(store, claims(shown.items()))).wake == ()
@@ -89,9 +89,7 @@ async def test_addresses_that_are_not_ours_to_give_are_not_taken_over(bus: Bus) 
 
 
 @pytest.mark.parametrize("shown", ["10.0.0.20", "10.0.0.21"], ids=["another", "its-own"])
-async def test_what_another_has_is_not_taken_over_from_a_stale_status(
-    store: AddressStore, shown: str
-) -> None:
+async def test_a_stale_status_takes_over_no_address(store: AddressStore, shown: str) -> None:
     await allocated(store, "api", requested=["10.0.0.20"])
     got = await allocated(store, "web", adopt=[shown])
     assert (got == ["10.0.0.21"]) is (shown == "10.0.0.21")
@@ -101,14 +99,14 @@ async def test_what_another_has_is_not_taken_over_from_a_stale_status(
 # Services whose status shows addresses that nobody gave them.
 
 
-async def test_who_shows_all_addresses_gets_one_of_each_family(bus: Bus) -> None:
+async def test_a_service_showing_all_addresses_gets_one_per_family(bus: Bus) -> None:
     async with opened(bus, range_of(SMALL, SMALL6)) as store:
         await adopt_all(store, [shows("greedy", *EVERYTHING, both=True)])
         assert await everybody(store) == {"10.0.0.16": ["greedy"], "fd00::10": ["greedy"]}
 
 
 @pytest.mark.parametrize("lost", [True, False], ids=["the-book-is-lost", "another-owner"])
-async def test_who_shows_the_address_of_another_does_not_get_it(bus: Bus, lost: bool) -> None:
+async def test_a_shown_address_stays_with_its_owner(bus: Bus, lost: bool) -> None:
     victim = claims([("victim", ["10.0.0.20"])])
     async with opened(bus, SMALL) as store:
         if not lost:
@@ -118,7 +116,7 @@ async def test_who_shows_the_address_of_another_does_not_get_it(bus: Bus, lost: 
         assert await everybody(store) == {"10.0.0.20": ["victim"]}
 
 
-async def test_who_has_one_gets_no_other_by_its_status(store: AddressStore) -> None:
+async def test_a_service_with_an_address_adopts_no_other(store: AddressStore) -> None:
     has = await allocated(store, "greedy")
     await adopt_all(store, [shows("greedy", *EVERYTHING)])
     assert await everybody(store) == {has[0]: ["greedy"]}
@@ -132,7 +130,7 @@ async def test_where_all_is_lost_uncontested_claims_come_first_then_older_servic
         assert await everybody(store) == {"10.0.0.20": ["victim"], "10.0.0.22": ["web"]}
 
 
-async def test_who_only_shows_an_address_comes_after_those_who_wait(two: AddressStore) -> None:
+async def test_a_shown_address_goes_to_waiting_services_first(two: AddressStore) -> None:
     await allocated(two, "first", requested=["10.0.0.16"])
     await allocated(two, "second", requested=["10.0.0.17"])
     await queued(two, "waiting")
@@ -163,7 +161,7 @@ async def test_a_cluster_gets_no_more_than_its_quota(bus: Bus) -> None:
 
 
 @rule("LB-11-5")
-async def test_after_a_purge_nobody_gets_what_another_has(bus: Bus, store: AddressStore) -> None:
+async def test_after_a_purge_no_address_gets_two_owners(bus: Bus, store: AddressStore) -> None:
     async with opened(bus, SMALL) as owner:
         shown = {name: await allocated(store, name) for name in ("web", "api", "db")}
         await purge(bus)
@@ -237,7 +235,7 @@ async def test_a_process_that_noticed_an_older_copy_waits_for_a_newer_marker(
         assert not store.needs_adoption()
 
 
-async def test_without_a_connection_the_book_is_relied_on_by_nobody(nats: NatsServer, nats_bus: Bus) -> None:
+async def test_a_book_is_incomplete_while_disconnected(nats: NatsServer, nats_bus: Bus) -> None:
     async with settled(nats_bus, SMALL) as store:
         before = await allocated(store, "web")
         async with away(nats, store):

@@ -59,7 +59,7 @@ async def gone(store: AddressStore, name: str) -> list[str]:
     return [ref.name for ref in (await store.release(service(name))).wake]
 
 
-async def test_who_finds_no_address_has_a_place_in_the_line(full: AddressStore) -> None:
+async def test_a_service_without_address_has_a_queue_place(full: AddressStore) -> None:
     assert await waits(full, "third", "fourth", "fifth") == [1, 2, 3]
     assert await waits(full, "fifth", "third", "fourth") == [3, 1, 2]
 
@@ -73,7 +73,7 @@ async def test_the_next_address_serves_the_longest_waiting(full: AddressStore) -
     assert await gone(full, "second") == ["fourth"]
 
 
-async def test_those_who_were_not_woken_are_found(full: AddressStore) -> None:
+async def test_servable_waiters_are_found_without_a_wake(full: AddressStore) -> None:
     await waits(full, "third", "fourth")
     assert full.servable() == []
     await full.release(service("first"))
@@ -95,13 +95,13 @@ async def test_a_served_waiter_leaves_the_queue_after_a_restart(full: AddressSto
     assert list(full.index.waiters) == [service("fourth")]
 
 
-async def test_who_becomes_something_else_leaves_the_line(full: AddressStore) -> None:
+async def test_a_service_of_another_type_leaves_the_queue(full: AddressStore) -> None:
     await waits(full, "third", "fourth")
     await full.keep(service("third"), "third", until=1000.0)
     assert await waits(full, "fourth") == [1]
 
 
-async def test_who_cannot_be_served_lets_those_behind_it_pass(full: AddressStore) -> None:
+async def test_an_unservable_waiter_lets_the_next_pass(full: AddressStore) -> None:
     await waits(full, "third", "fourth")
     await gone(full, "first")
     assert (await full.step_back(service("third"))).wake == (service("fourth"),)
@@ -122,7 +122,7 @@ async def test_a_port_that_was_anothers_is_had_once_the_other_goes(two: AddressS
 
 
 @cases("asked", ("that-address", {"requested": ["10.0.0.16"]}), ("any", {}))
-async def test_who_could_share_an_address_by_now_is_found(two: AddressStore, asked: dict[str, Any]) -> None:
+async def test_a_waiter_that_can_share_by_now_is_found(two: AddressStore, asked: dict[str, Any]) -> None:
     asked |= {"share": "word", "ports": ["80/TCP"]}
     web: dict[str, Any] = {"requested": ["10.0.0.16"], "share": "word"}
     await allocated(two, "web", **web, ports=["80/TCP"])
@@ -145,21 +145,21 @@ async def test_an_address_given_back_by_asking_for_less_wakes_the_next(bus: Bus)
         assert answer.wake == (service("third"),)
 
 
-async def test_who_shares_need_not_wait(two: AddressStore) -> None:
+async def test_a_sharing_service_need_not_wait(two: AddressStore) -> None:
     first = await allocated(two, "first", share="word", ports=["80/TCP"])
     await allocated(two, "second")
     await waits(two, "third")
     assert await allocated(two, "fourth", share="word", ports=["443/TCP"]) == first
 
 
-async def test_a_fixed_address_is_not_a_way_past_the_line(full: AddressStore) -> None:
+async def test_a_fixed_address_is_no_way_past_the_queue(full: AddressStore) -> None:
     await waits(full, "third")
     (freed,) = (await full.release(service("first"))).addresses
     await queued(full, "newcomer", requested=[freed])
     assert await allocated(full, "third") == [freed]
 
 
-async def test_each_range_has_its_own_line(bus: Bus) -> None:
+async def test_each_range_has_its_own_queue(bus: Bus) -> None:
     ranges = range_of(TWO, clusters=("runtime",)), range_of("10.0.1.16/31", clusters=("shoot",))
     async with opened(bus, *ranges) as store:
         await addressclaims.adopt_all(store, [])
@@ -170,7 +170,7 @@ async def test_each_range_has_its_own_line(bus: Bus) -> None:
         assert (await store.release(service("first", "shoot"))).wake == (service("third", "shoot"),)
 
 
-async def test_many_who_wait_are_all_served_in_the_end(bus: Bus, two: AddressStore) -> None:
+async def test_all_waiting_services_are_served_in_the_end(bus: Bus, two: AddressStore) -> None:
     async with opened(bus, TWO) as other:
         names = [f"web-{number}" for number in range(30)]
         served: list[str] = []
@@ -189,7 +189,7 @@ async def test_many_who_wait_are_all_served_in_the_end(bus: Bus, two: AddressSto
 
 
 @pytest.mark.parametrize("meanwhile", ["the-book-becomes-complete", "an-address-is-given-back"])
-async def test_what_is_missed_while_joining_the_line_is_not_waited_for(
+async def test_a_change_while_joining_the_queue_is_noticed(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
     complete = meanwhile == "the-book-becomes-complete"
@@ -211,7 +211,7 @@ async def test_what_is_missed_while_joining_the_line_is_not_waited_for(
         await allocated(store, "third")
 
 
-async def test_who_prefers_both_families_is_content_with_one(bus: Bus) -> None:
+async def test_prefer_dual_stack_accepts_one_family(bus: Bus) -> None:
     async with settled(bus, "10.0.0.16/28", "fd00::10/128") as store:
         await allocated(store, "first", ["IPv6"])
         answer = await allocate(store, "web", BOTH, content=True)
@@ -224,7 +224,7 @@ async def test_who_prefers_both_families_is_content_with_one(bus: Bus) -> None:
         assert store.index.waiters.keys() == {service("must")}
 
 
-async def test_the_note_stays_the_same_while_the_line_moves(full: AddressStore) -> None:
+async def test_the_note_stays_the_same_while_the_queue_moves(full: AddressStore) -> None:
     await waits(full, "third", "fourth", "fifth")
     before = await queued(full, "fifth")
     await full.release(service("third"))

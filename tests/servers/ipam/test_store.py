@@ -79,7 +79,7 @@ async def test_addresses_that_cannot_be_used_are_never_given_away(bus: Bus) -> N
         assert not isinstance(await allocate(store, "one-more"), Allocated)
 
 
-async def test_only_what_belongs_to_a_uid_is_given_back(store: AddressStore) -> None:
+async def test_only_addresses_of_other_uids_are_released(store: AddressStore) -> None:
     await allocated(store, "web", uid="new")
     assert (await store.release(service("web"), keep_uid="new")).addresses == ()
     assert (await store.release(service("web"), keep_uid="newer")).addresses != ()
@@ -146,7 +146,7 @@ async def test_a_fixed_address_is_given_and_followed_when_it_changes(dual: Addre
     ("word", {"requested": ["10.0.0.21"], "share": "b"}, "AddressTaken", "shop/dns"),
     ("no-prefix-of-the-family", {"families": ["IPv6"]}, "NoAddressRange", "IPv6"),
 )
-async def test_what_cannot_be_given_is_refused_in_plain_words(
+async def test_an_impossible_request_is_refused_with_its_reason(
     store: AddressStore, asked: dict[str, Any], reason: str, words: str
 ) -> None:
     await allocated(store, "api", requested=["10.0.0.20"])
@@ -156,7 +156,7 @@ async def test_what_cannot_be_given_is_refused_in_plain_words(
     assert "shop/api" not in answer.note or "cluster" not in asked
 
 
-async def test_a_cluster_without_a_range_is_told_so(bus: Bus) -> None:
+async def test_a_cluster_without_a_range_is_refused(bus: Bus) -> None:
     async with opened(bus, range_of(SMALL, clusters=("shoot--*",))) as store:
         await addressclaims.adopt_all(store, [])
         answer = await rejected(store, "web")
@@ -216,7 +216,7 @@ async def test_a_service_that_stops_sharing_gets_its_own_address(store: AddressS
     assert await everybody(store) == {one[0]: ["web"], alone[0]: ["api"]}
 
 
-async def test_who_would_share_and_cannot_is_told_why(store: AddressStore) -> None:
+async def test_a_failed_share_is_explained_in_a_notice(store: AddressStore) -> None:
     async def notice(name: str, **asked: Any) -> str:
         answer = await allocate(store, name, share="word", **asked)
         assert isinstance(answer, Allocated)
@@ -269,7 +269,7 @@ async def test_an_address_that_cannot_be_used_is_kept_where_there_is_no_other(tw
     assert await allocated(two, "web", avoid=[mine, theirs]) == [theirs], "none is better"
 
 
-async def test_who_waits_longer_comes_before_an_exchange(two: AddressStore) -> None:
+async def test_a_longer_waiter_comes_before_an_exchange(two: AddressStore) -> None:
     [mine] = await allocated(two, "web")
     await allocated(two, "other")
     await queued(two, "patient")
@@ -294,7 +294,7 @@ async def test_an_unreadable_entry_is_never_allocated(two: AddressStore) -> None
     assert await allocated(two, "api") == ["10.0.0.16"]
 
 
-async def test_how_much_is_used_is_told_by_range_and_family(dual: AddressStore) -> None:
+async def test_usage_is_counted_by_range_and_family(dual: AddressStore) -> None:
     await allocated(dual, "web", BOTH)
     await allocated(dual, "api")
     await dual.bucket.catch_up()
@@ -317,15 +317,13 @@ def holder(name: str, since: float = 0.0, share: str | None = None, ports: Seque
     ("two-claims-and-the-book", "b", "ab", "b", "a"),
     ("two-claims-and-no-book", "", "ba", "a", "b"),
 )
-def test_whose_an_address_is_when_all_claims_are_known(
-    held: str, claimed: str, after: str, displaced: str
-) -> None:
+def test_claims_decide_the_owner_of_an_address(held: str, claimed: str, after: str, displaced: str) -> None:
     found = addressclaims.resolve_claims([holder(n) for n in held], [holder(n) for n in claimed])
     assert [h.name for h in found.holders] == list(after)
     assert [h.name for h in found.displaced] == list(displaced)
 
 
-def test_those_who_share_an_address_all_get_it_back() -> None:
+def test_all_sharers_get_their_address_back() -> None:
     sharing = [holder("a", share="w", ports=["80/TCP"]), holder("b", share="w", ports=["443/TCP"])]
     assert addressclaims.resolve_claims([], sharing).holders == tuple(sharing)
 

@@ -103,7 +103,7 @@ def twins_of(bus: Bus, zone: str = ZONE) -> tuple[SharedTwins, Claims]:
 
 
 @pytest.mark.timeout(300)
-async def test_a_name_stays_whose_other_record_was_not_announced_yet(bus: Bus, named: NameServer) -> None:
+async def test_a_name_with_an_unannounced_second_record_stays(bus: Bus, named: NameServer) -> None:
     settings, name = settings_of(named), f"twins.{named.zone}"
     taking_part: set[str] = set()
     claims, spec = claims_of(bus, named.zone, lambda: taking_part), SPEC | {"name": name}

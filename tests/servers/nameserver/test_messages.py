@@ -179,7 +179,7 @@ async def test_a_closed_zone_is_read_with_its_key(start_named: NamedFactory, ope
         "TSIGSecretAlgorithm in the Secret is unknown: use hmac-sha1",
     ),
 )
-def test_what_is_wrong_with_a_secret_is_told_without_it(data: dict[str, bytes], text: str) -> None:
+def test_a_wrong_secret_is_explained_without_showing_it(data: dict[str, bytes], text: str) -> None:
     with pytest.raises(Malformed, match=text) as raised:
         TsigKey.from_secret_data(data)
     assert "hunter2" not in str(raised.value)
@@ -204,7 +204,7 @@ def test_a_key_does_not_show_its_secret() -> None:
     ("two-keys", {"key": {"name": "k", "secret": KEY}, "key_from_record": True}, "not both"),
     ("unknown-field", {"colour": "red"}, "Extra inputs"),
 )
-def test_wrong_settings_are_told(zone: dict[str, object], text: str) -> None:
+def test_wrong_settings_are_refused(zone: dict[str, object], text: str) -> None:
     servers = zone.pop("servers", ["127.0.0.1"])
     assert isinstance(servers, list)
     with pytest.raises(ValidationError, match=text) as raised:
@@ -329,7 +329,7 @@ def test_a_changed_message_of_a_transfer_is_not_believed(place: int) -> None:
 @pytest.mark.parametrize(
     "rcode", [pytest.param(Rcode(r), id=f"DN-40+DN-44-{Rcode(r).name}") for r in range(1, 11)]
 )
-def test_every_refusal_says_who_and_what_to_do(rcode: Rcode) -> None:
+def test_every_refusal_names_the_server_and_a_remedy(rcode: Rcode) -> None:
     error = update_failure(rcode, "ns.example:53", ZONE).error()
     assert ZONE in str(error)
     never = rcode in (Rcode.FORMERR, Rcode.NOTZONE)

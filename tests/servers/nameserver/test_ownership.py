@@ -78,7 +78,7 @@ async def test_an_unmarked_record_is_deleted_if_its_values_match(
 @rule("DN-47", "DN-49")
 @pytest.mark.parametrize("claim", [HELD, Unclaimed()], ids=["held", "unclaimed"])
 @pytest.mark.parametrize("deleting", [False, True], ids=["replace", "delete"])
-async def test_a_claim_that_was_lost_since_somebody_looked_changes_nothing(
+async def test_a_claim_lost_since_the_lookup_changes_nothing(
     named: Named, nameserver: Nameserver, claim: Held | Unclaimed, deleting: bool
 ) -> None:
     await nameserver.replace(ZONE, OURS, owner="you")
@@ -128,7 +128,7 @@ async def test_all_of_many_marks_are_found(named: Named, opened: Opener, key: di
     assert set(await ours.marks(ZONE)) == wanted
 
 
-async def test_a_transfer_that_the_server_refuses_is_told(start_named: NamedFactory, opened: Opener) -> None:
+async def test_a_refused_transfer_is_reported(start_named: NamedFactory, opened: Opener) -> None:
     named = start_named({ZONE: "allow-update { any; }; allow-transfer { none; };"})
     with pytest.raises(Refused, match=rf"allows no transfer of zone {ZONE}"):
         await opened(settings(named.server, ownership="us")).marks(ZONE)

@@ -31,7 +31,7 @@ from windowbox.models.recordsets import RecordKey, RecordSet
 
 
 @rule("DN-69", "DN-94")
-async def test_what_comes_together_travels_together(named: Named, nameserver: Nameserver) -> None:
+async def test_concurrent_changes_share_messages(named: Named, nameserver: Nameserver) -> None:
     await asyncio.gather(*(nameserver.replace(ZONE, rrset(f"x{n}", "A", "1.1.1.1")) for n in range(1000)))
     [stats] = nameserver.stats()
     assert (stats.messages, stats.rrsets, stats.waiting, stats.in_flight) == (5, 1000, 0, 0)
@@ -173,7 +173,7 @@ async def test_a_name_under_way_is_left_alone_and_deletions_come_first() -> None
     assert [item.key.type for item in backlog.take(10, 1000)] == ["AAAA"]
 
 
-async def test_what_comes_back_goes_first_unless_something_newer_waits() -> None:
+async def test_requeued_changes_go_first_unless_newer_ones_wait() -> None:
     backlog = ChangeQueue()
     older = add(backlog, rrset("x", "A", "1.1.1.1"))
     add(backlog, rrset("z", "A", "1.1.1.1"))
@@ -188,7 +188,7 @@ async def test_what_comes_back_goes_first_unless_something_newer_waits() -> None
     assert older.done()
 
 
-async def test_a_full_queue_lets_nobody_in_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_queue_blocks_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windowbox.clients.nameserver.changes.MOST_WAITING", 2)
     backlog = ChangeQueue()
     for n in range(2):
@@ -240,7 +240,7 @@ async def test_an_answer_that_does_not_come_ends_the_connection(named: Named) ->
 
 @rule("DN-44", "DN-45", "N-14")
 @pytest.mark.parametrize("reading", [False, True], ids=["replace", "read"])
-async def test_a_server_that_stays_away_is_told_by_name_and_cause(opened: Opener, reading: bool) -> None:
+async def test_an_unreachable_server_is_named_with_the_cause(opened: Opener, reading: bool) -> None:
     port = processes.free_port()
     nameserver = opened(settings(f"127.0.0.1:{port}", patience=0.3))
     wanted = rrset("x", "A", "1.1.1.1")
@@ -252,7 +252,7 @@ async def test_a_server_that_stays_away_is_told_by_name_and_cause(opened: Opener
 
 
 @rule("DN-74")
-async def test_a_server_whose_name_is_unknown_is_told(opened: Opener) -> None:
+async def test_an_unknown_server_name_is_reported(opened: Opener) -> None:
     nameserver = opened(settings("no-such-host.invalid:53", patience=0.1))
     with pytest.raises(Unreachable, match=r"cannot find no-such-host\.invalid"):
         await nameserver.replace(ZONE, rrset("x", "A", "1.1.1.1"))
@@ -320,7 +320,7 @@ async def test_a_change_that_loses_three_connections_is_given_back(named: Named,
         await nameserver.replace(ZONE, rrset("x", "A", "2.2.2.2"))
 
 
-async def test_closing_tells_those_who_wait_for_a_connection(opened: Opener) -> None:
+async def test_closing_fails_requests_that_await_a_connection(opened: Opener) -> None:
     nameserver = opened(settings(f"127.0.0.1:{processes.free_port()}"))
     reading = asyncio.create_task(nameserver.read(ZONE, rrset("x", "A").key))
     await asyncio.sleep(0)

@@ -87,7 +87,7 @@ async def test_a_cname_and_other_records_refuse_each_other(
 
 
 @rule("V5", "DN-30", "DN-47")
-async def test_a_guard_against_a_cname_is_told_by_the_server(nameserver: Nameserver, raw: Connection) -> None:
+async def test_the_server_enforces_a_guard_against_a_cname(nameserver: Nameserver, raw: Connection) -> None:
     await nameserver.replace(ZONE, ALIAS)
     update = replacing(X)
     update.absent(messages.name(f"x.{ZONE}"), "CNAME")
@@ -123,7 +123,7 @@ async def test_a_name_outside_the_zone_spares_its_neighbours(named: Named, names
 
 
 @rule("V8")
-async def test_a_zone_that_the_server_does_not_serve_is_told(named: Named, opened: Opener) -> None:
+async def test_a_zone_the_server_does_not_serve_is_reported(named: Named, opened: Opener) -> None:
     nameserver = opened(settings(named.server, name=f"foo.{ZONE}"))
     inside = RecordSet(RecordKey(f"x.foo.{ZONE}", "A"), 60, ("1.1.1.1",))
     with pytest.raises(TransientError, match=f"is not authoritative for zone foo.{ZONE}") as raised:
@@ -166,7 +166,7 @@ OTHER = "b3RoZXItb3RoZXItb3RoZXItb3RoZXItb3RoZXItMTI="
     ),
     ("V12-BADTIME+DN-78", {"name": "good", "secret": KEY}, 1, "differs .* by 3(599|600|601) s"),
 )
-async def test_what_is_wrong_with_a_key_is_told(
+async def test_a_wrong_key_is_explained(
     start_named: NamedFactory,
     opened: Opener,
     monkeypatch: pytest.MonkeyPatch,
@@ -224,7 +224,7 @@ async def test_a_ttl_beyond_the_limit_counts_as_0(named: Named, raw: Connection)
 
 
 @rule("V18", "DN-65")
-async def test_what_fits_no_message_is_refused_before_it_is_sent(nameserver: Nameserver) -> None:
+async def test_a_record_too_large_for_a_message_is_refused(nameserver: Nameserver) -> None:
     texts = tuple(f"{n:03}" + "x" * 4000 for n in range(17))
     with pytest.raises(Malformed, match="more than one DNS message holds"):
         await nameserver.replace(ZONE, rrset("x", "TXT", *texts))
@@ -241,7 +241,7 @@ async def test_a_burst_of_300_messages_loses_none_as_it_would_over_udp(named: Na
 
 
 @rule("V20", "DN-41", "DN-87")
-async def test_a_zone_that_is_not_loaded_is_told_as_such(named: Named, opened: Opener) -> None:
+async def test_a_zone_that_is_not_loaded_is_reported(named: Named, opened: Opener) -> None:
     pristine = (named.directory / f"{ZONE}.zone").read_text()
     nameserver = opened(settings(named.server, max_rrsets=1))
     for n in range(50):
@@ -271,7 +271,7 @@ async def test_a_child_zone_of_the_same_server_is_named(start_named: NamedFactor
 
 
 @rule("DN-27")
-async def test_a_ttl_that_the_server_lowers_is_told(start_named: NamedFactory, opened: Opener) -> None:
+async def test_a_ttl_lowered_by_the_server_is_reported(start_named: NamedFactory, opened: Opener) -> None:
     named = start_named(options="allow-update { any; }; max-zone-ttl 50;")
     with pytest.raises(Refused, match=r"keeps TTL 50 instead of 60 .* set spec.ttl to 50"):
         await opened(settings(named.server)).replace(ZONE, rrset("x", "A", "1.1.1.1"))
@@ -287,7 +287,7 @@ async def test_a_name_servers_own_address_stays(named: Named, nameserver: Namese
 
 
 @rule("DN-6", "N-14")
-async def test_deleting_what_is_not_there_is_done_at_once(named: Named, nameserver: Nameserver) -> None:
+async def test_deleting_a_missing_record_succeeds_at_once(named: Named, nameserver: Nameserver) -> None:
     await nameserver.delete(ZONE, RecordKey(f"never.{ZONE}", "A"))
     assert named.serial() == 100
 

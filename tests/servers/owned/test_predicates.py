@@ -73,7 +73,7 @@ async def matter(bus: Bus, change: Json, kind: Resource = NETWORK_POLICIES, base
     ("finalizer-of-another", {"metadata": {"finalizers": ["a"]}}, False),
     ("status-of-no-interest", {"status": {"conditions": []}}, False),
 )
-async def test_what_of_an_object_matters(bus: Bus, change: Json, matters: bool) -> None:
+async def test_which_changes_of_an_object_matter(bus: Bus, change: Json, matters: bool) -> None:
     assert await matter(bus, change) is matters
 
 
@@ -88,7 +88,7 @@ READY = {"type": "Ready", "status": "True"}
     ("address", SERVICES, {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}, True),
     ("other-status-of-a-service", SERVICES, {"conditions": [READY]}, False),
 )
-async def test_what_is_waited_for_matters(bus: Bus, kind: Resource, status: Json, matters: bool) -> None:
+async def test_an_awaited_status_matters(bus: Bus, kind: Resource, status: Json, matters: bool) -> None:
     assert await matter(bus, {"status": status}, kind) is matters
 
 
@@ -121,7 +121,7 @@ def interest(bus: Bus, owners: list[ObjectRef], known: asyncio.Event) -> OwnerMa
     )
 
 
-async def test_a_change_of_what_was_made_concerns_its_owner(bus: Bus) -> None:
+async def test_a_change_of_an_owned_object_requeues_its_owner(bus: Bus) -> None:
     known = asyncio.Event()
     known.set()
     gone = await announced(bus, "DELETED", {})
@@ -132,7 +132,7 @@ async def test_a_change_of_what_was_made_concerns_its_owner(bus: Bus) -> None:
     assert of_one.owned == (NETWORK_POLICIES.id, NAMESPACES.id)
 
 
-async def test_that_something_has_appeared_concerns_only_who_waited_for_it(bus: Bus) -> None:
+async def test_a_new_object_requeues_only_owners_that_await_it(bus: Bus) -> None:
     known = asyncio.Event()
     known.set()
     both = interest(bus, [OWNER], known)
@@ -142,7 +142,7 @@ async def test_that_something_has_appeared_concerns_only_who_waited_for_it(bus: 
     assert await both.keys_for(namespace, PreviousVersion(bus, namespace)) == [subjects.key(OWNER)]
 
 
-async def test_nothing_is_taken_for_nobodys_before_all_owners_are_known(bus: Bus) -> None:
+async def test_no_object_counts_as_unowned_before_owners_are_known(bus: Bus) -> None:
     known, owners = asyncio.Event(), list[ObjectRef]()
     gone = await announced(bus, "DELETED", {})
     asking = asyncio.create_task(interest(bus, owners, known).keys_for(gone, PreviousVersion(bus, gone)))

@@ -75,7 +75,7 @@ def test_a_host_that_hears_what_the_server_says_is_fine(localhost: NameServer) -
     assert (result.exit_code, result.output.splitlines()[0]) == (0, "localhost: ok")
 
 
-def test_a_host_that_hears_something_else_is_told_what_to_do(localhost: NameServer) -> None:
+def test_a_host_with_other_answers_is_shown_the_remedy(localhost: NameServer) -> None:
     tell(localhost, {"127.9.9.9"})
     result = run("check", "--server", localhost.address, "--zone", "localhost", "--name", "localhost")
     assert result.exit_code == 1

@@ -40,7 +40,7 @@ def test_the_zone_knows_its_name_server_and_the_garden(named: NameServer) -> Non
 
 
 @rule("2.19-updates", "DN-87", "DN-72")
-def test_what_was_added_survives_a_server_that_is_killed(named: NameServer) -> None:
+def test_an_added_record_survives_a_killed_server(named: NameServer) -> None:
     add(named, "web", "10.0.0.1")
     named.kill()
     named.start()

@@ -36,7 +36,7 @@ with prerequisites.in_background(["windowbox-echo"], Progress(print), download=F
 
 @pytest.mark.parametrize("program", [GATHERING, IN_BACKGROUND], ids=["foreground", "background"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["terminated", "interrupted"])
-def test_a_build_ends_with_who_waits_for_it(tmp_path: Path, program: str, number: int) -> None:
+def test_a_build_ends_with_its_waiting_process(tmp_path: Path, program: str, number: int) -> None:
     (tmp_path / "go").write_text(GO)
     (tmp_path / "go").chmod(0o755)
     started = tmp_path / "started"

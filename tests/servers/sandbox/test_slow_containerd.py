@@ -55,7 +55,7 @@ async def test_an_import_that_does_not_end_is_tried_again(
     running.cancel()
 
 
-def test_who_waits_too_long_is_told_what_helps(place: Place, tmp_path: Path) -> None:
+def test_a_timed_out_import_explains_the_remedy(place: Place, tmp_path: Path) -> None:
     child = nodechildren.containerd(place, [tmp_path / "image.tar"])
     assert child.then
     with pytest.raises(Unreachable, match="end what else uses the CPUs and the disk"):

@@ -349,7 +349,7 @@ async def test_a_slow_object_takes_one_request_and_others_are_found(tmp_path: Pa
     assert asked == {"slow": 1, "other": 1}
 
 
-async def test_who_comes_late_does_not_fail_with_an_old_request(
+async def test_a_later_caller_does_not_fail_with_an_old_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lookups, "_API_PATIENCE", 1.0)
@@ -366,7 +366,7 @@ async def test_who_comes_late_does_not_fail_with_an_old_request(
     assert [one.object is not None for one in both] == [False, True]
 
 
-async def test_what_nobody_waits_for_takes_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_abandoned_lookup_takes_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookups, "_MOST", 50)
 
     async def get(request: web.Request) -> web.Response:

@@ -93,7 +93,7 @@ def test_a_wish_on_top_of_another_loses_nothing() -> None:
     assert Wish.decoded(both.encoded()) == both
 
 
-def test_a_change_starts_the_backoff_anew() -> None:
+def test_a_change_resets_the_backoff() -> None:
     failed = Wish(reason=Reason.RETRY, attempt=3)
     assert failed | Wish(reason=Reason.EVENT) == Wish(reason=Reason.EVENT)
     assert failed | Wish(reason=Reason.DRIFT) == Wish(
@@ -142,11 +142,11 @@ def test_every_stored_message_is_in_the_table() -> None:
     ("newer-and-readable", Schema(3, 2).metadata, True),
     ("beside-what-the-server-says", {**Schema(2, 1).metadata, "_nats.level": "1"}, False),
 )
-def test_a_newer_version_is_told_from_ours(there: dict[str, str], newer: bool) -> None:
+def test_a_newer_schema_is_recognised(there: dict[str, str], newer: bool) -> None:
     assert schema.is_newer({"name": "WORK", "metadata": there}, Schema(2, 1)) is newer
 
 
-def test_what_cannot_be_read_is_refused() -> None:
+def test_an_unreadable_schema_is_refused() -> None:
     with pytest.raises(Refused, match=r"stream WORK .* schema 4, .* schema 3 or newer reads; this one has 2"):
         schema.is_newer({"name": "WORK", "metadata": Schema(4, 3).metadata}, Schema(2, 1))
 
@@ -223,7 +223,7 @@ def test_the_subjects_of_an_object() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a.b.c", "a.b.c.d.e"])
-def test_what_names_no_object_is_refused(key: str) -> None:
+def test_a_key_that_names_no_object_is_refused(key: str) -> None:
     with pytest.raises(Malformed):
         subjects.ref(key)
 

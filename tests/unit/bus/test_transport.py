@@ -51,7 +51,7 @@ def test_more_is_asked_for_when_a_good_part_is_used_up() -> None:
     assert asked(credit) == (8, 0)
 
 
-def test_whoever_has_enough_in_hand_is_no_longer_preferred() -> None:
+def test_a_puller_with_enough_in_hand_is_not_preferred() -> None:
     credit = Credit(64, 32)
     asked(credit)
     taken(credit, 64)
@@ -76,7 +76,7 @@ def test_never_more_than_the_limit_are_in_hand_and_asked_for() -> None:
         in_hand -= ended
 
 
-def test_what_a_request_no_longer_brings_is_asked_for_anew() -> None:
+def test_undelivered_credit_is_requested_again() -> None:
     credit = Credit(64, 32)
     asked(credit)
     taken(credit, 20)
@@ -117,7 +117,7 @@ def test_forged_messages_take_no_room() -> None:
     assert asked(credit) == (3, 0)
 
 
-def test_what_a_late_request_brings_before_an_early_one_has_arrived_leaves_nothing_behind() -> None:
+def test_no_credit_is_left_when_a_late_request_delivers_first() -> None:
     credit = Credit(256, 64)
     assert asked(credit) == (64, 192)
     taken(credit, 100)  # the server has none of the early request left, and 156 of the late one

@@ -182,6 +182,8 @@ def test_a_name_finds_its_zone(
     ("DN-92-wrong-zone", API, "example.com", ["example.com", ZONE], "does not contain"),
     ("DN-92-unknown-zone", API, "gardener.cloud", [ZONE], "none of the configured"),
 )
-def test_a_name_without_a_zone_is_told(name: str, spec_zone: str | None, zones: list[str], text: str) -> None:
+def test_a_name_without_a_zone_is_refused(
+    name: str, spec_zone: str | None, zones: list[str], text: str
+) -> None:
     with pytest.raises(Malformed, match=text):
         records.zone_for(name, spec_zone, None, zones)

@@ -116,7 +116,7 @@ def test_ranges_hold_for_their_own_family(ranges: list[str], allowed: list[tuple
 
 
 @rule("LB-7-ranges")
-def test_nobody_is_not_everybody() -> None:
+def test_an_empty_list_of_ranges_allows_no_client() -> None:
     closed = replace(demand(service(), direct=False), allowed=())
     (one,) = endpoints.load_balancer(REF, closed, V4, NODES).listeners
     assert one.allowed == ()
@@ -195,9 +195,7 @@ def slice(*conditions: dict[str, bool], family: str = "IPv4") -> Object:
     ("one-slice-of-two", [slice(), slice({"ready": True})], False),
     ("only-the-other-family-is-told-of", [slice(family="IPv6")], False),
 )
-def test_clients_are_turned_away_where_it_is_known_that_nobody_serves(
-    slices: list[Object], vacant: bool
-) -> None:
+def test_a_listener_without_serving_pods_is_vacant(slices: list[Object], vacant: bool) -> None:
     one = listener(slices=tuple(slices), direct=False)
     assert one.vacant == vacant
     # The nodes are still its nodes: that Pods come and go is no news about them.
@@ -224,7 +222,7 @@ def test_the_digest_knows_nothing_of_nodes_their_health_and_pods() -> None:
     ],
     ids=["ports", "port", "affinity", "ranges", "policy", "timeout", "uid"],
 )
-def test_the_digest_knows_what_the_service_asks(other: Object) -> None:
+def test_the_digest_depends_on_the_demands_of_the_service(other: Object) -> None:
     assert balancer().digest != balancer(other).digest
     assert balancer().digest != balancer(addresses={"IPv4": "192.0.2.2"}).digest
 

@@ -40,7 +40,7 @@ def names(file: bytes) -> list[str]:
     return [protobuf.name_of(entry) for entry in protobuf.entries(file)]
 
 
-def test_the_order_of_what_is_wanted_does_not_matter() -> None:
+def test_the_order_of_listeners_does_not_matter() -> None:
     turned = replace(WEB, endpoints=tuple(reversed(NODES)))
     assert made(turned, DNS).files == made(DNS, WEB).files
 
@@ -119,12 +119,12 @@ def test_nodes_of_udp_are_in_a_file_of_their_own() -> None:
 
 
 @rule("LB-11-8")
-def test_what_had_files_of_its_own_can_do_without() -> None:
+def test_listeners_can_do_without_files_of_their_own() -> None:
     assert resources.in_one_file(made(WEB, DNS, eds=(DNS.name,))) == made(WEB, DNS)
 
 
 @rule("LB-11-8", "LB-15-6")
-def test_who_has_a_file_keeps_it_while_others_come() -> None:
+def test_a_listener_keeps_its_file_while_others_come() -> None:
     many = [Listener("10.9.0.1", port, "UDP", NODES) for port in range(100, 110)]
     before = made(*many[5:], eds=tuple(one.name for one in many[5:]))
     chosen = limits.chosen(before.endpoints, [*many, WEB], most=6)
@@ -170,7 +170,7 @@ def test_ranges_become_prefixes(allowed: tuple[str, ...], prefixes: list[str]) -
     assert [f"{p['address_prefix']}/{p['prefix_len']}" for p in match] == prefixes
 
 
-def test_ports_are_told_by_names() -> None:
+def test_ports_are_read_from_names() -> None:
     published = made(WEB, replace(DNS, address="fd00::1")).published
     assert [(p.address, p.port, p.protocol) for p in published] == [
         ("10.9.0.1", 80, "TCP"),

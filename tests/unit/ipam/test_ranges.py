@@ -117,7 +117,7 @@ def _network(base: int, length: int, v6: bool) -> Network:
 
 @given(small(), st.text())
 @rule("LB-11-4")
-def test_the_size_is_what_can_be_had(range_: Range, seed: str) -> None:
+def test_the_size_equals_the_number_of_candidates(range_: Range, seed: str) -> None:
     for family in get_args(Family):
         found = list(ranges.candidates(range_, family, seed))
         assert len(found) == len(set(found)) == ranges.size(range_, family)

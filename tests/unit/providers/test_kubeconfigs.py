@@ -51,7 +51,7 @@ def test_what_may_harm_is_refused_by_name(kubeconfig: bytes, told: str) -> None:
     assert str(refused.value).startswith(WHAT)
 
 
-def test_what_stands_inline_is_taken() -> None:
+def test_inline_credentials_are_accepted() -> None:
     inline = of_user(**{"client-key-data": "a2V5", "token": "t"})
     assert kubeconfigs.harmless(inline, WHAT) == yaml.safe_load(inline)
 
@@ -109,7 +109,7 @@ def test_trust_is_the_set_of_authorities(tmp_path: Path) -> None:
     assert len({trust(one), trust(other), trust(both)}) == 3
 
 
-def test_nobody_vouches_for_a_server_that_proves_nothing(tmp_path: Path) -> None:
+def test_an_unverified_server_has_no_trust(tmp_path: Path) -> None:
     authority, empty = certificates.authority(tmp_path).certificate, tmp_path / "empty"
     empty.touch()
     assert kubeconfigs.trust("https://api", False, authority) is None

@@ -20,13 +20,13 @@ WHOLE = recording(
 )
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_a_recording_is_read_as_written(tmp_path: Path) -> None:
     file = tmp_path / "day.wbx"
     recordings.write(file, WHOLE)
     assert recordings.read(file) == WHOLE
 
 
-def test_a_file_that_cannot_be_written_is_told_so(tmp_path: Path) -> None:
+def test_an_unwritable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"nowhere/day\.wbx cannot be written: No such file or directory; "):
         recordings.write(tmp_path / "nowhere" / "day.wbx", WHOLE)
 
@@ -53,14 +53,14 @@ def test_the_same_recording_gives_the_same_bytes(tmp_path: Path) -> None:
         "has format 2, this windowbox reads 1: replay it with windowbox 9.0",
     ),
 )
-def test_what_is_no_recording_is_told_so(tmp_path: Path, content: bytes, complaint: str) -> None:
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, content: bytes, complaint: str) -> None:
     file = tmp_path / "day.wbx"
     file.write_bytes(content)
     with pytest.raises(Malformed, match=complaint):
         recordings.read(file)
 
 
-def test_a_bad_line_is_told_by_its_number(tmp_path: Path) -> None:
+def test_a_bad_line_is_reported_by_its_number(tmp_path: Path) -> None:
     file = tmp_path / "day.wbx"
     recordings.write(file, WHOLE)
     file.write_bytes(gzip.compress(gzip.decompress(file.read_bytes()) + b'{"weather": "fine"}\n'))

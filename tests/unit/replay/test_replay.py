@@ -98,7 +98,7 @@ class Sneaky(DNSRecordActuator):
         return await super().reconcile(run)
 
 
-async def test_whoever_reaches_past_the_doors_is_noticed() -> None:
+async def test_a_call_past_the_recorder_is_noticed() -> None:
     demo = recordings.read(DEMO)
     result = await replay.replayed(demo, {"dnsrecord": acted_by(demo, Sneaky)})
     assert "'delete' past its doors" in result.differences[0].stopped
@@ -141,7 +141,7 @@ async def test_a_broken_run_of_a_service_is_noticed(
     }
 
 
-async def test_another_word_to_people_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_event_message_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eventmessages, "ensured", eventmessages.updated)
     result = await replay.replayed(recordings.read(BALANCERS))
     assert result.differences

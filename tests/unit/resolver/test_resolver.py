@@ -67,7 +67,7 @@ def test_what_fits_a_host(tmp_path: Path, system: str, folders: list[str], metho
     ("no-port", ZONE, "127.0.0.1:0"),
     ("no-server", ZONE, ""),
 )
-def test_what_makes_no_sense_is_refused(zone: str, server: str) -> None:
+def test_a_malformed_target_is_refused(zone: str, server: str) -> None:
     with pytest.raises(Malformed):
         hosts.target(zone, server)
 
