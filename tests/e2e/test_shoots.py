@@ -32,7 +32,7 @@ def moved(record: Record) -> Object:
 
 
 @rule("N-15", "N-2", "O-2", "O-5", "S-3")
-def test_a_migrated_record_is_removed_and_let_go(world: SmallWorld, shoot_space: Space) -> None:
+def test_a_migrated_record_is_removed_and_released(world: SmallWorld, shoot_space: Space) -> None:
     shoot_space.cluster()
     record = shoot_space.served(finalizers=["example.com/other"])
     found = moved(record)

@@ -12,11 +12,11 @@ _ROOT = Path(__file__).parents[2]
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[int]:
-    """A process that removes nodes and networks of this one when it ends, however it does."""
+def guarded(module: str = "sandbox.nodes.leftovers", *arguments: str) -> Iterator[int]:
+    """A process that runs this when we end, however we do: it removes our nodes and networks, by default."""
     # Reads until our end of the pipe is closed, which the kernel does for us if nobody else can.
     guardian = subprocess.Popen(
-        ["sh", "-c", 'cat >/dev/null; exec "$0" -m sandbox.nodes.leftovers', sys.executable],
+        ["sh", "-c", 'cat >/dev/null; exec "$0" -m "$@"', sys.executable, module, *arguments],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=_ROOT, start_new_session=True,
     )  # fmt: skip
     try:

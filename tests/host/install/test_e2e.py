@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -10,17 +11,11 @@ from sandbox.servers import zoneserver
 from tests.e2e import client, test_dnsrecord, test_flows, test_shoots, test_zones
 from tests.e2e.client import Space
 from tests.e2e.witness import Witness, witnessing
-from tests.host.install import namingpods
-from tests.host.install.namingpods import PodWorld
-from tests.host.traffic import (
-    test_changes,
-    test_policies,
-    test_sources,
-    test_status,
-    test_zero_drop,
-)
+from tests.host.traffic import test_changes, test_policies, test_sources, test_status, test_zero_drop
 from tests.host.traffic.world import World
+from tests.support import release
 from tests.support.release import Release
+from tests.support.servers import NameServer
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -31,7 +26,7 @@ CASES = (
     test_flows.test_a_record_held_by_others_reports_our_release,
     test_flows.test_a_recreated_object_is_a_new_one,
     test_shoots.test_a_migrated_record_outside_shoots_is_left_alone,
-    test_shoots.test_a_migrated_record_is_removed_and_let_go,
+    test_shoots.test_a_migrated_record_is_removed_and_released,
     test_shoots.test_a_self_hosted_shoots_record_moves_with_it,
     test_zones.test_a_wildcard_answers_for_all_below,
     test_zones.test_both_families_of_a_name_coexist,
@@ -42,16 +37,15 @@ CASES = (
     test_changes.test_an_address_waits_for_a_service_that_changed_its_type,
     test_changes.test_the_finalizer_comes_and_goes_with_the_type,
     test_changes.test_type_and_ports_can_be_changed,
-    test_policies.test_without_endpoints_nobody_is_kept_waiting,
+    test_policies.test_without_endpoints_clients_are_closed_at_once,
     test_sources.test_a_service_has_hundreds_of_ports,
     test_sources.test_all_nodes_and_their_pods_get_connections,
     test_sources.test_tcp_and_udp_share_a_port_number,
-    test_sources.test_a_connection_on_which_nobody_speaks_is_closed,
+    test_sources.test_an_idle_connection_is_closed,
     test_sources.test_affinity_can_be_switched_off_and_on,
     test_sources.test_no_more_connections_than_asked_for,
-    test_sources.test_pods_are_told_of_the_client_by_the_proxy_protocol,
-    test_status.test_a_wiped_status_comes_back,
-    test_status.test_of_a_healthy_service_two_events_tell,
+    test_sources.test_the_proxy_protocol_tells_pods_their_client,
+    test_status.test_a_healthy_service_has_two_events,
     test_status.test_the_status_shows_address_mode_and_ports,
     test_zero_drop.test_connections_of_a_port_that_goes_are_finished,
     test_zero_drop.test_ports_come_and_go,
@@ -63,9 +57,22 @@ for _case in CASES:
 pods = test_changes.pods
 
 
+@dataclass
+class PodWorld:
+    """An installation where tests expect processes."""
+
+    release: Release
+    named: NameServer
+
+    def alive(self) -> bool:
+        return self.release.restarts() == {}
+
+
 @pytest.fixture(scope="module")
 def world(installed: Release) -> PodWorld:
-    return namingpods.world(installed)
+    host = release.service_address(installed.node, 53)
+    named = NameServer(53, installed.node.sandbox.folder, None, zoneserver.ZONE, host=host)
+    return PodWorld(installed, named)
 
 
 @pytest.fixture(scope="module")

@@ -6,17 +6,14 @@ attachment of Envoy, and have to be taken off again.
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from contextlib import AbstractContextManager
 
 from sandbox import processes
-
-_ROOT = Path(__file__).parents[3]
+from tests.support.guardian import guarded
 
 
 def free() -> tuple[str, str, str]:
@@ -26,19 +23,9 @@ def free() -> tuple[str, str, str]:
     return f"127.{port >> 8}.{port & 255}.0/24", f"{v6}::/120", f"{v6}:1::/120"
 
 
-@contextlib.contextmanager
-def removed_at_the_end(*prefixes: str) -> Iterator[None]:
+def removed_at_the_end(*prefixes: str) -> AbstractContextManager[int]:
     """Take everything in `prefixes` off `lo` at the end, even if this process is killed."""
-    guardian = subprocess.Popen(
-        ["sh", "-c", f'cat >/dev/null; exec "$0" -m {__name__} "$@"', sys.executable, *prefixes],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=_ROOT, start_new_session=True,
-    )  # fmt: skip
-    try:
-        yield
-    finally:
-        assert guardian.stdin is not None
-        guardian.stdin.close()
-        guardian.wait(60)
+    return guarded(__name__, *prefixes)
 
 
 def add(address: str) -> None:

@@ -40,23 +40,12 @@ systemctl start ssh
 """
 
 
-@dataclass(frozen=True)
-class Key:
-    """Of the user, in a folder that is gone after the tests."""
-
-    private: Path
-
-    @classmethod
-    def made(cls, folder: Path) -> Key:
-        private = folder / "id"
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(private)]
-        subprocess.run(command, timeout=60, check=True)
-        return cls(private)
-
-    @property
-    def user_data(self) -> str:
-        public = self.private.with_suffix(".pub").read_text().strip()
-        return base64.b64encode(_USER_DATA.format(key=public).encode()).decode()
+def new_key(folder: Path) -> Path:
+    """A private key of the user, beside the public one."""
+    private = folder / "id"
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(private)]
+    subprocess.run(command, timeout=60, check=True)
+    return private
 
 
 @dataclass(frozen=True)
@@ -64,14 +53,14 @@ class Bastion:
     """One that is there."""
 
     world: World
-    key: Key
+    key: Path
     address: str
 
     def ssh(self, source: str, *command: str) -> list[str]:
         """What to type at `source` for `command` to run on the Bastion. Ends if nobody answers any more."""
-        known = self.key.private.with_name("known_hosts")
+        known = self.key.with_name("known_hosts")
         return [
-            "ssh", "-F", "none", "-T", "-b", source, "-i", str(self.key.private),
+            "ssh", "-F", "none", "-T", "-b", source, "-i", str(self.key),
             "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-o", "ConnectTimeout=10",
             "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=2",
             "-o", "StrictHostKeyChecking=no", "-o", f"UserKnownHostsFile={known}", "-o", "LogLevel=ERROR",
@@ -143,9 +132,11 @@ def shoot(world: World) -> Iterator[None]:
     world.delete(NAMESPACES.path("", SHOOT))
 
 
-def created(world: World, key: Key, *cidrs: str) -> Bastion:
+def created(world: World, key: Path, *cidrs: str) -> Bastion:
     """A Bastion that is ready."""
-    spec = {"type": "local", "userData": key.user_data, "ingress": blocks(*cidrs)}
+    user_data = _USER_DATA.format(key=key.with_suffix(".pub").read_text().strip())
+    encoded = base64.b64encode(user_data.encode()).decode()
+    spec = {"type": "local", "userData": encoded, "ingress": blocks(*cidrs)}
     world.api.create(BASTIONS.path(SHOOT), _manifest(BASTIONS, NAME, annotations=_asking(), spec=spec))
     found = until(world, BASTIONS, NAME, ready)
     assert found
@@ -197,7 +188,7 @@ def reached(traffic: World, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """A Bastion that lets in 127.9.31.0/24."""
     if not sshimage.found() or not shutil.which("ssh"):
         pytest.skip("OpenSSH is not on this machine: install openssh-server and openssh-client")
-    key = Key.made(tmp_path_factory.mktemp("ssh"))
+    key = new_key(tmp_path_factory.mktemp("ssh"))
     with shoot(traffic):
         made = created(traffic, key, "127.9.31.0/24")
         echoclient.becomes(True, partial(made.admits, _STAYS))
@@ -205,20 +196,20 @@ def reached(traffic: World, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @rule("BA-2", "BA-3", "BA-6", "B.5")
-def test_who_may_logs_in_with_the_key_of_the_user_data(reached: Bastion) -> None:
+def test_an_allowed_client_logs_in_with_its_key(reached: Bastion) -> None:
     done = reached.run(_STAYS, "whoami; cat /etc/machine/userdata")
     assert done.stdout.splitlines()[:2] == ["gardener", "#!/bin/bash -eu"]
 
 
 def test_another_key_is_refused(reached: Bastion, tmp_path_factory: pytest.TempPathFactory) -> None:
-    stranger = Bastion(reached.world, Key.made(tmp_path_factory.mktemp("stranger")), reached.address)
+    stranger = Bastion(reached.world, new_key(tmp_path_factory.mktemp("stranger")), reached.address)
     done = stranger.run(_STAYS, "whoami")
     assert (done.returncode, done.stdout) == (255, "")
     assert "Permission denied" in done.stderr
 
 
 @rule("BA-5", "B.5")
-def test_who_comes_from_elsewhere_does_not_hear_a_byte(reached: Bastion) -> None:
+def test_clients_outside_the_ranges_get_no_byte(reached: Bastion) -> None:
     assert [reached.outcome(_NEVER) for _ in range(3)] == ["closed"] * 3
     done = reached.run(_NEVER, "whoami")
     assert (done.returncode, done.stdout) == (255, "")
@@ -238,7 +229,7 @@ def test_a_session_outlives_a_change_that_still_lets_it_in(reached: Bastion) -> 
 
 
 @rule("BA-4")
-def test_after_its_deletion_nobody_is_there(reached: Bastion) -> None:
+def test_a_deleted_bastion_leaves_nothing(reached: Bastion) -> None:
     world = reached.world
     world.delete(BASTIONS.path(SHOOT, NAME))
     until(world, BASTIONS, NAME, lambda found: found is None)

@@ -26,11 +26,7 @@ def pods(traffic: World) -> list[str]:
 
 
 @rule("LB-4-flipped", "LB-4-ports", "LB-7-typechange", "LB-11-1")
-@cases(
-    "port ask",
-    ("TCP", tcp, echoclient.tcp),
-    ("UDP", udp, echoclient.udp),
-)
+@cases("port ask", ("TCP", tcp, echoclient.tcp), ("UDP", udp, echoclient.udp))
 def test_type_and_ports_can_be_changed(
     traffic: World, port: Callable[..., Manifest], ask: Callable[..., Answer]
 ) -> None:

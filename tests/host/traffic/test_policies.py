@@ -80,7 +80,7 @@ def test_with_local_connections_follow_the_pods(traffic: World, lonely: str) -> 
 
 @rule("LB-7-local", "LB-15-13")
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])
-def test_without_endpoints_nobody_is_kept_waiting(traffic: World, policy: str) -> None:
+def test_without_endpoints_clients_are_closed_at_once(traffic: World, policy: str) -> None:
     with traffic.service(selector={"app": "nobody"}, externalTrafficPolicy=policy) as service:
         for _ in range(5):
             assert service.outcome(timeout=2.5) in ("closed", "refused")
@@ -184,7 +184,7 @@ def test_udp_reaches_the_pods_that_come_after(traffic: World, lonely: str) -> No
 
 
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])
-def test_a_rolling_update_disturbs_nobody(traffic: World, lonely: str, policy: str) -> None:
+def test_a_rolling_update_fails_no_connection(traffic: World, lonely: str, policy: str) -> None:
     with _before(traffic, lonely, policy) as service:
         before = set(traffic.pods(lonely))
         with steady(service.address, lasting=0) as client:

@@ -80,7 +80,7 @@ def test_affinity_can_be_switched_off_and_on(traffic: World) -> None:
 @rule("LB-7-ranges", "LB-11-6", "LB-15-8")
 @pytest.mark.parametrize("by", ["field", "annotation"])
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
-def test_who_comes_from_elsewhere_hears_nothing(traffic: World, family: str, by: str) -> None:
+def test_clients_outside_the_source_ranges_are_refused(traffic: World, family: str, by: str) -> None:
     allowed, refused, bits = "127.9.1.7", "127.9.2.7", 32
     if family == "IPv6":
         allowed, refused, bits = traffic.source(0x17), traffic.source(0x27), 128
@@ -112,7 +112,7 @@ def test_source_ranges_can_be_changed(traffic: World) -> None:
         echoclient.becomes([True, True], partial(served, service))
 
 
-def test_what_cannot_be_understood_closes_the_door(traffic: World) -> None:
+def test_an_invalid_annotation_closes_the_listeners(traffic: World) -> None:
     with traffic.service() as service:
         service.served()
         service.annotate(proxy_protocol="v3")
@@ -157,7 +157,7 @@ def test_a_second_family_can_come_and_go(traffic: World) -> None:
         lambda client: b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + socket.inet_aton(client),
     ),
 )
-def test_pods_are_told_of_the_client_by_the_proxy_protocol(
+def test_the_proxy_protocol_tells_pods_their_client(
     traffic: World, version: str, header: Callable[[str], bytes]
 ) -> None:
     with traffic.service(annotated={"proxy_protocol": version}) as service:
@@ -168,7 +168,7 @@ def test_pods_are_told_of_the_client_by_the_proxy_protocol(
         assert service.nodes(30) == set(traffic.pods().values())
 
 
-def test_a_connection_on_which_nobody_speaks_is_closed(traffic: World) -> None:
+def test_an_idle_connection_is_closed(traffic: World) -> None:
     with traffic.service(annotated={"idle_timeout": "1s"}) as service:
 
         def close_when_idle() -> None:

@@ -25,7 +25,7 @@ _DELETED = [
 
 
 @rule("LB-3-healthy", "LB-3-ensuring", "LB-3-ensured", "LB-11-2")
-def test_of_a_healthy_service_two_events_tell(traffic: World) -> None:
+def test_a_healthy_service_has_two_events(traffic: World) -> None:
     with traffic.service() as service:
         service.tells(*_HEALTHY)
         service.served()
@@ -58,14 +58,6 @@ def test_the_status_shows_address_mode_and_ports(traffic: World) -> None:
         assert condition(found, "LoadBalancerDegraded") == {}
 
 
-@rule("LB-4-status")
-def test_a_wiped_status_comes_back(traffic: World) -> None:
-    with traffic.service() as service:
-        before = ingress(service.read())
-        traffic.merge(f"{service.path}/status", {"status": {"loadBalancer": {"ingress": None}}})
-        service.wait(lambda s: ingress(s) == before)
-
-
 @rule("LB-2-deletion", "LB-2-finalizers", "LB-3-deleting", "LB-3-deleted", "LB-7-deletion", "LB-16-life")
 def test_deletion_leaves_nothing_but_the_finalizers_of_others(traffic: World) -> None:
     with traffic.service() as service:
@@ -87,7 +79,7 @@ def test_deletion_leaves_nothing_but_the_finalizers_of_others(traffic: World) ->
 
 
 @rule("LB-3-updated", "LB-5-sync", "LB-16-life")
-def test_other_nodes_are_told_of_and_nothing_else(traffic: World) -> None:
+def test_changed_nodes_cause_one_event(traffic: World) -> None:
     with traffic.service() as service:
         service.tells(*_HEALTHY)
         with traffic.excluded("node-2"):
@@ -110,17 +102,6 @@ def test_missing_nodes_are_reported_and_new_ones_used(traffic: World) -> None:
         early.served()
         early.wait(lambda s: condition(s, "LoadBalancerServing")["status"] == "True")
         assert ingress(early.read())[0]["ip"] == early.address
-
-
-@rule("LB-1-class")
-def test_a_service_of_another_class_is_left_alone(traffic: World) -> None:
-    with (
-        traffic.service(loadBalancerClass="example.org/other", ready=lambda _: True) as foreign,
-        traffic.service() as ours,
-    ):
-        ours.served()
-        assert traffic.writes(foreign.name) == []
-        assert foreign.events() == []
 
 
 @rule("LB-11-5", "LB-11-9", "LB-1-resync", "LB-5-vanished")
@@ -167,7 +148,7 @@ def test_a_service_with_many_ports_costs_no_watches_of_files(traffic: World) -> 
 
 
 @rule("LB-11-13", "LB-1-gone")
-def test_a_service_that_vanished_while_nobody_looked_leaves_no_orphan(traffic: World) -> None:
+def test_a_service_deleted_while_all_are_away_leaves_nothing(traffic: World) -> None:
     ours = ("worker-1", "watcher-1", "patcher-1")
     sandbox, call = traffic.nodes.sandbox, traffic.nodes.call
     traffic.create("vanishes")
