@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from sandbox import processes
+from sandbox import state as states
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,6 +42,14 @@ class CommandLine:
 
     def up(self, *more: str) -> str:
         return self("up", "--watchers=0", "--workers=0", "--patchers=0", "--nodes=0", *more)
+
+    def kill(self, patience: float = 30) -> None:
+        """Kill its supervisor, and wait until its children have ended, too."""
+        state = states.read(self.folder)
+        assert state
+        os.kill(state.pid, signal.SIGKILL)
+        for process in [state.supervisor(), *(child.process() for child in state.children.values())]:
+            assert process is None or processes.wait_gone(process, patience), "it outlived its supervisor"
 
     def environment(self) -> dict[str, str]:
         known = {key: value for key, value in os.environ.items() if not key.startswith("WINDOWBOX_S")}

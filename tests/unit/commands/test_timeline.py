@@ -87,28 +87,22 @@ def test_a_scheduled_wish_shows_what_it_waits_for(reason: Reason) -> None:
 
 
 @pytest.mark.parametrize("reason", LATER)
-def test_a_scheduled_wish_is_left_once_a_later_run_is_complete(reason: Reason) -> None:
-    pool, outcome, note = LATER[reason]
-    newer = run(pool, "succeeded", trace=NEXT, started=NOW + timedelta(seconds=9))
-    runs = [run(pool, outcome, trace=MINE), newer]
-    [moment] = timeline.waits([Pending(pool, workers=1, scheduled=[scheduled(reason)])], runs, NOW)
-    left, since = moment.details
-    assert left.startswith("left from the run of ")
-    assert left.endswith(f" (because: {note})")
-    assert since.startswith("not needed any more: the run of ")
-    assert since.endswith(" has ended since (succeeded), and waits for nothing")
-
-
-@pytest.mark.parametrize("reason", LATER)
-def test_a_later_run_that_had_nothing_to_do_leaves_it_valid(reason: Reason) -> None:
-    pool, outcome, note = LATER[reason]
-    newer = run(pool, "nothing to do", trace=NEXT, started=NOW + timedelta(seconds=9))
-    runs = [run(pool, outcome, trace=MINE), newer]
+@pytest.mark.parametrize("outcome", ["succeeded", "nothing to do"])
+def test_a_later_run_decides_whether_a_scheduled_wish_is_needed(reason: Reason, outcome: str) -> None:
+    pool, before, note = LATER[reason]
+    newer = run(pool, outcome, trace=NEXT, started=NOW + timedelta(seconds=9))
+    runs = [run(pool, before, trace=MINE), newer]
     [moment] = timeline.waits([Pending(pool, workers=1, scheduled=[scheduled(reason)])], runs, NOW)
     because, since = moment.details
-    assert because == f"because: {note}"
-    assert since.startswith("scheduled by the run of ")
-    assert since.endswith(" has left it so (nothing to do)")
+    if outcome == "succeeded":
+        assert because.startswith("left from the run of ")
+        assert because.endswith(f" (because: {note})")
+        assert since.startswith("not needed any more: the run of ")
+        assert since.endswith(" has ended since (succeeded), and waits for nothing")
+    else:
+        assert because == f"because: {note}"
+        assert since.startswith("scheduled by the run of ")
+        assert since.endswith(" has left it so (nothing to do)")
 
 
 @cases(

@@ -156,14 +156,9 @@ def test_a_port_named_twice_is_served_once() -> None:
 
 
 @rule("LB-7-portless")
-def test_where_pods_can_be_reached_no_node_port_is_needed() -> None:
+def test_reachable_pods_need_no_node_port() -> None:
     found = demand(service(ports=[{"port": 80, "targetPort": "web"}]), direct=True)
-    assert found.ports == (Port("", 80, "TCP", None, "web"),)
-    assert found.refusals == ()
-
-
-@rule("LB-7-portless")
-def test_a_node_port_that_is_left_is_used() -> None:
+    assert (found.ports, found.refusals) == ((Port("", 80, "TCP", None, "web"),), ())
     assert demand(service(), direct=True).ports[0].node_port == 30080
 
 
@@ -198,14 +193,6 @@ def test_who_only_prefers_both_families_is_content_with_what_there_is(
     assert demand(both, direct=False, offered=offered).families == families
 
 
-def _ports(count: int) -> list[dict[str, Any]]:
-    return [HTTP | {"name": f"p{n}", "port": n, "nodePort": 30000 + n} for n in range(1, count + 1)]
-
-
-def _ranges(count: int) -> list[str]:
-    return [f"10.{n // 256}.{n % 256}.0/25" for n in range(count)]
-
-
 @cases(
     "ports ranges served reasons",
     ("most-ports", 250, 0, 250, []),
@@ -217,14 +204,15 @@ def _ranges(count: int) -> list[str]:
     ("too-many-rules", 101, 100, 0, ["TooManyRules"]),
 )
 def test_demands_of_one_service_are_bounded(ports: int, ranges: int, served: int, reasons: list[str]) -> None:
-    found = asked(ports=_ports(ports), loadBalancerSourceRanges=_ranges(ranges) or None)
+    asked_for = [HTTP | {"name": f"p{n}", "port": n, "nodePort": 30000 + n} for n in range(1, ports + 1)]
+    allowed = [f"10.{n // 256}.{n % 256}.0/25" for n in range(ranges)]
+    found = asked(ports=asked_for, loadBalancerSourceRanges=allowed or None)
     assert len(found.ports) == served
     assert [refusal.reason for refusal in found.refusals] == reasons
 
 
 def test_a_long_annotation_of_ranges_is_refused_unread() -> None:
-    annotations = {"service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.0/8," * 6000}
-    found = asked(annotations=annotations)
+    found = annotated(RANGES, "10.0.0.0/8," * 6000)
     assert found.ports == ()
     assert only(found).reason == "TooManySourceRanges"
 
@@ -261,29 +249,24 @@ def test_source_ranges_are_understood(field: Any, annotation: Any, allowed: tupl
 @rule("LB-7-ranges")
 def test_ranges_that_cannot_be_read_close_the_service(bad: Any) -> None:
     found = asked(loadBalancerSourceRanges=["10.0.0.0/8", bad])
-    assert found.ports == ()
-    assert only(found).reason == "InvalidSourceRanges"
+    assert (found.ports, only(found).reason) == ((), "InvalidSourceRanges")
 
 
 @pytest.mark.parametrize("bad", [",", "10.0.0.0/8,", "10.0.0.0/8;fd00::/8", LONG, 7, {}], ids=brief)
 @rule("LB-7-ranges")
 def test_an_annotation_that_cannot_be_read_closes_the_service(bad: Any) -> None:
     found = annotated(RANGES, bad)
-    assert found.ports == ()
-    assert only(found).reason == "InvalidSourceRanges"
+    assert (found.ports, only(found).reason) == ((), "InvalidSourceRanges")
 
 
 @rule("LB-7-ranges")
 def test_the_refusal_of_ranges_says_what_to_do() -> None:
+    assert asked(loadBalancerSourceRanges="10.0.0.0/8").ports == ()
     found = asked(loadBalancerSourceRanges=["a", "b/8", "10.0.0.0/8", "c", "d"])
     assert only(found).note == (
         "nothing is served, so that nobody gets in who should not: spec.loadBalancerSourceRanges holds "
         '"a", "b/8", "c" and 1 more; give prefixes like 10.0.0.0/8 or fd00::/8'
     )
-
-
-def test_ranges_of_a_wrong_type_close_the_service() -> None:
-    assert asked(loadBalancerSourceRanges="10.0.0.0/8").ports == ()
 
 
 @cases(
@@ -339,83 +322,69 @@ def test_what_is_no_address_is_refused(bad: Any, annotation: bool) -> None:
     assert (found.requested, found.ports, only(found).reason) == ((), (), "InvalidAddress")
 
 
-@cases("value version", ("v1", "v1", 1), ("v2", "v2", 2), ("absent", None, None))
-def test_the_proxy_protocol_has_two_versions(value: str | None, version: int | None) -> None:
-    assert annotated(PROXY, value).proxy_protocol == version
-
-
-@pytest.mark.parametrize("bad", ["", "V1", "v3", "1", 1, True, LONG], ids=brief)
-def test_without_the_header_that_was_asked_for_nothing_is_served(bad: Any) -> None:
-    found = annotated(PROXY, bad)
-    assert (found.ports, only(found).reason) == ((), "InvalidProxyProtocol")
-
-
 @pytest.mark.parametrize(
-    ("value", "seconds"),
+    ("key", "field", "value", "found"),
     [
-        ("90s", 90),
-        ("1h30m", 5400),
-        ("1.5h", 5400),
-        ("1s", 1),
-        ("1500ms", 1.5),
-        ("2000000µs", 2),
-        (" 5m ", 300),
+        *((PROXY, "proxy_protocol", *pair) for pair in (("v1", 1), ("v2", 2), (None, None))),
+        # Durations are written as in Go.
+        *(
+            (IDLE, "idle_timeout", *pair)
+            for pair in (("90s", 90), ("1h30m", 5400), ("1.5h", 5400), ("1s", 1))
+        ),
+        *((IDLE, "idle_timeout", *pair) for pair in (("1500ms", 1.5), ("2000000µs", 2), (" 5m ", 300))),
+        *((LIMIT, "max_connections", *pair) for pair in (("1", 1), (" 1000 ", 1000), ("9" * 9, 999999999))),
+        *(
+            (SHARE, "share", *pair)
+            for pair in (("web", "web"), (" a.b/c ", "a.b/c"), ("", None), (None, None))
+        ),
+        *((DRAIN, "drained", *pair) for pair in (("true", True), ("false", False), ("", False))),
     ],
 )
-def test_an_idle_timeout_is_written_as_in_go(value: str, seconds: float) -> None:
-    assert annotated(IDLE, value).idle_timeout == pytest.approx(seconds)
+def test_an_option_is_understood(key: str, field: str, value: str | None, found: Any) -> None:
+    answer = annotated(key, value)
+    assert getattr(answer, field) == (pytest.approx(found) if key == IDLE else found)
+    assert answer.refusals == ()
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("key", "reason", "bad"),
     [
-        *("", "90", "s", "-5s", "+5s", "0", "0s", "1ms", "9000h", "1e3s", "1.2.3s", "5 s", "٥s", "1d"),
-        *(LONG, 90, {}),
+        *((PROXY, "InvalidProxyProtocol", bad) for bad in ("", "V1", "v3", "1", 1, True, LONG)),
+        *((SHARE, "InvalidShare", bad) for bad in ("two words", " ", LONG, 7)),
+        *(
+            (IDLE, "InvalidIdleTimeout", bad)
+            for bad in ("", "90", "s", "-5s", "+5s", "0", "0s", "1ms", "9000h")
+        ),
+        *((IDLE, "InvalidIdleTimeout", bad) for bad in ("1e3s", "1.2.3s", "5 s", "٥s", "1d", LONG, 90, {})),
+        *(
+            (LIMIT, "InvalidConnectionLimit", bad)
+            for bad in ("", "0", "-1", "1e3", "٣", "1_000", "9" * 10_000)
+        ),
+        *((LIMIT, "InvalidConnectionLimit", bad) for bad in (5, True)),
+        (DRAIN, "InvalidDrain", "maybe"),
     ],
     ids=brief,
 )
-def test_an_idle_timeout_that_cannot_be_read_is_as_usual(bad: Any) -> None:
-    found = annotated(IDLE, bad)
-    assert (found.idle_timeout, found.places) == (None, ("80/TCP",))
-    assert only(found).reason == "InvalidIdleTimeout"
-
-
-@pytest.mark.parametrize(("value", "limit"), [("1", 1), (" 1000 ", 1000), ("999999999", 999999999)])
-def test_connections_can_be_limited(value: str, limit: int) -> None:
-    assert annotated(LIMIT, value).max_connections == limit
-
-
-@pytest.mark.parametrize("bad", ["", "0", "-1", "1e3", "٣", "1_000", "9" * 10_000, 5, True], ids=brief)
-def test_a_limit_that_cannot_be_read_is_none(bad: Any) -> None:
-    found = annotated(LIMIT, bad)
-    assert (found.max_connections, found.places) == (None, ("80/TCP",))
-    assert only(found).reason == "InvalidConnectionLimit"
+def test_an_unreadable_option_is_refused(key: str, reason: str, bad: Any) -> None:
+    found = annotated(key, bad)
+    # Without the header or the sharing that was requested nothing is served.
+    assert found.places == (() if key in (PROXY, SHARE) else ("80/TCP",))
+    assert only(found).reason == reason
+    assert (found.proxy_protocol, found.idle_timeout, found.max_connections) == (None, None, None)
+    assert (found.share, found.drained) == (None, False)
 
 
 def test_a_refusal_names_field_value_and_remedy() -> None:
     assert only(annotated(LIMIT, LONG)).note == (
         f'annotation {LIMIT} is "{"x" * 64}…": give a number of 1 to 999999999; until then there is no limit'
     )
+    assert "give true or false" in only(annotated(DRAIN, "maybe")).note
 
 
 def test_several_refusals_are_told_together() -> None:
     found = asked(annotations={IDLE: "x", LIMIT: "x"}, ports=[HTTP, {"port": 9, "protocol": "SCTP"}])
-    assert [one.reason for one in found.refusals] == [
-        "InvalidIdleTimeout",
-        "InvalidConnectionLimit",
-        "SCTPNotSupported",
-    ]
-
-
-@pytest.mark.parametrize(("value", "word"), [("web", "web"), (" a.b/c ", "a.b/c"), ("", None), (None, None)])
-def test_an_address_is_shared_by_a_word(value: str | None, word: str | None) -> None:
-    assert annotated(SHARE, value).share == word
-
-
-@pytest.mark.parametrize("bad", ["two words", " ", LONG, 7], ids=brief)
-def test_what_is_no_word_shares_nothing(bad: Any) -> None:
-    found = annotated(SHARE, bad)
-    assert (found.share, found.ports, only(found).reason) == (None, (), "InvalidShare")
+    reasons = ["InvalidIdleTimeout", "InvalidConnectionLimit", "SCTPNotSupported"]
+    assert [one.reason for one in found.refusals] == reasons
 
 
 _SPECIAL = st.sampled_from([RANGES, ADDRESS, SHARE, PROXY, IDLE, LIMIT])
@@ -426,15 +395,3 @@ def test_any_annotation_gets_an_answer(annotations: dict[str, str]) -> None:
     answer = asked(annotations=annotations, ipFamilies=BOTH)
     assert bool(answer.ports) or bool(answer.refusals)
     assert answer.idle_timeout is None or answer.idle_timeout >= 1
-
-
-@pytest.mark.parametrize(("value", "drained"), [("true", True), ("false", False), ("", False)])
-def test_an_annotation_asks_for_draining(value: str, drained: bool) -> None:
-    found = annotated(DRAIN, value)
-    assert (found.drained, found.refusals) == (drained, ())
-
-
-def test_an_invalid_drain_annotation_is_refused_while_serving() -> None:
-    found = annotated(DRAIN, "maybe")
-    assert (found.drained, found.places, only(found).reason) == (False, ("80/TCP",), "InvalidDrain")
-    assert "give true or false" in only(found).note

@@ -64,21 +64,19 @@ OLD = source("old", version="9.9")
 SEED = source("seed", runtimeVersion=">= 1.30")
 
 
-@pytest.mark.parametrize(
-    ("images", "asked", "tag"),
-    [
-        pytest.param([ANY, NEW], {"target": "1.32.4"}, "new", id="IV-5-constraint-wins"),
-        pytest.param([ANY, NEW], {"target": "1.31.4"}, "any", id="IV-5-constraint-excludes"),
-        pytest.param([NEW], {}, "new", id="IV-5-no-version-asked"),
-        pytest.param([NEW, EXACT], {"target": "1.32.4"}, "exact", id="IV-5-full-version-wins"),
-        pytest.param([NEW, EQUAL], {"target": "1.32.4"}, "equal", id="IV-5-equals-sign-wins"),
-        pytest.param([NEW, SEED], {"target": "1.32.4", "runtime": "1.33"}, "new", id="IV-5-first-of-equals"),
-        pytest.param([ANY, AMD], {}, "amd", id="IV-5-one-architecture-wins"),
-        pytest.param([ANY, ARM], {}, "any", id="IV-5-default-architecture"),
-        pytest.param([ANY, ARM], {"architecture": "arm64"}, "arm", id="IV-5-architecture"),
-        pytest.param([OLD, ANY], {"target": "1.32.4"}, "old", id="IV-3-no-constraint"),
-    ],
-)  # fmt: skip
+@cases(
+    "images asked tag",
+    ("IV-5-constraint-wins", [ANY, NEW], {"target": "1.32.4"}, "new"),
+    ("IV-5-constraint-excludes", [ANY, NEW], {"target": "1.31.4"}, "any"),
+    ("IV-5-no-version-asked", [NEW], {}, "new"),
+    ("IV-5-full-version-wins", [NEW, EXACT], {"target": "1.32.4"}, "exact"),
+    ("IV-5-equals-sign-wins", [NEW, EQUAL], {"target": "1.32.4"}, "equal"),
+    ("IV-5-first-of-equals", [NEW, SEED], {"target": "1.32.4", "runtime": "1.33"}, "new"),
+    ("IV-5-one-architecture-wins", [ANY, AMD], {}, "amd"),
+    ("IV-5-default-architecture", [ANY, ARM], {}, "any"),
+    ("IV-5-architecture", [ANY, ARM], {"architecture": "arm64"}, "arm"),
+    ("IV-3-no-constraint", [OLD, ANY], {"target": "1.32.4"}, "old"),
+)
 def test_the_best_entry_is_found(images: list[ImageSource], asked: dict[str, str], tag: str) -> None:
     assert ImageVector(images=tuple(images)).image("a", **asked) == f"r:{tag}"
 
@@ -103,17 +101,15 @@ def test_the_name_of_an_image(fields: dict[str, str], image: str) -> None:
     assert made.image("a", target="1.32.4") == image
 
 
-@pytest.mark.parametrize(
-    ("before", "by", "after"),
-    [
-        pytest.param({"repository": "r", "tag": "1"}, {"repository": "s"}, ("", "s", "1", "1"), id="IV-4"),
-        pytest.param({"repository": "r", "tag": "1"}, {"tag": "2"}, ("", "r", "2", "1"), id="IV-4-tag"),
-        pytest.param({"repository": "r", "tag": "1"}, {"ref": "x"}, ("x", "", "", ""), id="IV-4-ref"),
-        pytest.param({"ref": "x"}, {"repository": "s", "tag": "2"}, ("", "s", "2", ""), id="IV-4-no-ref"),
-        pytest.param({"ref": "x"}, {"version": "2"}, ("x", "", "", "2"), id="IV-4-ref-stays"),
-        pytest.param({"ref": "x", "version": "1"}, {"tag": "2"}, ("x", "", "", "1"), id="IV-4-tag-in-vain"),
-    ],
-)  # fmt: skip
+@cases(
+    "before by after",
+    ("IV-4", {"repository": "r", "tag": "1"}, {"repository": "s"}, ("", "s", "1", "1")),
+    ("IV-4-tag", {"repository": "r", "tag": "1"}, {"tag": "2"}, ("", "r", "2", "1")),
+    ("IV-4-ref", {"repository": "r", "tag": "1"}, {"ref": "x"}, ("x", "", "", "")),
+    ("IV-4-no-ref", {"ref": "x"}, {"repository": "s", "tag": "2"}, ("", "s", "2", "")),
+    ("IV-4-ref-stays", {"ref": "x"}, {"version": "2"}, ("x", "", "", "2")),
+    ("IV-4-tag-in-vain", {"ref": "x", "version": "1"}, {"tag": "2"}, ("x", "", "", "1")),
+)
 def test_entries_of_one_key_are_merged(
     before: dict[str, str], by: dict[str, str], after: tuple[str, ...]
 ) -> None:

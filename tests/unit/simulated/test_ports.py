@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from sandbox.simulated import openports
 from sandbox.simulated.openports import (
     Behaviour,
@@ -41,17 +39,15 @@ def slice_of(*endpoints: Endpoint, port: tuple[str, str] = ("http", "TCP")) -> S
     return Slice(WEB, frozenset([port]), endpoints)
 
 
-@pytest.mark.parametrize(
-    ("service", "part", "expected"),
-    [
-        pytest.param(CLUSTER, slice_of(READY), {AT_ONE: Echo("one"), AT_TWO: Echo("two")}, id="everywhere"),
-        pytest.param(CLUSTER, slice_of(), {}, id="no-endpoint-refuses"),
-        pytest.param(CLUSTER, slice_of(GONE), {}, id="no-ready-endpoint-refuses"),
-        pytest.param(CLUSTER, slice_of(ENDING), {AT_ONE: Echo("one"), AT_TWO: Echo("two")}, id="ending"),
-        pytest.param(CLUSTER, slice_of(READY, port=("other", "TCP")), {}, id="endpoints-of-another-port"),
-        pytest.param(CLUSTER, slice_of(READY, port=("http", "UDP")), {}, id="endpoints-of-another-protocol"),
-    ],
-)  # fmt: skip
+@cases(
+    "service part expected",
+    ("everywhere", CLUSTER, slice_of(READY), {AT_ONE: Echo("one"), AT_TWO: Echo("two")}),
+    ("no-endpoint-refuses", CLUSTER, slice_of(), {}),
+    ("no-ready-endpoint-refuses", CLUSTER, slice_of(GONE), {}),
+    ("ending", CLUSTER, slice_of(ENDING), {AT_ONE: Echo("one"), AT_TWO: Echo("two")}),
+    ("endpoints-of-another-port", CLUSTER, slice_of(READY, port=("other", "TCP")), {}),
+    ("endpoints-of-another-protocol", CLUSTER, slice_of(READY, port=("http", "UDP")), {}),
+)
 def test_doors_of_a_service(service: Service, part: Slice, expected: dict[Place, OpenPort]) -> None:
     assert openports.of_service(service, [part], [ONE, TWO]) == expected
 
@@ -132,17 +128,15 @@ def raw_service(**spec: Any) -> Object:
     return Object({"metadata": {"namespace": "default", "name": "web"}, "spec": {"ports": ports, **spec}})
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        pytest.param(raw_service(), CLUSTER, id="cluster"),
-        pytest.param(raw_service(externalTrafficPolicy="Local", healthCheckNodePort=31234), LOCAL, id="l"),
-        pytest.param(raw_service(healthCheckNodePort=31234), CLUSTER, id="health-port-of-another-time"),
-        pytest.param(raw_service(ports=[{"port": 80}]), None, id="no-node-port"),
-        pytest.param(raw_service(ipFamilies=["IPv6"]), None, id="ipv6-only"),
-        pytest.param(raw_service(ipFamilies=["IPv6", "IPv4"]), CLUSTER, id="both-families"),
-    ],
-)  # fmt: skip
+@cases(
+    "found expected",
+    ("cluster", raw_service(), CLUSTER),
+    ("l", raw_service(externalTrafficPolicy="Local", healthCheckNodePort=31234), LOCAL),
+    ("health-port-of-another-time", raw_service(healthCheckNodePort=31234), CLUSTER),
+    ("no-node-port", raw_service(ports=[{"port": 80}]), None),
+    ("ipv6-only", raw_service(ipFamilies=["IPv6"]), None),
+    ("both-families", raw_service(ipFamilies=["IPv6", "IPv4"]), CLUSTER),
+)
 def test_services_as_they_are_seen(found: Object, expected: Service | None) -> None:
     assert openports.service(found) == expected
 
