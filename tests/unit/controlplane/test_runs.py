@@ -1,15 +1,18 @@
-"""What becomes of the configuration of a cloud-controller-manager when its ControlPlane is deleted."""
+"""Deletions of ControlPlanes, and the second ControlPlane that Shoots of former versions of Gardener have."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, cast
 
 from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.unit.controlplane import doors
 from tests.unit.controlplane.doors import Doors
 from windowbox.errors import Waiting
+from windowbox.models.objects import Object
+from windowbox.models.refs import CONTROL_PLANES, RUNTIME, ObjectRef
+from workers.core.lifecycle.actuators import Run
 from workers.kinds.controlplane import controlplanesite
 
 LIVE: dict[str, Any] = {}
@@ -43,3 +46,13 @@ async def test_a_deletion_goes_on_without_its_cluster() -> None:
     world.cluster = None
     await doors.actuator().delete(doors.run(world))
     assert world.written == []
+
+
+@rule("S-6")
+async def test_an_exposure_succeeds_without_making_anything() -> None:
+    nowhere = cast(Any, None)
+    object = Object({"spec": {"type": "local", "purpose": "exposure"}})
+    run = Run(ObjectRef(RUNTIME, CONTROL_PLANES.id, "a", "a-exposure"), object, None, nowhere)
+    assert await doors.actuator().reconcile(run) == {}
+    await doors.actuator().delete(run)
+    await doors.actuator().migrate(run)
