@@ -18,6 +18,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane, NameServer
 from windowbox.clients.nameserver import Nameserver
 from windowbox.models.refs import DNSRECORDS
+from windowbox.settings.bussettings import Zone
 from windowbox.settings.dnssettings import DnsSettings
 from workers.core import pools, serving
 from workers.core.owned.targets import TargetClusters
@@ -39,6 +40,7 @@ async def dns_world(
     nameserver = Nameserver(settings)
     leftovers.expect(plane, DNSRECORDS)
     async with kind_world(plane, nats, *served) as made:
+        made.zones = (Zone(name=named.zone),)
 
         async def dns(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:
             targets = TargetClusters(opened, Providers(opened, registry))

@@ -41,7 +41,7 @@ from windowbox.kinds import POOLS
 from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, NAMESPACES, SECRETS, Resource
-from windowbox.settings.bussettings import Access, Deciding
+from windowbox.settings.bussettings import Access, Deciding, Zone
 from windowbox.settings.dnssettings import DnsSettings
 from windowbox.settings.kindsettings import KindSettings
 from windowbox.settings.settings import WatchSettings, WorkSettings
@@ -64,6 +64,7 @@ class KindWorld:
     kinds: KindSettings
     work: WorkSettings
     parts: dict[str, Parts] = field(default_factory=dict)
+    zones: tuple[Zone, ...] = ()
 
     def client(self, namespace: str) -> Client:
         return Client(self, namespace)
@@ -100,7 +101,7 @@ class KindWorld:
 
     async def recorded(self, since: datetime, *pools: str) -> Recording:
         """The runs of these pools since then, with the settings that decided."""
-        settings = Deciding(classes=self.work.classes, kinds=self.kinds)
+        settings = Deciding(zones=self.zones, classes=self.work.classes, kinds=self.kinds)
         until = datetime.now(UTC) + timedelta(seconds=5)
         header = Header(recording=1, version="now", since=since, until=until, settings=settings)
         async with connected(Access(self.nats.url, name="recorder")) as bus:

@@ -15,13 +15,7 @@ from tests.support.kindworld import CLOUDPROVIDER, KindWorld
 from tests.support.rules import rule
 from windowbox.errors import WindowboxError
 from windowbox.models.extensions import OPERATION, TIMESTAMP
-from windowbox.models.refs import (
-    BASTIONS,
-    CLUSTERS,
-    NAMESPACES,
-    PODS,
-    SERVICES,
-)
+from windowbox.models.refs import BASTIONS, CLUSTERS, NAMESPACES, PODS, SERVICES
 
 pytestmark = pytest.mark.serves("bastion")
 

@@ -233,8 +233,7 @@ async def test_the_lease_expires_while_the_patcher_is_killed(beating: Beating) -
 
 
 @pytest.mark.parametrize(
-    "forgets",
-    [pytest.param(False, id="HB-2-and-remembers"), pytest.param(True, id="HB-2-and-has-forgotten")],
+    "forgets", [pytest.param(False, id="HB-2-and-remembers"), pytest.param(True, id="HB-2-and-has-forgotten")]
 )
 async def test_the_lease_expires_while_the_bus_is_away(beating: Beating, forgets: bool) -> None:
     await beating.until_beating()
@@ -258,9 +257,7 @@ async def test_the_lease_expires_while_work_is_left_undone(beating: Beating) -> 
         await beating.until_beating()
 
 
-async def test_a_changed_or_deleted_lease_is_restored(
-    beating: Beating,
-) -> None:
+async def test_a_changed_or_deleted_lease_is_restored(beating: Beating) -> None:
     await beating.until_beating()
     await beating.kube.merge(HEARTBEATS, beating.namespace, NAME, {"spec": {"holderIdentity": "somebody"}})
 

@@ -17,14 +17,7 @@ from tools.bench.audit import WRITES
 from windowbox.errors import WindowboxError
 from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.objects import Object
-from windowbox.models.refs import (
-    CLUSTERS,
-    INFRASTRUCTURES,
-    IP_POOLS,
-    NAMESPACES,
-    NETWORK_POLICIES,
-    Resource,
-)
+from windowbox.models.refs import CLUSTERS, INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, Resource
 
 pytestmark = pytest.mark.serves("infrastructure")
 
@@ -32,9 +25,7 @@ KINDS: dict[str, Resource] = {one.kind: one for one in (NAMESPACES, IP_POOLS, NE
 
 
 @rule("A.1", "A.3", "I-1", "U-4", "S-3", "K-1", "K-3", "LB-10-routes")
-async def test_the_contract_example_has_its_status_and_effects(
-    world: KindWorld,
-) -> None:
+async def test_the_contract_example_has_its_status_and_effects(world: KindWorld) -> None:
     [cluster] = examples("A.1")
     asked, answer, *effects = examples("A.3")
     shoot = world.client(asked["metadata"]["namespace"])

@@ -1,4 +1,4 @@
-"""How objects of each kind are created and deleted at once, and what of them could be left."""
+"""Worlds that serve one kind, its objects as in examples/, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -7,103 +7,230 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.api.backups.keeping import keeping, reference
+from tests.api.lifecycle import kindtable
 from tests.e2e import zones
 from tests.support.balancerworld import balancer_world
 from tests.support.dnsworld import dns_world
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world, stamp
 from tests.support.natsserver import NatsServer
+from tests.support.running import running
 from tests.support.servers import ControlPlane, NameServer
-from windowbox.clients.kubernetes.kube import Kube
+from windowbox.errors import Conflict, TransientError, WindowboxError
 from windowbox.kinds import POOLS, Served
 from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
-    BACKUP_BUCKETS,
-    BACKUP_ENTRIES,
     BASTIONS,
     DNSRECORDS,
     EXPOSURES,
     INFRASTRUCTURES,
     INGRESSES,
+    MANAGED_RESOURCES,
     NAMESPACES,
     OPERATING_SYSTEM_CONFIGS,
     SECRETS,
     SERVICES,
     Resource,
 )
+from windowbox.settings.kindsettings import BackupSettings, KindSettings
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-SHOOT = "shoot--demo--one"
-"""Whose objects the examples are."""
-
-Delete = Callable[[], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class Scene:
-    """Objects of one kind, by number, and what is left of them all."""
-
-    create: Callable[[int], Awaitable[Delete]]
-    left: Callable[[], Awaitable[list[str]]]
+SHOOT, NAME = "shoot--demo--one", "one"
+"""The Shoot of the examples, and its object of each kind."""
+SHARING = (BASTIONS, EXPOSURES, OPERATING_SYSTEM_CONFIGS)
+"""Kinds of which a Shoot may have many objects: creating a Shoot takes longer."""
 
 
 @dataclass(frozen=True)
 class Servers:
     plane: ControlPlane
     nats: NatsServer
-    named: NameServer
     folder: Path
+    named: NameServer | None = None
+    """For kinds that write names into DNS."""
+
+
+@dataclass
+class Subject:
+    """One object of a kind of extension, and its Shoot."""
+
+    row: Served
+    shoot: Client
+    body: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def there(self) -> Client:
+        """The namespace of the Shoot's machines."""
+        return self.shoot.world.client(f"infra-{self.shoot.namespace}")
+
+    async def create(self, operation: str = "reconcile", **spec: Any) -> None:
+        metadata = {"name": self.name, "annotations": {OPERATION: operation, TIMESTAMP: stamp()}}
+        body = self.body | {"metadata": metadata, "spec": self.body["spec"] | spec}
+        namespace = self.shoot.namespace if self.row.resource.namespaced else ""
+        await self.shoot.kube.create(self.row.resource, namespace, body)
+
+    async def cluster(self, **shoot: Any) -> None:
+        """The Cluster of the examples, with this Shoot or CloudProfile."""
+        [example] = [one for one in documents("shoot.yaml", SHOOT) if one["kind"] == "Cluster"]
+        spec = {"kubernetes": {"version": "1.36.0"}} | shoot.pop("spec", {})
+        profile = {"cloudProfile": example["spec"]["cloudProfile"]}
+        await self.shoot.cluster(**profile | shoot | {"spec": spec})
+
+    async def ask(self, operation: str = "reconcile", **patch: Any) -> None:
+        await self.shoot.ask(self.row.resource, self.name, operation, **patch)
+
+    async def get(self) -> Object:
+        found = await self.shoot.get(self.row.resource, self.name)
+        assert found
+        return found
+
+    async def until(self, holds: Callable[[Object | None], bool]) -> Object:
+        found = await self.shoot.until(self.row.resource, self.name, holds)
+        assert found
+        return found
+
+    async def ready(self) -> Object:
+        """The object, once its reconcile has succeeded and the work queue is empty."""
+        await self.shoot.until_ready(self.row.resource, self.name)
+        await self.shoot.world.quiet()
+        return await self.shoot.until_ready(self.row.resource, self.name)
+
+    async def failed(self) -> Object:
+        return await self.shoot.until_failed(self.row.resource, self.name)
+
+    async def delete(self) -> None:
+        await self.shoot.delete(self.row.resource, self.name)
+
+    async def gone(self) -> None:
+        await self.delete()
+        await self.shoot.until_gone(self.row.resource, self.name)
+
+    async def owned(self) -> dict[tuple[Resource, str], Object]:
+        """The objects that it owns, by kind and name."""
+        found = [
+            (kind, one)
+            for kind in (*self.row.owns, SECRETS)
+            for one in await objects(self.shoot.kube, kind, self.shoot.namespace)
+        ]
+        ours = self.row.resource == INFRASTRUCTURES
+        return {
+            (kind, one.name): one
+            for kind, one in found
+            if not one.deleting and (ours or one.name != self.there.namespace)
+        }
+
+    def at(self, kind: Resource, one: Object) -> Client:
+        """A client in the namespace of an owned object."""
+        return self.shoot.world.client(one.namespace if kind.namespaced else "")
+
+    @contextlib.asynccontextmanager
+    async def with_others(self) -> AsyncIterator[None]:
+        """Simulate load balancers, nodes and a resource manager: report the status that the kind awaits."""
+        parts = [
+            self._report(client, kind, kindtable.REPORTS[kind])
+            for kind in self.row.owns
+            if kind in kindtable.REPORTS
+            for client in ((self.shoot,) if kind == MANAGED_RESOURCES else (self.there,))
+        ]
+        async with running(*parts):
+            yield
+
+    async def _report(self, client: Client, kind: Resource, status: Callable[[Object], Any]) -> None:
+        watched = kind._replace(selector="", within=client.namespace)
+        while True:
+            page = await client.kube.page(watched)
+            for one in map(Object, page.items):
+                with contextlib.suppress(WindowboxError):  # deleted meanwhile
+                    await client.merge(kind, one.name, {"status": status(one)}, part="status")
+            with contextlib.suppress(TransientError):
+                async for events in client.kube.watch(watched, page.resource_version):
+                    if any(event.type in ("ADDED", "MODIFIED") for event in events):
+                        break
+
+
+@dataclass
+class Stand:
+    """A world that serves a kind of extension, and objects of this kind."""
+
+    row: Served
+    world: KindWorld
+    servers: Servers
+    prefix: str = field(default_factory=lambda: f"shoot--{uuid.uuid4().hex[:6]}")
+    credentials: str = field(default_factory=lambda: f"credentials-{uuid.uuid4().hex[:6]}")
+    """The Secret of backups. It is shared, as Gardener's are."""
+
+    async def subject(self, number: int = 0, *, shared: bool = False) -> Subject:
+        """An object not created yet, in an existing Shoot: its own or a `shared` one."""
+        shoot = self.world.client(self.prefix if shared else f"{self.prefix}-{number}")
+        body = self._example(shoot.namespace)
+        if shared:
+            body["metadata"]["name"] = f"{self.prefix}-{number}"
+        made = Subject(self.row, shoot, body)
+        if await shoot.get(NAMESPACES, shoot.namespace) is None:
+            await self.world.shoot(shoot.namespace)
+            await made.cluster()
+            if self.row.resource != INFRASTRUCTURES:
+                await self.world.kube.create(NAMESPACES, "", {"metadata": {"name": made.there.namespace}})
+        return made
+
+    def _example(self, namespace: str) -> dict[str, Any]:
+        body = example(self.row, namespace)
+        if body["kind"] == "BackupBucket":
+            body["metadata"]["name"] = namespace
+        if body["kind"].startswith("Backup"):
+            body["spec"]["secretRef"]["name"] = self.credentials
+        if self.servers.named:
+            body["spec"] |= {"name": f"{namespace}.{self.servers.named.zone}"}
+        return body
+
+    async def left(self) -> list[str]:
+        """All objects, names, folders and finalizers that are left."""
+        kinds = (self.row.resource, *self.row.owns, SECRETS)
+        left = [one for kind in kinds for one in await named(self.world.kube, kind, self.prefix)]
+        if self.servers.named:
+            left += [name for name in zones.transferred(self.servers.named) if self.prefix in name]
+        root = self.world.kinds.backup.root
+        if root and root.exists():
+            left += os.listdir(root)
+        secret = await self.world.kube.find(SECRETS, "garden", self.credentials)
+        return [*left, *(secret.finalizers if secret else ())]
 
 
 @contextlib.asynccontextmanager
-async def extension(servers: Servers, row: Served) -> AsyncIterator[Scene]:
-    """Any kind of extension, as its example has it: each object in a Shoot of its own, if need be."""
-    prefix, home = f"shoot--{uuid.uuid4().hex[:6]}", row.resource != INFRASTRUCTURES
-    async with kind_world(servers.plane, servers.nats, row.pool) as world:
-        shared = await shoot_of_example(world, prefix, home=home)
-
-        async def create(number: int) -> Delete:
-            shoot, name = shared, f"{prefix}-{number}"
-            if row.resource not in SHARING:
-                shoot = await shoot_of_example(world, name, home=home)
-            made = example(row, shoot.namespace)
-            made["metadata"]["name"] = name
-            await world.kube.create(row.resource, shoot.namespace, made)
-            return lambda: shoot.delete(row.resource, name)
-
-        async def left() -> list[str]:
-            kinds = (row.resource, *row.owns, SECRETS)
-            return [one for kind in kinds for one in await objects(world.kube, kind, prefix)]
-
-        yield Scene(create, left)
-
-
-async def shoot_of_example(world: KindWorld, name: str, *, home: bool) -> Client:
-    """A Shoot like that of the examples, if `home` with the namespace of its machines."""
-    cluster = next(one for one in documents("shoot.yaml", name) if one["kind"] == "Cluster")
-    shoot = await world.shoot(name, cloudProfile=cluster["spec"]["cloudProfile"])
-    if home:
-        await world.kube.create(NAMESPACES, "", {"metadata": {"name": f"infra-{name}"}})
-    return shoot
-
-
-SHARING = (BASTIONS, EXPOSURES, OPERATING_SYSTEM_CONFIGS)
-"""Kinds of which a Shoot may have many objects. It takes longer to make a Shoot than to make them."""
+async def standing(servers: Servers, pool: str) -> AsyncIterator[Stand]:
+    row, root = POOLS[pool], servers.folder / "backups"
+    root.mkdir(exist_ok=True)
+    kinds = KindSettings(backup=BackupSettings(root=root))
+    if row.resource == DNSRECORDS:
+        assert servers.named
+        opened = dns_world(servers.plane, servers.nats, servers.named)
+    else:
+        served = (pool, *kindtable.WITH.get(pool, ()))
+        opened = kind_world(servers.plane, servers.nats, *served, kinds=kinds)
+    async with opened as world:
+        made = Stand(row, world, servers)
+        if row.package == "kinds.backups":
+            with contextlib.suppress(Conflict):
+                await world.kube.create(NAMESPACES, "", {"metadata": {"name": "garden"}})
+            await world.client("garden").secret(made.credentials, key=b"whispered")
+        yield made
 
 
 def example(row: Served, namespace: str) -> dict[str, Any]:
-    """The first object of a kind, and type, that the examples have, in another Shoot."""
+    """The first object of this kind and type in examples/, moved to another Shoot."""
     for path in sorted(EXAMPLES.glob("*.yaml")):
         for found in documents(path.name, namespace):
             if (found["kind"], found.get("spec", {}).get("type")) == (row.resource.kind, row.type):
-                found["metadata"]["annotations"] = {OPERATION: "reconcile", TIMESTAMP: stamp()}
                 return found
     raise AssertionError(f"examples/ has no {row.title}")
 
@@ -113,11 +240,11 @@ def documents(name: str, namespace: str) -> list[dict[str, Any]]:
     return [one for one in yaml.safe_load_all(text) if one]
 
 
-async def objects(kube: Kube, resource: Resource, prefix: str) -> list[str]:
-    """The objects that are not a test's own, and have the prefix in their names or namespaces."""
+async def objects(kube: Any, resource: Resource, prefix: str) -> list[Object]:
+    """Objects with the prefix in their names or namespaces, without those that the test created."""
     page = await kube.page(resource._replace(selector=""), limit=50_000)
     return [
-        f"{resource.kind} {one.namespace}/{one.name} ({one.last_operation.get('description')})"
+        one
         for one in map(Object, page.items)
         if prefix in f"{one.namespace}/{one.name}"
         and one.name != CLOUDPROVIDER
@@ -125,31 +252,50 @@ async def objects(kube: Kube, resource: Resource, prefix: str) -> list[str]:
     ]
 
 
+async def named(kube: Any, resource: Resource, prefix: str) -> list[str]:
+    return [
+        f"{resource.kind} {one.namespace}/{one.name} ({one.last_operation.get('description')})"
+        for one in await objects(kube, resource, prefix)
+    ]
+
+
+Delete = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Creates objects of one kind, by number, and lists what is left of all."""
+
+    create: Callable[[int], Awaitable[Delete]]
+    left: Callable[[], Awaitable[list[str]]]
+
+
 @contextlib.asynccontextmanager
-async def dns_record(servers: Servers, row: Served) -> AsyncIterator[Scene]:
-    named, run = servers.named, uuid.uuid4().hex[:6]
-    async with dns_world(servers.plane, servers.nats, named) as world:
-        shoot = await world.shoot(f"shoot--{run}")
+async def extension(servers: Servers, pool: str) -> AsyncIterator[Scene]:
+    async with standing(servers, pool) as stand:
+        shared = stand.row.resource in SHARING
+        if shared:
+            await stand.subject(shared=True)  # its Shoot is there before they are created at once
 
         async def create(number: int) -> Delete:
-            name = f"{run}-{number}"
-            spec = {"name": f"{name}.{named.zone}", "recordType": "A", "values": ["10.0.0.1"]}
-            await shoot.create(DNSRECORDS, name, spec | {"secretRef": {"name": CLOUDPROVIDER}})
-            return lambda: shoot.delete(DNSRECORDS, name)
+            subject = await stand.subject(number, shared=shared)
+            await subject.create()
+            return subject.delete
 
-        yield Scene(create, lambda: records_and_names(world.kube, named, run))
+        yield Scene(create, stand.left)
 
 
 @contextlib.asynccontextmanager
-async def ingress(servers: Servers, row: Served) -> AsyncIterator[Scene]:
-    named, run = servers.named, uuid.uuid4().hex[:6]
-    async with dns_world(servers.plane, servers.nats, named, "ingress") as world:
+async def ingress(servers: Servers, pool: str) -> AsyncIterator[Scene]:
+    assert servers.named
+    zone, run = servers.named.zone, uuid.uuid4().hex[:6]
+    async with dns_world(servers.plane, servers.nats, servers.named, pool) as world:
         shoot = await world.shoot(f"shoot--{run}")
         [body] = documents("ingress.yaml", shoot.namespace)
 
         async def create(number: int) -> Delete:
             name = f"{run}-{number}"
-            rules = [body["spec"]["rules"][0] | {"host": f"{name}.{named.zone}"}]
+            rules = [body["spec"]["rules"][0] | {"host": f"{name}.{zone}"}]
             made = body | {"metadata": {"name": name}, "spec": {"rules": rules}}
             await world.kube.create(INGRESSES, shoot.namespace, made)
             status = {"loadBalancer": {"ingress": [{"ip": "172.18.255.1"}]}}
@@ -157,55 +303,15 @@ async def ingress(servers: Servers, row: Served) -> AsyncIterator[Scene]:
             return lambda: shoot.delete(INGRESSES, name)
 
         async def left() -> list[str]:
-            ingresses = await objects(world.kube, INGRESSES, run)
-            return [*ingresses, *await records_and_names(world.kube, named, run)]
-
-        yield Scene(create, left)
-
-
-async def records_and_names(kube: Kube, named: NameServer, run: str) -> list[str]:
-    records = await objects(kube, DNSRECORDS, run)
-    return records or [name for name in zones.transferred(named) if name.startswith(run)]
-
-
-@contextlib.asynccontextmanager
-async def backup_bucket(servers: Servers, row: Served) -> AsyncIterator[Scene]:
-    async with keeping(servers.plane, servers.nats, servers.folder / "backups") as backups:
-        secret, name = await backups.secret(), uuid.uuid4().hex[:6]
-
-        async def create(number: int) -> Delete:
-            await backups.bucket(f"{name}-{number}", secret)
-            return lambda: backups.garden.delete(BACKUP_BUCKETS, f"{name}-{number}")
-
-        async def left() -> list[str]:
-            buckets = await objects(backups.world.kube, BACKUP_BUCKETS, name)
-            return [*buckets, *os.listdir(backups.root), *(await backups.finalizers(secret) or ())]
+            assert servers.named
+            found = [one for kind in (INGRESSES, DNSRECORDS) for one in await named(world.kube, kind, run)]
+            return found or [name for name in zones.transferred(servers.named) if name.startswith(run)]
 
         yield Scene(create, left)
 
 
 @contextlib.asynccontextmanager
-async def backup_entry(servers: Servers, row: Served) -> AsyncIterator[Scene]:
-    async with keeping(servers.plane, servers.nats, servers.folder / "backups") as backups:
-        secret, prefix = await backups.secret(), f"shoot--{uuid.uuid4().hex[:6]}"
-
-        async def create(number: int) -> Delete:
-            shoot = await backups.world.shoot(f"{prefix}-{number}")
-            name = f"{shoot.namespace}--{uuid.uuid4()}"
-            spec = {"region": "local", "bucketName": prefix, "secretRef": reference(secret)}
-            await shoot.create(BACKUP_ENTRIES, name, spec)
-            return lambda: shoot.delete(BACKUP_ENTRIES, name)
-
-        async def left() -> list[str]:
-            kinds = (BACKUP_ENTRIES, SECRETS)
-            found = [one for kind in kinds for one in await objects(backups.world.kube, kind, prefix)]
-            return [*found, *(await backups.finalizers(secret) or ())]
-
-        yield Scene(create, left)
-
-
-@contextlib.asynccontextmanager
-async def service(servers: Servers, row: Served) -> AsyncIterator[Scene]:
+async def service(servers: Servers, pool: str) -> AsyncIterator[Scene]:
     place, name = f"127.67.{os.getpid() % 250}", f"balancers-{uuid.uuid4().hex[:6]}"
     ranges = [{"prefixes": [f"{place}.64/26"]}]
     world = balancer_world(servers.plane, servers.nats, servers.folder, name, ranges=ranges)
@@ -216,29 +322,11 @@ async def service(servers: Servers, row: Served) -> AsyncIterator[Scene]:
             return lambda: made.delete(f"s{number}")
 
         async def left() -> list[str]:
-            services = await objects(made.kube, SERVICES, name)
+            services = await named(made.kube, SERVICES, name)
             return [*services, *map(str, parts.store.holders()), *map(str, parts.states.known())]
 
         yield Scene(create, left)
 
 
-_SCENES: dict[str, Callable[[Servers, Served], AbstractAsyncContextManager[Scene]]] = {
-    "backupbucket": backup_bucket,
-    "backupentry": backup_entry,
-    "dnsrecord": dns_record,
-    "ingress": ingress,
-    "loadbalancer": service,
-}
-
-WITHOUT = {
-    "heartbeat": "there is one object, which windowbox makes itself",
-    "machine": "its finalizer is there before it is: whoever makes Machines sets it",
-    "machinedeployment": "what it makes has owners, and is removed by Kubernetes",
-    "machineset": "what it makes has owners, and is removed by Kubernetes",
-}
-"""Kinds that are not created and deleted at once here, and why."""
-
-
 def scene(servers: Servers, pool: str) -> AbstractAsyncContextManager[Scene]:
-    row = POOLS[pool]
-    return _SCENES.get(pool, extension)(servers, row)
+    return {"ingress": ingress, "loadbalancer": service}.get(pool, extension)(servers, pool)

@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.lifecycle import quick
-from tests.api.lifecycle.quick import Delete, Scene, Servers
+from tests.api.lifecycle import kindtable, scenes
+from tests.api.lifecycle.scenes import Delete, Scene, Servers
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
 from windowbox.errors import Missing, TransientError
-from windowbox.kinds import POOLS
 
 NUMBER = int(os.environ.get("QUICK_DELETIONS", "10"))
 """Objects of each kind; a thousand for the long version."""
@@ -30,13 +29,13 @@ LATEST = (0.03, 0.3)
 
 
 @pytest.mark.timeout(300 + NUMBER)
-@pytest.mark.parametrize("pool", sorted(POOLS.keys() - quick.WITHOUT.keys()))
+@pytest.mark.parametrize("pool", sorted(kindtable.TRAITS.keys() | {"ingress", "loadbalancer", "worker"}))
 async def test_objects_deleted_at_once_leave_nothing(
     request: pytest.FixtureRequest, nats: NatsServer, named: NameServer, tmp_path: Path, pool: str
 ) -> None:
     # Load balancers would serve the Services that tests of other kinds have left.
     plane: ControlPlane = request.getfixturevalue("control_plane" if pool == "loadbalancer" else "plane")
-    async with quick.scene(Servers(plane, nats, named, tmp_path), pool) as scene:
+    async with scenes.scene(Servers(plane, nats, tmp_path, named), pool) as scene:
         await create_and_delete(scene)
 
         async def nothing() -> bool:

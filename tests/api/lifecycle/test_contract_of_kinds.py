@@ -1,0 +1,328 @@
+"""The contract that all kinds of extensions keep. `kindtable.TRAITS` lists how they differ."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Collection
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.api.lifecycle.kindtable import EDITS, TRAITS, WITHOUT, Bad
+from tests.api.lifecycle.scenes import Servers, Stand, Subject, standing
+from tests.support.kindworld import CLOUDPROVIDER
+from tests.support.natsserver import NatsServer
+from tests.support.running import eventually
+from tests.support.servers import ControlPlane
+from tools.bench.audit import WRITES
+from windowbox.errors import Missing
+from windowbox.kinds import POOLS
+from windowbox.models.extensions import FORCE_DELETION, OPERATION
+from windowbox.models.objects import Object
+from windowbox.models.refs import CLUSTERS, MANAGED_RESOURCES, NAMESPACES, SECRETS, SERVICES, Resource
+from workers import replay
+
+FORCED = {"metadata": {"annotations": {FORCE_DELETION: "true"}}}
+THEIRS = {"labels": {"theirs": "x"}, "annotations": {"theirs": "y"}}
+OWNING = [pool for pool in TRAITS if POOLS[pool].owns]
+WITH_PROVIDER = [pool for pool in TRAITS if POOLS[pool].credentials]
+
+
+def test_each_pool_is_in_the_table() -> None:
+    missing = sorted(POOLS.keys() - TRAITS.keys() - WITHOUT.keys())
+    assert not missing, f"add a row for {missing} to TRAITS in tests/api/lifecycle/kindtable.py"
+    assert EDITS.keys() <= {kind for pool in OWNING for kind in POOLS[pool].owns}
+
+
+def each(about: str, pools: Collection[str] = tuple(TRAITS)) -> pytest.MarkDecorator:
+    """A case for each of these pools, whose id names the rules of the contract that it shows."""
+    rules = {pool: TRAITS[pool].rules.get(about) for pool in pools}
+    return pytest.mark.parametrize(
+        "pool", [pytest.param(pool, id=f"{rules[pool]}-{pool}" if rules[pool] else pool) for pool in pools]
+    )
+
+
+@pytest.fixture
+def servers_(
+    request: pytest.FixtureRequest, plane: ControlPlane, nats: NatsServer, tmp_path: Path
+) -> Servers:
+    named = request.getfixturevalue("named") if "dnsrecord" in request.node.callspec.params.values() else None
+    return Servers(plane, nats, tmp_path, named)
+
+
+@pytest_asyncio.fixture
+async def stand(servers_: Servers, pool: str) -> AsyncIterator[Stand]:
+    async with standing(servers_, pool) as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def subject(stand: Stand) -> AsyncIterator[Subject]:
+    made = await stand.subject()
+    async with made.with_others():
+        yield made
+
+
+def written(requests: dict[str, int]) -> dict[str, int]:
+    return {name: count for name, count in requests.items() if name.split()[0] in WRITES}
+
+
+def uids(owned: dict[tuple[Resource, str], Object]) -> dict[tuple[Resource, str], str]:
+    return {key: one.uid for key, one in owned.items()}
+
+
+@each("life")
+async def test_a_life_leaves_nothing_behind_and_replays(stand: Stand, subject: Subject) -> None:
+    began = datetime.now(UTC)
+    await subject.create()
+    found = await subject.ready()
+    assert found.last_operation["type"] == "Create"
+    [finalizer] = found.finalizers
+    assert finalizer.startswith("extensions.gardener.cloud/")
+    owned = await subject.owned()
+    secrets = [one.raw.get("data") or {} for (kind, _), one in owned.items() if kind == SECRETS]
+    texts = [text for data in secrets for text in data.values() if len(text) > 20]
+    texts = [text for text in texts if text not in str(found.spec)]
+    await subject.gone()
+
+    async def nothing() -> bool:
+        return not await stand.left()
+
+    await eventually(nothing)
+    await stand.world.quiet()
+    recording = await stand.world.recorded(began, stand.row.pool)
+    result = await replay.replayed(recording)
+    assert result.differences == []
+    assert result.replayed >= 2
+    recorded = "".join(run.model_dump_json() for run in recording.runs)
+    assert not [text for text in texts if text in recorded]
+
+
+@each("again")
+async def test_a_second_reconcile_writes_only_its_report(subject: Subject) -> None:
+    await subject.create()
+    await subject.ready()
+    audit = subject.shoot.world.audit()
+    await subject.ask()
+    await subject.ready()
+    plural = subject.row.resource.plural
+    assert written(audit.requests()) == {f"patch {plural}": 1, f"patch {plural}/status": 1}
+
+
+@each("drift", OWNING)
+async def test_owned_objects_are_restored_after_edits_and_deletions(subject: Subject, pool: str) -> None:
+    await subject.create()
+    before = await subject.ready()
+    owned = {key: one for key, one in (await subject.owned()).items() if key[0] in subject.row.owns}
+    assert owned
+    # Step by step for all objects at once: after five repairs of one owner windowbox backs off.
+    edits = EDITS | {SERVICES: {"spec": TRAITS[pool].service}}
+    for (kind, name), one in owned.items():
+        for edit in ({"metadata": THEIRS}, edits.get(kind, {})):
+            await subject.at(kind, one).merge(kind, name, edit)
+    for (kind, name), one in owned.items():
+        if kind in edits:
+            found = await subject.at(kind, one).until(
+                kind, name, partial(_as_it_was, one, labels=THEIRS["labels"])
+            )
+            assert found
+            assert found.annotations["theirs"] == "y"
+    # The deletion of a namespace deletes the objects in it, so namespaces come last.
+    for last in (False, True):
+        step = {key: one for key, one in owned.items() if (key[0] == NAMESPACES) is last}
+        for (kind, name), one in step.items():
+            await subject.at(kind, one).delete(kind, name)
+        for (kind, name), one in step.items():
+            await subject.at(kind, one).until(kind, name, partial(_is_another, one))
+    for (kind, name), one in owned.items():
+        await subject.at(kind, one).until(kind, name, lambda found: bool(found and not found.deleting))
+    await subject.shoot.world.quiet()
+    after = await subject.get()
+    assert after.last_operation == before.last_operation
+
+
+def _as_it_was(one: Object, found: Object | None, labels: dict[str, str] | None = None) -> bool:
+    """Whether an object equals its former version, except for fields that the API server fills in."""
+    filled_in = ("clusterIP", "clusterIPs", "healthCheckNodePort", "nodeName")
+    return (
+        found is not None
+        and _without(found.spec, *filled_in) == _without(one.spec, *filled_in)
+        and dict(found.labels) == dict(one.labels) | (labels or {})
+    )
+
+
+def _is_another(one: Object, found: Object | None) -> bool:
+    return _as_it_was(one, found) and found is not None and found.uid != one.uid
+
+
+def _without(spec: Any, *fields: str) -> Any:
+    ports = [{k: v for k, v in port.items() if k != "nodePort"} for port in spec.get("ports", [])]
+    return {k: v for k, v in spec.items() if k not in fields} | ({"ports": ports} if ports else {})
+
+
+@each("offline", ("infrastructure", "local-ext-shoot"))
+async def test_objects_deleted_while_no_worker_ran_are_recreated(servers_: Servers, pool: str) -> None:
+    async with standing(servers_, pool) as stand:
+        subject = await stand.subject()
+        await subject.create()
+        await subject.ready()
+        owned = await subject.owned()
+    api = servers_.plane.api
+    gone = [key for key in owned if key[0] not in (SECRETS, NAMESPACES)]
+    for kind, name in gone:
+        api.request("DELETE", kind.path(owned[kind, name].namespace, name)).close()
+    async with standing(servers_, pool) as stand:
+        for kind, name in gone:
+            client = stand.world.client(owned[kind, name].namespace)
+            await client.until(kind, name, lambda found: found is not None)
+
+
+def migrated(found: Object | None) -> bool:
+    if found is None or found.finalizers or OPERATION in found.annotations:
+        return False
+    return (found.last_operation.get("type"), found.last_operation.get("state")) == ("Migrate", "Succeeded")
+
+
+@each("migration", [pool for pool, traits in TRAITS.items() if traits.migrates])
+async def test_migration_releases_and_restoration_takes_over(subject: Subject, pool: str) -> None:
+    await subject.create()
+    await subject.ready()
+    before = uids(await subject.owned())
+    await subject.ask("migrate")
+    await subject.until(migrated)
+    await subject.shoot.world.quiet()
+    after = await subject.owned()
+    if TRAITS[pool].keeps:
+        assert uids(after) == before
+        for kind, name in [key for key in before if key[0] in subject.row.owns][-1:]:
+            client = subject.at(kind, after[kind, name])
+            await client.delete(kind, name)
+            await subject.shoot.world.quiet()
+            assert await client.get(kind, name) is None  # no seed repairs it in between
+    else:
+        assert not [key for key in after if key[0] == MANAGED_RESOURCES]
+    await subject.ask("restore")
+    found = await subject.ready()
+    assert found.last_operation["type"] == "Restore"
+    assert found.finalizers
+    restored = uids(await subject.owned())
+    assert {kind for kind, _ in restored} == {kind for kind, _ in before}
+    if TRAITS[pool].keeps:
+        assert restored.keys() == before.keys()
+        assert len(before.items() - restored.items()) <= 1
+    await subject.gone()
+
+
+@each("migration", [pool for pool, traits in TRAITS.items() if not traits.migrates])
+async def test_kinds_of_one_seed_ignore_a_migration(subject: Subject) -> None:
+    await subject.create("migrate")
+    await subject.until(lambda found: bool(found and found.last_operation.get("state") == "Succeeded"))
+    before = uids(await subject.owned())
+    await subject.ask("migrate")
+    await subject.shoot.world.quiet()
+    found = await subject.get()
+    assert found.annotations[OPERATION] == "migrate"
+    assert found.finalizers
+    assert found.last_operation["type"] == "Create"
+    assert uids(await subject.owned()) == before
+    await subject.gone()
+
+
+@each("credentials", WITH_PROVIDER)
+async def test_missing_credentials_are_reported(subject: Subject) -> None:
+    await subject.shoot.delete(SECRETS, CLOUDPROVIDER)
+    await subject.create()
+    found = await subject.failed()
+    assert found.status["lastError"]["codes"] == ["ERR_INFRA_UNAUTHENTICATED"]
+    assert await subject.owned() == {}
+    await subject.shoot.secret(CLOUDPROVIDER, kubeconfig=subject.shoot.world.kubeconfig())
+    await subject.ask()
+    await subject.ready()
+
+
+@each("forced", WITH_PROVIDER)
+@pytest.mark.parametrize("secret", ["gone", "unusable", "unreachable"])
+async def test_a_forced_deletion_needs_no_provider(subject: Subject, secret: str) -> None:
+    await subject.create()
+    await subject.ready()
+    match secret:
+        case "gone":
+            await subject.shoot.delete(SECRETS, CLOUDPROVIDER)
+        case "unusable":
+            await subject.shoot.secret(CLOUDPROVIDER, kubeconfig=b"users: [{exec: {command: /bin/false}}]")
+        case _:
+            await subject.shoot.secret(CLOUDPROVIDER, kubeconfig=subject.shoot.world.unreachable())
+    if secret == "gone":
+        await subject.delete()
+        failed = await subject.failed()
+        assert failed.status["lastError"]["codes"] == ["ERR_INFRA_UNAUTHENTICATED"]
+        assert failed.finalizers
+    await subject.shoot.merge(subject.row.resource, subject.name, FORCED)
+    await subject.cluster(**FORCED)
+    await subject.shoot.world.quiet()
+    if secret != "gone":
+        await subject.delete()
+    with contextlib.suppress(Missing):  # a retry may have deleted it already
+        await subject.ask()
+    await subject.shoot.until_gone(subject.row.resource, subject.name)
+    assert await subject.owned()  # left behind
+
+
+BAD = [
+    pytest.param(pool, bad, id=f"{bad.case}-{pool}") for pool, traits in TRAITS.items() for bad in traits.bad
+]
+
+
+@pytest.mark.parametrize(("pool", "bad"), BAD)
+async def test_bad_input_creates_nothing_and_is_named(subject: Subject, bad: Bad) -> None:
+    if bad.shoot:
+        await subject.cluster(**bad.shoot)
+        await subject.shoot.world.quiet()
+    await subject.create(**bad.spec)
+    error = (await subject.failed()).status["lastError"]
+    assert bad.says in error["description"]
+    assert error["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
+    assert len(error["description"]) < 2500
+    assert await subject.owned() == {}
+    await subject.gone()
+    await subject.create(**bad.spec)
+    await subject.failed()
+    await subject.cluster()
+    await subject.shoot.world.quiet()
+    right = subject.body["spec"]
+    await subject.ask(spec={field: right.get(field) for field in bad.spec})
+    await subject.ready()
+    await subject.gone()
+
+
+@each("cluster", [pool for pool, traits in TRAITS.items() if traits.needs_shoot])
+async def test_an_object_waits_for_its_cluster(subject: Subject) -> None:
+    await subject.shoot.delete(CLUSTERS, subject.shoot.namespace)
+    await subject.shoot.world.quiet()
+    await subject.create()
+    await subject.shoot.world.quiet()
+    waiting = await subject.get()
+    assert (waiting.status, waiting.finalizers) == ({}, ())
+    await subject.cluster()
+    await subject.ready()
+
+
+@each("failed", [pool for pool, traits in TRAITS.items() if traits.needs_shoot])
+async def test_a_failed_shoot_stops_most_kinds(subject: Subject, pool: str) -> None:
+    await subject.cluster(status={"lastOperation": {"state": "Failed", "type": "Reconcile"}})
+    await subject.shoot.world.quiet()
+    await subject.create()
+    if not TRAITS[pool].stops_on_failed_shoot:
+        await subject.ready()
+        return
+    await subject.shoot.world.quiet()
+    assert (await subject.get()).status == {}
+    assert await subject.owned() == {}
+    await subject.cluster()
+    await subject.shoot.world.quiet()
+    await subject.ask()
+    await subject.ready()
