@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import datetime
 import secrets
 import string
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from sandbox.servers import manifests
 from sandbox.servers.apiserver import ApiServer
 
-_RBAC = "rbac.authorization.k8s.io"
+RBAC = "rbac.authorization.k8s.io"
 _NEWCOMERS = "system:bootstrappers:windowbox"
 _RIGHTS = {
     "windowbox:join": ("system:node-bootstrapper", None),
@@ -44,14 +46,18 @@ def token() -> Token:
 def bind(api: ApiServer, newcomers: str = _NEWCOMERS) -> None:
     """Permit certificate requests of a group (by default: our tokens), and renewals by nodes. Idempotent."""
     for name, (role, group) in _RIGHTS.items():
-        binding = {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
-            "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": group or newcomers}],
-        }
-        api.apply_object(binding)
+        api.apply_object(binding({"name": name}, "ClusterRole", role, group or newcomers))
+
+
+def binding(metadata: Mapping[str, str], kind: str, role: str, *groups: str) -> dict[str, Any]:
+    """The binding of a Role or ClusterRole to groups."""
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role},
+        "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": group} for group in groups],
+    }
 
 
 def admit(api: ApiServer, token: Token) -> None:
@@ -66,14 +72,8 @@ def admit(api: ApiServer, token: Token) -> None:
         "auth-extra-groups": _NEWCOMERS,
         "description": "Lets the nodes of this sandbox join.",
     }
-    made = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": f"bootstrap-token-{token.id}", "namespace": "kube-system"},
-        "type": "bootstrap.kubernetes.io/token",
-        "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
-    }
-    api.apply_object(made)
+    name = f"bootstrap-token-{token.id}"
+    api.apply_object(manifests.secret("kube-system", name, data, "bootstrap.kubernetes.io/token"))
 
 
 def _random(length: int) -> str:

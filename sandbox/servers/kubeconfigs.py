@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from sandbox.servers import manifests
 from sandbox.servers.certificates import Pair
 
 _PATHS = ("certificate-authority", "client-certificate", "client-key")
@@ -33,13 +34,7 @@ def text(url: str, ca: Pair, user: Pair | str) -> str:
 
 def secret(namespace: str, kubeconfig: str) -> str:
     """The manifest of the provider Secret of a Shoot."""
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "cloudprovider", "namespace": namespace},
-        "data": {"kubeconfig": base64.b64encode(kubeconfig.encode()).decode()},
-    }
-    return str(yaml.safe_dump(manifest))
+    return str(yaml.safe_dump(manifests.secret(namespace, "cloudprovider", {"kubeconfig": kubeconfig})))
 
 
 def inline(kubeconfig: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,17 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml where there is one: it reads the definitions ten times as fast."""
 
 _PATIENCE = 60
+
+
+def secret(namespace: str, name: str, texts: Mapping[str, str], type: str = "") -> dict[str, Any]:
+    """A Secret with these texts."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace},
+        **({"type": type} if type else {}),
+        "data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()},
+    }
 
 
 def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from typing import Any
 
 import yaml
 
 from sandbox.nodes import joining, nodefiles
+from sandbox.servers import manifests
 from sandbox.servers.apiserver import ApiServer
 
 SECRET = "node-agent-simulator"
@@ -19,7 +18,6 @@ FOLDER = "/var/lib/node-agent-simulator"
 _KUBELET = "/var/lib/kubelet"
 _REAL = f"{_KUBELET}/kubeconfig-real"
 _JOINING, _NODES = "system:bootstrappers", "system:nodes"
-_RBAC = "rbac.authorization.k8s.io"
 _KUBELET_UNIT = f"""\
 [Unit]
 Requires=containerd.service
@@ -45,7 +43,7 @@ def fill(api: ApiServer, pods: str) -> None:
     joining.bind(api, _JOINING)
     # A joining machine reads the configuration of nodes; kube-proxy uses the kubelet's credentials.
     name = {"name": SECRET, "namespace": "kube-system"}
-    role = {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": name}
+    role = {"apiVersion": f"{joining.RBAC}/v1", "kind": "Role", "metadata": name}
     rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET], "verbs": ["get"]}
     texts = {
         "kubelet.yaml": json.dumps(
@@ -61,26 +59,10 @@ def fill(api: ApiServer, pods: str) -> None:
         "kubelet.service": _KUBELET_UNIT,
         "kube-proxy.service": _KUBE_PROXY_UNIT,
     }
-    proxier = _binding("ClusterRoleBinding", "ClusterRole", "system:node-proxier", (_NODES,))
-    objects: list[dict[str, Any]] = [
+    for made in (
         {**role, "rules": [rule]},
-        {**_binding("RoleBinding", "Role", SECRET, (_JOINING, _NODES)), "metadata": name},
-        {**proxier, "metadata": {"name": "windowbox:kube-proxy"}},
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": SECRET, "namespace": "kube-system"},
-            "data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()},
-        },
-    ]
-    for made in objects:
+        joining.binding(name, "Role", SECRET, _JOINING, _NODES),
+        joining.binding({"name": "windowbox:kube-proxy"}, "ClusterRole", "system:node-proxier", _NODES),
+        manifests.secret("kube-system", SECRET, texts),
+    ):
         api.apply_object(made)
-
-
-def _binding(kind: str, role_kind: str, role: str, groups: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": kind,
-        "roleRef": {"apiGroup": _RBAC, "kind": role_kind, "name": role},
-        "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": group} for group in groups],
-    }

@@ -19,7 +19,7 @@ from sandbox.nodes.claims import Claim
 from sandbox.nodes.node import real_nodes
 from sandbox.programs import obtain
 from sandbox.progress import Progress
-from sandbox.servers import kubeconfigs, ranges, resourcemanager
+from sandbox.servers import kubeconfigs, manifests, ranges, resourcemanager
 from sandbox.servers.apiserver import ApiServer, from_kubeconfig, is_ready
 from sandbox.shoots import records, shootmanifests, waiting
 from sandbox.shoots.records import Shoot
@@ -111,10 +111,11 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
     own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
     nodes = sandbox.state.options.ranges[0]
     generic = kubeconfigs.without_credentials(records.kubeconfig(sandbox.folder, shoot.name))
+    home, provider = shoot.technical_id, roles.provider_kubeconfig(sandbox.folder)
     for manifest in (
         shootmanifests.namespace(shoot),
-        shootmanifests.secret(shoot, shootmanifests.GENERIC_KUBECONFIG, generic),
-        shootmanifests.secret(shoot, "cloudprovider", roles.provider_kubeconfig(sandbox.folder)),
+        manifests.secret(home, shootmanifests.GENERIC_KUBECONFIG, {"kubeconfig": generic}),
+        manifests.secret(home, "cloudprovider", {"kubeconfig": provider}),
         shootmanifests.cluster(shoot, nodes, own, images),
         shootmanifests.infrastructure(shoot),
         shootmanifests.controlplane(shoot),

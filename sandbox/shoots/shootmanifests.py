@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import platform
 import re
@@ -84,16 +83,6 @@ def namespace(shoot: Shoot) -> dict[str, Any]:
     }
     metadata = {"name": shoot.technical_id, "labels": labels}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-
-
-def secret(shoot: Shoot, name: str, kubeconfig: str) -> dict[str, Any]:
-    """A Secret with a kubeconfig."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": shoot.technical_id},
-        "data": {"kubeconfig": base64.b64encode(kubeconfig.encode()).decode()},
-    }
 
 
 def cluster(shoot: Shoot, nodes: str, own: Ranges, images: Mapping[str, str]) -> dict[str, Any]:
