@@ -198,33 +198,27 @@ class Balancers:
         _, name, address = await self.created("changing")
         node, caller = self.ground.names[1], Caller(address, 80, self.ground.forwarding_node)
 
-        async def node_out() -> float:
+        async def took(act: Awaitable[None], seen: Callable[[float], Awaitable[float]]) -> float:
             begun = time.perf_counter()
-            await self._exclude(node, "true")
-            return await caller.left(node, begun) - begun
+            await act
+            return await seen(begun) - begun
 
-        async def node_in() -> float:
-            begun = time.perf_counter()
-            await self._exclude(node, None)
-            return await caller.entered(node, begun) - begun
+        async def added(since: float) -> float:
+            return (await reached(address, 81))[0]
 
-        async def port_added() -> float:
-            begun = time.perf_counter()
-            await self._set_ports(name, [80, 81])
-            return (await reached(address, 81))[0] - begun
-
-        async def port_removed() -> float:
-            begun = time.perf_counter()
-            await self._set_ports(name, [80])
-            return await refused(address, 81) - begun
-
+        nodes = {
+            "node out": lambda: took(self._exclude(node, "true"), partial(caller.left, node)),
+            "node in": lambda: took(self._exclude(node, None), partial(caller.entered, node)),
+        }
+        ports = {
+            "port added": lambda: took(self._set_ports(name, [80, 81]), added),
+            "port removed": lambda: took(self._set_ports(name, [80]), lambda since: refused(address, 81)),
+        }
         async with caller.calling(_RATE):
             await asyncio.sleep(1)
-            nodes = await self._in_turn(times, caller, {"node out": node_out, "node in": node_in})
-            ports = await self._in_turn(
-                times, caller, {"port added": port_added, "port removed": port_removed}
-            )
-        return [*nodes, *ports]
+            return [
+                *await self._in_turn(times, caller, nodes), *await self._in_turn(times, caller, ports)
+            ]  # fmt: skip
 
     async def _in_turn(
         self, times: int, caller: Caller, changes: Mapping[str, Callable[[], Awaitable[float]]]
