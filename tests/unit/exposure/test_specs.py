@@ -9,8 +9,8 @@ import pytest
 from tests.support.cases import cases
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.kinds.exposure import exposureobjects
-from workers.kinds.exposure.exposureobjects import ExposureSpec
+from workers.kinds.exposure import exposurepool
+from workers.kinds.exposure.exposurepool import ExposureSpec
 
 
 def spec(*addresses: tuple[str, str], **fields: Any) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def secret(**fields: Any) -> dict[str, Any]:
 def test_addresses_are_those_within_the_nodes_network(
     addresses: list[tuple[str, str]], found: list[str]
 ) -> None:
-    assert [str(address) for address in exposureobjects.parsed(spec(*addresses)).addresses] == found
+    assert [str(address) for address in exposurepool.parsed(spec(*addresses)).addresses] == found
 
 
 @cases(
@@ -51,7 +51,7 @@ def test_addresses_are_those_within_the_nodes_network(
 )
 def test_a_spec_that_cannot_be_served_is_named(fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
-        exposureobjects.parsed(spec(("InternalIP", "10.0.0.1"), **fields))
+        exposurepool.parsed(spec(("InternalIP", "10.0.0.1"), **fields))
 
 
 @cases(
@@ -69,7 +69,7 @@ def test_a_spec_that_cannot_be_served_is_named(fields: dict[str, Any], complaint
 )
 def test_an_address_that_does_not_fit_is_named(kind: str, address: str, complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
-        exposureobjects.parsed(spec((kind, address)))
+        exposurepool.parsed(spec((kind, address)))
 
 
 @cases(
@@ -83,8 +83,8 @@ def test_an_address_that_does_not_fit_is_named(kind: str, address: str, complain
 )
 def test_credentials_are_a_secret_beside_the_exposure(fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
-        exposureobjects.credentials(spec(**fields), "kube-system")
-    assert exposureobjects.credentials(spec(**secret()), "kube-system") == "cloudprovider"
+        exposurepool.credentials(spec(**fields), "kube-system")
+    assert exposurepool.credentials(spec(**secret()), "kube-system") == "cloudprovider"
 
 
 @cases(
@@ -107,8 +107,8 @@ def test_credentials_are_a_secret_beside_the_exposure(fields: dict[str, Any], co
 def test_each_family_of_the_shoot_has_its_slice(
     addresses: list[str], families: list[str], found: dict[str, list[str]]
 ) -> None:
-    request = exposureobjects.parsed(spec(*(("InternalIP", address) for address in addresses)))
-    made = exposureobjects.slices("root", "infra-x", request, families)
+    request = exposurepool.parsed(spec(*(("InternalIP", address) for address in addresses)))
+    made = exposurepool.slices("root", "infra-x", request, families)
     assert {one["metadata"]["name"]: [e["addresses"][0] for e in one["endpoints"]] for one in made} == found
 
 
@@ -122,20 +122,20 @@ def test_each_family_of_the_shoot_has_its_slice(
     },
 )
 def test_a_family_without_an_address_is_named(addresses: list[str], family: str) -> None:
-    request = exposureobjects.parsed(spec(*(("InternalIP", address) for address in addresses)))
+    request = exposurepool.parsed(spec(*(("InternalIP", address) for address in addresses)))
     with pytest.raises(Malformed, match=f"no InternalIP is of family {family}"):
-        exposureobjects.slices("root", "infra-x", request, [family])
+        exposurepool.slices("root", "infra-x", request, [family])
 
 
 def test_what_the_api_would_refuse_is_told_before_anything_is_made() -> None:
-    request = exposureobjects.parsed(spec(("InternalIP", "::ffff:10.0.0.1")))
+    request = exposurepool.parsed(spec(("InternalIP", "::ffff:10.0.0.1")))
     with pytest.raises(Malformed, match=r"write it as 10\.0\.0\.1"):
-        exposureobjects.slices("root", "infra-x", request, ["IPv6"])
+        exposurepool.slices("root", "infra-x", request, ["IPv6"])
 
 
 def test_a_family_that_does_not_exist_is_named() -> None:
     with pytest.raises(Malformed, match="'IPv5'"):
-        exposureobjects.slices("root", "infra-x", ExposureSpec(443, ()), ["IPv5"])
+        exposurepool.slices("root", "infra-x", ExposureSpec(443, ()), ["IPv5"])
 
 
 @cases(
@@ -147,11 +147,11 @@ def test_a_family_that_does_not_exist_is_named() -> None:
     },
 )
 def test_what_others_put_into_the_service_is_taken_out(found: dict[str, Any], patch: Any) -> None:
-    service = exposureobjects.service("root", "infra-x", ExposureSpec(443, ()))
-    assert exposureobjects.excess(Object({"spec": found}), service) == patch
+    service = exposurepool.service("root", "infra-x", ExposureSpec(443, ()))
+    assert exposurepool.excess(Object({"spec": found}), service) == patch
 
 
 def test_a_foreign_port_makes_way() -> None:
-    service = exposureobjects.service("root", "infra-x", ExposureSpec(443, ()))
+    service = exposurepool.service("root", "infra-x", ExposureSpec(443, ()))
     found = Object({"spec": {"ports": [{"name": "https", "port": 8443, "protocol": "TCP"}]}})
-    assert exposureobjects.excess(found, service) == {"spec": {"ports": service["spec"]["ports"]}}
+    assert exposurepool.excess(found, service) == {"spec": {"ports": service["spec"]["ports"]}}
