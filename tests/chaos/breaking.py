@@ -112,8 +112,6 @@ class Envoys:
             await asyncio.sleep(0.05)  # Envoy has to be asked
 
 
-logger = logging.getLogger(__name__)
-
 _NOTICE = 5.0
 """Seconds from the announcement that a node will go until it does: health checks alone take three."""
 

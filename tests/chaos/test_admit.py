@@ -37,11 +37,7 @@ async def _end(here: World, name: str, number: signal.Signals) -> None:
     await here.sandbox.ready(name)
 
 
-@cases(
-    "number",
-    ("ended", signal.SIGTERM),
-    ("killed", signal.SIGKILL),
-)
+@cases("number", ("ended", signal.SIGTERM), ("killed", signal.SIGKILL))
 async def test_reviews_are_answered_while_processes_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:

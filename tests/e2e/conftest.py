@@ -36,9 +36,7 @@ def witness(control_plane: ControlPlane) -> Iterator[Witness]:
 
 @pytest.fixture(scope="package")
 def world(
-    control_plane: ControlPlane,
-    name_servers: dict[str, NameServer],
-    tmp_path_factory: pytest.TempPathFactory,
+    control_plane: ControlPlane, name_servers: dict[str, NameServer], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SmallWorld]:
     """Serves the classes shoot and seed."""
     others = dict(name_servers)

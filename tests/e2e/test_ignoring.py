@@ -20,9 +20,7 @@ from workers.core.lifecycle.shootfacts import Blocked
 
 @pytest.fixture(scope="module")
 def eager(
-    control_plane: ControlPlane,
-    name_servers: dict[str, NameServer],
-    tmp_path_factory: pytest.TempPathFactory,
+    control_plane: ControlPlane, name_servers: dict[str, NameServer], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SmallWorld]:
     """Serves the class garden, and cares for no annotation."""
     others = dict(name_servers)

@@ -68,9 +68,7 @@ def _until(demo: subprocess.Popen[str], words: str) -> str:
     raise AssertionError(said)
 
 
-def test_records_are_shown_first_and_then_what_needs_nodes(
-    machine: tuple[dict[str, str], Releases],
-) -> None:
+def test_records_are_shown_before_the_parts_with_nodes(machine: tuple[dict[str, str], Releases]) -> None:
     """Until the first Pods answer; what follows is what every other demo shows."""
     environment, _ = machine
     with _demo(environment) as demo:
@@ -87,9 +85,7 @@ def test_records_are_shown_first_and_then_what_needs_nodes(
     assert not re.search("left out", said, re.IGNORECASE)
 
 
-def test_who_gives_up_meanwhile_finds_no_half_a_sandbox(
-    machine: tuple[dict[str, str], Releases],
-) -> None:
+def test_an_interrupted_demo_leaves_no_half_a_sandbox(machine: tuple[dict[str, str], Releases]) -> None:
     environment, served = machine
     served.dripping.add(path_of(PROGRAMS["kubelet"]))
     with _demo(environment) as demo:
