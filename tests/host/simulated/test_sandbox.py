@@ -11,16 +11,15 @@ import pytest_asyncio
 
 from sandbox import roles, stages
 from sandbox.options import Options
+from sandbox.simulated.openports import BEHAVIOUR
 from sandbox.supervisor import Supervisor
 from tests.host.simulated.world import World, asked, becomes, node_port, outcome
 from tests.support import servers
 from tests.support.running import eventually
 from windowbox.clients.kubernetes import kube
-from windowbox.models.refs import NODES, Resource
+from windowbox.models.refs import DEPLOYMENTS, NODES, PODS
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-PODS = Resource("", "v1", "pods", "Pod")
-BEHAVIOUR = "simulator.windowbox/behaviour"
+ALL_PODS = PODS._replace(selector="")
 
 
 @pytest_asyncio.fixture
@@ -29,6 +28,12 @@ async def sandbox(tmp_path: Path) -> AsyncIterator[Supervisor]:
     options = Options(watchers=0, workers=0, patchers=0, simulated_nodes=2)
     async with Supervisor.running(tmp_path / "sandbox", options) as running:
         yield running
+
+
+@pytest_asyncio.fixture
+async def world(sandbox: Supervisor) -> AsyncIterator[World]:
+    async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
+        yield World(opened)
 
 
 def deployment(replicas: int) -> dict[str, Any]:
@@ -43,70 +48,64 @@ def deployment(replicas: int) -> dict[str, Any]:
     }
 
 
-async def test_ready_pods_of_a_deployment_are_reached(sandbox: Supervisor) -> None:
-    async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
-        world = World(opened)
-        found = {node["metadata"]["name"]: node for node in (await opened.page(NODES)).items}
-        first, second = (
-            found[name]["status"]["addresses"][0]["address"] for name in ("simulated-1", "simulated-2")
-        )
-        service = await world.service({"port": 80}, selector={"app": "web"})
-        port = node_port(service)
-        assert await outcome(first, port) == "refused"
+async def test_ready_pods_of_a_deployment_are_reached(world: World) -> None:
+    found = {node["metadata"]["name"]: node for node in (await world.kube.page(NODES)).items}
+    first, second = (
+        found[name]["status"]["addresses"][0]["address"] for name in ("simulated-1", "simulated-2")
+    )
+    service = await world.service({"port": 80}, selector={"app": "web"})
+    port = node_port(service)
+    assert await outcome(first, port) == "refused"
 
-        await opened.create(DEPLOYMENTS, "default", deployment(2))
-        await becomes("simulated-1", first, port)
-        assert await outcome(second, port) == "simulated-2"
-        assert await asked(first, port, b"?") == "refused"
+    await world.kube.create(DEPLOYMENTS, "default", deployment(2))
+    await becomes("simulated-1", first, port)
+    assert await outcome(second, port) == "simulated-2"
+    assert await asked(first, port, b"?") == "refused"
 
-        pods = [pod["metadata"]["name"] for pod in (await opened.page(PODS)).items]
-        assert len(pods) == 2
-        await told(world, pods, "unready")
-        await becomes("refused", first, port)
-        await told(world, pods, None)
-        await becomes("simulated-1", first, port)
+    pods = [pod["metadata"]["name"] for pod in (await world.kube.page(ALL_PODS)).items]
+    assert len(pods) == 2
+    await told(world, pods, "unready")
+    await becomes("refused", first, port)
+    await told(world, pods, None)
+    await becomes("simulated-1", first, port)
 
-        await told(world, pods[:1], "fail")
+    await told(world, pods[:1], "fail")
 
-        async def replaced() -> bool:
-            phases = [pod["status"]["phase"] for pod in (await opened.page(PODS)).items]
-            return sorted(phases) == ["Failed", "Running", "Running"]
+    async def replaced() -> bool:
+        phases = [pod["status"]["phase"] for pod in (await world.kube.page(ALL_PODS)).items]
+        return sorted(phases) == ["Failed", "Running", "Running"]
 
-        await eventually(replaced)
-        await opened.delete(DEPLOYMENTS, "default", "web")
-        await becomes("refused", first, port)
+    await eventually(replaced)
+    await world.kube.delete(DEPLOYMENTS, "default", "web")
+    await becomes("refused", first, port)
 
 
 async def told(world: World, pods: list[str], how: str | None) -> None:
     for name in pods:
-        await world.kube.merge(PODS, "default", name, {"metadata": {"annotations": {BEHAVIOUR: how}}})
+        await world.kube.merge(ALL_PODS, "default", name, {"metadata": {"annotations": {BEHAVIOUR: how}}})
 
 
-async def test_a_restarted_simulator_opens_all_ports(sandbox: Supervisor) -> None:
-    async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
-        world = World(opened)
-        address = (await opened.page(NODES)).items[0]["status"]["addresses"][0]["address"]
-        _, port = await world.served()
-        await becomes("simulated-1", address, port)
-        await sandbox.kill("node-simulator")
-        await sandbox.ready("node-simulator")
-        await becomes("simulated-1", address, port)
+async def test_a_restarted_simulator_opens_all_ports(sandbox: Supervisor, world: World) -> None:
+    address = (await world.kube.page(NODES)).items[0]["status"]["addresses"][0]["address"]
+    _, port = await world.served()
+    await becomes("simulated-1", address, port)
+    await sandbox.kill("node-simulator")
+    await sandbox.ready("node-simulator")
+    await becomes("simulated-1", address, port)
 
 
-async def test_deletions_during_a_watch_gap_are_noticed(sandbox: Supervisor) -> None:
-    async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
-        world = World(opened)
-        address = (await opened.page(NODES)).items[0]["status"]["addresses"][0]["address"]
-        gone, port = await world.served()
-        await becomes("simulated-1", address, port)
-        _, kept = await world.served()
-        await becomes("simulated-1", address, kept)
-        sandbox.signal("node-simulator", signal.SIGSTOP)
-        await sandbox.kill("kube-apiserver")  # and with it the watch
-        await sandbox.ready("kube-apiserver")
-        await world.drop(gone)
-        sandbox.signal("node-simulator", signal.SIGCONT)
-        await becomes("refused", address, port)
-        assert await outcome(address, kept) == "simulated-1"
-        _, port = await world.served()
-        await becomes("simulated-1", address, port)
+async def test_deletions_during_a_watch_gap_are_noticed(sandbox: Supervisor, world: World) -> None:
+    address = (await world.kube.page(NODES)).items[0]["status"]["addresses"][0]["address"]
+    gone, port = await world.served()
+    await becomes("simulated-1", address, port)
+    _, kept = await world.served()
+    await becomes("simulated-1", address, kept)
+    sandbox.signal("node-simulator", signal.SIGSTOP)
+    await sandbox.kill("kube-apiserver")  # and with it the watch
+    await sandbox.ready("kube-apiserver")
+    await world.drop(gone)
+    sandbox.signal("node-simulator", signal.SIGCONT)
+    await becomes("refused", address, port)
+    assert await outcome(address, kept) == "simulated-1"
+    _, port = await world.served()
+    await becomes("simulated-1", address, port)

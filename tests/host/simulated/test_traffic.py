@@ -112,19 +112,15 @@ async def test_a_node_without_local_endpoints_drops(world: World) -> None:
 async def test_a_node_about_to_go_says_so(world: World) -> None:
     assert (await health(FIRST, 10256))[0] == 200
     await world.kube.merge(NODES, "", "simulated-1", TAINTED)
-
-    async def told() -> bool:
-        return (await health(FIRST, 10256))[0] == 503
-
-    await eventually(told)
+    await eventually(lambda: _has_health(503))
     assert (await health(FIRST, 10256))[1]["nodeEligible"] is False
     assert (await health(SECOND, 10256))[0] == 200
     await world.kube.merge(NODES, "", "simulated-1", {"spec": {"taints": None}})
+    await eventually(lambda: _has_health(200))
 
-    async def healed() -> bool:
-        return (await health(FIRST, 10256))[0] == 200
 
-    await eventually(healed)
+async def _has_health(status: int) -> bool:
+    return (await health(FIRST, 10256))[0] == status
 
 
 @cases(

@@ -10,14 +10,13 @@ from typing import Any
 
 import aiohttp
 
+from sandbox.simulated.openports import BEHAVIOUR
 from tests.support.running import eventually
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
-from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES, Resource
+from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
 
 NETWORK = "127.77.0.0/24"
-PODS = Resource("", "v1", "pods", "Pod")
-BEHAVIOUR = "simulator.windowbox/behaviour"
 FIRST, SECOND = "127.77.0.1", "127.77.0.2"
 """Addresses of the Nodes `simulated-1` and `simulated-2`."""
 
