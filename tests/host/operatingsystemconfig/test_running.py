@@ -6,7 +6,6 @@ Nothing of the host can be reached from there but a copy of bash and of busybox,
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support import imagefiles
 from tests.support.cases import cases
 from tests.support.rules import rule
 from workers.kinds.operatingsystemconfig import oscscripts
@@ -62,11 +62,12 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "bin").mkdir()
     (root / "etc/systemd/system").mkdir(parents=True)
     for name in ("bash", "busybox"):
-        program = Path(str(shutil.which(name))).resolve()
+        program = imagefiles.program(name).resolve()
         shutil.copy(program, root / "bin" / name)
-        for library in _libraries(program):
-            (root / library.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(library, root / library.lstrip("/"))
+        for library in imagefiles.libraries([program]):
+            inside = root / library.relative_to("/")
+            inside.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, inside)
     for name in PROGRAMS:
         (root / "bin" / name).symlink_to("busybox")
     (root / "bin" / "systemctl").write_text(SYSTEMCTL)
@@ -80,11 +81,6 @@ def machine(image: Path, tmp_path: Path) -> Iterator[Machine]:
     shutil.copytree(image, root, symlinks=True)
     yield Machine(root)
     shutil.rmtree(root)
-
-
-def _libraries(program: Path) -> set[str]:
-    listed = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
-    return set(re.findall(r"(/\S+) \(0x", listed.stdout))
 
 
 @rule("C.1", "X-1", "X-2")
@@ -141,7 +137,7 @@ def test_a_machine_gets_its_files_and_units_once(machine: Machine) -> None:
     ("B.10-every-byte", bytes(range(1, 256))),
     ("X-3-utf-8", "grüße 🎈".encode()),
 )
-def test_what_is_transmitted_as_it_is_arrives_as_it_is(machine: Machine, data: bytes) -> None:
+def test_raw_data_arrives_unchanged(machine: Machine, data: bytes) -> None:
     made = oscscripts.script([File("/raw", data, raw=True)], [])
     assert data in made
     machine.run(made)
