@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import Any
 
-from sandbox.programs import binaries
 from tests.api.worker.workerobjects import NAME, create, deployment, roll_out, shoot_with
-from tests.conformance.test_gardenlet import PROGRAM
+from tests.conformance.test_gardenlet import PROGRAM, run
 from tests.support import servers
 from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
@@ -25,20 +23,14 @@ NODES, COMPONENTS, PLANE = "EveryNodeReady", "SystemComponentsHealthy", "Control
 
 async def care(shoot: Client) -> dict[str, str]:
     """The conditions of the Shoot by type: status, reason, message."""
-    program = await asyncio.to_thread(binaries.find, PROGRAM)
-    process = await asyncio.create_subprocess_exec(
-        program, str(shoot.world.plane.kubeconfig), shoot.namespace, "care", stdout=asyncio.subprocess.PIPE
-    )
-    said, _ = await process.communicate()
-    assert process.returncode == 0
-    lines = (line.partition(" ") for line in said.decode().splitlines())
+    said, complaint = await run(shoot, "care")
+    assert complaint == ""
+    lines = (line.partition(" ") for line in said.splitlines())
     return {type_: rest.strip() for type_, _, rest in lines}
 
 
 @rule("H-1", "H-2", "H-3", "H-4")
-async def test_gardenlet_makes_conditions_of_a_shoot_of_what_is_reported(
-    plane: ControlPlane, nats: NatsServer
-) -> None:
+async def test_gardenlet_makes_conditions_of_our_reports(plane: ControlPlane, nats: NatsServer) -> None:
     servers.need(PROGRAM)
     small = pool(minimum=1, maximum=1)
     kinds = KindSettings(

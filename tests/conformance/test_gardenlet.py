@@ -28,18 +28,21 @@ async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorl
         yield made
 
 
-async def gardenlet(shoot: Client, *steps: str) -> str:
-    """Have these steps done. Returns what is told if one fails."""
+async def run(shoot: Client, *steps: str) -> tuple[str, str]:
+    """Have these steps done; what is said of them, and the complaint if one fails."""
     program: Path = await asyncio.to_thread(binaries.find, PROGRAM)
-    process = await asyncio.create_subprocess_exec(
-        program, str(shoot.world.plane.kubeconfig), shoot.namespace, *steps, stderr=asyncio.subprocess.PIPE
-    )
-    _, complaint = await process.communicate()
-    return complaint.decode() if process.returncode else ""
+    command, pipe = (program, str(shoot.world.plane.kubeconfig), shoot.namespace), asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, *steps, stdout=pipe, stderr=pipe)
+    said, complaint = await process.communicate()
+    return said.decode(), complaint.decode() if process.returncode else ""
+
+
+async def gardenlet(shoot: Client, *steps: str) -> str:
+    return (await run(shoot, *steps))[1]
 
 
 @rule("W-3", "W-4", "W-5", "W-7", "A.13", "C-3")
-async def test_gardenlet_takes_what_is_reported_of_a_control_plane(world: KindWorld) -> None:
+async def test_gardenlet_accepts_the_reports_of_a_control_plane(world: KindWorld) -> None:
     shoot = await shoot_of(world)
     assert await gardenlet(shoot, "deploy", "wait", "deploy", "wait") == ""
 
