@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sandbox.programs import binaries
-from tests.support import servers
+from tests.support import servers, worldwithnodes
 from tests.support.servers import ControlPlane
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -21,15 +19,8 @@ BUILT_UPON = EXAMPLES / "shoot.yaml"
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     servers.need("etcd", "kube-apiserver", "kubectl")
     with servers.control_plane(tmp_path_factory.mktemp("plane")) as made:
-        kubectl(made, "apply", "--validate=strict", "-f", str(BUILT_UPON))
+        worldwithnodes.kubectl(made.kubeconfig, "apply", "--validate=strict", "-f", str(BUILT_UPON))
         yield made
-
-
-def kubectl(plane: ControlPlane, *arguments: str) -> str:
-    program = [str(binaries.find("kubectl")), f"--kubeconfig={plane.kubeconfig}", *arguments]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 SHOWN = sorted(EXAMPLES.glob("*.yaml"))
@@ -39,8 +30,8 @@ each = pytest.mark.parametrize("example", SHOWN, ids=lambda path: path.stem)
 @each
 def test_an_example_is_applied_and_a_second_time_changes_nothing(plane: ControlPlane, example: Path) -> None:
     apply = ("apply", "--validate=strict", "-f", str(example))
-    kubectl(plane, *apply)
-    again = kubectl(plane, *apply).splitlines()
+    worldwithnodes.kubectl(plane.kubeconfig, *apply)
+    again = worldwithnodes.kubectl(plane.kubeconfig, *apply).splitlines()
     assert again
     assert [line for line in again if not line.endswith(" unchanged")] == []
 
@@ -52,7 +43,7 @@ def test_an_example_says_in_its_head_how_it_is_used(example: Path) -> None:
     assert f"kubectl apply -f examples/{example.name}" in head or "kubectl apply -f`" in head
 
 
-def test_what_the_examples_say_to_type_names_objects_that_they_hold() -> None:
+def test_commands_in_examples_name_objects_that_exist() -> None:
     for path in SHOWN:
         text = path.read_text()
         if path != BUILT_UPON and "shoot--demo--one" in text:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from sandbox import stages
 from sandbox.options import TOGETHER, Options
-from sandbox.programs import binaries
 from sandbox.supervisor import Supervisor
-from tests.support import servers
+from tests.support import servers, worldwithnodes
 
 NAMESPACE = """
 apiVersion: v1
@@ -67,9 +66,5 @@ def _ask_for_record(sandbox: Supervisor, name: str) -> str:
 
 
 def _kubectl(sandbox: Supervisor, *arguments: str, stdin: str = "") -> None:
-    kubeconfig = sandbox.environment()["KUBECONFIG"]
-    answer = subprocess.run(
-        [str(binaries.find("kubectl")), f"--kubeconfig={kubeconfig}", *arguments],
-        input=stdin, capture_output=True, text=True, timeout=90, check=False,
-    )  # fmt: skip
-    assert answer.returncode == 0, answer.stderr
+    kubeconfig = Path(sandbox.environment()["KUBECONFIG"])
+    worldwithnodes.kubectl(kubeconfig, *arguments, stdin=stdin, patience=90)
