@@ -1,4 +1,4 @@
-"""Which DNSRecords claim which name: to find twins before a deletion, and drift."""
+"""The claims of DNSRecords to names: to find twins before a deletion, and drift."""
 
 from __future__ import annotations
 
@@ -86,16 +86,12 @@ class Claims:
         await self._view.complete.wait()
 
     async def find(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
-        """Like `twin`, once the claims are complete."""
-        await self.complete()
-        return self.twin(ref, zone, record)
-
-    def twin(self, ref: ObjectRef, zone: str, record: RecordKey) -> ObjectRef | None:
         """Another DNSRecord that asks for the same name and type, in the same zone.
 
         Raises NotListed until the record's own cluster is listed: an unknown twin would lose its name. Other
         clusters are waited for only briefly, so that an unreachable one does not block all deletions.
         """
+        await self.complete()
         self._view.require_listed(ref.cluster)
         # A drift check restores names that were deleted too early, once the other clusters are listed.
         now, missing = time.monotonic(), set(self._clusters()) - self._view.listed

@@ -167,7 +167,7 @@ def _ipv6(value: str) -> IPv6Address:
         raise _bad_value(value, "which is not an IPv6 address: write it like 2001:db8::1") from None
     if address.ipv4_mapped is not None:
         remedy = f"write {address.ipv4_mapped} in a record of recordType A"
-        raise _bad_value(value, f"an IPv4 address in IPv6 clothes that no client can use: {remedy}")
+        raise _bad_value(value, f"an IPv4 address written as IPv6, which no client can use: {remedy}")
     return address
 
 
