@@ -18,10 +18,9 @@ from windowbox.models.refs import RUNTIME, ObjectRef, Resource, SecretKey
 from workers.core import joinannotations
 from workers.core.joinannotations import Unusable
 from workers.core.lifecycle.shootfacts import ShootFacts
-from workers.kinds.membership import shootmembership
-from workers.kinds.membership.clusterjoining import Change, changes, undecided
+from workers.kinds.membership import clusterjoining
+from workers.kinds.membership.clusterjoining import Change, ControlPlanes, Replicas, changes, undecided
 from workers.kinds.membership.providermembership import Checks, secret_of
-from workers.kinds.membership.shootmembership import ControlPlanes, Replicas
 
 NAME = "shoot--local--a"
 KUBECONFIG, MACHINES, JOIN = (f"cluster.windowbox/{name}" for name in ("kubeconfig", "machines", "join"))
@@ -149,12 +148,12 @@ def controlplane(type_: str = "local", finalizer: str = FINALIZER, **status: Any
     ("handed-over", controlplane(finalizer="other", observedGeneration=1), False),
 )
 def test_a_shoot_takes_part_while_its_control_plane_is_ours(found: Object, takes_part: bool) -> None:
-    assert shootmembership.taking_part(found) is takes_part
+    assert clusterjoining.taking_part(found) is takes_part
 
 
 def test_the_member_has_the_access_that_the_control_plane_makes() -> None:
     shoot = ShootFacts(technical_id="shoot--a--b", managed_infrastructure=True)
-    made = shootmembership.member("shoot--a--b", shoot)
+    made = clusterjoining.member("shoot--a--b", shoot)
     assert made.secret == SecretKey(namespace="shoot--a--b", name="shoot-access-windowbox")
     assert made.machines
     assert made.machines.namespace == "infra-shoot--a--b"
@@ -184,14 +183,14 @@ COMPLETE = ShootFacts(hibernation_enabled=True, hibernated=True)
 def test_when_a_shoot_sleeps(
     shoot: ShootFacts, server: Replicas | None, was_asleep: bool, asleep: bool
 ) -> None:
-    assert shootmembership.is_asleep(shoot, server, was_asleep=was_asleep) is asleep
+    assert clusterjoining.is_asleep(shoot, server, was_asleep=was_asleep) is asleep
 
 
 @pytest.mark.parametrize("asleep", [True, False])
 def test_a_shoot_sleeps_as_before_while_the_bus_may_lack_something(asleep: bool) -> None:
     """A bus that was made anew holds neither Clusters nor API servers."""
     unread = ControlPlanes(cast(Any, None), lambda: None)
-    made = shootmembership.member("shoot--a--b", ShootFacts(technical_id="shoot--a--b"))
+    made = clusterjoining.member("shoot--a--b", ShootFacts(technical_id="shoot--a--b"))
     before = made.model_copy(update={"asleep": asleep})
     assert unread.put_to_sleep(made, before) == before
     assert not unread.put_to_sleep(made, None).asleep
