@@ -6,6 +6,7 @@ What is meant for a Shoot goes into the same cluster. Its Pods are made ready, s
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import signal
 import tempfile
@@ -14,7 +15,9 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+import brotli
 import pytest
+import yaml
 
 from sandbox.children import Child
 from sandbox.servers import resourcemanager
@@ -24,7 +27,7 @@ from tests.support.running import PATIENCE, eventually, running
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing, Refused, TransientError
 from windowbox.models.objects import Object
-from windowbox.models.refs import PODS, Resource
+from windowbox.models.refs import PODS, SECRETS, Resource
 
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -95,11 +98,12 @@ class ResourceManager:
         else:
             for resource in (_BINDINGS, _POLICIES):
                 await self._kube.remove(resource, "", _REFUSAL)
-        # The API server tells of no event when a policy is in force.
-        await eventually(lambda: self._in_force(bool(words)))
 
-    async def _in_force(self, refused: bool) -> bool:
-        return await self._refuses() is refused
+        # The API server tells of no event when a policy is in force.
+        async def in_force() -> bool:
+            return await self._refuses() is bool(words)
+
+        await eventually(in_force)
 
     async def _refuses(self) -> bool:
         name = f"{_REFUSED}probe"
@@ -138,6 +142,14 @@ class ResourceManager:
                 async for events in self._kube.watch(pods, page.resource_version):
                     if any(event.type == "ADDED" for event in events):
                         break
+
+
+async def unpacked(shoot: Client, name: str) -> list[dict[str, Any]]:
+    """The objects that a Secret holds for a resource manager."""
+    secret = await shoot.kube.get(SECRETS, shoot.namespace, name)
+    assert list(secret.raw["data"]) == ["data.yaml.br"]
+    text = brotli.decompress(base64.b64decode(secret.raw["data"]["data.yaml.br"]))
+    return list(yaml.safe_load_all(text))
 
 
 async def _started(child: Child, folder: Path) -> Popen[bytes]:

@@ -9,19 +9,11 @@ from typing import Any
 
 import pytest_asyncio
 
-from tests.api.controlplane.controlplanes import (
-    KUBERNETES,
-    PROFILE,
-    asked,
-    bundles,
-    controlplane,
-    manager,
-    shoot_of,
-    until_ready,
-)
-from tests.api.extension.extending import unpacked
-from tests.support.kindworld import Client, KindWorld, kind_world
+from tests.api.controlplane import controlplanes
+from tests.api.controlplane.controlplanes import KUBERNETES, PROFILE
+from tests.support.kindworld import KindWorld, kind_world
 from tests.support.natsserver import NatsServer
+from tests.support.resourcemanager import ResourceManager, unpacked
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
@@ -60,45 +52,32 @@ async def _publish(world: KindWorld, bundle: bytes) -> None:
 @rule("Y-2", "M-2", "M-6", "B.23", "HC-3", "HC-11", "WF-30", "WF-31", "WF-33")
 async def test_webhooks_come_before_everything_else_and_are_waited_for(world: KindWorld) -> None:
     await world.kube.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
-    shoot = await shoot_of(world)
-    await controlplane(shoot)
+    shoot = await controlplanes.shoot_of(world)
+    await controlplanes.controlplane(shoot)
     failed = await shoot.until_failed(CONTROL_PLANES, "local")
     assert "run `windowbox admit`" in failed.status["lastError"]["description"]
     await _publish(world, b"an authority")
     waiting = await shoot.until(CONTROL_PLANES, "local", _waits)
     assert waiting
-    found = await bundles(shoot)
+    found = await controlplanes.bundles(shoot)
     assert found.keys() == {WEBHOOKS}
     (secret,) = (ref["name"] for ref in found[WEBHOOKS].spec["secretRefs"])
     assert found[WEBHOOKS].spec == {"secretRefs": [{"name": secret}]}
     assert secret.startswith(f"{WEBHOOKS}-")
     assert await unpacked(shoot, secret) == []  # all are disabled here
-    async with manager(shoot).at_work() as at_work:
-        assert _condition(await until_ready(shoot)) == "All health checks successful"
-        assert len(await bundles(shoot)) == 4
+    async with ResourceManager(shoot).at_work() as at_work:
+        assert _condition(await controlplanes.until_ready(shoot)) == "All health checks successful"
+        assert len(await controlplanes.bundles(shoot)) == 4
         await at_work.behave(slow=True)
-        await _asleep(shoot)
-        assert _condition(await controlplane_again(shoot)) == "Shoot is hibernated"
+        # A Shoot that sleeps does not wait for webhooks.
+        await shoot.cluster(spec=KUBERNETES | {"hibernation": {"enabled": True}}, cloudProfile=PROFILE)
+        unseen = {"status": {"observedGeneration": 0}}
+        await shoot.merge(MANAGED_RESOURCES, WEBHOOKS, unseen, part="status")
+        assert _condition(await controlplanes.asked(shoot)) == "Shoot is hibernated"
         await at_work.behave()
         await shoot.delete(CONTROL_PLANES, "local")
         await shoot.until_gone(CONTROL_PLANES, "local")
         assert await shoot.get(MANAGED_RESOURCES, WEBHOOKS) is None
-
-
-@rule("WF-32")
-async def test_a_self_hosted_shoot_has_no_webhooks_of_its_own(world: KindWorld) -> None:
-    """Those of its own cluster serve it."""
-    workers = [{"name": "control", "controlPlane": {}}]
-    shoot = await shoot_of(world, spec={"provider": {"workers": workers}})
-    await controlplane(shoot)
-    await until_ready(shoot)
-    assert WEBHOOKS not in await bundles(shoot)
-
-
-async def controlplane_again(shoot: Client) -> Object:
-    """A Shoot that sleeps does not wait for webhooks."""
-    await shoot.merge(MANAGED_RESOURCES, WEBHOOKS, {"status": {"observedGeneration": 0}}, part="status")
-    return await asked(shoot)
 
 
 def _condition(found: Object) -> str:
@@ -106,10 +85,6 @@ def _condition(found: Object) -> str:
     (condition,) = found.status["conditions"]
     assert (condition["type"], condition["status"]) == ("SystemComponentsHealthy", "True")
     return str(condition["message"])
-
-
-async def _asleep(shoot: Client) -> None:
-    await shoot.cluster(spec=KUBERNETES | {"hibernation": {"enabled": True}}, cloudProfile=PROFILE)
 
 
 def _waits(found: Any) -> bool:

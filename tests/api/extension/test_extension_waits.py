@@ -13,6 +13,7 @@ import pytest_asyncio
 from bus import streams, subjects
 from bus.transport import consumers
 from bus.transport.connection import connected
+from tests.support.cases import cases
 from tests.support.kindworld import Client, KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.resourcemanager import ResourceManager
@@ -48,21 +49,22 @@ def _hasty(serving: Callable[[Common, Served], Serving], common: Common, row: Se
     return dataclasses.replace(made, kind=dataclasses.replace(made.kind, deadline=4.0))
 
 
-async def runs_of(world: KindWorld, namespace: str) -> int:
-    """How often anybody has looked at the Extension."""
-    key = subjects.key(ObjectRef(RUNTIME, EXTENSIONS.id, namespace, SEED))
-    async with connected(Access(world.nats.url, name="test")) as bus:
-        records = consumers.snapshot(bus, streams.JOURNAL, [subjects.run(SEED, key)], history=True)
-        return len([record async for record in records])
-
-
 async def two_more_runs(world: KindWorld, namespace: str) -> None:
-    before = await runs_of(world, namespace)
+    """Wait until the Extension has been reconciled twice more."""
+    subject = subjects.run(SEED, subjects.key(ObjectRef(RUNTIME, EXTENSIONS.id, namespace, SEED)))
+    async with connected(Access(world.nats.url, name="test")) as bus:
 
-    async def happened() -> bool:
-        return await runs_of(world, namespace) >= before + 2
+        async def runs() -> int:
+            return len(
+                [one async for one in consumers.snapshot(bus, streams.JOURNAL, [subject], history=True)]
+            )
 
-    await eventually(happened)
+        before = await runs()
+
+        async def happened() -> bool:
+            return await runs() >= before + 2
+
+        await eventually(happened)
 
 
 async def extended(shoot: Client) -> None:
@@ -72,12 +74,10 @@ async def extended(shoot: Client) -> None:
 INVALID = "Error during apply of object v1/ServiceAccount/x is invalid: metadata.labels: too long"
 
 
-@pytest.mark.parametrize(
-    ("words", "codes"),
-    [
-        pytest.param(INVALID, ["ERR_CONFIGURATION_PROBLEM"], id="E-2-invalid-object"),
-        pytest.param("a finalizer of somebody is left", None, id="E-2-other-reason"),
-    ],
+@cases(
+    "words codes",
+    ("E-2-invalid-object", INVALID, ["ERR_CONFIGURATION_PROBLEM"]),
+    ("E-2-other-reason", "a finalizer of somebody is left", None),
 )
 async def test_a_deletion_that_is_stuck_says_why(
     world: KindWorld, words: str, codes: list[str] | None
