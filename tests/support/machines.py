@@ -7,13 +7,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from bus.clusters.registry import Member, Registry
+from bus.transport.connection import connected
 from tests.support.kindworld import Client, KindWorld
 from tests.support.machinedriver import SimulatedDriver, set_phase
 from tests.support.running import PATIENCE, running
 from windowbox.models import machinekeys as keys
 from windowbox.models.machines import OperationState, Phase
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, Resource
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, NODES, Resource, SecretKey
+from windowbox.settings.bussettings import Access
 from workers.machines import facts
 
 _EVENTS = Resource("", "v1", "events", "Event")
@@ -111,6 +114,11 @@ class DeploymentClient:
         assert found
         return found
 
+    async def complete(self, replicas: int = 3, **spec: Any) -> Object:
+        """A new MachineDeployment `pool`, once it is complete."""
+        await self.make(deployment(replicas=replicas, **spec))
+        return await self.until_complete()
+
     async def until_complete(self, name: str = "pool") -> Object:
         return await self.until(complete, name)
 
@@ -150,3 +158,11 @@ async def machine_client(world: KindWorld, **driver: Any) -> AsyncIterator[Machi
     simulated = SimulatedDriver(shoot.kube, shoot.namespace, **driver)
     async with running(simulated.run()):
         yield MachineClient(shoot, simulated)
+
+
+async def join(shoot: Client) -> None:
+    """Have the nodes of the Shoot, which are in the same cluster, watched as another cluster's."""
+    await shoot.secret("gardener", kubeconfig=shoot.world.kubeconfig("target"))
+    async with connected(Access(shoot.world.nats.url, name="join")) as bus:
+        secret = SecretKey(namespace=shoot.namespace, name="gardener")
+        await Registry(bus).join(Member(id=shoot.namespace, secret=secret, kinds=(NODES.id,)))

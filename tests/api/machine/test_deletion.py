@@ -20,18 +20,9 @@ from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
+from windowbox.models import refs
 from windowbox.models.objects import Object
-from windowbox.models.refs import (
-    MACHINE_CLASSES,
-    MACHINES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    SECRETS,
-    VOLUME_ATTACHMENTS,
-    WORKERS,
-    Resource,
-)
+from windowbox.models.refs import Resource
 from windowbox.settings.clustersettings import JoinSettings
 from windowbox.settings.kindsettings import KindSettings, MachineSettings
 from workers import replay
@@ -41,7 +32,7 @@ from workers.kinds.membership.clusterjoining import Joining
 pytestmark = pytest.mark.serves("machine")
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-ALL_PODS = PODS._replace(selector="")
+ALL_PODS = refs.PODS._replace(selector="")
 FINALIZER = "machine.sapcloud.io/machine-controller-manager"
 SECRET_FINALIZER = "machine.sapcloud.io/machine-controller"
 FORCED = {"metadata": {"labels": {"force-deletion": "True"}}}
@@ -74,7 +65,7 @@ async def test_a_node_is_emptied_as_budgets_allow(made: Machines) -> None:
     assert reasons["Terminating"] == "ScaleDown"
     assert await made.pod("full")
     await kube.remove(BUDGETS, home, "b")
-    await made.shoot.until_gone(MACHINES, "full")
+    await made.shoot.until_gone(refs.MACHINES, "full")
     assert await kube.find(ALL_PODS, home, "guest") is None
 
 
@@ -85,14 +76,14 @@ async def test_a_label_forces_the_deletion(made: Machines) -> None:
     await guest(made, "guest2", "machine-forced", finalizers=["test/kept"])
     for name, node in (("here", "machine-forced"), ("elsewhere", "machine-other")):
         attached = {"attacher": "csi.example", "nodeName": node, "source": {"persistentVolumeName": "v"}}
-        await kube.create(VOLUME_ATTACHMENTS, "", {"metadata": {"name": name}, "spec": attached})
+        await kube.create(refs.VOLUME_ATTACHMENTS, "", {"metadata": {"name": name}, "spec": attached})
     await made.delete("forced")
     await made.until_described("forced", "waiting for 1 Pod to leave")
-    await made.shoot.merge(MACHINES, "forced", FORCED)
-    await made.shoot.until_gone(MACHINES, "forced")
+    await made.shoot.merge(refs.MACHINES, "forced", FORCED)
+    await made.shoot.until_gone(refs.MACHINES, "forced")
     await kube.merge(ALL_PODS, home, "guest2", {"metadata": {"finalizers": None}})
-    assert await kube.find(VOLUME_ATTACHMENTS, "", "here") is None
-    await kube.remove(VOLUME_ATTACHMENTS, "", "elsewhere")
+    assert await kube.find(refs.VOLUME_ATTACHMENTS, "", "here") is None
+    await kube.remove(refs.VOLUME_ATTACHMENTS, "", "elsewhere")
 
 
 @rule("B13", "B13-R5")
@@ -101,15 +92,15 @@ async def test_classes_and_secrets_are_held_while_somebody_needs_them(made: Mach
         await made.shoot.until(resource, name, lambda one: one is not None and (by in one.finalizers) == held)
 
     for name in ("userdata", "cloudprovider"):
-        await until(SECRETS, name, SECRET_FINALIZER, True)
+        await until(refs.SECRETS, name, SECRET_FINALIZER, True)
     await made.machine("holder")
-    await until(MACHINE_CLASSES, "small", FINALIZER, True)
+    await until(refs.MACHINE_CLASSES, "small", FINALIZER, True)
     await made.until("holder", "Running")
     await made.delete("holder")
-    await until(MACHINE_CLASSES, "small", FINALIZER, False)
-    await made.world.kube.remove(MACHINE_CLASSES, made.shoot.namespace, "small")
+    await until(refs.MACHINE_CLASSES, "small", FINALIZER, False)
+    await made.world.kube.remove(refs.MACHINE_CLASSES, made.shoot.namespace, "small")
     for name in ("userdata", "cloudprovider"):
-        await until(SECRETS, name, SECRET_FINALIZER, False)
+        await until(refs.SECRETS, name, SECRET_FINALIZER, False)
 
 
 async def _orphan(made: Machines, name: str) -> None:
@@ -118,7 +109,7 @@ async def _orphan(made: Machines, name: str) -> None:
     head = {"name": f"machine-{name}", "labels": labels, "annotations": annotations}
     made.simulator.held.add(f"machine-{name}")
     spec = {"containers": [{"name": "node", "image": "x"}]}
-    await made.world.kube.create(PODS, made.infra, {"metadata": head, "spec": spec})
+    await made.world.kube.create(refs.PODS, made.infra, {"metadata": head, "spec": spec})
 
 
 @rule("B13-R1", "L42")
@@ -126,10 +117,7 @@ async def test_a_pod_without_a_machine_is_deleted(made: Machines) -> None:
     await made.running("watched")  # so that the provider cluster is watched
     await _orphan(made, "nobody")
 
-    async def gone() -> bool:
-        return await made.world.kube.find(PODS, made.infra, "machine-nobody") is None
-
-    await eventually(gone)
+    await made.world.client(made.infra).until_gone(refs.PODS, "machine-nobody")
     assert await made.pod("watched")
 
 
@@ -137,8 +125,8 @@ async def test_a_pod_without_a_machine_is_deleted(made: Machines) -> None:
 async def test_a_node_whose_machine_was_taken_away_can_be_deleted(made: Machines) -> None:
     await made.joined("taken")
     await made.leave("taken")
-    await made.world.kube.remove(NODES, "", "machine-taken")
-    await made.shoot.until_gone(NODES, "machine-taken")
+    await made.world.kube.remove(refs.NODES, "", "machine-taken")
+    await made.shoot.until_gone(refs.NODES, "machine-taken")
 
 
 @rule("B13-R3")
@@ -146,7 +134,7 @@ async def test_a_node_whose_machine_was_taken_away_can_be_deleted(made: Machines
 async def test_a_node_that_no_machine_claims_is_noted(made: Machines) -> None:
     noted = "node.machine.sapcloud.io/not-managed-by-mcm"
     held = {"name": "machine-stray", "finalizers": ["node.machine.sapcloud.io/machine-controller"]}
-    await made.world.kube.create(NODES, "", {"metadata": held})
+    await made.world.kube.create(refs.NODES, "", {"metadata": held})
     await made.running("known", creationTimeout="20m")
     await made.touch("stray")
     stray = await made.until_node("machine-stray", lambda one: bool(one and noted in one.annotations))
@@ -164,7 +152,7 @@ async def test_a_node_that_no_machine_claims_is_noted(made: Machines) -> None:
 async def test_pods_of_a_shoot_that_moves_are_kept(made: Machines, operation: str) -> None:
     secret = {"name": "cloudprovider", "namespace": made.shoot.namespace}
     spec = {"region": "local", "secretRef": secret, "pools": []}
-    await made.shoot.create(WORKERS, "moving", spec, operation=operation)
+    await made.shoot.create(refs.WORKERS, "moving", spec, operation=operation)
     await _orphan(made, "moving")
     await made.world.quiet()
     assert await made.pod("moving")
@@ -173,58 +161,50 @@ async def test_pods_of_a_shoot_that_moves_are_kept(made: Machines, operation: st
 @rule("B13-R3")
 async def test_a_node_stays_until_its_machine_has_ended(made: Machines) -> None:
     await made.joined("lost")
-    await made.hold(PODS, "machine-lost", "test/kept")
-    await made.hold(MACHINES, "lost", None)
+    await made.hold(refs.PODS, "machine-lost", "test/kept")
+    await made.hold(refs.MACHINES, "lost", None)
     await made.end("lost")
     await made.touch("lost")
     await made.world.quiet()
     assert await made.find_node("lost")
-    await made.hold(PODS, "machine-lost", None)
+    await made.hold(refs.PODS, "machine-lost", None)
     await made.simulator.until_gone("machine-lost")
     await made.simulator.node("machine-lost", Ready="Unknown")
-    await made.shoot.until_gone(NODES, "machine-lost")
+    await made.shoot.until_gone(refs.NODES, "machine-lost")
 
 
 @rule("B13-R3", "A15-R6")
-async def test_nodes_of_a_shoot_that_moves_are_kept(made: Machines) -> None:
-    """Another seed has their machines, and their Pods may not be known here."""
+async def test_pods_and_nodes_of_a_moving_shoot_are_kept(made: Machines) -> None:
+    """gardenlet deletes the Worker and the machines at the same time; the Cluster tells before.
+
+    Another seed has the machines, and their Pods may not be known here.
+    """
     await made.joined("moved")
     await made.shoot.cluster(status={"lastOperation": {"type": "Migrate", "state": "Processing"}})
     await made.end("moved")
+    await made.world.quiet()
+    pod, node = await made.pod("moved"), await made.find_node("moved")
+    assert node
+    assert (pod.deleting, node.deleting, node.spec.get("unschedulable")) == (False, False, None)
     await made.remove_pod("moved")
     await made.simulator.until_gone("machine-moved")
     await made.touch("moved")
     await made.world.quiet()
     assert await made.find_node("moved")
-    await made.hold(NODES, "machine-moved", None)
-    await made.world.kube.remove(NODES, "", "machine-moved")
-
-
-@rule("A15-R6")
-async def test_machines_of_a_shoot_that_moves_leave_their_pods(made: Machines) -> None:
-    """gardenlet deletes the Worker and the machines at the same time; the Cluster tells before."""
-    await made.running("stays")
-    await made.shoot.cluster(status={"lastOperation": {"type": "Migrate", "state": "Processing"}})
-    await made.end("stays")
-    await made.world.quiet()
-    pod, node = await made.pod("stays"), await made.find_node("stays")
-    assert node
-    assert (pod.deleting, node.deleting, node.spec.get("unschedulable")) == (False, False, None)
-    await made.shoot.cluster()
-    await made.hold(NODES, "machine-stays", None)
-    await made.world.kube.remove(NODES, "", "machine-stays")
+    await made.hold(refs.NODES, "machine-moved", None)
+    await made.world.kube.remove(refs.NODES, "", "machine-moved")
 
 
 @rule("B7-R5")
 async def test_a_restored_machine_takes_over_the_pod_that_runs(made: Machines) -> None:
     before = await made.running("moved")
-    secret = await made.world.kube.get(SECRETS, made.infra, "machine-moved-userdata")
+    secret = await made.world.kube.get(refs.SECRETS, made.infra, "machine-moved-userdata")
     pod = await made.pod("moved")
     await made.leave("moved")
-    body = manifest(MACHINES, "moved", labels=before.labels, spec=before.spec)
-    await made.world.kube.create(MACHINES, made.shoot.namespace, body)
+    body = manifest(refs.MACHINES, "moved", labels=before.labels, spec=before.spec)
+    await made.world.kube.create(refs.MACHINES, made.shoot.namespace, body)
     await made.until("moved", "Running")
-    after = await made.world.kube.get(SECRETS, made.infra, "machine-moved-userdata")
+    after = await made.world.kube.get(refs.SECRETS, made.infra, "machine-moved-userdata")
     assert after.resource_version == secret.resource_version
     assert (await made.pod("moved")).uid == pod.uid
 
@@ -261,35 +241,29 @@ class Sleeping:
         """Have the cluster of the Shoot take part."""
         await shoot.secret("gardener", kubeconfig=shoot.world.kubeconfig("target"))
         await shoot.kube.merge(
-            NAMESPACES, "", shoot.namespace, _marks("gardener", f"infra-{shoot.namespace}")
+            refs.NAMESPACES, "", shoot.namespace, _marks("gardener", f"infra-{shoot.namespace}")
         )
         self.joined.append(shoot)
 
     async def wake_all(self) -> None:
         """All tests share the API server: no Shoot of this one may take part in a later one's windowbox."""
 
-        async def awake() -> bool:
-            return not self.registry.asleep()
-
         for shoot in self.joined:
             await shoot.cluster()  # machines that are left end with their nodes
-        await eventually(awake)
+        await eventually(lambda: not self.registry.asleep())
         for shoot in self.joined:
-            await shoot.kube.merge(NAMESPACES, "", shoot.namespace, _marks(None, None))
+            await shoot.kube.merge(refs.NAMESPACES, "", shoot.namespace, _marks(None, None))
 
     async def hibernate(self, shoot: Client, *, complete: bool) -> None:
         """What gardenlet writes before machines end, and when all has ended."""
         await shoot.cluster(spec={"hibernation": {"enabled": True}}, status={"isHibernated": complete})
 
     async def until_asleep(self, shoot: Client) -> None:
-        async def asleep() -> bool:
-            return shoot.namespace in self.registry.asleep()
-
-        await eventually(asleep)
+        await eventually(lambda: shoot.namespace in self.registry.asleep())
 
     async def end(self, machine: str) -> None:
         """As a Worker ends the machines of a Shoot that is to be hibernated."""
-        await self.made.shoot.merge(MACHINES, machine, FORCED)
+        await self.made.shoot.merge(refs.MACHINES, machine, FORCED)
         await self.made.end(machine)
 
     async def pod(self, name: str) -> Any:
@@ -350,7 +324,7 @@ async def test_nodes_left_by_a_hibernation_go_after_waking(sleeping: Sleeping) -
     assert await made.find_node("left")
     assert await sleeping.pod("guest-of-left")
     await made.shoot.cluster()
-    await made.shoot.until_gone(NODES, "machine-left")
+    await made.shoot.until_gone(refs.NODES, "machine-left")
     assert await sleeping.pod("guest-of-left") is None
     await made.world.quiet()
     assert await made.find_node("stays")

@@ -15,23 +15,14 @@ from bus import subjects
 from bus.messages import OPERATION, PREDECESSOR, UID, VERSION
 from bus.transport.connection import connected
 from sandbox.programs import binaries
-from tests.api.machine.machines import EVENTS, Machines, description, join, machines, phase_of
+from tests.api.machine.machines import EVENTS, Machines, description, machines, phase_of
 from tests.support.kindworld import KindWorld
 from tests.support.kubeletrequests import SERVING, request
+from tests.support.machines import join
 from tests.support.rules import rule
 from tests.support.running import eventually
-from windowbox.models import machinekeys
-from windowbox.models.objects import Object
-from windowbox.models.refs import (
-    CERTIFICATE_REQUESTS,
-    MACHINE_CLASSES,
-    MACHINES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    ObjectRef,
-    Resource,
-)
+from windowbox.models import machinekeys, refs
+from windowbox.models.refs import ObjectRef, Resource
 from windowbox.settings.bussettings import Access
 from workers import replay
 from workers.machines import names
@@ -41,16 +32,19 @@ pytestmark = pytest.mark.serves("machine")
 
 
 @rule("B6-R4", "B5", "L13", "L41")
-async def test_a_wrong_class_is_told_and_its_correction_is_noticed(made: Machines) -> None:
+async def test_a_wrong_class_is_reported_until_it_is_corrected(made: Machines) -> None:
     await made.machine("early", of="later")
     found = await made.until("early", "CrashLoopBackOff")
     assert "MachineClass later does not exist: create it" in description(found)
     assert found.last_operation["errorCode"] == "InvalidArgument"
     said = "Cloud provider message - machine codes error: code = [InvalidArgument]"
     assert description(found).startswith(said)
-    await made.machine_class("later", providerSpec={"namespace": made.infra})
+    absent = {"name": "absent", "namespace": made.shoot.namespace}
+    await made.machine_class("later", providerSpec={"namespace": made.infra}, secretRef=absent)
     await made.until_described("early", "providerSpec.image is missing: give it the image of the machine")
-    await made.shoot.merge(MACHINE_CLASSES, "later", {"providerSpec": {"image": "example/node:1"}})
+    await made.shoot.merge(refs.MACHINE_CLASSES, "later", {"providerSpec": {"image": "example/node:1"}})
+    await made.until_described("early", f"Secret {made.shoot.namespace}/absent does not exist: create it")
+    await made.shoot.secret("absent", userData=b"#!/bin/sh\n")
     await made.until("early", "Running")
 
 
@@ -87,21 +81,13 @@ async def test_why_a_machine_is_not_there_is_said_in_its_status_and_in_events(ma
     await made.until("stuck", "Running")
 
 
-@rule("B9-R7", "B9")
-@pytest.mark.simulated(joins=False)
-async def test_a_machine_that_never_joins_fails_at_its_deadline(made: Machines) -> None:
-    await made.machine("never", creationTimeout="3s")
-    found = await made.until("never", "Failed")
-    assert description(found).startswith("Machine never failed to join the cluster in 0.05 minutes.")
-
-
 @rule("B8-R6")
 @pytest.mark.simulated(joined=False)
 async def test_a_machine_waits_until_its_shoot_is_known_or_marked_as_none(made: Machines) -> None:
     await made.machine("lone")
     await made.until_described("lone", "the Shoot's API server is not known yet: annotate Namespace")
     mark = {"metadata": {"annotations": {TARGET: "none"}}}
-    await made.world.kube.merge(NAMESPACES, "", made.shoot.namespace, mark)
+    await made.world.kube.merge(refs.NAMESPACES, "", made.shoot.namespace, mark)
     found = await made.until("lone", "Available")
     said = {one["type"]: one["address"] for one in found.status["addresses"]}
     assert said == {"Hostname": "machine-lone", "InternalIP": "10.9.0.1"}
@@ -114,7 +100,7 @@ async def test_a_machine_is_made_as_soon_as_its_shoot_joins(made: Machines) -> N
     began = datetime.now(UTC)
     await made.machine("early")
     await made.until_described("early", "the Shoot's API server is not known yet")
-    await join(made)
+    await join(made.shoot)
     await made.until("early", "Running")
     await made.world.quiet()
     result = await replay.replayed(await made.world.recorded(began, "machine"))
@@ -129,11 +115,8 @@ async def test_a_pod_that_was_deleted_before_it_joined_is_made_again(made: Machi
     first = await made.pod("again")
     await made.remove_pod("again")
 
-    async def another() -> Object | None:
-        found = await made.world.kube.find(PODS, made.infra, "machine-again")
-        return found if found and found.uid != first.uid else None
-
-    await eventually(another, patience=60.0)
+    there = made.world.client(made.infra)
+    await there.until(refs.PODS, "machine-again", lambda one: bool(one and one.uid != first.uid), 60.0)
     await made.simulator.node("machine-again")
     await made.until("again", "Running")
 
@@ -142,7 +125,7 @@ async def test_a_pod_that_was_deleted_before_it_joined_is_made_again(made: Machi
 async def test_a_machine_whose_pod_was_evicted_fails_and_goes_at_once(made: Machines) -> None:
     await made.running("full")
     pod = {"spec": {"nodeName": "machine-full", "containers": [{"name": "a", "image": "a"}]}}
-    await made.shoot.kube.create(PODS, "default", {"metadata": {"name": "on-full"}, **pod})
+    await made.shoot.kube.create(refs.PODS, "default", {"metadata": {"name": "on-full"}, **pod})
     message = 'Usage of EmptyDir volume "containerd" exceeds the limit "1Gi".'
     await made.simulator.status("machine-full", phase="Failed", reason="Evicted", message=message)
     await made.simulator.node("machine-full", Ready="Unknown")
@@ -150,7 +133,7 @@ async def test_a_machine_whose_pod_was_evicted_fails_and_goes_at_once(made: Mach
     assert f"Pod machine-full was evicted ({message}): give its pool a larger volume" in description(found)
     # Its kubelet, which would let the Pod on it go, has ended with it.
     await made.end("full")
-    await made.world.kube.remove(PODS, "default", "on-full", grace=0)
+    await made.world.kube.remove(refs.PODS, "default", "on-full", grace=0)
 
 
 @rule("B9-R4", "L3")
@@ -159,47 +142,29 @@ async def test_an_unhealthy_machine_is_given_up_when_its_pod_is_deleted(made: Ma
     await made.simulator.node("machine-slow", Ready="Unknown")
     await made.until("slow", "Unknown")
     await made.world.quiet()
-    assert phase_of(await made.shoot.get(MACHINES, "slow")) == "Unknown"
+    assert phase_of(await made.shoot.get(refs.MACHINES, "slow")) == "Unknown"
     await made.remove_pod("slow")
     found = await made.until("slow", "Failed")
     said = f"Machine slow is lost: Pod {made.infra}/machine-slow is gone from the provider cluster: "
     assert description(found).startswith(said)
 
 
-async def test_a_loss_is_named_where_no_timeout_ends_it(made: Machines) -> None:
-    await made.running("kept", disableHealthTimeout=True)
-    await made.simulator.node("machine-kept", Ready="Unknown")
-    await made.until("kept", "Unknown")
-    await made.remove_pod("kept")
-    found = await made.until_described("kept", f"Pod {made.infra}/machine-kept is gone")
-    assert phase_of(found) == "Unknown"
-
-
 async def test_a_class_that_leads_elsewhere_loses_no_machine(made: Machines) -> None:
     await made.running("safe")
-    await made.shoot.merge(MACHINE_CLASSES, "small", {"providerSpec": {"namespace": "nowhere"}})
+    await made.shoot.merge(refs.MACHINE_CLASSES, "small", {"providerSpec": {"namespace": "nowhere"}})
     # Without the label that it is watched by, the bus does not show that it is there.
     unlabelled: dict[str, Any] = {"metadata": {"labels": {"app": None}}}
-    await made.world.kube.merge(PODS, made.infra, "machine-safe", unlabelled)
+    await made.world.kube.merge(refs.PODS, made.infra, "machine-safe", unlabelled)
     await made.world.quiet()
     await made.simulator.node("machine-safe", Ready="Unknown")
     await made.until("safe", "Unknown")
     await made.world.quiet()
-    found = await made.shoot.get(MACHINES, "safe")
+    found = await made.shoot.get(refs.MACHINES, "safe")
     assert phase_of(found) == "Unknown"
     assert "is gone" not in description(found)
-    await made.shoot.merge(MACHINE_CLASSES, "small", {"providerSpec": {"namespace": made.infra}})
+    await made.shoot.merge(refs.MACHINE_CLASSES, "small", {"providerSpec": {"namespace": made.infra}})
     unlabelled["metadata"]["labels"]["app"] = "machine"
-    await made.world.kube.merge(PODS, made.infra, "machine-safe", unlabelled)
-
-
-async def test_a_missing_secret_is_named(made: Machines) -> None:
-    ref = {"name": "absent", "namespace": made.shoot.namespace}
-    await made.machine_class("bare", secretRef=ref)
-    await made.machine("bare", of="bare")
-    await made.until_described("bare", f"Secret {made.shoot.namespace}/absent does not exist: create it")
-    await made.shoot.secret("absent", userData=b"#!/bin/sh\n")
-    await made.until("bare", "Running")
+    await made.world.kube.merge(refs.PODS, made.infra, "machine-safe", unlabelled)
 
 
 GROUP = "test:bootstrappers"
@@ -244,7 +209,7 @@ async def test_a_request_that_waits_is_named_in_a_shoot_that_has_nodes(made: Mac
     finally:
         await made.world.kube.remove(_BINDINGS, "", GROUP)
         for name in [mine, *(one["metadata"]["name"] for one in others)]:
-            await made.world.kube.remove(CERTIFICATE_REQUESTS, "", name)
+            await made.world.kube.remove(refs.CERTIFICATE_REQUESTS, "", name)
 
 
 async def test_a_pod_of_another_control_plane_is_neither_taken_nor_deleted(made: Machines) -> None:
@@ -253,7 +218,7 @@ async def test_a_pod_of_another_control_plane_is_neither_taken_nor_deleted(made:
     async with machines(made.world, joined=False) as other:
         # By mistake, both control planes have their machines in the same namespace.
         mark = {"metadata": {"annotations": {TARGET: "none"}}}
-        await made.world.kube.merge(NAMESPACES, "", other.shoot.namespace, mark)
+        await made.world.kube.merge(refs.NAMESPACES, "", other.shoot.namespace, mark)
         spec = {**other.class_body("shared")["providerSpec"], "namespace": made.infra}
         await other.machine_class("shared", providerSpec=spec)
         await other.machine("first", of="shared")
@@ -267,19 +232,19 @@ async def test_a_pod_of_another_control_plane_is_neither_taken_nor_deleted(made:
 async def test_a_label_does_not_lead_to_the_node_of_another_machine(made: Machines) -> None:
     await made.running("victim")
     await made.running("liar")
-    await made.shoot.merge(MACHINES, "liar", {"metadata": {"labels": {"node": "machine-victim"}}})
+    await made.shoot.merge(refs.MACHINES, "liar", {"metadata": {"labels": {"node": "machine-victim"}}})
     await made.end("liar")
-    await made.shoot.until_gone(NODES, "machine-liar")
+    await made.shoot.until_gone(refs.NODES, "machine-liar")
     node = await made.find_node("victim")
     assert node
     assert (node.deleting, node.spec.get("unschedulable")) == (False, None)
-    assert phase_of(await made.shoot.get(MACHINES, "victim")) == "Running"
+    assert phase_of(await made.shoot.get(refs.MACHINES, "victim")) == "Running"
 
 
 async def test_a_machine_of_a_class_that_never_was_can_be_deleted(made: Machines) -> None:
     await made.machine("typo", of="smal")
     await made.until("typo", "CrashLoopBackOff")
-    await made.hold(MACHINES, "typo", machinekeys.FINALIZER)
+    await made.hold(refs.MACHINES, "typo", machinekeys.FINALIZER)
     await made.end("typo")
 
 
@@ -289,7 +254,7 @@ async def test_a_pod_in_another_provider_cluster_is_no_machines(made: Machines) 
     annotations = {"machine.windowbox/owner": f"{made.shoot.namespace}/prey"}
     head = {"name": "machine-prey", "namespace": made.infra, "uid": "forged"}
     pod = {"metadata": {**head, "labels": labels, "annotations": annotations}, "status": {"phase": "Failed"}}
-    ref = ObjectRef("provider-of-another", PODS.id, made.infra, "machine-prey")
+    ref = ObjectRef("provider-of-another", refs.PODS.id, made.infra, "machine-prey")
     headers = {OPERATION: "ADDED", UID: "forged", VERSION: "1", PREDECESSOR: "0"}
     async with connected(Access(made.world.nats.url, name="forger")) as bus:
         await bus.publish(subjects.seen(ref), json.dumps(pod).encode(), headers)

@@ -38,8 +38,7 @@ async def _until_left_alone(client: MachineClient, world: KindWorld) -> None:
 
 @rule("C15-R4")
 async def test_a_deleted_lease_is_not_remembered(client: MachineClient, world: KindWorld) -> None:
-    await client.make(deployment(replicas=3))
-    await client.until_complete()
+    await client.complete()
     await client.shoot.delete(LEASES, _NAME)
     await _take(client)
     await client.scale(5)
@@ -49,8 +48,7 @@ async def test_a_deleted_lease_is_not_remembered(client: MachineClient, world: K
 
 @rule("C15-R4")
 async def test_no_lease_outlives_its_namespace(client: MachineClient, world: KindWorld) -> None:
-    await client.make(deployment(replicas=3))
-    await client.until_complete()
+    await client.complete()
     kube, namespace = client.shoot.kube, client.shoot.namespace
     await kube.delete(NAMESPACES, "", namespace)
     await client.shoot.until_gone(NAMESPACES, namespace)
@@ -63,8 +61,7 @@ async def test_no_lease_outlives_its_namespace(client: MachineClient, world: Kin
 
 @rule("C15-R4", "C11-R3")
 async def test_a_set_served_by_others_stays_frozen(client: MachineClient, world: KindWorld) -> None:
-    await client.make(deployment(replicas=1))
-    await client.until_complete()
+    await client.complete(1)
     [owner] = await client.sets()
     await client.shoot.delete(LEASES, _NAME)
     await _take(client)
@@ -78,8 +75,7 @@ async def test_a_set_served_by_others_stays_frozen(client: MachineClient, world:
 
 
 async def test_ordinary_runs_read_no_lease_from_the_api(client: MachineClient, world: KindWorld) -> None:
-    await client.make(deployment(replicas=2))
-    await client.until_complete()
+    await client.complete(2)
     await world.quiet()
     audit = world.audit()
     await client.scale(4)
@@ -91,8 +87,7 @@ async def test_ordinary_runs_read_no_lease_from_the_api(client: MachineClient, w
 
 async def test_a_lease_of_a_former_version_is_mirrored(client: MachineClient) -> None:
     await _take(client, "windowbox", 3600)
-    await client.make(deployment(replicas=1))
-    await client.until_complete()
+    await client.complete(1)
     found = await client.shoot.get(LEASES, _NAME)
     assert found
     assert found.labels == {"app.kubernetes.io/managed-by": "windowbox"}
@@ -100,7 +95,6 @@ async def test_a_lease_of_a_former_version_is_mirrored(client: MachineClient) ->
 
 async def test_a_deleted_namespace_loses_its_machines(world: KindWorld) -> None:
     async with machine_client(world) as client:
-        await client.make(deployment(replicas=2))
-        await client.until_complete()
+        await client.complete(2)
         await client.shoot.kube.delete(NAMESPACES, "", client.shoot.namespace)
         await client.shoot.until_gone(NAMESPACES, client.shoot.namespace)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from tests.support import traces
 from tests.support.machines import MachineClient, conditions, deployment, rolled
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
@@ -43,8 +45,7 @@ async def test_a_deployment_becomes_a_set_and_machines(client: MachineClient) ->
 
 @rule("C6-R1", "C6-R2")
 async def test_a_deployment_is_scaled_up_and_down(client: MachineClient) -> None:
-    await client.make(deployment(replicas=2))
-    await client.until_complete()
+    await client.complete(2)
     before = {one.uid for one in await client.machines()}
     await client.scale(5)
     await client.until_complete()
@@ -59,8 +60,7 @@ async def test_a_deployment_is_scaled_up_and_down(client: MachineClient) -> None
 
 
 async def test_a_deleted_deployment_deletes_sets_and_machines(client: MachineClient) -> None:
-    await client.make(deployment(replicas=2))
-    await client.until_complete()
+    await client.complete(2)
     await client.shoot.delete(MACHINE_DEPLOYMENTS, "pool")
     await client.until_gone()
     assert await client.sets() == []
@@ -70,8 +70,7 @@ async def test_a_deleted_deployment_deletes_sets_and_machines(client: MachineCli
 @rule("C5", "C5-R1", "L33")
 async def test_another_class_replaces_machines_within_surge(client: MachineClient) -> None:
     client.driver.remembers = True
-    await client.make(deployment(replicas=3, surge=1, unavailable=0))
-    await client.until_complete()
+    await client.complete(3, surge=1, unavailable=0)
     await client.roll("big")
     found = await client.until(rolled)
     machines = await client.machines()
@@ -88,8 +87,7 @@ async def test_another_class_replaces_machines_within_surge(client: MachineClien
 
 @rule("A15-R6")
 async def test_no_machine_is_created_during_a_migration(client: MachineClient) -> None:
-    await client.make(deployment(replicas=2))
-    await client.until_complete()
+    await client.complete(2)
     worker = {
         "apiVersion": "extensions.gardener.cloud/v1alpha1",
         "kind": "Worker",
@@ -119,3 +117,12 @@ async def _last_operation(client: MachineClient, type_: str) -> None:
     last = {"type": type_, "state": "Succeeded", "description": "d", "progress": 100}
     status = {"status": {"lastOperation": last | {"lastUpdateTime": "2026-01-01T00:00:00Z"}}}
     await client.shoot.kube.merge(WORKERS, client.shoot.namespace, "w", status, part="status")
+
+
+async def test_a_complete_deployment_waits_to_renew_the_lease(client: MachineClient, tmp_path: Path) -> None:
+    await client.complete(1)
+    [told] = await traces.waiting(client.shoot, "machinedeployment", "pool", tmp_path)
+    assert told["title"].startswith("machinedeployment: again at ")
+    assert told["details"] == [
+        "because: the Lease machine-controller-manager of its namespace is renewed then"
+    ]

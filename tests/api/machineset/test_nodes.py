@@ -7,26 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from bus.clusters.registry import Member, Registry
-from bus.transport.connection import connected
 from tests.support.kindworld import KindWorld
-from tests.support.machines import MachineClient, deployment, machine_client, rolled
+from tests.support.machines import MachineClient, join, machine_client, rolled
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
-from windowbox.models.refs import NODES, SecretKey
-from windowbox.settings.bussettings import Access
+from windowbox.models.refs import NODES
 
 pytestmark = pytest.mark.serves("machinedeployment", "machineset")
-
-
-async def join(client: MachineClient) -> None:
-    """Have the nodes of the Shoot, which are in the same cluster, watched as another cluster's."""
-    world, namespace = client.shoot.world, client.shoot.namespace
-    await client.shoot.secret("gardener", kubeconfig=world.kubeconfig("target"))
-    async with connected(Access(world.nats.url, name="join")) as bus:
-        secret = SecretKey(namespace=namespace, name="gardener")
-        await Registry(bus).join(Member(id=namespace, secret=secret, kinds=(NODES.id,)))
 
 
 async def until_nodes(client: MachineClient, names: set[str], holds: Callable[[Object], bool]) -> None:
@@ -42,9 +30,8 @@ def tainted(node: Object) -> bool:
 async def test_nodes_are_marked_while_machines_roll(world: KindWorld) -> None:
     async with machine_client(world, nodes=world.kube) as client:
         client.driver.joins = asyncio.Semaphore(2)
-        await join(client)
-        await client.make(deployment(replicas=2))
-        await client.until_complete()
+        await join(client.shoot)
+        await client.complete(2)
         old = {f"machine-{one.name}" for one in await client.machines()}
         await client.roll("big")
         await until_nodes(client, old, tainted)
