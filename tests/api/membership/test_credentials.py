@@ -46,11 +46,8 @@ class Process:
     clusters: Clusters
 
     async def join(self, joining: Member) -> None:
-        async def there() -> bool:
-            return joining.id in self.registry.members
-
         await self.registry.join(joining)
-        await eventually(there)
+        await eventually(lambda: joining.id in self.registry.members)
 
     async def refuses(self, joining: Member, why: str | None = None) -> None:
         await self.join(joining)
@@ -143,11 +140,8 @@ async def test_the_client_of_a_cluster_that_leaves_is_closed(
         await one.join(member("shoot--a", records))
         kube = await one.clusters.get("shoot--a")
 
-        async def closed() -> bool:
-            return kube.stale
-
         await one.registry.leave("shoot--a")
-        await eventually(closed)
+        await eventually(lambda: kube.stale)
         with pytest.raises(TransientError, match="is no member"):
             await one.clusters.get("shoot--a")
         await one.join(member("shoot--a", records))

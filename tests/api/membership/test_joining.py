@@ -61,10 +61,10 @@ class World:
         named = {f"cluster.windowbox/{key}": value for key, value in annotations.items()}
         await self.records.kube.merge(NAMESPACES, "", self.name, {"metadata": {"annotations": named}})
 
-    async def takes_part(self) -> bool:
+    def takes_part(self) -> bool:
         return self.name in self.registry.members
 
-    async def absent(self) -> bool:
+    def absent(self) -> bool:
         return self.name not in self.registry.members
 
     async def serves(self) -> bool:
@@ -182,11 +182,8 @@ async def test_a_store_that_was_emptied_makes_no_cluster_leave(nats: NatsServer,
             await eventually(made.serves)
             latecomer = Registry(bus)
 
-            async def told() -> bool:
-                return made.name in latecomer.members
-
             async with running(latecomer.run()):
-                await eventually(told)
+                await eventually(lambda: made.name in latecomer.members)
             assert all(made.name in members for members in known)
 
 
@@ -207,12 +204,9 @@ async def test_an_unreachable_cluster_keeps_its_mirrored_objects(
         wire.hang()
         wire.cut()
 
-        async def tried_again() -> bool:
-            return wire.opened > opened
-
-        await eventually(tried_again)
+        await eventually(lambda: wire.opened > opened)
         assert await on_the_bus(bus, made.name) == before
-        assert await made.takes_part()
+        assert made.takes_part()
         wire.resume()
 
 
@@ -239,8 +233,5 @@ async def test_a_cluster_that_rejoins_in_time_keeps_its_state(bus: Bus, records:
     async with world(bus, records) as made:
         await eventually(made.takes_part)
 
-        async def watched() -> bool:
-            return made.watching.states.get(f"{member.id}/{SERVICES.id}") == "watching"
-
-        await eventually(watched)
+        await eventually(lambda: made.watching.states.get(f"{member.id}/{SERVICES.id}") == "watching")
         assert await bus.last(streams.OBJECTS, service) == before
