@@ -144,25 +144,6 @@ async def test_only_ingresses_in_namespaces_of_shoots_have_records(world: KindWo
     await until_records(elsewhere, {NAME: ("A", HOST, ["172.18.255.1"])})
 
 
-async def test_what_was_edited_or_deleted_by_hand_is_put_right(world: KindWorld) -> None:
-    shoot = await world.shoot()
-    await ingress(shoot, "web", HOST)
-    right = {NAME: ("A", HOST, ["172.18.255.1"])}
-    await until_records(shoot, right)
-    await world.quiet()
-    await shoot.delete(DNSRECORDS, NAME)
-    await until_records(shoot, right)
-    await world.quiet()
-    await shoot.merge(DNSRECORDS, NAME, {"spec": {"values": ["6.6.6.6"]}})
-    await until_records(shoot, right)
-    await shoot.merge(DNSRECORDS, NAME, {"metadata": {"labels": {"origin": None, "mine": "yes"}}})
-    found = await shoot.until(DNSRECORDS, NAME, lambda found: bool(found and found.labels.get("origin")))
-    assert found
-    assert found.labels["mine"] == "yes"
-    await shoot.merge(DNSRECORDS, NAME, {"metadata": {"annotations": {CONFIRMATION: None}}})
-    await shoot.until(DNSRECORDS, NAME, lambda found: bool(found and found.annotations.get(CONFIRMATION)))
-
-
 async def test_a_foreign_record_is_left_alone(world: KindWorld) -> None:
     shoot = await world.shoot()
     mine = await shoot.create(DNSRECORDS, NAME, MINE, operation=None)
@@ -183,10 +164,7 @@ async def test_unknown_records_are_read_before_any_write(world: KindWorld) -> No
     async with connected(Access(world.nats.url)) as bus:
         foreign = subjects.seen(mine.ref(RUNTIME, DNSRECORDS.id))
 
-        async def known() -> bool:
-            return await bus.last(streams.OBJECTS, foreign) is not None
-
-        await eventually(known)
+        await eventually(lambda: bus.last(streams.OBJECTS, foreign))
         await bus.purge(streams.OBJECTS, foreign)
         await address(shoot, "web", "10.0.0.1")
         await shoot.until(DNSRECORDS, other, lambda found: found is not None)
