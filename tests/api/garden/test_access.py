@@ -17,6 +17,7 @@ import yaml
 
 from commands.roles import gardenaccess
 from sandbox.servers import certificates, kubeconfigs
+from tests.support import standins
 from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
@@ -33,12 +34,12 @@ ANNOTATION = "provider-local-e2e-test-garden-access"
 @pytest.fixture(scope="module")
 def garden(plane: ControlPlane) -> Iterator[ControlPlane]:
     """An API server that has Seeds and Shoots."""
-    place = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for resource in (SEEDS, SHOOTS):
-        plane.api.apply(f"{place}/{resource.id}", _definition(resource))
+    kinds = tuple(
+        (one.group, one.version, one.plural, one.kind, one.namespaced, False) for one in (SEEDS, SHOOTS)
+    )
+    standins.define(plane.api, kinds)
     yield plane
-    for resource in (SEEDS, SHOOTS):
-        plane.api.request("DELETE", f"{place}/{resource.id}").close()
+    standins.remove(plane.api, kinds)
 
 
 class Extension:
@@ -54,18 +55,14 @@ class Extension:
         self._api.create(self._account, {"metadata": {"name": "extension-provider-local"}})
 
     def grant(self, *names: str, verbs: tuple[str, ...] = ("get", "patch")) -> None:
-        rules = [
-            {
-                "apiGroups": [SEEDS.group],
-                "resources": ["seeds", "shoots"],
-                "resourceNames": [*names],
-                "verbs": verbs,
-            }
-        ]
+        rule = {"apiGroups": [SEEDS.group], "resources": ["seeds", "shoots"], "verbs": verbs}
         place, name = "/apis/rbac.authorization.k8s.io/v1", f"granted-{self.seed}"
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
         subject = {"kind": "ServiceAccount", "namespace": self._namespace, "name": "extension-provider-local"}
-        self._api.create(f"{place}/clusterroles", {"metadata": {"name": name}, "rules": rules})
+        self._api.create(
+            f"{place}/clusterroles",
+            {"metadata": {"name": name}, "rules": [rule | {"resourceNames": [*names]}]},
+        )
         self._api.create(
             f"{place}/clusterrolebindings",
             {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]},
@@ -74,9 +71,9 @@ class Extension:
     def token(self) -> tuple[str, str]:
         """A new token, and the id by which the API server knows it."""
         place = f"{self._account}/extension-provider-local/token"
-        made = self._api.create(place, {"spec": {"expirationSeconds": 600}})["status"]["token"]
+        made = str(self._api.create(place, {"spec": {"expirationSeconds": 600}})["status"]["token"])
         claims = made.split(".")[1]
-        return made, _claims(claims)["jti"]
+        return made, json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["jti"]
 
     def project(self, **files: str) -> None:
         """Exchange the files of the volume at once, as kubelet does."""
@@ -110,12 +107,8 @@ async def test_our_seed_and_shoot_are_annotated_with_no_more_rights_than_seedaut
     with contextlib.suppress(Exception):
         garden.api.create("/api/v1/namespaces", {"metadata": {"name": "garden"}})
     for place, kind in ((SEEDS.path(), "Seed"), (shoots, "Shoot")):
-        body = {
-            "apiVersion": "core.gardener.cloud/v1beta1",
-            "kind": kind,
-            "metadata": {"name": extension.seed},
-        }
-        garden.api.create(place, body)
+        head = {"apiVersion": "core.gardener.cloud/v1beta1", "kind": kind}
+        garden.api.create(place, {**head, "metadata": {"name": extension.seed}})
     extension.grant(extension.seed)
     extension.project(token=f"{extension.token()[0]}\n", kubeconfig=extension.kubeconfig())
     settings = GardenSettings(
@@ -207,34 +200,3 @@ def _certificate(garden: ControlPlane, folder: Path, user: str) -> None:
     for source, name in ((made.key, "tls.key"), (made.certificate, "tls.crt")):
         shutil.copy(source, folder / f"{name}.new")
         os.rename(folder / f"{name}.new", folder / name)
-
-
-def _claims(encoded: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
-    return found
-
-
-def _definition(resource: Resource) -> dict[str, Any]:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": resource.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": resource.id},
-        "spec": {
-            "group": resource.group,
-            "names": {
-                "plural": resource.plural,
-                "kind": resource.kind,
-                "singular": resource.kind.lower(),
-                "listKind": f"{resource.kind}List",
-            },
-            "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "versions": [version],
-        },
-    }
