@@ -109,14 +109,13 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
     done("the nodes of the sandbox have the machine image")
     api, inside = sandbox.api, _api(sandbox, shoot)
     own = ranges.kept(records.folder(sandbox.folder, shoot.name), [])
-    nodes = sandbox.state.options.ranges[0]
     generic = kubeconfigs.without_credentials(records.kubeconfig(sandbox.folder, shoot.name))
-    home, provider = shoot.technical_id, roles.provider_kubeconfig(sandbox.folder)
+    home = shoot.technical_id
     for manifest in (
         shootmanifests.namespace(shoot),
         manifests.secret(home, shootmanifests.GENERIC_KUBECONFIG, {"kubeconfig": generic}),
-        manifests.secret(home, "cloudprovider", {"kubeconfig": provider}),
-        shootmanifests.cluster(shoot, nodes, own, images),
+        manifests.secret(home, "cloudprovider", {"kubeconfig": roles.provider_kubeconfig(sandbox.folder)}),
+        shootmanifests.cluster(shoot, sandbox.state.options.ranges[0], own, images),
         shootmanifests.infrastructure(shoot),
         shootmanifests.controlplane(shoot),
         shootmanifests.system_config(shoot, inside.url, inside.ca.certificate.read_text()),
