@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
-from tests.support.resourcemanager import ResourceManager
 from windowbox.models.objects import Object
 from windowbox.models.refs import CONTROL_PLANES, MANAGED_RESOURCES, SECRETS, Resource
 
@@ -49,6 +48,14 @@ async def until_ready(shoot: Client) -> Object:
     return await shoot.until_ready(CONTROL_PLANES, "local")
 
 
+async def ready(world: KindWorld, name: str = "", **shoot: Any) -> Client:
+    """A new Shoot whose ControlPlane is ready."""
+    made = await shoot_of(world, name, **shoot)
+    await controlplane(made)
+    await until_ready(made)
+    return made
+
+
 async def asked(shoot: Client) -> Object:
     """Ask for a run, and wait until it is done and told."""
     await shoot.ask(CONTROL_PLANES, "local")
@@ -56,10 +63,6 @@ async def asked(shoot: Client) -> Object:
     # Within one second, what was reported before looks like an answer.
     await shoot.world.quiet()
     return await until_ready(shoot)
-
-
-def manager(shoot: Client) -> ResourceManager:
-    return ResourceManager(shoot)
 
 
 async def bundles(shoot: Client) -> dict[str, Object]:

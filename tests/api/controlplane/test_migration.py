@@ -7,15 +7,8 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from tests.api.controlplane.controlplanes import (
-    SHOOT,
-    WINDOWBOX,
-    bundles,
-    controlplane,
-    secrets,
-    shoot_of,
-    until_ready,
-)
+from tests.api.controlplane import controlplanes
+from tests.api.controlplane.controlplanes import SHOOT, WINDOWBOX
 from tests.support.kindworld import Client, Seeds, two_seeds
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -34,31 +27,33 @@ async def seeds(
         yield made
 
 
-@rule("A.13", "O-1", "O-5", "N-2", "F-2", "B.22", "Z-2")
+@rule("A.13", "O-1", "O-5", "N-2", "F-2", "B.22", "Z-2", "Z-3")
 async def test_a_control_plane_moves_with_what_persists(seeds: Seeds) -> None:
-    old = await shoot_of(seeds.source)
-    await controlplane(old)
-    await until_ready(old)
-    saved = [one for one in (await secrets(old)).values() if one.labels.get("persist") == "true"]
+    old = await controlplanes.ready(seeds.source)
+    saved = [
+        one for one in (await controlplanes.secrets(old)).values() if one.labels.get("persist") == "true"
+    ]
     assert [one.labels["name"] for one in saved] == [AUTHORITY]
     await old.ask(CONTROL_PLANES, "local", "migrate")
     await old.until(CONTROL_PLANES, "local", _handed_over)
-    assert await bundles(old) == {}
-    assert WINDOWBOX not in await secrets(old)
+    assert await controlplanes.bundles(old) == {}
+    assert WINDOWBOX not in await controlplanes.secrets(old)
 
-    new = await shoot_of(seeds.destination, old.namespace)
-    await controlplane(new, operation="wait-for-state")
+    new = await controlplanes.shoot_of(seeds.destination, old.namespace)
+    await controlplanes.controlplane(new, operation="wait-for-state")
     await _put_back(new, saved)
     await seeds.destination.quiet()
     waiting = await new.get(CONTROL_PLANES, "local")
     assert waiting
     assert "lastOperation" not in waiting.status
     await new.ask(CONTROL_PLANES, "local", "restore")
-    restored = await until_ready(new)
+    restored = await controlplanes.until_ready(new)
     assert restored.last_operation["type"] == "Restore"
-    authorities = [one for one in (await secrets(new)).values() if one.labels.get("name") == AUTHORITY]
+    authorities = [
+        one for one in (await controlplanes.secrets(new)).values() if one.labels.get("name") == AUTHORITY
+    ]
     assert [one.raw["data"] for one in authorities] == [one.raw["data"] for one in saved]
-    assert SHOOT in await bundles(new)
+    assert SHOOT in await controlplanes.bundles(new)
     await seeds.destination.quiet()
     later = await new.get(CONTROL_PLANES, "local")
     assert later
@@ -67,7 +62,7 @@ async def test_a_control_plane_moves_with_what_persists(seeds: Seeds) -> None:
     # The source may delete what it has handed over: nothing of the destination goes with it.
     await old.delete(CONTROL_PLANES, "local")
     await old.until_gone(CONTROL_PLANES, "local")
-    assert SHOOT in await bundles(new)
+    assert SHOOT in await controlplanes.bundles(new)
 
 
 def _handed_over(found: Object | None) -> bool:
