@@ -16,13 +16,12 @@ from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane
 from windowbox.errors import Conflict
 from windowbox.models.objects import Object
-from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS
+from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS, Resource
 from windowbox.settings.kindsettings import BackupSettings, KindSettings
 
 BUCKET_HOLDS = "extensions.gardener.cloud/backupbucket"
 ENTRY_HOLDS = "extensions.gardener.cloud/backupentry"
 CREATED_BY = "backup.gardener.cloud/created-by"
-PAIR = ("backupbucket", "backupentry")
 
 
 @dataclass
@@ -42,11 +41,21 @@ class Backups:
         spec = {"region": "local", "secretRef": reference(secret)}
         await self.garden.create(BACKUP_BUCKETS, name, spec, **metadata)
 
-    async def entry(
-        self, name: str, secret: str, bucket: str = "bucket", operation: str = "reconcile"
-    ) -> None:
+    async def entry(self, name: str, secret: str, bucket: str = "bucket") -> None:
         spec = {"region": "local", "bucketName": bucket, "secretRef": reference(secret)}
-        await self.garden.create(BACKUP_ENTRIES, name, spec, operation=operation)
+        await self.garden.create(BACKUP_ENTRIES, name, spec)
+
+    async def ready_entry(self) -> tuple[Client, str, str]:
+        """The namespace of a new Shoot, its entry, which is ready, and the entry's Secret."""
+        (client, name), secret = await shoot(self), await self.secret()
+        await self.entry(name, secret)
+        await client.until_ready(BACKUP_ENTRIES, name)
+        return client, name, secret
+
+    async def end(self, resource: Resource, name: str) -> None:
+        """Delete a bucket or an entry, and wait until it is gone."""
+        await self.garden.delete(resource, name)
+        await self.garden.until_gone(resource, name)
 
     async def finalizers(self, secret: str) -> tuple[str, ...] | None:
         found = await self.garden.get(SECRETS, secret)
@@ -61,18 +70,18 @@ class Backups:
 
 
 @contextlib.asynccontextmanager
-async def keeping(plane: ControlPlane, nats: NatsServer, root: Path, **work: Any) -> AsyncIterator[Backups]:
+async def opened(plane: ControlPlane, nats: NatsServer, root: Path, **work: Any) -> AsyncIterator[Backups]:
     """Workers serve both kinds, and their disk is `root`; `work` are settings of theirs."""
     os.makedirs(root, exist_ok=True)
     kinds = KindSettings(backup=BackupSettings(root=root))
-    async with kind_world(plane, nats, *PAIR, kinds=kinds, **work) as world:
+    async with kind_world(plane, nats, "backupbucket", "backupentry", kinds=kinds, **work) as world:
         with contextlib.suppress(Conflict):
             await world.kube.create(NAMESPACES, "", {"metadata": {"name": "garden"}})
         yield Backups(world, root, world.client("garden"))
 
 
-def reference(secret: str, namespace: str = "garden") -> dict[str, str]:
-    return {"name": secret, "namespace": namespace}
+def reference(secret: str) -> dict[str, str]:
+    return {"name": secret, "namespace": "garden"}
 
 
 def fresh(prefix: str) -> str:
@@ -86,15 +95,7 @@ async def shoot(backups: Backups) -> tuple[Client, str]:
     return backups.world.client(namespace), f"{namespace}--{uuid.uuid4()}"
 
 
-def said(found: Object | None) -> dict[str, str]:
+def data(found: Object | None) -> dict[str, str]:
     """The data of a Secret."""
     assert found
     return {k: base64.b64decode(v).decode() for k, v in (found.raw.get("data") or {}).items()}
-
-
-def complains(text: str) -> Any:
-    def holds(found: Object | None) -> bool:
-        error = found.status.get("lastError") if found else None
-        return bool(error and text in error["description"])
-
-    return holds

@@ -1,64 +1,36 @@
-"""What BackupBuckets and BackupEntries have in common: examples, Secrets, and runs that are repeated."""
+"""BackupBuckets, and what they share with BackupEntries: examples, and the finalizers of their Secrets."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import stat
 import time
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-import pytest_asyncio
 import yaml
 
-from tests.api.backups.keeping import (
-    BUCKET_HOLDS,
-    ENTRY_HOLDS,
-    Backups,
-    fresh,
-    keeping,
-    reference,
-    said,
-    shoot,
-)
-from tests.support.natsserver import NatsServer
+from tests.api.backups import keeping
+from tests.api.backups.keeping import BUCKET_HOLDS, ENTRY_HOLDS, Backups
+from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.support.running import eventually
-from tests.support.servers import ControlPlane
-from tools.bench.audit import WRITES
-from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import BACKUP_BUCKETS, BACKUP_ENTRIES, NAMESPACES, SECRETS
-from windowbox.settings.kindsettings import BackupSettings, KindSettings
-from workers import replay
-from workers.core.pools import assembled
 
 CONTRACT = Path(__file__).parents[4] / "shared" / "contract" / "extensions.md"
-KINDS = ("backupbucket", "backupentry")
 
 
-@pytest_asyncio.fixture
-async def backups(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> AsyncIterator[Backups]:
-    async with keeping(plane, nats, tmp_path / "backups") as made:
-        yield made
-
-
-@pytest.mark.parametrize(
-    ("letter", "resource", "heading"),
-    [
-        pytest.param("A.9", BACKUP_BUCKETS, "BackupBucket", id="A.9"),
-        pytest.param("A.10", BACKUP_ENTRIES, "BackupEntry", id="A.10"),
-    ],
+@cases(
+    "letter resource heading",
+    ("A.9", "A.9", BACKUP_BUCKETS, "BackupBucket"),
+    ("A.10", "A.10", BACKUP_ENTRIES, "BackupEntry"),
 )
 async def test_the_examples_have_the_status_of_the_contract(
     backups: Backups, letter: str, resource: Any, heading: str
 ) -> None:
-    example, wanted = _examples(letter, heading)
+    example, wanted = _documents(letter, heading)[0]
     name, secret = example["metadata"]["name"], example["spec"]["secretRef"]["name"]
     shoot_namespace = {"metadata": {"name": "shoot--local--local"}}
     if await backups.garden.get(NAMESPACES, "shoot--local--local") is None:
@@ -74,14 +46,13 @@ async def test_the_examples_have_the_status_of_the_contract(
     if resource is BACKUP_ENTRIES:
         there = backups.world.client("shoot--local--local")
         made = await there.get(SECRETS, "etcd-backup")
-        effect = _side_effect(letter, heading)
-        assert said(made) == effect["stringData"]
+        [effect] = _documents(letter, heading)[1]
+        assert keeping.data(made) == effect["stringData"]
         assert made
         assert made.annotations == effect["metadata"]["annotations"]
     else:
         assert stat.S_IMODE(os.stat(backups.root / name).st_mode) == 0o775
-    await backups.garden.delete(resource, name)
-    await backups.garden.until_gone(resource, name)
+    await backups.end(resource, name)
     assert await backups.finalizers(secret) == ()
 
 
@@ -92,16 +63,6 @@ def _documents(letter: str, heading: str) -> list[list[Any]]:
     return [list(yaml.safe_load_all(part.split("```", 1)[0])) for part in text.split("```yaml\n")[1:]]
 
 
-def _examples(letter: str, heading: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    example, wanted = _documents(letter, heading)[0]
-    return example, wanted
-
-
-def _side_effect(letter: str, heading: str) -> dict[str, Any]:
-    found: dict[str, Any] = _documents(letter, heading)[1][0]
-    return found
-
-
 def _timeless(status: Any) -> dict[str, Any]:
     last = {k: v for k, v in status["lastOperation"].items() if k != "lastUpdateTime"}
     return {**status, "lastOperation": last}
@@ -109,8 +70,8 @@ def _timeless(status: Any) -> dict[str, Any]:
 
 @rule("D-3", "D-4", "B.14")
 async def test_a_missing_secret_is_an_error_that_says_so(backups: Backups) -> None:
-    client, name = await shoot(backups)
-    bucket, secret = fresh("bucket"), fresh("missing")
+    client, name = await keeping.shoot(backups)
+    bucket, secret = keeping.fresh("bucket"), keeping.fresh("missing")
     await backups.bucket(bucket, secret)
     await backups.entry(name, secret)
     for resource, object in ((BACKUP_BUCKETS, bucket), (BACKUP_ENTRIES, name)):
@@ -126,50 +87,27 @@ async def test_a_missing_secret_is_an_error_that_says_so(backups: Backups) -> No
     assert await backups.finalizers(secret) in ((BUCKET_HOLDS, ENTRY_HOLDS), (ENTRY_HOLDS, BUCKET_HOLDS))
 
 
-@rule("D-4", "V-11")
-@pytest.mark.parametrize(
-    "reference",
-    [
-        pytest.param({"name": "credentials"}, id="no-namespace"),
-        pytest.param({"name": "a/b", "namespace": "garden"}, id="no-name-of-a-secret"),
-    ],
-)
-async def test_what_refers_to_no_secret_can_be_deleted(backups: Backups, reference: dict[str, str]) -> None:
-    garden, (_, name), bucket = backups.garden, await shoot(backups), fresh("bucket")
-    spec = {"region": "local", "secretRef": reference}
-    await garden.create(BACKUP_BUCKETS, bucket, spec)
-    await garden.create(BACKUP_ENTRIES, name, {**spec, "bucketName": bucket})
-    for resource, object in ((BACKUP_BUCKETS, bucket), (BACKUP_ENTRIES, name)):
-        found = await garden.until_failed(resource, object)
-        assert "spec.secretRef" in found.status["lastError"]["description"]
-        await garden.delete(resource, object)
-        await garden.until_gone(resource, object)
-
-
 @rule("D-5", "B.15", "N-3")
 async def test_a_shared_secret_is_held_until_the_last_has_gone(backups: Backups) -> None:
     garden, secret = backups.garden, await backups.secret()
-    buckets = [fresh("bucket"), fresh("bucket")]
-    _, entry = await shoot(backups)
+    buckets = [keeping.fresh("bucket"), keeping.fresh("bucket")]
+    _, entry = await keeping.shoot(backups)
     for name in buckets:
         await backups.bucket(name, secret)
         await garden.until_ready(BACKUP_BUCKETS, name)
     await backups.entry(entry, secret)
     await garden.until_ready(BACKUP_ENTRIES, entry)
     await backups.world.quiet()
-    await garden.delete(BACKUP_BUCKETS, buckets[0])
-    await garden.until_gone(BACKUP_BUCKETS, buckets[0])
+    await backups.end(BACKUP_BUCKETS, buckets[0])
     assert await backups.finalizers(secret) == (BUCKET_HOLDS, ENTRY_HOLDS)
-    await garden.delete(BACKUP_BUCKETS, buckets[1])
-    await garden.until_gone(BACKUP_BUCKETS, buckets[1])
+    await backups.end(BACKUP_BUCKETS, buckets[1])
     assert await backups.finalizers(secret) == (ENTRY_HOLDS,)
-    await garden.delete(BACKUP_ENTRIES, entry)
-    await garden.until_gone(BACKUP_ENTRIES, entry)
+    await backups.end(BACKUP_ENTRIES, entry)
     assert await backups.finalizers(secret) == ()
 
 
-async def test_objects_that_share_a_secret_go_together_without_a_pause(backups: Backups) -> None:
-    secret, prefix = await backups.secret(), fresh("together")
+async def test_buckets_that_share_a_secret_are_deleted_at_once(backups: Backups) -> None:
+    secret, prefix = await backups.secret(), keeping.fresh("together")
     names = [f"{prefix}-{number}" for number in range(12)]
     for name in names:
         await backups.bucket(name, secret)
@@ -185,14 +123,13 @@ async def test_objects_that_share_a_secret_go_together_without_a_pause(backups: 
 
 
 @rule("D-5")
-async def test_a_shared_secret_is_let_go_though_its_last_user_ran_no_deletion(backups: Backups) -> None:
+async def test_a_secret_is_released_though_its_last_user_ran_no_deletion(backups: Backups) -> None:
     garden, secret = backups.garden, await backups.secret()
-    first, last = fresh("bucket"), fresh("bucket")
+    first, last = keeping.fresh("bucket"), keeping.fresh("bucket")
     for name in (first, last):
         await backups.bucket(name, secret)
         await garden.until_ready(BACKUP_BUCKETS, name)
-    await garden.delete(BACKUP_BUCKETS, first)
-    await garden.until_gone(BACKUP_BUCKETS, first)
+    await backups.end(BACKUP_BUCKETS, first)
     assert await backups.finalizers(secret) == (BUCKET_HOLDS,)
     await garden.merge(BACKUP_BUCKETS, last, {"metadata": {"finalizers": []}})
     await garden.delete(BACKUP_BUCKETS, last)
@@ -203,110 +140,42 @@ async def released(backups: Backups, secret: str) -> bool:
     return await backups.finalizers(secret) == ()
 
 
-@rule("N-1")
-async def test_clients_that_write_the_secret_all_the_time_do_no_harm(backups: Backups) -> None:
-    client, name = await shoot(backups)
+@rule("BB-1", "BB-2", "D-3")
+async def test_a_bucket_comes_and_goes(backups: Backups) -> None:
+    garden, name = backups.garden, keeping.fresh("bucket")
     secret = await backups.secret()
-
-    async def keep_writing() -> None:
-        number = 0
-        while True:
-            number += 1
-            patch = {"metadata": {"annotations": {"number": str(number)}}}
-            await backups.garden.merge(SECRETS, secret, patch)
-
-    writing = asyncio.create_task(keep_writing())
-    try:
-        await backups.entry(name, secret)
-        await client.until_ready(BACKUP_ENTRIES, name)
-        await client.delete(BACKUP_ENTRIES, name)
-        await client.until_gone(BACKUP_ENTRIES, name)
-    finally:
-        writing.cancel()
-        await asyncio.wait([writing])
-    found = await backups.garden.get(SECRETS, secret)
-    assert found
-    assert found.finalizers == ()
-    assert int(found.annotations["number"]) > 0
+    await backups.bucket(name, secret)
+    found = await garden.until_ready(BACKUP_BUCKETS, name)
+    generated = {"name": f"generated-bucket-{name}", "namespace": "garden"}
+    assert found.status["generatedSecretRef"] == generated
+    assert keeping.data(await garden.get(SECRETS, generated["name"])) == {}
+    assert stat.S_IMODE(os.stat(backups.root / name).st_mode) == 0o775
+    assert await backups.finalizers(secret) == (BUCKET_HOLDS,)
+    backups.folder(name, "entry")
+    await backups.end(BACKUP_BUCKETS, name)
+    assert os.listdir(backups.root) == []
+    assert await garden.get(SECRETS, generated["name"]) is None
+    assert await backups.finalizers(secret) == ()
 
 
-async def test_a_second_run_writes_nothing_but_its_report(backups: Backups) -> None:
-    client, entry = await shoot(backups)
-    bucket, secret = fresh("bucket"), await backups.secret(key=b"value")
-    await backups.bucket(bucket, secret)
-    await backups.entry(entry, secret)
-    both = ((BACKUP_BUCKETS, bucket), (BACKUP_ENTRIES, entry))
-    for resource, name in both:
-        await client.until_ready(resource, name)
-    await backups.world.quiet()
-    log = backups.world.audit()
-    for resource, name in both:
-        await client.ask(resource, name)
-        await client.until_ready(resource, name)
-    await backups.world.quiet()
-    written = {what: count for what, count in log.requests().items() if what.split()[0] in WRITES}
-    assert written == {
-        "patch backupbuckets": 1,
-        "patch backupbuckets/status": 1,
-        "patch backupentries": 1,
-        "patch backupentries/status": 1,
-    }
+async def test_a_generated_secret_without_its_namespace_is_an_error(backups: Backups) -> None:
+    name, secret = keeping.fresh("bucket"), await backups.secret()
+    where = {"backupbucket.extensions.gardener.cloud/generated-secret-namespace": "no-such-place"}
+    await backups.bucket(name, secret, annotations=where)
+    found = await backups.garden.until_failed(BACKUP_BUCKETS, name)
+    assert "namespace no-such-place" in found.status["lastError"]["description"]
+    assert found.status["lastError"]["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
+    await backups.end(BACKUP_BUCKETS, name)
+    assert os.listdir(backups.root) == []
+    assert await backups.finalizers(secret) == ()
 
 
-async def test_what_was_asked_for_while_nobody_was_there_is_done(
-    plane: ControlPlane, nats: NatsServer, tmp_path: Path
-) -> None:
-    root = tmp_path / "backups"
-    names = [fresh("bucket") for _ in range(3)]
-    async with keeping(plane, nats, root) as backups:
-        secret = await backups.secret()
-        for name in names[:2]:
-            await backups.bucket(name, secret)
-            await backups.garden.until_ready(BACKUP_BUCKETS, name)
-            backups.folder(name, "entry")
-    await backups_of(plane, names, secret)
-    async with keeping(plane, nats, root) as backups:
-        await backups.garden.until_gone(BACKUP_BUCKETS, names[0])
-        await backups.garden.until_ready(BACKUP_BUCKETS, names[2])
-        assert sorted(os.listdir(root)) == sorted(names[1:])
-        assert await backups.finalizers(secret) == (BUCKET_HOLDS,)
-
-
-async def backups_of(plane: ControlPlane, names: list[str], secret: str) -> None:
-    """Of three buckets the first is deleted, and the last is made."""
-    async with kube.from_file(plane.kubeconfig) as api:
-        await api.delete(BACKUP_BUCKETS, "", names[0])
-        spec = {"type": "local", "region": "local", "secretRef": reference(secret)}
-        head = {"apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "BackupBucket"}
-        await api.create(BACKUP_BUCKETS, "", {**head, "metadata": {"name": names[2]}, "spec": spec})
-
-
-async def test_recorded_runs_do_the_same_again_and_hold_no_secrets(backups: Backups) -> None:
-    began = datetime.now(UTC)
-    client, entry = await shoot(backups)
-    bucket, secret = fresh("bucket"), await backups.secret(key=b"whispered")
-    await backups.bucket(bucket, secret)
-    await client.until_ready(BACKUP_BUCKETS, bucket)
-    await backups.entry(entry, secret, bucket)
-    await client.until_ready(BACKUP_ENTRIES, entry)
-    bad = f"{client.namespace}--bad"
-    await backups.entry(bad, secret, "../bucket")
-    await client.until_failed(BACKUP_ENTRIES, bad)
-    for resource, name in ((BACKUP_ENTRIES, bad), (BACKUP_ENTRIES, entry), (BACKUP_BUCKETS, bucket)):
-        await client.delete(resource, name)
-        await client.until_gone(resource, name)
-    await backups.world.quiet()
-    recording = await backups.world.recorded(began, *KINDS)
-    result = await replay.replayed(recording)
-    assert result.differences == []
-    assert result.replayed >= 6
-    told = "".join(run.model_dump_json() for run in recording.runs)
-    assert "whispered" not in told
-    assert base64.b64encode(b"whispered").decode() not in told
-
-
-@pytest.mark.parametrize("pool", KINDS)
-async def test_a_worker_without_the_disk_leaves_backups_to_others(pool: str, tmp_path: Path) -> None:
-    for settings in (BackupSettings(), BackupSettings(root=tmp_path, host="another.example.org")):
-        common = SimpleNamespace(kinds=KindSettings(backup=settings))
-        assert await assembled(cast(Any, common), pool) is None
+@rule("D-3")
+async def test_a_bucket_without_its_secret_goes(backups: Backups) -> None:
+    garden, name, secret = backups.garden, keeping.fresh("bucket"), await backups.secret()
+    await backups.bucket(name, secret)
+    await garden.until_ready(BACKUP_BUCKETS, name)
+    await garden.merge(SECRETS, secret, {"metadata": {"finalizers": None}})
+    await garden.delete(SECRETS, secret)
+    await backups.end(BACKUP_BUCKETS, name)
+    assert os.listdir(backups.root) == []
