@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 
-from tests.api.worker.workerobjects import NAME, create, deployment, roll_out, shoot_with
+from tests.api.worker import workerobjects
+from tests.api.worker.workerobjects import NAME
 from tests.support.kindworld import Client, KindWorld
 from tests.support.rules import rule
 from tests.support.workerexample import pool
@@ -34,15 +34,6 @@ async def until_said(shoot: Client, type_: str, begin: str) -> None:
     await shoot.until(WORKERS, NAME, lambda found: said(found, type_).startswith(begin))
 
 
-async def deploy_manager(shoot: Client) -> None:
-    labels = {"app": "kubernetes", "role": MANAGER}
-    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
-    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod}
-    made: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "Deployment"}
-    made["metadata"] = {"name": MANAGER, "labels": labels}
-    await shoot.kube.create(DEPLOYMENTS, shoot.namespace, made | {"spec": spec})
-
-
 async def apply_bundle(shoot: Client, healthy: str) -> None:
     """As the resource manager does."""
     if await shoot.get(MANAGED_RESOURCES, BUNDLE) is None:
@@ -61,10 +52,10 @@ async def apply_bundle(shoot: Client, healthy: str) -> None:
 @rule("HC-1", "HC-2", "HC-10", "HC-11", "B.29")
 async def test_conditions_follow_events_and_stay_while_a_worker_migrates(world: KindWorld) -> None:
     small = pool(minimum=1, maximum=1)
-    shoot = await shoot_with(world, small)
+    shoot = await workerobjects.shoot_with(world, small)
     await apply_bundle(shoot, "True")
-    await create(shoot, small)
-    await roll_out(shoot)
+    await workerobjects.create(shoot, small)
+    await workerobjects.roll_out(shoot)
     found = await shoot.until_ready(WORKERS, NAME)
     assert [one["type"] for one in found.status["conditions"]] == list(TYPES)
     assert said(found, TYPES[0]) == "True: All health checks successful"
@@ -72,7 +63,7 @@ async def test_conditions_follow_events_and_stay_while_a_worker_migrates(world: 
     assert said(found, TYPES[2]) == (
         f'False: deployment "{MANAGER}" in namespace "{shoot.namespace}" not found.'
     )
-    await deploy_manager(shoot)
+    await workerobjects.deploy_manager(shoot)
     await until_said(shoot, TYPES[2], f'False: deployment "{MANAGER}" in namespace "{shoot.namespace}" is')
     await shoot.merge(DEPLOYMENTS, MANAGER, {"spec": {"replicas": 0}})
     await until_said(shoot, TYPES[2], "True: ")
@@ -98,14 +89,14 @@ async def test_conditions_follow_events_and_stay_while_a_worker_migrates(world: 
 @rule("HC-1", "HC-5", "HC-9", "V-8")
 async def test_machine_deployments_move_their_condition_and_keep_others(world: KindWorld) -> None:
     small = pool(minimum=1, maximum=1)
-    shoot = await shoot_with(world, small)
+    shoot = await workerobjects.shoot_with(world, small)
     # Checks need no client of the Shoot: it may be away.
     await shoot.secret("gardener-internal", kubeconfig=world.unreachable())
-    await create(shoot, small)
-    await roll_out(shoot)
+    await workerobjects.create(shoot, small)
+    await workerobjects.roll_out(shoot)
     created = await shoot.until_ready(WORKERS, NAME)
     await world.quiet()
-    name = deployment(shoot)
+    name = workerobjects.deployment(shoot)
     times = {"lastTransitionTime": "2026-09-01T10:00:00Z", "lastUpdateTime": "2026-09-01T10:00:00Z"}
     took = []
     for number in range(20):

@@ -12,7 +12,7 @@ from tests.support.machinedriver import SimulatedDriver
 from tests.support.running import running
 from windowbox.errors import Conflict
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, WORKERS, Resource
+from windowbox.models.refs import DEPLOYMENTS, MACHINE_DEPLOYMENTS, MACHINE_SETS, WORKERS, Resource
 from workers.core.owned.manifests import manifest
 from workers.machines import facts
 
@@ -95,3 +95,14 @@ async def listed(shoot: Client, resource: Resource, **labels: str) -> list[Objec
 
 async def names(shoot: Client, resource: Resource, **labels: str) -> list[str]:
     return sorted(one.name for one in await listed(shoot, resource, **labels))
+
+
+async def deploy_manager(shoot: Client) -> str:
+    """A machine-controller-manager, which does not run. Returns its name."""
+    name = "machine-controller-manager"
+    labels = {"app": "kubernetes", "role": name}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod}
+    body = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+    await shoot.kube.create(DEPLOYMENTS, shoot.namespace, body)
+    return name
