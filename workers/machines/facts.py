@@ -132,7 +132,8 @@ def selects(selector: object, labels: Mapping[str, str]) -> bool:
     if not isinstance(expressions, list) or not (matched or expressions):
         return False
     for one in map(mapping, expressions):
-        name, values = str(one.get("key")), one.get("values") or []
+        name, values = str(one.get("key")), one.get("values")
+        values = values if isinstance(values, list) else []
         has, found = name in labels, labels.get(name)
         met = {"In": has and found in values, "NotIn": found not in values}
         if not (met | {"Exists": has, "DoesNotExist": not has}).get(str(one.get("operator"))):

@@ -26,14 +26,16 @@ SELF_HOSTED = "kube-system"
 @dataclass(frozen=True)
 class Taint:
     key: str
-    value: str
+    value: str | None
+    """None: the taint has no value."""
     effect: str
 
     def on(self, node: Object) -> bool:
         return len(self.removed(node)) < len(node_taints(node))
 
     def added(self, node: Object) -> list[Any]:
-        return [*self.removed(node), {"key": self.key, "value": self.value, "effect": self.effect}]
+        value = {} if self.value is None else {"value": self.value}
+        return [*self.removed(node), {"key": self.key, **value, "effect": self.effect}]
 
     def removed(self, node: Object) -> list[Any]:
         ours = (self.key, self.effect)

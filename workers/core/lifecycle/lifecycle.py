@@ -105,10 +105,8 @@ class LifeCycle:
                 newest = await self._world.live(ref, recorder)
                 if newest is None:
                     return Ignored("gone")
-                if newest.uid != run.object.uid:
-                    run.memo.clear()  # another object has the name now
                 run = dataclasses.replace(run, object=with_report(newest, reported))
-                reporter.object = run.object
+                reporter.take(run.object)
         else:
             raise TransientError(f"{ref}: changed by others again and again")
         if reported and not reporter.has_reported and object.status != found.status:

@@ -19,20 +19,31 @@ class Reporter:
 
     reports: Reports
     object: Object
-    """The version to report on."""
+    """The version to report on; `take` sets another one."""
     has_reported: bool = False
     asked: bool = False
     """Whether a client has asked for this run: it gets a report, even an unchanged one."""
 
-    conditions: frozenset[str] = field(init=False)
+    conditions: frozenset[str] = field(init=False, default=frozenset())
     """The types of the conditions reported so far; other controllers write further ones."""
-    memo: dict[str, Any] = field(init=False)
+    memo: dict[str, Any] = field(init=False, default_factory=dict)
     """State for the next run, stored with each report."""
 
     def __post_init__(self) -> None:
+        self._recall()
+
+    def take(self, object: Object) -> None:
+        """Report on this version from now on. It may be of another object, which has the name now."""
+        before, self.object = self.object, object
+        if object.uid != before.uid:
+            self._recall()
+
+    def _recall(self) -> None:
         last = self.last
         self.conditions = frozenset(last.conditions or () if last else ())
-        self.memo = dict(last.memo if last else {})
+        # The run holds this very dictionary.
+        self.memo.clear()
+        self.memo.update(last.memo if last else {})
 
     @property
     def last(self) -> StatusIntent | None:

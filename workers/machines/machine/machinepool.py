@@ -44,6 +44,8 @@ class MachineMapping:
         ref = subjects.ref(subjects.without("object", change.stored.subject))
         if ref.kind == MACHINE_CLASSES.id:
             return await self._of_class(ref, change, before)
+        if ref.kind == PODS.id and not names.is_pod(ref.name):
+            return []
         modified = change.operation == "MODIFIED" and not change.omitted
         old = await before.object() if modified or ref.kind == MACHINES.id else None
         new = None if change.gone or change.omitted else change.object()
@@ -56,8 +58,6 @@ class MachineMapping:
                 classes = classes if len(classes) > 1 else set()  # a changed class may lose its finalizer
             held = [ref._replace(kind=MACHINE_CLASSES.id, name=name) for name in classes if name]
             return [subjects.key(ref), *map(subjects.key, held)]
-        if ref.kind == PODS.id and not names.is_pod(ref.name):
-            return []
         compared = reasons.compared if ref.kind == PODS.id else machinenodes.compared
         if new is not None and old is not None and modified and compared(old) == compared(new):
             return []

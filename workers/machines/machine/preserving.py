@@ -19,7 +19,7 @@ from workers.machines.machine.machinestatus import MachineRun
 from workers.machines.machine.nodedrain import Mode, NodeDrain
 from workers.machines.nodes import Taint
 
-_PRESERVED = Taint(keys.PRESERVED, "", "NoSchedule")
+_PRESERVED = Taint(keys.PRESERVED, None, "NoSchedule")
 _CONDITION = "Preserved"
 _WITH_FAILURE = (preservation.WHEN_FAILED, preservation.AUTO)
 _DRAIN_RETRY = 5.0
