@@ -264,7 +264,7 @@ def test_the_refusal_of_ranges_says_what_to_do() -> None:
     assert asked(loadBalancerSourceRanges="10.0.0.0/8").ports == ()
     found = asked(loadBalancerSourceRanges=["a", "b/8", "10.0.0.0/8", "c", "d"])
     assert only(found).note == (
-        "nothing is served, so that nobody gets in who should not: spec.loadBalancerSourceRanges holds "
+        "nothing is served, so that no client outside the ranges gets in: spec.loadBalancerSourceRanges holds "
         '"a", "b/8", "c" and 1 more; give prefixes like 10.0.0.0/8 or fd00::/8'
     )
 
@@ -346,23 +346,24 @@ def test_an_option_is_understood(key: str, field: str, value: str | None, found:
     assert answer.refusals == ()
 
 
+UNREADABLE: dict[str, tuple[str, tuple[Any, ...]]] = {
+    PROXY: ("InvalidProxyProtocol", ("", "V1", "v3", "1", 1, True, LONG)),
+    SHARE: ("InvalidShare", ("two words", " ", LONG, 7)),
+    IDLE: (
+        "InvalidIdleTimeout",
+        (
+            *("", "90", "s", "-5s", "+5s", "0", "0s", "1ms", "9000h", "1e3s", "1.2.3s", "5 s", "٥s", "1d"),
+            *(LONG, 90, {}),
+        ),
+    ),
+    LIMIT: ("InvalidConnectionLimit", ("", "0", "-1", "1e3", "٣", "1_000", "9" * 10_000, 5, True)),
+    DRAIN: ("InvalidDrain", ("maybe",)),
+}
+
+
 @pytest.mark.parametrize(
     ("key", "reason", "bad"),
-    [
-        *((PROXY, "InvalidProxyProtocol", bad) for bad in ("", "V1", "v3", "1", 1, True, LONG)),
-        *((SHARE, "InvalidShare", bad) for bad in ("two words", " ", LONG, 7)),
-        *(
-            (IDLE, "InvalidIdleTimeout", bad)
-            for bad in ("", "90", "s", "-5s", "+5s", "0", "0s", "1ms", "9000h")
-        ),
-        *((IDLE, "InvalidIdleTimeout", bad) for bad in ("1e3s", "1.2.3s", "5 s", "٥s", "1d", LONG, 90, {})),
-        *(
-            (LIMIT, "InvalidConnectionLimit", bad)
-            for bad in ("", "0", "-1", "1e3", "٣", "1_000", "9" * 10_000)
-        ),
-        *((LIMIT, "InvalidConnectionLimit", bad) for bad in (5, True)),
-        (DRAIN, "InvalidDrain", "maybe"),
-    ],
+    [(key, reason, bad) for key, (reason, values) in UNREADABLE.items() for bad in values],
     ids=brief,
 )
 def test_an_unreadable_option_is_refused(key: str, reason: str, bad: Any) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 from windowbox.models.loadbalancers import FAMILIES, KUBE_PROXY_PORT, Family, Protocol, family
 from windowbox.models.objects import Json, Object, mapping
 from windowbox.settings.lbsettings import LoadBalancerSettings, families_for, matches
 from workers.loadbalancer.spec import fields, options
-from workers.loadbalancer.spec.options import Refusal
+from workers.loadbalancer.spec.options import Options, Refusal
 
 MAX_PORTS = 250
 """Ports of one Service that are served. Each is a listener and a cluster of the shared Envoy."""
@@ -40,8 +40,8 @@ class Port:
         return f"{self.port}/{self.protocol}"
 
 
-@dataclass(frozen=True)
-class Demand:
+@dataclass(frozen=True, kw_only=True)
+class Demand(Options):
     """All that a Service asks of its load balancer, as far as it is valid."""
 
     uid: str
@@ -53,19 +53,6 @@ class Demand:
     """externalTrafficPolicy Local: only nodes with Pods of the Service get its traffic."""
     health_port: int
     affinity: bool
-    allowed: tuple[str, ...] | None
-    """Source ranges, of both families; None: all clients are served."""
-    proxy_protocol: Literal[1, 2] | None
-    idle_timeout: float | None
-    """Seconds; None: the default."""
-    max_connections: int | None
-    requested: tuple[str, ...]
-    """The only addresses that it takes, at most one of each family."""
-    share: str | None
-    """Services of one cluster with the same word may share an address, if their ports differ."""
-    refusals: tuple[Refusal, ...]
-    drained: bool = False
-    """No new connections for now; open ones go on."""
     content: bool = False
     """One family is better than none (PreferDualStack)."""
 
@@ -90,8 +77,8 @@ def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMIL
     spec = service.spec
     wanted = families(spec, offered)
     ports, refused = _ports(spec, direct=direct)
-    options_given = options.options(service, wanted)
-    ranges = len(options_given.allowed or ())
+    given = options.options(service, wanted)
+    ranges = len(given.allowed or ())
     too_many_rules = len(ports) * ranges > MAX_RULES
     if too_many_rules:
         note = (
@@ -101,20 +88,13 @@ def demand(service: Object, *, direct: bool, offered: Collection[Family] = FAMIL
         refused.append(Refusal("TooManyRules", note))
     local = spec.get("externalTrafficPolicy") == "Local"
     return Demand(
+        **{**vars(given), "refusals": (*given.refusals, *refused)},
         uid=fields.text(service.metadata.get("uid")),
         families=wanted,
-        ports=() if options_given.fatal or too_many_rules else ports,
+        ports=() if given.fatal or too_many_rules else ports,
         local=local,
         health_port=(local and fields.port_number(spec.get("healthCheckNodePort"))) or KUBE_PROXY_PORT,
         affinity=spec.get("sessionAffinity") == "ClientIP",
-        allowed=options_given.allowed,
-        proxy_protocol=options_given.proxy_protocol,
-        idle_timeout=options_given.idle_timeout,
-        max_connections=options_given.max_connections,
-        requested=options_given.requested,
-        share=options_given.share,
-        refusals=(*options_given.refusals, *refused),
-        drained=options_given.drained,
         content=spec.get("ipFamilyPolicy") == "PreferDualStack",
     )
 

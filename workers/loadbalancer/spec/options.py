@@ -50,12 +50,17 @@ class Options:
     """The valid options."""
 
     allowed: tuple[str, ...] | None = None
+    """Source ranges, of both families; None: all clients are served."""
     proxy_protocol: Literal[1, 2] | None = None
     idle_timeout: float | None = None
+    """Seconds; None: the default."""
     max_connections: int | None = None
     requested: tuple[str, ...] = ()
+    """The only addresses that it takes, at most one of each family."""
     share: str | None = None
+    """Services of one cluster with the same word may share an address, if their ports differ."""
     drained: bool = False
+    """No new connections for now; open ones go on."""
     refusals: tuple[Refusal, ...] = ()
     fatal: bool = False
     """An invalid option forbids to serve anything."""
@@ -144,7 +149,7 @@ def _allowed(spec: Json, annotations: Json) -> tuple[str, ...] | None:
 def _bad_ranges(field: str, bad: Iterable[object]) -> _Invalid:
     entries = fields.listed(fields.shown(entry) for entry in bad)
     note = (
-        f"nothing is served, so that nobody gets in who should not: {field} holds {entries}; "
+        f"nothing is served, so that no client outside the ranges gets in: {field} holds {entries}; "
         "give prefixes like 10.0.0.0/8 or fd00::/8"
     )
     return _Invalid("InvalidSourceRanges", note)
