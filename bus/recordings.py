@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -110,10 +110,11 @@ class Recording:
 
 async def recorded(bus: Bus, header: Header, pools: Iterable[str]) -> Recording:
     """The messages of the period in `header` that the bus still holds."""
-    stored_runs = await _within(bus, header, streams.JOURNAL, [subjects.run(pool, ">") for pool in pools])
-    runs = [RunRecord.model_validate_json(stored.data) for stored in stored_runs]
-    seen = await _within(bus, header, streams.OBJECTS, [subjects.SEEN_ALL])
-    objects = {stored.sequence: SeenObject.of(stored) for stored in seen}
+    of_pools = [subjects.run(pool, ">") for pool in pools]
+    stored_runs = _within(bus, header, streams.JOURNAL, of_pools)
+    runs = [RunRecord.model_validate_json(stored.data) async for stored in stored_runs]
+    seen = _within(bus, header, streams.OBJECTS, [subjects.SEEN_ALL])
+    objects = {stored.sequence: SeenObject.of(stored) async for stored in seen}
     needed = {
         read.sequence
         for run in runs
@@ -136,7 +137,7 @@ async def recorded(bus: Bus, header: Header, pools: Iterable[str]) -> Recording:
     }
     reviews = [
         ReviewRecord.model_validate_json(stored.data).model_copy(update={"process": ""})
-        for stored in await _within(bus, header, streams.REVIEWS, [subjects.review(">")], history=True)
+        async for stored in _within(bus, header, streams.REVIEWS, [subjects.review(">")], history=True)
     ]
     return Recording(
         header.model_copy(update={"processes": processes}),
@@ -241,10 +242,11 @@ async def publish(bus: Bus, recording: Recording, speed: float) -> int:
 
 async def _within(
     bus: Bus, header: Header, stream: str, filters: list[str], *, history: bool = False
-) -> list[Stored]:
+) -> AsyncIterator[Stored]:
     """The messages of the period in `header`."""
-    read = consumers.snapshot(bus, stream, filters, history=history, since=header.since)
-    return [stored async for stored in read if _seconds(stored) <= header.until.timestamp()]
+    async for stored in consumers.snapshot(bus, stream, filters, history=history, since=header.since):
+        if _seconds(stored) <= header.until.timestamp():
+            yield stored
 
 
 async def _nameless(bus: Bus, runs: list[RunRecord]) -> tuple[dict[str, Deciding | None], list[RunRecord]]:

@@ -112,10 +112,11 @@ class Clusters:
             where = f"Secret {secret.namespace}/{secret.name}"
             try:
                 found = await self.runtime.get(SECRETS, secret.namespace, secret.name)
-                text = base64.b64decode(found.raw["data"][secret.key], validate=True)
             except Missing as error:
                 problem = f"{what}: {where} does not exist; create it, or correct the reference"
                 raise Malformed(problem) from error
+            try:
+                text = base64.b64decode(found.raw["data"][secret.key], validate=True)
             except (KeyError, TypeError, binascii.Error) as error:
                 raise Malformed(f"{what}: {where} has no usable key {secret.key!r}") from error
             egress = self.provider_egress if member.origin == "provider" else self._egress
