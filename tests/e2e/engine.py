@@ -46,14 +46,8 @@ class Engine:
         return self.run(*compose_command(), *arguments, env=env)
 
     def run(self, *argv: str, env: dict[str, str] | None = None) -> str:
-        done = subprocess.run(
-            argv,
-            env={**os.environ, "DOCKER_HOST": f"unix://{self.folder}/docker.sock", **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        variables = {**os.environ, "DOCKER_HOST": f"unix://{self.folder}/docker.sock", **(env or {})}
+        done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode:
             raise AssertionError(f"{' '.join(argv[:4])} …: {done.stdout[-3000:]}{done.stderr[-3000:]}")
         return done.stdout
@@ -74,15 +68,29 @@ class Engine:
     def _there(self, act: Callable[[], T]) -> T:
         """Do `act` in the engine's network: what it opens there stays there."""
 
-        def enter() -> T:
-            with open(f"/proc/{self.pid}/ns/net") as network:
-                if ctypes.CDLL(None, use_errno=True).setns(network.fileno(), _CLONE_NEWNET):
-                    raise OSError(ctypes.get_errno(), "setns")
-            return act()
+        def there() -> T:
+            with within(self.pid):
+                return act()
 
         # Only the thread moves, and it ends here.
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(enter).result()
+            return thread.submit(there).result()
+
+
+@contextlib.contextmanager
+def within(pid: int) -> Iterator[None]:
+    """Move this thread, and what it starts from now on, into the network of a process."""
+    with open("/proc/self/ns/net") as own, open(f"/proc/{pid}/ns/net") as other:
+        _enter(other.fileno())
+        try:
+            yield
+        finally:
+            _enter(own.fileno())
+
+
+def _enter(network: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).setns(network, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def compose_command() -> list[str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,8 +19,6 @@ NETWORK = "kind"
 BACKEND4, BACKEND6 = "192.0.2.1", "2001:db8::1"
 """Addresses of the host that containers reach, too."""
 RANGE4, RANGE6 = "172.18.255.224/27", "fd00:ff::e0/123"
-
-_CLONE_NEWNET = 0x40000000
 
 
 @dataclass(frozen=True)
@@ -86,23 +82,7 @@ def host(folder: Path) -> Iterator[Host]:
             "network", "create", "--ipv6", "--subnet=172.18.0.0/24", "--gateway=172.18.0.1",
             "--subnet=fd00:10::/64", "--gateway=fd00:10::1", NETWORK,
         )  # fmt: skip
-        with _within(engine.pid):
+        with engines.within(engine.pid):
             for address in (f"{BACKEND4}/32", f"{BACKEND6}/128"):
                 subprocess.run(["ip", "address", "add", address, "dev", "lo"], check=True, timeout=60)
             yield Host(engine)
-
-
-@contextlib.contextmanager
-def _within(pid: int) -> Iterator[None]:
-    """Move this thread, and what it starts from now on, into the network of a process."""
-    with open("/proc/self/ns/net") as own, open(f"/proc/{pid}/ns/net") as other:
-        _enter(other.fileno())
-        try:
-            yield
-        finally:
-            _enter(own.fileno())
-
-
-def _enter(network: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).setns(network, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

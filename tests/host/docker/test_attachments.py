@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -46,29 +45,20 @@ async def test_tcp_and_udp_of_both_families_arrive(attachment: Attachment) -> No
 @rule("LB-11-1", "LB-11-3", "LB-15-1")
 @where_ports_are_free
 async def test_a_port_is_added_to_the_envoy_that_runs(attachment: Attachment) -> None:
-    await attachment.prepare([ADDRESS4])
     async with backend("a", BACKEND4) as a, backend("b", BACKEND4) as b:
-        envoy = await attachment.start(traffic.order(attachment, balancer(a.listener(ADDRESS4, 80))))
-        await traffic.greeted(ADDRESS4, 80, "a")
-        reader, writer = await asyncio.open_connection(ADDRESS4, 80)
-        await reader.readline()
-
-        both = balancer(a.listener(ADDRESS4, 80), b.listener(ADDRESS4, 81))
-        await traffic.update(attachment, envoy, both)
-
-        await traffic.greeted(ADDRESS4, 81, "b")
-        writer.write(b"still here\n")
-        assert await soon(reader.readline()) == b"still here\n"
-        writer.close()
+        envoy = await traffic.serving(attachment, a, ADDRESS4)
+        async with traffic.held(ADDRESS4) as goes_on:
+            both = balancer(a.listener(ADDRESS4, 80), b.listener(ADDRESS4, 81))
+            await traffic.update(attachment, envoy, both)
+            await traffic.greeted(ADDRESS4, 81, "b")
+            await goes_on()
 
 
 @rule("LB-11-1")
 @everywhere
 async def test_another_backend_reaches_the_envoy_that_runs(attachment: Attachment) -> None:
-    await attachment.prepare([ADDRESS4])
     async with backend("a", BACKEND4) as a, backend("b", BACKEND4) as b:
-        envoy = await attachment.start(traffic.order(attachment, balancer(a.listener(ADDRESS4, 80))))
-        await traffic.greeted(ADDRESS4, 80, "a")
+        envoy = await traffic.serving(attachment, a, ADDRESS4)
 
         await traffic.update(attachment, envoy, balancer(b.listener(ADDRESS4, 80)))
 
@@ -78,10 +68,8 @@ async def test_another_backend_reaches_the_envoy_that_runs(attachment: Attachmen
 @rule("LB-11-9")
 @everywhere
 async def test_an_envoy_that_crashed_is_back_with_its_last_files(attachment: Attachment, host: Host) -> None:
-    await attachment.prepare([ADDRESS4])
     async with backend("a", BACKEND4) as a, backend("b", BACKEND4) as b:
-        envoy = await attachment.start(traffic.order(attachment, balancer(a.listener(ADDRESS4, 80))))
-        await traffic.greeted(ADDRESS4, 80, "a")
+        envoy = await traffic.serving(attachment, a, ADDRESS4)
         await traffic.update(attachment, envoy, balancer(b.listener(ADDRESS4, 80)))
         (container,) = host.containers("label=windowbox/edge=edge")
 
@@ -98,14 +86,12 @@ async def test_an_envoy_that_crashed_is_back_with_its_last_files(attachment: Att
 
 
 @everywhere
-async def test_an_envoy_is_taken_over_by_whoever_comes_next(
+async def test_a_successor_takes_over_the_running_envoy(
     attachment: Attachment, attach: Callable[[Engine], Attachment], engine: Engine
 ) -> None:
-    await attachment.prepare([ADDRESS4])
     async with backend("a", BACKEND4) as a, backend("b", BACKEND4) as b:
         order = traffic.order(attachment, balancer(a.listener(ADDRESS4, 80)), generation=3)
-        await attachment.start(order)
-        await traffic.greeted(ADDRESS4, 80, "a")
+        await traffic.serving(attachment, a, ADDRESS4, generation=3)
 
         successor = attach(engine)
         assert await successor.names() == ["edge"]
@@ -120,7 +106,7 @@ async def test_an_envoy_is_taken_over_by_whoever_comes_next(
 
 
 @everywhere
-async def test_what_is_left_of_an_earlier_try_makes_way(attachment: Attachment) -> None:
+async def test_leftovers_of_an_earlier_try_are_replaced(attachment: Attachment) -> None:
     await attachment.prepare([ADDRESS4])
     async with backend("a", BACKEND4) as a, backend("b", BACKEND4) as b:
         await attachment.start(traffic.order(attachment, balancer(a.listener(ADDRESS4, 80))))
@@ -132,22 +118,15 @@ async def test_what_is_left_of_an_earlier_try_makes_way(attachment: Attachment) 
 @rule("LB-15-12")
 @where_ports_are_free
 async def test_one_generation_makes_way_for_the_next(attachment: Attachment) -> None:
-    await attachment.prepare([ADDRESS4])
     async with backend("a", BACKEND4) as a:
-        wanted = balancer(a.listener(ADDRESS4, 80))
-        old = await attachment.start(traffic.order(attachment, wanted, generation=9))
-        await traffic.greeted(ADDRESS4, 80, "a")
-        reader, writer = await asyncio.open_connection(ADDRESS4, 80)
-        await reader.readline()
-
-        new = await attachment.start(traffic.order(attachment, wanted, generation=10))
-        await traffic.live(new)
-        assert [envoy.generation for envoy in await attachment.found("edge")] == [9, 10]
-        await traffic.update(attachment, old, balancer())
-
-        writer.write(b"still here\n")
-        assert await soon(reader.readline()) == b"still here\n"
-        with contextlib.closing(writer):
+        old = await traffic.serving(attachment, a, ADDRESS4, generation=9)
+        async with traffic.held(ADDRESS4) as goes_on:
+            wanted = balancer(a.listener(ADDRESS4, 80))
+            new = await attachment.start(traffic.order(attachment, wanted, generation=10))
+            await traffic.live(new)
+            assert [envoy.generation for envoy in await attachment.found("edge")] == [9, 10]
+            await traffic.update(attachment, old, balancer())
+            await goes_on()
             await old.end()
         assert [envoy.generation for envoy in await attachment.found("edge")] == [10]
         assert (await traffic.greeting(ADDRESS4, 80)).startswith("a ")

@@ -50,7 +50,7 @@ def test_every_error_of_the_library_is_translated(error: type[DockerError]) -> N
     ("LB-14-docker-busy", 503, "the engine starts", Unreachable),
     ("LB-14-docker-away", 900, "Cannot connect", Unreachable),
 )
-def test_what_docker_answers(status: int, message: str, error: type[WindowboxError]) -> None:
+def test_answers_of_docker_are_translated(status: int, message: str, error: type[WindowboxError]) -> None:
     told = docker.refusal("start container a", DockerError(status, message))
     assert type(told) is error
     assert str(told).startswith("start container a: ")
@@ -63,7 +63,7 @@ async def test_an_engine_that_is_away_is_unreachable(tmp_path: Path) -> None:
             await engine.labelled({})
 
 
-async def test_an_address_that_is_none_is_told() -> None:
+async def test_an_invalid_engine_address_is_reported() -> None:
     with pytest.raises(Malformed, match=r"set loadbalancer\.docker"):
         async with docker.opened("nonsense"):
             pass
@@ -76,7 +76,7 @@ async def test_docker_host_is_heeded(host: Host, monkeypatch: pytest.MonkeyPatch
 
 
 @rule("LB-9-delete")
-async def test_removing_what_is_gone_is_fine(engine: Engine) -> None:
+async def test_removing_a_missing_container_succeeds(engine: Engine) -> None:
     await engine.remove("never-was")
 
 
@@ -105,7 +105,7 @@ async def test_a_second_container_of_the_name_is_a_conflict(engine: Engine) -> N
         await engine.create("box", SLEEP)
 
 
-async def test_starting_what_runs_is_fine(engine: Engine) -> None:
+async def test_starting_a_running_container_succeeds(engine: Engine) -> None:
     container = await engine.create("box", SLEEP)
     await engine.start(container)
     await engine.start(container)
@@ -113,7 +113,7 @@ async def test_starting_what_runs_is_fine(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("way", ["rm --force", "kill", "stop --time=0", "restart --time=0"])
-async def test_the_end_of_a_life_is_told(engine: Engine, host: Host, way: str) -> None:
+async def test_the_end_of_a_container_is_noticed(engine: Engine, host: Host, way: str) -> None:
     container = await engine.create("box", SLEEP)
     await engine.start(container)
     ended = asyncio.ensure_future(engine.ended(await engine.look(container)))
@@ -144,7 +144,7 @@ async def test_an_end_missed_during_an_outage_is_noticed(engine: Engine, host: H
         await soon(ended)
 
 
-async def test_an_image_that_is_nowhere_is_told(engine: Engine) -> None:
+async def test_a_missing_image_is_reported(engine: Engine) -> None:
     await engine.ensure_image(IMAGE)
     with pytest.raises(WindowboxError, match=r"image 127\.0\.0\.1:9/nowhere"):
         await engine.ensure_image("127.0.0.1:9/nowhere")

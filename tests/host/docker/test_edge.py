@@ -94,20 +94,17 @@ async def test_no_connection_is_refused_while_an_envoy_is_replaced(
 ) -> None:
     async with backend("a", BACKEND4) as a, kept(attachment) as edge:
         assert await served(edge, balancer(a.listener(ADDRESS4, 80))) == {}
-        reader, writer = await asyncio.open_connection(ADDRESS4, 80)
-        await reader.readline()
         greetings: list[str] = []
 
         async def come_again() -> None:
             while True:
                 greetings.append(await traffic.greeting(ADDRESS4, 80))
 
-        async with running(come_again()):
-            await soon(edge.replace())
-            await traffic.greeting(ADDRESS4, 80)
-        writer.write(b"still here\n")
-        assert await soon(reader.readline()) == b"still here\n"
-        writer.close()
+        async with traffic.held(ADDRESS4) as goes_on:
+            async with running(come_again()):
+                await soon(edge.replace())
+                await traffic.greeting(ADDRESS4, 80)
+            await goes_on()
 
         assert all(greeting.startswith("a ") for greeting in greetings)
         old, *_ = await attachment.found("edge")

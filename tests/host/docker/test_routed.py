@@ -13,7 +13,7 @@ from tests.host.docker import traffic
 from tests.host.docker.host import BACKEND4, IMAGE, NETWORK, Host
 from tests.host.docker.traffic import backend, balancer
 from tests.support.rules import rule
-from tests.support.running import running, soon
+from tests.support.running import eventually, running, soon
 from windowbox.clients.docker import Engine
 from windowbox.errors import Malformed, Refused
 from windowbox.models.loadbalancers import Endpoint, Listener
@@ -68,15 +68,12 @@ async def test_routes_to_nodes_are_removed_when_unused(attachment: Attachment, h
 
 
 async def _greeting() -> str:
-    found: list[str] = []
-
-    async def try_once() -> bool:
+    async def greeting() -> str:
         with contextlib.suppress(OSError):
-            found.append(await traffic.greeting(ADDRESS, 80))
-        return bool(found and found[-1])
+            return await traffic.greeting(ADDRESS, 80)
+        return ""
 
-    await traffic.until(try_once, "nobody greets")
-    return found[-1]
+    return await eventually(greeting)
 
 
 @rule("LB-11-10")
@@ -153,7 +150,7 @@ async def test_removing_the_network_container_ends_everything(
     assert host.containers(all=False) == set()
 
 
-async def test_an_edge_is_made_anew_after_a_teardown(attachment: Attachment, host: Host) -> None:
+async def test_an_edge_is_recreated_after_a_teardown(attachment: Attachment, host: Host) -> None:
     await attachment.prepare([ADDRESS])
     async with backend("a", BACKEND4) as a:
         order = traffic.order(attachment, balancer(a.listener(ADDRESS, 80)))
@@ -169,21 +166,21 @@ async def _has_ended(attachment: Attachment) -> bool:
     return not await attachment.names()
 
 
-async def test_an_address_outside_of_the_ranges_is_told(attachment: Attachment) -> None:
+async def test_an_address_outside_of_the_ranges_is_reported(attachment: Attachment) -> None:
     told = await attachment.prepare([ADDRESS, "198.51.100.7"])
     assert told == {
         "198.51.100.7": "198.51.100.7 is in none of the ranges: add its prefix to loadbalancer.ranges"
     }
 
 
-async def test_an_address_that_the_host_has_itself_is_told(attachment: Attachment) -> None:
+async def test_an_address_of_the_host_itself_is_reported(attachment: Attachment) -> None:
     argv = ("ip", "address", "add", f"{ADDRESS}/32", "dev", "lo")
     await (await asyncio.create_subprocess_exec(*argv)).wait()
     told = await attachment.prepare([ADDRESS])
     assert told == {ADDRESS: f"this host has {ADDRESS} itself: as root: ip address del {ADDRESS} dev lo"}
 
 
-async def test_without_root_the_command_is_told(attachment: Attachment) -> None:
+async def test_without_root_the_command_is_reported(attachment: Attachment) -> None:
     prefix, hop = ip_network("198.51.100.0/24"), ip_address("172.18.0.2")
     os.seteuid(65534)
     try:

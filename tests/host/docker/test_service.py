@@ -96,13 +96,7 @@ async def test_an_address_that_the_host_lacks_is_refused_in_words(attachment: At
 @rule("LB-11-5")
 async def test_a_container_that_was_never_started_makes_way(attachment: Attachment, host: Host) -> None:
     await attachment.prepare([ADDRESS])
-    create = (
-        "create",
-        f"--publish={ADDRESS}:80:80",
-        "--name=gardener-lb-f058bf43",
-        "windowbox-test-envoy",
-        "sh",
-    )
-    await asyncio.to_thread(host.engine.docker, *create)
+    create = f"create --publish={ADDRESS}:80:80 --name=gardener-lb-f058bf43 windowbox-test-envoy sh"
+    await asyncio.to_thread(host.engine.docker, *create.split())
     await attachment.start(order(attachment, 80))
     assert await attachment.names() == [NAME]

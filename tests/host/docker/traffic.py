@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.running import PATIENCE, eventually
+from tests.support.running import PATIENCE, eventually, soon
 from windowbox.errors import Unreachable
 from windowbox.models.loadbalancers import Endpoint, Listener, LoadBalancer, Protocol
 from windowbox.models.refs import ObjectRef
@@ -81,8 +81,7 @@ def order(attachment: Attachment, *wanted: LoadBalancer, name: str = "edge", gen
 
 
 async def update(attachment: Attachment, envoy: Running, *wanted: LoadBalancer) -> None:
-    made = resources.configuration(wanted, folder=attachment.folder).files
-    await envoy.write(made)
+    await envoy.write(resources.configuration(wanted, folder=attachment.folder).files)
 
 
 async def greeting(address: str, port: int) -> str:
@@ -102,6 +101,31 @@ async def greeted(address: str, port: int, by: str) -> None:
         return False
 
     await until(try_once, f"{address}:{port} is not served by {by}")
+
+
+async def serving(
+    attachment: Attachment, backend: Backend, address: str, *, name: str = "edge", generation: int = 1
+) -> Running:
+    """An Envoy that serves the backend at port 80 of the address."""
+    await attachment.prepare([address])
+    wanted = balancer(backend.listener(address, 80))
+    envoy = await attachment.start(order(attachment, wanted, name=name, generation=generation))
+    await greeted(address, 80, backend.name)
+    return envoy
+
+
+@contextlib.asynccontextmanager
+async def held(address: str, port: int = 80) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """A connection that was greeted; what is given sees that it goes on."""
+    reader, writer = await asyncio.open_connection(address, port)
+    await reader.readline()
+
+    async def goes_on() -> None:
+        writer.write(b"still here\n")
+        assert await soon(reader.readline()) == b"still here\n"
+
+    with contextlib.closing(writer):
+        yield goes_on
 
 
 async def echo(address: str, port: int, data: bytes) -> bytes:
