@@ -23,6 +23,7 @@ from tests.e2e import baseimage
 from tests.e2e import engine as engines
 from tests.e2e.engine import Engine
 from tests.support import servers
+from tests.support.proxy import Proxy
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import DNSRECORDS, SERVICES
@@ -143,28 +144,16 @@ def test_scalable_services_have_no_fixed_name_or_port() -> None:
 
 def _import_base(engine: Engine, folder: Path) -> None:
     wheels, tar = folder / "wheels", folder / "base.tar"
-    fetched = subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "download", "-q", "--no-deps", f"--dest={wheels}"),
-            *("-c", str(ROOT / "constraints.txt"), "setuptools"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", f"--dest={wheels}"]
+    command += ["-c", str(ROOT / "constraints.txt"), "setuptools"]
+    fetched = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if fetched.returncode:
         raise engines.Unable(f"setuptools, which the image is built with, cannot be had: {fetched.stderr}")
     baseimage.write(tar, wheels)
     path = f"{baseimage.python_folder()}:/usr/local/bin:/usr/bin:/bin:/usr/sbin"
     nats = Path(binaries.find("nats-server")).parent
-    engine.docker(
-        "import",
-        f"--change=ENV PATH={path}:{nats}",
-        f"--change=ENV PYTHONPATH={baseimage.PACKAGES}",
-        str(tar),
-        BASE,
-    )
+    variables = (f"PATH={path}:{nats}", f"PYTHONPATH={baseimage.PACKAGES}")
+    engine.docker("import", *(f"--change=ENV {one}" for one in variables), str(tar), BASE)
     tar.unlink()
 
 
@@ -184,11 +173,8 @@ def _kubeconfig(cluster: ControlPlane, path: Path) -> Path:
     (server,) = (entry["cluster"] for entry in config["clusters"])
     (user,) = (entry["user"] for entry in config["users"])
     server["server"] = server["server"].replace("127.0.0.1", "kubernetes")
-    for section, key in (
-        (server, "certificate-authority"),
-        (user, "client-certificate"),
-        (user, "client-key"),
-    ):
+    files = ((server, "certificate-authority"), (user, "client-certificate"), (user, "client-key"))
+    for section, key in files:
         section[f"{key}-data"] = base64.b64encode(Path(section.pop(key)).read_bytes()).decode()
     path.write_text(yaml.safe_dump(config))
     path.chmod(0o644)
@@ -199,21 +185,8 @@ def _kubeconfig(cluster: ControlPlane, path: Path) -> Path:
 async def _reachable(url: str, engine: Engine) -> AsyncIterator[None]:
     """Let the API server, which listens on this machine's loopback, be reached from the engine's network."""
     port = int(url.rpartition(":")[2])
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream, downstream = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(_copy(reader, downstream), _copy(upstream, writer))
-
-    async with await asyncio.start_server(forward, sock=engine.listener(port)):
+    async with await asyncio.start_server(Proxy(port).serve, sock=engine.listener(port)):
         yield
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
 
 
 def _record(number: int) -> dict[str, object]:
