@@ -23,6 +23,7 @@ from tests.support.running import eventually, running, soon
 from watchers.mirror import Mirror
 from watchers.watching import Watching
 from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Unreachable
 from windowbox.models.refs import DNSRECORDS, NODES, RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.bussettings import Retention
@@ -43,10 +44,17 @@ class Watched:
     bus: Bus
     watching: Watching
     members: list[str]
+    folder: Path
 
     @property
     def everywhere(self) -> list[str]:
         return [RUNTIME, *self.members]
+
+    async def join(self, name: str) -> None:
+        await self.watching.registry.join(Member(id=name, file=str(self.folder / f"{name}.kubeconfig")))
+
+    async def leave(self, name: str) -> None:
+        await self.watching.registry.leave(name)
 
     async def watches(self) -> None:
         """Wait until every kind of every cluster is watched."""
@@ -111,6 +119,13 @@ async def apis() -> AsyncIterator[ApiServers]:
         yield servers
 
 
+@pytest_asyncio.fixture
+async def tenant(apis: ApiServers) -> AsyncIterator[Kube]:
+    """A client of the cluster `tenant`."""
+    async with kube.from_text(apis.kubeconfig("tenant").encode(), "tenant", loopback.EGRESS) as client:
+        yield client
+
+
 @contextlib.asynccontextmanager
 async def watched(
     bus: Bus,
@@ -135,8 +150,8 @@ async def watched(
         kinds = tuple(kind.id for kind in KINDS)
         watching = Watching(bus, leases, opened, registry, kinds, retention=retention, share=share)
         async with running(leases.run(), registry.run(), registry.keep(), watching.run()):
+            made = Watched(apis, bus, watching, names, folder)
             for name in names:
-                await registry.join(Member(id=name, file=str(paths[name])))
-            made = Watched(apis, bus, watching, names)
+                await made.join(name)
             await made.watches()
             yield made

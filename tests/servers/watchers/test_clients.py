@@ -91,25 +91,24 @@ async def test_a_cluster_back_while_others_close_stays_open(
 
     async with watched(bus, apis, tmp_path, 3) as there:
         monkeypatch.setattr(Clusters, "_close", slowly)
-        registry = there.watching.registry
         first, *others = there.members
-        await registry.leave(first)
+        await there.leave(first)
         assert await soon(closed.get()) == first
         for name in others:
-            await registry.leave(name)
+            await there.leave(name)
             await there.has_watches(name, 0)
         goes_on.release()  # now both of the others are to be closed, one after the other
         second = await soon(closed.get())
         (last,) = set(others) - {second}
         client = there.watching.clusters._opened[last].kube
-        await registry.join(Member(id=last, file=str(tmp_path / f"{last}.kubeconfig")))
+        await there.join(last)
         await there.has_watches(last, len(KINDS))
         for _ in range(100):
             goes_on.release()
         await there.tells_of_more(last)
-        await registry.join(Member(id=second, file=str(tmp_path / f"{second}.kubeconfig")))
+        await there.join(second)
         await there.has_watches(second, len(KINDS))
-        await registry.leave(second)
+        await there.leave(second)
         assert await soon(closed.get()) == second  # whatever was begun before has been done
         assert not client.stale
 
@@ -128,17 +127,17 @@ async def test_a_cluster_back_before_its_watches_end_is_watched(
 
     async with watched(bus, apis, tmp_path, 2) as there:
         monkeypatch.setattr(watching, "_all_cancelled", slowly)
-        registry, (first, second) = there.watching.registry, there.members
+        first, second = there.members
         client = await there.watching.clusters.get(second)
-        await registry.leave(first)
+        await there.leave(first)
         await soon(ending.wait())  # until the watches of the first have ended, nobody looks who takes part
-        await registry.leave(second)
+        await there.leave(second)
 
         async def closed() -> bool:
             return client.stale
 
         await eventually(closed)
-        await registry.join(Member(id=second, file=str(tmp_path / f"{second}.kubeconfig")))
+        await there.join(second)
         await eventually(lambda: second in there.watching.registry.members)
         goes_on.set()
         await there.tells_of_more(second)
@@ -189,7 +188,7 @@ async def test_nothing_is_lost_in_any_order(
         leases, first = Leases(bus, "two", "watch"), there.watching
         second = Watching(bus, leases, first.clusters, first.registry, tuple(kind.id for kind in KINDS))
         async with running(leases.run(), second.run()):
-            world, told = World(there, tmp_path, dice), []
+            world, told = World(there, dice), []
             for number in range(ROUNDS):
                 for _ in range(dice.randint(1, 8)):
                     act = dice.choice(
@@ -209,18 +208,17 @@ async def test_nothing_is_lost_in_any_order(
 class World:
     """What happens to the clusters, and what the bus ought to hold of them."""
 
-    def __init__(self, there: Watched, folder: Path, dice: Random) -> None:
-        self._there, self._folder, self._dice = there, folder, dice
+    def __init__(self, there: Watched, dice: Random) -> None:
+        self._there, self._dice = there, dice
         self._joined = set(there.members)
 
     async def leave(self, name: str) -> None:
         if name in self._joined:
-            await self._there.watching.registry.leave(name)
+            await self._there.leave(name)
             self._joined.remove(name)
 
     async def join(self, name: str) -> None:
-        file = str(self._folder / f"{name}.kubeconfig")
-        await self._there.watching.registry.join(Member(id=name, file=file))
+        await self._there.join(name)
         self._joined.add(name)
 
     async def refuse(self, name: str) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bus import streams, subjects
-from bus.clusters.registry import Member
 from bus.leases.leases import Leases
 from bus.messages import Announcement
 from bus.transport.connection import Bus
@@ -26,6 +24,7 @@ from watchers.limits import KnownObjects, Shared
 from watchers.mirror import Mirror
 from watchers.watching import Watching
 from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Superseded, TooLarge, Unreachable
 from windowbox.models.refs import SERVICES, ObjectRef
 from windowbox.settings.bussettings import Retention
@@ -77,63 +76,58 @@ async def test_no_cluster_fills_the_stream_for_others(bus: Bus, apis: ApiServers
         assert (await announced(bus, "shoot--0", "greedy-29")).stored.data
 
 
-@contextlib.asynccontextmanager
-async def tenant(
-    bus: Bus, apis: ApiServers, folder: Path, share: float
-) -> AsyncIterator[Callable[[], Mirror]]:
-    """A cluster with a share of the stream; what is yielded makes mirrors of its Services."""
+async def sharing(bus: Bus, tenant: Kube, share: float) -> Callable[[], Mirror]:
+    """What makes mirrors of the Services of a cluster that has a share of the stream."""
     retention = Retention(size=1 << 20, versions=2)
     await streams.ensure(bus, 1, retention)
-    files.write_private(folder / "tenant", apis.kubeconfig("tenant"))
-    async with kube.from_file(folder / "tenant") as opened:
-        shared = Shared(bus, retention=retention, share=share)
-        yield lambda: Mirror(bus, opened, "tenant", SERVICES, shared)
+    shared = Shared(bus, retention=retention, share=share)
+    return lambda: Mirror(bus, tenant, "tenant", SERVICES, shared)
 
 
-async def test_an_object_keeps_or_regains_its_content(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+async def test_an_object_keeps_or_regains_its_content(bus: Bus, apis: ApiServers, tenant: Kube) -> None:
     for name in ("web", "other", "late"):
         apis.put("tenant", SERVICES, service(name, BIG))
-    async with tenant(bus, apis, tmp_path, 0.1) as mirror:
-        async with listed(mirror()):
-            assert (await announced(bus, "tenant", "late")).omitted
-            apis.put("tenant", SERVICES, service("web", BIG + "y" * 15_000))
-            await eventually(lambda: is_announced(bus, "web", "MODIFIED"), PATIENCE)
-            assert not (await announced(bus, "tenant", "web")).omitted
-            apis.put("tenant", SERVICES, service("other", BIG * 5))
-            await eventually(lambda: is_announced(bus, "other", "MODIFIED"), PATIENCE)
-            assert (await announced(bus, "tenant", "other")).omitted
-        apis.delete("tenant", SERVICES, "default", "web")
-        for _ in range(2):  # not before the deletion has been published is there room
-            async with listed(mirror()):
-                pass
-        assert not (await announced(bus, "tenant", "late")).omitted
+    mirror = await sharing(bus, tenant, 0.1)
+    async with listed(mirror()):
+        assert (await announced(bus, "tenant", "late")).omitted
+        apis.put("tenant", SERVICES, service("web", BIG + "y" * 15_000))
+        await eventually(lambda: is_announced(bus, "web", "MODIFIED"), PATIENCE)
+        assert not (await announced(bus, "tenant", "web")).omitted
+        apis.put("tenant", SERVICES, service("other", BIG * 5))
+        await eventually(lambda: is_announced(bus, "other", "MODIFIED"), PATIENCE)
         assert (await announced(bus, "tenant", "other")).omitted
+    apis.delete("tenant", SERVICES, "default", "web")
+    for _ in range(2):  # not before the deletion has been published is there room
+        async with listed(mirror()):
+            pass
+    assert not (await announced(bus, "tenant", "late")).omitted
+    assert (await announced(bus, "tenant", "other")).omitted
 
 
-async def test_a_cluster_is_watched_again_after_cleanup(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+async def test_a_cluster_is_watched_again_after_cleanup(bus: Bus, apis: ApiServers, tenant: Kube) -> None:
     for number in range(50):
         apis.put("tenant", SERVICES, service(f"many-{number}", ""))
-    async with tenant(bus, apis, tmp_path, 0.01) as mirror:
-        with pytest.raises(TooLarge):
-            await soon(mirror().run())
-        for number in range(50):
-            apis.delete("tenant", SERVICES, "default", f"many-{number}")
-        apis.put("tenant", SERVICES, service("new", ""))
-        with pytest.raises(TooLarge):
-            await soon(mirror().run())
-        async with listed(mirror()):
-            for number in range(20):
-                apis.put("tenant", SERVICES, service(f"brief-{number}", ""))
-                apis.delete("tenant", SERVICES, "default", f"brief-{number}")
-            apis.put("tenant", SERVICES, service("last", ""))
-            last = subjects.seen(ObjectRef("tenant", SERVICES.id, "default", "last"))
-            await eventually(lambda: bus.last(streams.OBJECTS, last), PATIENCE)
-        apis.put("tenant", SERVICES, service("newer", ""))
-        async with listed(mirror()):  # what was deleted takes no part of the share
-            pass
-        assert await is_announced(bus, "newer", "LISTED")
-        assert await is_announced(bus, "new", "LISTED")
-        assert await is_announced(bus, "many-0", "DELETED")
+    mirror = await sharing(bus, tenant, 0.01)
+    with pytest.raises(TooLarge):
+        await soon(mirror().run())
+    for number in range(50):
+        apis.delete("tenant", SERVICES, "default", f"many-{number}")
+    apis.put("tenant", SERVICES, service("new", ""))
+    with pytest.raises(TooLarge):
+        await soon(mirror().run())
+    async with listed(mirror()):
+        for number in range(20):
+            apis.put("tenant", SERVICES, service(f"brief-{number}", ""))
+            apis.delete("tenant", SERVICES, "default", f"brief-{number}")
+        apis.put("tenant", SERVICES, service("last", ""))
+        last = subjects.seen(ObjectRef("tenant", SERVICES.id, "default", "last"))
+        await eventually(lambda: bus.last(streams.OBJECTS, last), PATIENCE)
+    apis.put("tenant", SERVICES, service("newer", ""))
+    async with listed(mirror()):  # what was deleted takes no part of the share
+        pass
+    assert await is_announced(bus, "newer", "LISTED")
+    assert await is_announced(bus, "new", "LISTED")
+    assert await is_announced(bus, "many-0", "DELETED")
 
 
 async def is_announced(bus: Bus, name: str, operation: str) -> bool:
@@ -147,7 +141,7 @@ async def announced(bus: Bus, cluster: str, name: str) -> Announcement:
 
 
 async def test_mirrors_without_a_lease_leave_turns_to_others(
-    bus: Bus, apis: ApiServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bus: Bus, apis: ApiServers, tenant: Kube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "_UNFINISHED", 4)
     monkeypatch.setattr(bounds, "_LISTINGS", 1)
@@ -163,33 +157,29 @@ async def test_mirrors_without_a_lease_leave_turns_to_others(
 
     monkeypatch.setattr(bus, "publish", losing)
     apis.fill("tenant", SERVICES, 8)
-    files.write_private(tmp_path / "tenant", apis.kubeconfig("tenant"))
-    async with kube.from_file(tmp_path / "tenant") as opened:
-        waits = Mirror(bus, opened, "waits", SERVICES, shared, Permit(held))
-        other = Mirror(bus, opened, "other", SERVICES, shared)
-        async with running(waits.run()):
-            await soon(lost.wait())
-            async with listed(other):
-                pass
-            assert not waits.listed.is_set()
-            held.set()
-            await soon(waits.listed.wait())
+    waits = Mirror(bus, tenant, "waits", SERVICES, shared, Permit(held))
+    other = Mirror(bus, tenant, "other", SERVICES, shared)
+    async with running(waits.run()):
+        await soon(lost.wait())
+        async with listed(other):
+            pass
+        assert not waits.listed.is_set()
+        held.set()
+        await soon(waits.listed.wait())
 
 
-async def test_a_lost_empty_listing_is_noticed(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
-    files.write_private(tmp_path / "tenant", apis.kubeconfig("tenant"))
-    async with kube.from_file(tmp_path / "tenant") as opened:
-        mirror = Mirror(bus, opened, "tenant", SERVICES, Shared(bus))
-        lost = asyncio.Event()
-        continuity = Continuity(bus, lambda: mirror.newest, lost.set)
-        async with listed(mirror), running(continuity.run()):
-            await soon(continuity.intact.wait())
-            continuity.doubt()
-            await soon(continuity.intact.wait())
-            assert not lost.is_set()
-            await bus.purge(streams.OBJECTS, subjects.listed("tenant", SERVICES.id))
-            continuity.doubt()
-            await soon(lost.wait())
+async def test_a_lost_empty_listing_is_noticed(bus: Bus, tenant: Kube) -> None:
+    mirror = Mirror(bus, tenant, "tenant", SERVICES, Shared(bus))
+    lost = asyncio.Event()
+    continuity = Continuity(bus, lambda: mirror.newest, lost.set)
+    async with listed(mirror), running(continuity.run()):
+        await soon(continuity.intact.wait())
+        continuity.doubt()
+        await soon(continuity.intact.wait())
+        assert not lost.is_set()
+        await bus.purge(streams.OBJECTS, subjects.listed("tenant", SERVICES.id))
+        continuity.doubt()
+        await soon(lost.wait())
 
 
 async def test_a_recreated_stream_is_noticed_despite_more_doubts(
@@ -215,17 +205,15 @@ async def test_a_recreated_stream_is_noticed_despite_more_doubts(
         assert lost.is_set()
 
 
-async def test_a_superseded_mirror_doubts_the_bus(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+async def test_a_superseded_mirror_doubts_the_bus(bus: Bus, apis: ApiServers, tenant: Kube) -> None:
     doubted = asyncio.Event()
-    files.write_private(tmp_path / "tenant", apis.kubeconfig("tenant"))
-    async with kube.from_file(tmp_path / "tenant") as opened:
-        mirror = Mirror(bus, opened, "tenant", SERVICES, Shared(bus, doubted.set))
-        mirroring = asyncio.create_task(mirror.run())
-        await soon(mirror.listed.wait())
-        await bus.publish(subjects.seen(ObjectRef("tenant", SERVICES.id, "default", "web")), b"another's")
-        apis.put("tenant", SERVICES, service("web"))
-        with pytest.raises(Superseded):
-            await soon(mirroring)
+    mirror = Mirror(bus, tenant, "tenant", SERVICES, Shared(bus, doubted.set))
+    mirroring = asyncio.create_task(mirror.run())
+    await soon(mirror.listed.wait())
+    await bus.publish(subjects.seen(ObjectRef("tenant", SERVICES.id, "default", "web")), b"another's")
+    apis.put("tenant", SERVICES, service("web"))
+    with pytest.raises(Superseded):
+        await soon(mirroring)
     assert doubted.is_set()
 
 
@@ -286,7 +274,7 @@ async def test_a_rejoined_cluster_is_mirrored_again(bus: Bus, apis: ApiServers, 
     async with watched(bus, apis, tmp_path, 3) as there:
         await everywhere_left(there)
         for name in there.members:
-            await there.watching.registry.join(Member(id=name, file=str(tmp_path / f"{name}.kubeconfig")))
+            await there.join(name)
         for name in there.members:
             apis.put(name, SERVICES, service("later"))
         for name in there.members:
@@ -310,7 +298,7 @@ async def test_a_standby_waits_with_one_task_per_lease(bus: Bus, apis: ApiServer
 
 async def everywhere_left(there: Watched) -> None:
     for name in there.members:
-        await there.watching.registry.leave(name)
+        await there.leave(name)
 
 
 async def is_cleared(bus: Bus, cluster: str) -> bool:
