@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sandbox.servers import manifests
 from sandbox.servers.apiserver import ApiServer
 
 _GARDEN = "core.gardener.cloud"
@@ -23,24 +24,7 @@ _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 def define(api: ApiServer, kinds: Kinds = KINDS) -> None:
     """Have the API server serve them."""
-    for group, version, plural, kind, namespaced, with_status in kinds:
-        served: dict[str, Any] = {"name": version, "served": True, "storage": True}
-        served["schema"] = {"openAPIV3Schema": _ANY}
-        if with_status:
-            served["subresources"] = {"status": {}}
-        names = {"plural": plural, "kind": kind, "singular": kind.lower(), "listKind": f"{kind}List"}
-        scope, name = "Namespaced" if namespaced else "Cluster", f"{plural}.{group}"
-        # Groups below k8s.io need somebody's approval.
-        approved = {"api-approved.kubernetes.io": "unapproved, for tests"}
-        manifest = {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": name, "annotations": approved},
-            "spec": {"group": group, "scope": scope, "names": names, "versions": [served]},
-        }
-        api.apply(f"{_DEFINITIONS}/{name}", manifest)
-    for group, _, plural, *_ in kinds:
-        _wait(api, f"{plural}.{group}")
+    manifests.define(api, *(_definition(*kind) for kind in kinds))
 
 
 def remove(api: ApiServer, kinds: Kinds = KINDS) -> None:
@@ -48,9 +32,20 @@ def remove(api: ApiServer, kinds: Kinds = KINDS) -> None:
         api.request("DELETE", f"{_DEFINITIONS}/{plural}.{group}").close()
 
 
-def _wait(api: ApiServer, name: str) -> None:
-    for event in api.events(f"{_DEFINITIONS}?fieldSelector=metadata.name={name}", seconds=60):
-        conditions = (event["object"].get("status") or {}).get("conditions") or []
-        if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
-            return
-    raise AssertionError(f"{name} is not served after a minute")
+def _definition(
+    group: str, version: str, plural: str, kind: str, namespaced: bool, with_status: bool
+) -> dict[str, Any]:
+    served: dict[str, Any] = {"name": version, "served": True, "storage": True}
+    served["schema"] = {"openAPIV3Schema": _ANY}
+    if with_status:
+        served["subresources"] = {"status": {}}
+    names = {"plural": plural, "kind": kind, "singular": kind.lower(), "listKind": f"{kind}List"}
+    scope = "Namespaced" if namespaced else "Cluster"
+    # Groups below k8s.io need somebody's approval.
+    approved = {"api-approved.kubernetes.io": "unapproved, for tests"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}", "annotations": approved},
+        "spec": {"group": group, "scope": scope, "names": names, "versions": [served]},
+    }
