@@ -25,7 +25,7 @@ def shoot(installed: Release) -> Iterator[str]:
 
 def test_a_record_resolves_and_is_traced(installed: Release) -> None:
     said = installed.test()
-    made = re.search(r"DNSRecord (\S+) is made", said)
+    made = re.search(r"DNSRecord (\S+) is created", said)
     assert made, said
     assert "Succeeded" in installed.run("trace", "dnsrecord", made[1])
     assert installed.restarts() == {}
