@@ -14,6 +14,7 @@ import yaml
 from sandbox.nodes.images import Image
 from sandbox.programs import binaries, obtain
 from sandbox.progress import Progress
+from sandbox.servers import certificates
 from tests.support import release
 from tests.support.worldwithnodes import NodeWorld
 
@@ -77,6 +78,21 @@ def install(world: NodeWorld, archive: Path, aliases: dict[str, str]) -> None:
         "wait", "apiservice/v1beta1.external.metrics.k8s.io", "--for=condition=Available", "--timeout=120s",
         patience=130,
     )  # fmt: skip
+
+
+def front_proxy(folder: Path) -> tuple[str, ...]:
+    """Arguments with which an API server passes requests on to KEDA's: who asks is in headers."""
+    ca, name = certificates.authority(folder / "front-proxy"), "front-proxy-client"
+    client = certificates.client(ca, ca.certificate.parent, name)
+    return (
+        f"--requestheader-client-ca-file={ca.certificate}",
+        f"--requestheader-allowed-names={name}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={client.certificate}",
+        f"--proxy-client-key-file={client.key}",
+    )
 
 
 def _manifests(world: NodeWorld) -> list[dict[str, Any]]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from sandbox.nodes import images
 from sandbox.nodes.images import Image
 from sandbox.shoots import creation
-from tests.support import helm
+from tests.support import helm, servers, worldwithnodes
 from tests.support.worldwithnodes import NodeWorld
 from tools.chart.generated import CHART
 from tools.release import ownimage
@@ -73,6 +74,12 @@ class Release:
         path = f"/api/v1/namespaces/{helm.NAMESPACE}/pods/{pod}:9090/proxy/metrics"
         return self.node.kubectl("get", "--raw", path)
 
+    def streams(self, query: str) -> list[dict[str, Any]]:
+        """What the first NATS server tells of its streams."""
+        path = f"/api/v1/namespaces/{helm.NAMESPACE}/pods/windowbox-nats-0:8222/proxy/jsz?{query}"
+        told = json.loads(self.node.kubectl("get", "--raw", path))
+        return list(told["account_details"][0]["stream_detail"])
+
     def resolved(self, names: Iterable[str]) -> dict[str, str]:
         """What the name server in Pods answers to these names."""
         questions = [part for name in sorted(names) for part in (name, "A")]
@@ -103,6 +110,25 @@ class Release:
             return self.node.kubectl("logs", pod, f"--namespace={helm.NAMESPACE}", "--tail=12")
         except AssertionError as error:  # it has not started
             return str(error)
+
+
+def fixture(
+    factory: pytest.TempPathFactory,
+    preset: str,
+    values: Callable[[NodeWorld], dict[str, Any]],
+    *,
+    nodes: int = 1,
+    edge: bool = False,
+) -> Iterator[Release]:
+    """A release on nodes of its own, as helm has installed it; helm uninstalls it in the end."""
+    servers.need("helm", "named", "dig")
+    for world in worldwithnodes.fixture(factory, nodes=nodes):
+        folder = factory.mktemp("release")
+        bring_image(world, folder / "own.tar", edge=edge)
+        made = Release(world)
+        made.install(folder, CHART / f"values-{preset}.yaml", values(world))
+        yield made
+        made.uninstall()
 
 
 def bring_image(world: NodeWorld, archive: Path, image: Image | None = None, *, edge: bool = False) -> None:

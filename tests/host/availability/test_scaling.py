@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from sandbox.programs import binaries
 from tests.chaos.converging import settled
 from tests.chaos.load import NAMESPACE, ZONE, namespace, record, unsettled
 from tests.support import helm, keda, release, servers, worldwithnodes
-from tests.support.frontproxy import front_proxy
 from tests.support.release import Release
 from tools.chart.generated import CHART
 from windowbox.clients.kubernetes import kube
@@ -40,7 +38,9 @@ def scaled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     """One node with KEDA, and one Pod of the pool of records."""
     servers.need("helm", "named", "dig")
     folder = tmp_path_factory.mktemp("keda")
-    for world in worldwithnodes.fixture(tmp_path_factory, nodes=1, apiserver_arguments=front_proxy(folder)):
+    for world in worldwithnodes.fixture(
+        tmp_path_factory, nodes=1, apiserver_arguments=keda.front_proxy(folder)
+    ):
         release.bring_image(world, folder / "own.tar")
         monitor = release.service_address(world, 61)
         hpa = processes.start(_horizontal(world.kubeconfig), folder / "hpa.log")
@@ -138,13 +138,8 @@ def _replicas(scaled: Release, wanted: set[int]) -> None:
 
 def _waiting(scaled: Release) -> int:
     """The items of the pool that wait, or are under way."""
-    pod = f"/api/v1/namespaces/{helm.NAMESPACE}/pods/windowbox-nats-0:8222/proxy"
-    told = json.loads(scaled.node.kubectl("get", "--raw", f"{pod}/jsz?consumers=true&config=true"))
-    streams = told["account_details"][0]["stream_detail"]
-    [consumer] = [
-        one for found in streams if found["name"] == "WORK"
-        for one in found["consumer_detail"] if one["name"] == "pool-dnsrecord"
-    ]  # fmt: skip
+    [work] = [one for one in scaled.streams("consumers=true&config=true") if one["name"] == "WORK"]
+    [consumer] = [one for one in work["consumer_detail"] if one["name"] == "pool-dnsrecord"]
     return int(consumer["num_pending"] + consumer["num_ack_pending"])
 
 

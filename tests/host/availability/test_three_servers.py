@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +10,8 @@ import pytest
 
 from tests.chaos.converging import settled
 from tests.chaos.load import Load, unsettled
-from tests.support import helm, release, servers, worldwithnodes
+from tests.support import helm, release
 from tests.support.release import Release
-from tools.chart.generated import CHART
 from windowbox.clients.kubernetes import kube
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -26,14 +24,7 @@ PATIENCE = 240
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
-    servers.need("helm", "named", "dig")
-    for world in worldwithnodes.fixture(tmp_path_factory, nodes=3):
-        release.bring_image(world, tmp_path_factory.mktemp("image") / "own.tar")
-        made = Release(world)
-        preset = CHART / "values-ha.yaml"
-        made.install(tmp_path_factory.mktemp("values"), preset, release.three_servers(world))
-        yield made
-        made.uninstall()
+    yield from release.fixture(tmp_path_factory, "ha", release.three_servers, nodes=3)
 
 
 def test_each_server_has_a_node_and_all_streams(installed: Release) -> None:
@@ -41,15 +32,8 @@ def test_each_server_has_a_node_and_all_streams(installed: Release) -> None:
     pods = installed.node.api.read(f"/api/v1/namespaces/{helm.NAMESPACE}/pods")["items"]
     nodes = {one["metadata"]["name"]: one["spec"]["nodeName"] for one in pods}
     assert len({nodes[name] for name in SERVERS}) == 3
-    query = "jsz?streams=true&config=true"
-    told = json.loads(
-        installed.node.kubectl(
-            "get", "--raw", f"/api/v1/namespaces/{helm.NAMESPACE}/pods/{SERVERS[0]}:8222/proxy/{query}"
-        )
-    )
-    found = {
-        one["name"]: one["config"]["num_replicas"] for one in told["account_details"][0]["stream_detail"]
-    }
+    streams = installed.streams("streams=true&config=true")
+    found = {one["name"]: one["config"]["num_replicas"] for one in streams}
     assert "OBJECTS" in found
     assert set(found.values()) == {3}
 
@@ -71,8 +55,7 @@ async def test_nothing_is_lost_while_each_server_dies_once(installed: Release) -
 
 def _kill(installed: Release, name: str) -> None:
     """As if its node had lost power, and come back; returns when the Pod's successor is ready."""
-    pod, namespace = f"pod/{name}", f"--namespace={helm.NAMESPACE}"
-    node = installed.node
+    pod, namespace, node = f"pod/{name}", f"--namespace={helm.NAMESPACE}", installed.node
     uid = node.kubectl("get", pod, namespace, "--output=jsonpath={.metadata.uid}")
     node.kubectl("delete", pod, namespace, "--grace-period=0", "--force", "--wait=false")
     path = f"/api/v1/namespaces/{helm.NAMESPACE}/pods?fieldSelector=metadata.name={name}"
