@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,17 +58,24 @@ def is_changed(made: dict[str, Any]) -> bool:
 
 @dataclass
 class Asked:
-    """What became of the requests for which the API server has to ask webhooks."""
+    """What became of requests for which an API server has to ask webhooks."""
 
     answered: int = 0
     failed: list[str] = field(default_factory=list)
 
 
 @contextmanager
-def asking(node: NodeWorld, namespace: str) -> Iterator[Asked]:
-    """Somebody makes Deployments all the time, which are not kept."""
+def repeating(ask: Callable[[], str]) -> Iterator[Asked]:
+    """A client that never rests; `ask` returns what was wrong with an answer."""
     seen, ending = Asked(), threading.Event()
-    thread = threading.Thread(target=lambda: _ask(node, namespace, seen, ending), name="webhook requests")
+
+    def go_on() -> None:
+        while not ending.wait(_PAUSE):
+            if problem := ask():
+                seen.failed.append(problem)
+            seen.answered += 1
+
+    thread = threading.Thread(target=go_on, name="webhook requests")
     thread.start()
     try:
         yield seen
@@ -77,13 +84,16 @@ def asking(node: NodeWorld, namespace: str) -> Iterator[Asked]:
         thread.join(60)
 
 
-def _ask(node: NodeWorld, namespace: str, seen: Asked, ending: threading.Event) -> None:
+def asking(node: NodeWorld, namespace: str) -> AbstractContextManager[Asked]:
+    """A client that creates Deployments all the time, which are not kept."""
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments?dryRun=All"
-    while not ending.wait(_PAUSE):
+
+    def ask() -> str:
         began = time.monotonic()
         try:
-            if not is_changed(node.api.create(path, scheduler(namespace))):
-                seen.failed.append("it was not changed")
+            changed = is_changed(node.api.create(path, scheduler(namespace)))
         except (Refused, Unreachable) as error:
-            seen.failed.append(f"{error} after {time.monotonic() - began:.1f} s")
-        seen.answered += 1
+            return f"{error} after {time.monotonic() - began:.1f} s"
+        return "" if changed else "it was not changed"
+
+    return repeating(ask)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -16,10 +14,11 @@ import pytest
 from sandbox.servers import resourcemanager
 from tests.host.install import virtualgarden
 from tests.host.install.virtualgarden import VirtualGarden
-from tests.support import echoclient, installing, servers
+from tests.support import echoclient, installing, releasedshoot, servers
 from tests.support.admissionexamples import Example, examples
 from tests.support.patching import patched
 from tests.support.release import Release
+from tests.support.releasedshoot import Asked
 from tests.support.rules import rule
 from windowbox.errors import Refused, WindowboxError
 
@@ -86,18 +85,15 @@ def test_parent_profiles_are_read_with_garden_tokens(garden: VirtualGarden) -> N
         "machineImages": [{"name": "local", "versions": [{"version": "1.0.0", "image": "local/node:1"}]}],
     }
     given, profile = dict(EXAMPLES["WA-21"].object), EXAMPLES["WA-17"]
-    garden.api.create(
-        path_of(EXAMPLES["WA-21"]), {**given, "spec": {**given["spec"], "providerConfig": config}}
-    )
+    parent = {**given, "spec": {**given["spec"], "providerConfig": config}}
+    garden.api.create(path_of(EXAMPLES["WA-21"]), parent)
+    path = f"{path_of(profile)}?dryRun=All"
     child = {key: value for key, value in profile.object.items() if key != "status"}
-    with pytest.raises(
-        Refused, match=r"machineImages\[0\]: Required value: machine image local is not defined"
-    ):
-        garden.api.create(f"{path_of(profile)}?dryRun=All", child)
+    undefined = r"machineImages\[0\]: Required value: machine image local is not defined"
+    with pytest.raises(Refused, match=undefined):
+        garden.api.create(path, child)
     added = [{"name": "local", "versions": [{"version": "1.1.0"}]}]
-    garden.api.create(
-        f"{path_of(profile)}?dryRun=All", {**child, "spec": {**child["spec"], "machineImages": added}}
-    )
+    garden.api.create(path, {**child, "spec": {**child["spec"], "machineImages": added}})
 
 
 @rule("WF-61", "WF-62")
@@ -105,9 +101,9 @@ def test_a_new_authority_fails_no_request(garden: VirtualGarden) -> None:
     before = shown(garden)
     with asking(garden) as seen:
         age_authority(garden)
-        echoclient.until(lambda: check_renewed(garden, before), patience=PATIENCE)
+        comes_true(lambda: bool(shown(garden) - before))
         enough = seen.answered + 20
-        echoclient.until(lambda: check_answered(seen, enough), patience=PATIENCE)
+        comes_true(lambda: seen.answered >= enough)
     assert seen.failed == []
     written = garden.api.read(f"{CONFIGURATIONS.format('validating')}/{NAME}")
     bundle = base64.b64decode(written["webhooks"][0]["clientConfig"]["caBundle"])
@@ -119,45 +115,26 @@ def test_another_pod_takes_over_the_configurations(garden: VirtualGarden) -> Non
     assert holder
     with asking(garden) as seen:
         garden.node.kubectl("delete", "pod", holder.partition("/")[0], "--namespace=garden", "--timeout=60s")
-        echoclient.until(lambda: check_changed(garden, holder), patience=PATIENCE)
+        comes_true(lambda: lease(garden) not in ("", holder))
         path = f"{CONFIGURATIONS.format('validating')}/{NAME}"
         before = garden.api.read(path)["webhooks"]
         garden.node.kubectl(
             "patch", f"validatingwebhookconfiguration/{NAME}", "--type=json",
             "--patch", json.dumps([{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 1}]),
         )  # fmt: skip
-        echoclient.until(lambda: check_restored(garden, path, before), patience=PATIENCE)
+        comes_true(lambda: bool(garden.api.read(path)["webhooks"] == before))
     assert seen.failed == []
 
 
-@dataclass
-class Asked:
-    """What became of requests that the garden's API server asks the admission about."""
+def asking(garden: VirtualGarden) -> AbstractContextManager[Asked]:
+    """A client that creates wrong Shoots all the time."""
+    wrong = EXAMPLES["WA-18"]
 
-    answered: int = 0
-    failed: list[str] = field(default_factory=list)
+    def ask() -> str:
+        told = refusal(garden, wrong)
+        return "" if wrong.denied in told else told or "it was taken"
 
-
-@contextmanager
-def asking(garden: VirtualGarden) -> Iterator[Asked]:
-    """Somebody makes wrong Shoots all the time."""
-    seen, ending = Asked(), threading.Event()
-
-    def ask() -> None:
-        while not ending.wait(0.1):
-            try:
-                check_denied(garden, EXAMPLES["WA-18"])
-            except AssertionError as error:
-                seen.failed.append(str(error))
-            seen.answered += 1
-
-    thread = threading.Thread(target=ask, name="garden requests")
-    thread.start()
-    try:
-        yield seen
-    finally:
-        ending.set()
-        thread.join(60)
+    return releasedshoot.repeating(ask)
 
 
 def secrets(garden: VirtualGarden, name: str) -> list[dict[str, Any]]:
@@ -179,23 +156,13 @@ def age_authority(garden: VirtualGarden) -> None:
     garden.node.kubectl("label", "secret", name, "--namespace=garden", "--overwrite", *labels)
 
 
-def check_renewed(garden: VirtualGarden, before: set[str]) -> None:
-    """Whether another certificate is there than before."""
-    assert shown(garden) - before
+def comes_true(holds: Callable[[], bool]) -> None:
+    def check() -> None:
+        assert holds()
 
-
-def check_answered(seen: Asked, enough: int) -> None:
-    assert seen.answered >= enough
+    echoclient.until(check, patience=PATIENCE)
 
 
 def lease(garden: VirtualGarden) -> str:
     path = f"/apis/coordination.k8s.io/v1/namespaces/garden/leases/{NAME}"
     return str(garden.node.api.read(path)["spec"].get("holderIdentity") or "")
-
-
-def check_changed(garden: VirtualGarden, holder: str) -> None:
-    assert lease(garden) not in ("", holder)
-
-
-def check_restored(garden: VirtualGarden, path: str, wanted: list[dict[str, Any]]) -> None:
-    assert garden.api.read(path)["webhooks"] == wanted
