@@ -75,7 +75,7 @@ def test_up_clears_leftovers_of_a_killed_supervisor(windowbox: CommandLine) -> N
     """`down` clears it in the same way: see the tests of routes and addresses of a sandbox."""
     windowbox.up("--nodes=1")
     seen = _traces_with_a_pod(windowbox)
-    _kill_supervisor(windowbox)
+    windowbox.kill(60)
     assert all(processes.wait_gone(process, 60) for process in seen.inhabitants)
     told = windowbox("doctor", expect=None)
     # A sandbox that starts meanwhile for another test clears such things away, too.
@@ -89,14 +89,6 @@ def _traces_with_a_pod(windowbox: CommandLine) -> Traces:
     assert state
     worldwithnodes.start_shell(windowbox.folder / "operator.kubeconfig", "pod")
     return traces.of(state, windowbox.folder)
-
-
-def _kill_supervisor(windowbox: CommandLine) -> None:
-    state = states.read(windowbox.folder)
-    assert state
-    os.kill(state.pid, signal.SIGKILL)
-    for process in [state.supervisor(), *(child.process() for child in state.children.values())]:
-        assert process is None or processes.wait_gone(process, 60)
 
 
 @pytest.mark.slow

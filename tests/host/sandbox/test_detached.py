@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import select
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,8 +17,12 @@ from sandbox.state import State
 from tests.support.commandline import CommandLine
 
 
-def test_up_twice_starts_nothing_new(windowbox: CommandLine) -> None:
+@pytest.fixture(autouse=True)
+def _up(windowbox: CommandLine) -> None:
     windowbox.up()
+
+
+def test_up_twice_starts_nothing_new(windowbox: CommandLine) -> None:
     before = _state(windowbox)
     said = windowbox("up")
     assert "is running already" in said
@@ -29,12 +30,10 @@ def test_up_twice_starts_nothing_new(windowbox: CommandLine) -> None:
 
 
 def test_up_with_other_options_is_refused(windowbox: CommandLine) -> None:
-    windowbox.up()
     assert "other options" in windowbox("up", "--workers=3", expect=1)
 
 
 def test_down_ends_everything_but_keeps_ports(windowbox: CommandLine) -> None:
-    windowbox.up()
     before = _state(windowbox)
     windowbox("down")
     assert [p for p in _processes(before) if processes.alive(p)] == []
@@ -44,13 +43,7 @@ def test_down_ends_everything_but_keeps_ports(windowbox: CommandLine) -> None:
 
 
 def test_a_killed_supervisor_leaves_no_process_behind(windowbox: CommandLine) -> None:
-    windowbox.up()
-    state = _state(windowbox)
-    children = {child.pid: os.pidfd_open(child.pid) for child in state.children.values() if child.pid}
-    os.kill(state.pid, signal.SIGKILL)
-    for handle in children.values():
-        assert select.select([handle], [], [], 30)[0], "a child outlived its supervisor"
-        os.close(handle)
+    windowbox.kill()
     assert "is not running" in windowbox("status", expect=3)
     windowbox("down")
     windowbox.up()
@@ -58,7 +51,6 @@ def test_a_killed_supervisor_leaves_no_process_behind(windowbox: CommandLine) ->
 
 
 def test_the_environment_leads_kubectl_to_the_cluster(windowbox: CommandLine) -> None:
-    windowbox.up()
     variables = json.loads(windowbox("env", "--output=json"))
     answer = subprocess.run(
         ["bash", "-c", f'eval "$({sys.executable} -m windowbox env)" && kubectl get namespaces -o name'],
@@ -69,7 +61,6 @@ def test_the_environment_leads_kubectl_to_the_cluster(windowbox: CommandLine) ->
 
 
 async def test_the_environment_leads_to_the_bus(windowbox: CommandLine) -> None:
-    windowbox.up()
     variables = json.loads(windowbox("env", "--output=json"))
     client = await nats.connect(
         variables["NATS_URL"], user=variables["NATS_USER"], password=variables["NATS_PASSWORD"]
@@ -78,14 +69,12 @@ async def test_the_environment_leads_to_the_bus(windowbox: CommandLine) -> None:
 
 
 def test_status_shows_processes_to_programs_and_people(windowbox: CommandLine) -> None:
-    windowbox.up()
     state = json.loads(windowbox("status", "--output=json"))
     assert state["children"]["named"]["condition"] == "ready"
     assert "kube-apiserver" in windowbox("status")
 
 
 def test_doctor_finds_nothing_wrong_with_a_running_sandbox(windowbox: CommandLine) -> None:
-    windowbox.up()
     findings = json.loads(windowbox("doctor", "--output=json"))
     wrong = [finding for finding in findings if finding["verdict"] == "wrong"]
     assert wrong == []
@@ -94,7 +83,6 @@ def test_doctor_finds_nothing_wrong_with_a_running_sandbox(windowbox: CommandLin
 
 @pytest.mark.parametrize("role", ["watcher", "worker", "patcher", "runner"])
 def test_doctor_asks_little_of_a_role(windowbox: CommandLine, tmp_path: Path, role: str) -> None:
-    windowbox.up()
     password = json.loads((windowbox.folder / "nats" / "passwords.json").read_text())[role]
     url = json.loads(windowbox("env", "--output=json"))["NATS_URL"]
     settings = tmp_path / "settings.yaml"
@@ -109,7 +97,6 @@ def test_doctor_asks_little_of_a_role(windowbox: CommandLine, tmp_path: Path, ro
 
 
 def test_logs_are_kept_for_each_process(windowbox: CommandLine) -> None:
-    windowbox.up()
     assert {"etcd", "named", "supervisor"} <= set(windowbox("logs").split())
     assert "running" in windowbox("logs", "named")
     assert "it has: " in windowbox("logs", "nobody", expect=3)
