@@ -54,6 +54,7 @@ def raises(error: Exception) -> Act:
 
 DENIES = raises(Denied("spec.x: Required value: no"))
 NEVER = raises(AssertionError("must not be asked"))
+POD = {"group": "", "version": "v1", "kind": "Pod"}
 
 
 @rule("WF-40", "WF-41", "WF-47")
@@ -68,20 +69,22 @@ def test_a_change_is_answered_with_a_patch(version: str) -> None:
 
 
 @rule("WF-46")
-@cases(
-    "act",
-    ("nothing", lambda review, _: None),
-    ("an-empty-field", returns(status={"x": []})),
-)
+@cases("act", ("nothing", lambda review, _: None), ("an-empty-field", returns(status={"x": []})))
 def test_no_change_is_answered_without_a_patch(act: Any) -> None:
     found = answered(act, body())["response"]
     assert found == {"uid": UID, "allowed": True, "status": {"metadata": {}, "code": 200}}
 
 
-@rule("WF-45")
-def test_a_denial_has_code_403_and_the_reason() -> None:
-    found = answered(DENIES, body())["response"]
-    status = {"metadata": {}, "message": "spec.x: Required value: no", "reason": "Forbidden", "code": 403}
+@cases(
+    "act request_ message code",
+    ("WF-45-denied", DENIES, {}, "spec.x: Required value: no", 403),
+    ("WF-42-kind", NEVER, {"kind": POD}, "unexpected request kind /v1, Kind=Pod", 400),
+    ("undecodable", raises(Undecodable("replicas is no number")), {}, "replicas is no number", 400),
+)
+def test_a_refusal_has_code_and_message(act: Act, request_: Json, message: str, code: int) -> None:
+    found = answered(act, body(**request_))["response"]
+    reason = {"reason": "Forbidden"} if code == 403 else {}
+    status = {"metadata": {}, "message": message, "code": code, **reason}
     assert found == {"uid": UID, "allowed": False, "status": status}
 
 
@@ -100,13 +103,6 @@ def test_objects_under_deletion(skip: bool, allowed: bool) -> None:
     asked = body(object={**OBJECT, "metadata": {"name": "one", **DELETED}})
     found = answered(DENIES, asked, skip_deleting=skip)["response"]
     assert found["allowed"] is allowed
-
-
-@rule("WF-42")
-def test_a_kind_that_is_not_served() -> None:
-    found = answered(NEVER, body(kind={"group": "", "version": "v1", "kind": "Pod"}))["response"]
-    status = {"metadata": {}, "message": "unexpected request kind /v1, Kind=Pod", "code": 400}
-    assert found == {"uid": UID, "allowed": False, "status": status}
 
 
 @rule("WF-40", "WF-43")
@@ -145,11 +141,6 @@ def test_an_object_that_is_nested_too_deep_is_refused() -> None:
     asked = body(object={**OBJECT, "spec": {"deep": deep}})
     found = answered(returns(spec={"deep": other}), asked)["response"]
     assert (found["allowed"], found["status"]["code"]) == (False, 400)
-
-
-def test_an_object_that_a_webhook_cannot_decode_is_refused() -> None:
-    found = answered(raises(Undecodable("spec.replicas is not a number")), body())["response"]
-    assert found["status"] == {"metadata": {}, "message": "spec.replicas is not a number", "code": 400}
 
 
 def test_a_long_message_is_cut_before_it_is_noted() -> None:

@@ -78,18 +78,25 @@ def test_the_scheduler_gets_its_probe_even_where_there_are_no_labels() -> None:
     assert found["spec"]["template"]["metadata"] == {"labels": {"injected-by": "provider-local"}}
 
 
-@rule("WW-13", "WW-14")
-def test_without_its_cluster_the_manager_is_denied() -> None:
-    message = refusal("controlplane", deployment(MANAGER), failure="it is away")
-    assert message == "failed reading Cluster: it is away"
+NO_SHOOT = f"Cluster {NAMESPACE} contains no Shoot: gardenlet has to write it first"
 
 
-@rule("WW-48")
-@pytest.mark.parametrize("object", [deployment(MANAGER), config()])
-def test_a_cluster_without_a_shoot_denies(object: Json) -> None:
-    assert refusal("controlplane", object, found={"spec": {"shoot": None}}) == (
-        f"Cluster {NAMESPACE} contains no Shoot: gardenlet has to write it first"
-    )
+@cases(
+    "given more message",
+    (
+        "WW-13+WW-14-no-cluster",
+        *(deployment(MANAGER), {"failure": "it is away"}, "failed reading Cluster: it is away"),
+    ),
+    ("WW-48-no-shoot", deployment(MANAGER), {"found": {"spec": {"shoot": None}}}, NO_SHOOT),
+    ("WW-48-no-shoot-for-a-config", config(), {"found": {"spec": {"shoot": None}}}, NO_SHOOT),
+    (
+        "WW-25-no-image",
+        *(deployment(MANAGER), {"found": cluster(), "images": {}}),
+        f"could not find image {DRIVER}: add it to the image vector",
+    ),
+)
+def test_objects_without_what_they_need_are_denied(given: Json, more: Json, message: str) -> None:
+    assert refusal("controlplane", given, **more) == message
 
 
 GENERIC = "/var/run/secrets/gardener.cloud/shoot/generic-kubeconfig/kubeconfig"
@@ -130,12 +137,6 @@ def test_a_driver_with_the_same_requests_stays_as_it_is() -> None:
     containers(made)[-1]["resources"]["requests"]["cpu"] = "11m"
     changed = containers(admitted("controlplane", made, found=cluster()))[-1]
     assert changed["resources"]["requests"] == {"cpu": "10m", "memory": "20480Ki"}
-
-
-@rule("WW-25")
-def test_without_its_image_the_manager_is_denied() -> None:
-    message = refusal("controlplane", deployment(MANAGER), found=cluster(), images={})
-    assert message == f"could not find image {DRIVER}: add it to the image vector"
 
 
 POLICY = {"containerName": DRIVER, "controlledValues": "RequestsOnly"}
@@ -239,14 +240,10 @@ def test_kernel_settings_keep_their_text(data: str, encoding: str, after: str) -
     assert inline(found) == after
 
 
-@rule("WW-3")
-def test_an_object_under_deletion_stays_as_it_is() -> None:
+@rule("WW-3", "WW-12")
+def test_objects_under_deletion_or_changed_before_stay_as_they_are() -> None:
     manager = deployment(MANAGER, metadata=DELETED)
     assert admitted("controlplane", manager) == manager
-
-
-@rule("WW-12")
-def test_the_mutator_of_control_planes_is_idempotent() -> None:
     once = admitted("controlplane", deployment(MANAGER), found=cluster())
     assert admitted("controlplane", copy.deepcopy(once), found=cluster()) == once
 

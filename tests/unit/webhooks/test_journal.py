@@ -46,12 +46,8 @@ def test_values_of_secrets_are_not_noted() -> None:
     noted = journal.record(decision(of=SECRET, webhook="secrets.validator", plural="secrets"), "here")
     given, _ = journal.unpacked(noted.request)
     assert (noted.key, noted.outcome) == ("garden.secrets.garden-local.cloud", "allowed")
-    annotations = {"kept": "this"}
-    assert given.object["metadata"] == {
-        "name": "cloud",
-        "namespace": "garden-local",
-        "annotations": annotations,
-    }
+    metadata = {"name": "cloud", "namespace": "garden-local", "annotations": {"kept": "this"}}
+    assert given.object["metadata"] == metadata
     data = given.object["data"]
     assert data["kubeconfig"] not in ("", "c2VjcmV0")
     assert data["empty"] == ""  # the webhook tells it apart
@@ -74,18 +70,12 @@ def test_what_the_queue_cannot_hold_is_counted(count: int, size: int) -> None:
     assert before < metrics.reviews_unnoted._value.get() < before + count
 
 
-def test_nothing_waits_while_nobody_writes() -> None:
+@cases("has_bus missed", ("nobody-writes", True, 1), ("decided-without-a-bus", False, 0))
+def test_nothing_waits_for_a_writer_that_does_not_run(has_bus: bool, missed: int) -> None:
     before = metrics.reviews_unnoted._value.get()
-    noting = journal.Journal("here")
+    noting = journal.Journal("here", has_bus=has_bus)
     noting.note(decision())
-    assert (len(noting._waiting), metrics.reviews_unnoted._value.get()) == (0, before + 1)
-
-
-def test_what_is_decided_without_a_bus_is_not_missed() -> None:
-    before = metrics.reviews_unnoted._value.get()
-    noting = journal.Journal("here", has_bus=False)
-    noting.note(decision())
-    assert (len(noting._waiting), metrics.reviews_unnoted._value.get()) == (0, before)
+    assert (len(noting._waiting), metrics.reviews_unnoted._value.get()) == (0, before + missed)
 
 
 class _NeverPublishing(Bus):

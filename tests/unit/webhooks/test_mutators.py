@@ -132,15 +132,11 @@ def calico(*env: Any) -> Json:
     return {"name": "calico-node", "env": list(env)}
 
 
-@rule("WW-101")
-def test_a_cluster_that_cannot_be_read_denies_calico() -> None:
-    message = refusal("calico-self-hosted-shoot", daemon_set(calico()), failure="it is away")
-    assert message == "failed reading Cluster resource: it is away"
-
-
-@rule("WW-102")
+@rule("WW-101", "WW-102")
 @pytest.mark.parametrize("field", ["credentialsBindingName", "secretBindingName"])
 def test_managed_infrastructure_keeps_the_range_of_pods(field: str) -> None:
+    message = refusal("calico-self-hosted-shoot", daemon_set(calico()), failure="it is away")
+    assert message == "failed reading Cluster resource: it is away"
     given, found = daemon_set(calico()), {"spec": {"shoot": {"spec": {field: "local"}}}}
     assert admitted("calico-self-hosted-shoot", given, found=found) == given
 
@@ -172,12 +168,6 @@ def exceptions(found: Any) -> Any:
     return found["spec"]["egress"][0]["to"][0]["ipBlock"].get("except", "none")
 
 
-@rule("WW-50")
-def test_other_policies_are_allowed_without_a_lookup() -> None:
-    given = policy(NODES, name="allow-to-dns")
-    assert admitted("networkpolicy", given, failure="must not be asked") == given
-
-
 @cases(
     "given left",
     ("I-5+WW-53+WW-54-the-only-one", [NODES], "none"),
@@ -199,15 +189,13 @@ def test_a_seed_without_a_range_of_nodes_changes_nothing(found: Json) -> None:
     assert admitted("networkpolicy", policy(NODES), found=found) == policy(NODES)
 
 
-@rule("WW-51")
-def test_a_cluster_that_cannot_be_read_denies_in_the_words_of_the_api() -> None:
+@rule("WW-3", "WW-50", "WW-51")
+def test_only_policies_of_the_name_need_the_cluster() -> None:
+    other = policy(NODES, name="allow-to-dns")
+    assert admitted("networkpolicy", other, failure="must not be asked") == other
     assert refusal("networkpolicy", policy(NODES), failure="clusters is forbidden") == "clusters is forbidden"
-
-
-@rule("WW-3")
-def test_policies_under_deletion_are_changed_too() -> None:
-    given = policy(NODES, metadata=DELETED)
-    assert exceptions(admitted("networkpolicy", given, found=seed())) == "none"
+    deleting = policy(NODES, metadata=DELETED)
+    assert exceptions(admitted("networkpolicy", deleting, found=seed())) == "none"
 
 
 def prometheus(name: str, **spec: Any) -> Json:
@@ -222,16 +210,15 @@ REMOTE = WebhookSettings(
 )
 
 
-@rule("WW-60")
-def test_other_prometheuses_stay_as_they_are() -> None:
-    assert admitted("prometheus", prometheus("shoot"), settings=REMOTE) == prometheus("shoot")
-
-
-@rule("WW-61")
-@pytest.mark.parametrize("name", ["garden", "longterm"])
-def test_those_of_the_garden_only_end_sooner(name: str) -> None:
+@cases(
+    "name ends",
+    ("WW-60", "shoot", {}),
+    ("WW-61-garden", "garden", {"terminationGracePeriodSeconds": 60}),
+    ("WW-61-longterm", "longterm", {"terminationGracePeriodSeconds": 60}),
+)
+def test_other_prometheuses_write_where_they_did(name: str, ends: Json) -> None:
     found = admitted("prometheus", prometheus(name, remoteWrite=[1]), settings=REMOTE)
-    assert found["spec"] == {"remoteWrite": [1], "terminationGracePeriodSeconds": 60}
+    assert found == prometheus(name, remoteWrite=[1], **ends)
 
 
 @rule("WW-62", "WW-63", "WW-64")
