@@ -22,10 +22,8 @@ def examined(*prefixes: str, **settings: Any) -> dict[str, Finding]:
 
 def test_without_ranges_one_is_told_what_to_set() -> None:
     [finding] = examined().values()
-    assert (finding.verdict, finding.mend) == (
-        "note",
-        "set loadbalancer.ranges, as docs/settings.md says",
-    )
+    mend = "set loadbalancer.ranges, as docs/settings.md says"
+    assert (finding.verdict, finding.mend) == ("note", mend)
 
 
 def test_loopback_addresses_and_the_packaged_envoy_are_fine() -> None:

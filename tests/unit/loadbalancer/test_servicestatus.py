@@ -72,7 +72,7 @@ def test_the_status_shows_address_mode_and_ports() -> None:
     assert patched(service(), standing(), conditions=False) == {"loadBalancer": {"ingress": SHOWN}}
 
 
-def test_an_address_that_the_service_has_no_longer_is_not_shown_though_its_new_one_does_not_serve() -> None:
+def test_a_former_address_is_not_shown_even_if_the_new_one_does_not_serve() -> None:
     taken = {"80/TCP": "the port is taken"}
     moved = standing(addresses={"IPv4": "192.0.2.9"}, problems=taken)
     assert patched(served(), moved, conditions=False) == {"loadBalancer": {"ingress": None}}
@@ -116,6 +116,7 @@ def test_an_address_that_was_shown_stays_while_something_is_wrong() -> None:
     stands = standing(problems={"80/TCP": "taken"})
     assert "loadBalancer" not in patched(served(), stands)
     assert "loadBalancer" not in servicestatus.waiting(served(), stands, NOW, conditions=True)
+    assert servicestatus.waiting(service(), standing(), NOW, conditions=False) == {}
 
 
 @rule("LB-2-semantic")
@@ -226,11 +227,13 @@ def test_conditions_say_why() -> None:
     assert said(service(), waiting)["LoadBalancerServing"][2] == "all 31 addresses are in use"
 
 
-def test_what_serves_as_before_is_said_to_serve() -> None:
+def test_conditions_depend_on_those_before() -> None:
     before = after(served(), {"conditions": listed(served(), standing())})
     waiting = standing(addresses={}, waiting=True, note="no edge has taken it")
     assert short(before, waiting) == ["True Serving", "True Provisioning"]
     assert short(service(), waiting) == ["False Infrastructure", "True Provisioning"]
+    degraded = after(TWO, {"conditions": listed(TWO, standing(TWO, problems={"53/UDP": "taken"}))})
+    assert short(degraded, standing(TWO)) == ["True Serving", "False Complete"]
 
 
 def test_a_condition_of_another_kind_stays_where_it_is() -> None:
@@ -251,20 +254,10 @@ def test_the_time_of_a_condition_is_that_of_its_status() -> None:
     assert [one["lastTransitionTime"] for one in failed] == ["2026-01-02T04:04:05Z", SPELLED]
 
 
-def test_a_service_that_serves_all_again_is_not_degraded_any_more() -> None:
-    stands = standing(TWO, problems={"53/UDP": "taken"})
-    before = after(TWO, {"conditions": listed(TWO, stands)})
-    assert short(before, standing(TWO)) == ["True Serving", "False Complete"]
-
-
 def test_conditions_name_the_generation_that_they_are_about() -> None:
     found = service(metadata={"generation": 7})
     assert {one["observedGeneration"] for one in listed(found, standing())} == {7}
     assert all("observedGeneration" not in one for one in listed(service(), standing()))
-
-
-def test_conditions_can_be_left_out() -> None:
-    assert servicestatus.waiting(service(), standing(), NOW, conditions=False) == {}
 
 
 @rule("LB-2-wiped")
@@ -330,11 +323,9 @@ def test_an_address_is_claimed_with_its_ports() -> None:
     assert found.ref == WEB
     assert (found.addresses, found.ports, found.share) == ((), ("80/TCP",), "word")
     assert (found.shown, found.families) == (("10.0.0.20",), ("IPv4",))
-
-
-def test_addresses_that_an_edge_serves_are_its_own() -> None:
-    found = confirmed(claim(RUNTIME, service(status=CLAIMED), DIRECT), ["10.0.0.20"])
-    assert (found.addresses, found.shown) == (("10.0.0.20",), ())
+    # What an edge serves is its own.
+    served = confirmed(found, ["10.0.0.20"])
+    assert (served.addresses, served.shown) == (("10.0.0.20",), ())
 
 
 def test_a_claim_stays_small_whatever_is_shown() -> None:

@@ -169,13 +169,9 @@ def test_chosen(text: str, scaled: str, annotation: str | None, marked: dict[str
     assert {one.name: since for one, since in found.marks} == marked
 
 
-@rule("C6-R6")
-def test_no_machine_is_chosen_without_annotation() -> None:
-    assert deploymentrequests.chosen(deployment(), MACHINES, NOW) is None
-
-
-@rule("C6-R7")
+@rule("C6-R6", "C6-R7")
 def test_a_machine_is_marked_once() -> None:
+    assert deploymentrequests.chosen(deployment(), MACHINES, NOW) is None
     mark = {keys.PRIORITY: "1", keys.MARKED_FOR_DELETION: THEN}
     found = deploymentrequests.chosen(asked(f"a~{THEN}"), [machine("a", annotations=mark)], NOW)
     assert found == deploymentrequests.Chosen(f"a~{THEN}")
@@ -212,13 +208,6 @@ def test_a_rollback_restores_template_and_annotations() -> None:
     assert deploymentrequests.rollback(state(deployment())) is None
 
 
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
-
-
-def counted(found: State) -> dict[str, Any]:
-    return deploymentstatus.counts(found)
-
-
 @rule("C8")
 def test_counts_are_sums_of_the_sets() -> None:
     failed = {"name": "m", "lastOperation": {"description": "x"}}
@@ -226,7 +215,7 @@ def test_counts_are_sums_of_the_sets() -> None:
         machine_set("old-x", 2, available=1, existing=3, status={"failedMachines": [failed]}),
         machine_set("new-set", 2, available=1, existing=1, class_name="big"),
     ]
-    assert counted(state(deployment(3), *sets)) == {
+    assert deploymentstatus.counts(state(deployment(3), *sets)) == {
         "observedGeneration": 1,
         "replicas": 4,
         "updatedReplicas": 1,
@@ -247,7 +236,7 @@ def test_counts_are_sums_of_the_sets() -> None:
 def test_available(available: int, preserved: int, wanted: str) -> None:
     one = machine_set("new-set", 4, available=available, status={"preservedFailedReplicas": preserved})
     found = state(deployment(4, 0, 1), one)
-    assert deploymentstatus.available(found, counted(found)).status == wanted
+    assert deploymentstatus.available(found, deploymentstatus.counts(found)).status == wanted
 
 
 def said(
@@ -276,7 +265,7 @@ AS_BEFORE: dict[str, Any] = {"replicas": 2, "updatedReplicas": 2, "readyReplicas
     ("C9-unknown", HALF, AS_BEFORE, None),
 )
 def test_progressing(found: State, shown: dict[str, Any], reason: str | None) -> None:
-    condition = deploymentstatus.progressing(found, counted(found), shown, NOW)
+    condition = deploymentstatus.progressing(found, deploymentstatus.counts(found), shown, NOW)
     assert (condition.reason if condition else None) == reason
 
 

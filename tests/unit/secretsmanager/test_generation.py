@@ -85,14 +85,10 @@ def test_whether_a_certificate_is_what_is_asked_for(
 
 
 @rule("Z-3")
-def test_a_certificate_of_another_authority_does_not_fit(server: dict[str, bytes]) -> None:
+def test_fits_depend_on_authority_and_validity(authority: dict[str, bytes], server: dict[str, bytes]) -> None:
     other = generation.authority(CA, "ca-1", NOW)
     assert not contents.fits(SERVER, server, holding(other))
     assert not contents.fits(SERVER, server, None)
-
-
-@rule("Z-3")
-def test_an_authority_fits_by_its_validity(authority: dict[str, bytes], server: dict[str, bytes]) -> None:
     assert contents.fits(CA, authority, None)
     assert not contents.fits(replace(CA, validity=timedelta(days=3650)), authority, None)
     leaf = {"ca.crt": server["tls.crt"], "ca.key": server["tls.key"]}
