@@ -17,23 +17,16 @@ def ca(tmp_path: Path) -> Pair:
     return certificates.authority(tmp_path / "ours")
 
 
-def test_a_matching_certificate_is_kept(ca: Pair, tmp_path: Path) -> None:
-    assert certificates.holds(ca, _file(tmp_path, certificates.client(ca, tmp_path, "node")))
-
-
-def test_certificates_of_a_namesake_authority_are_replaced(ca: Pair, tmp_path: Path) -> None:
-    other = certificates.authority(tmp_path / "theirs")
-    assert not certificates.holds(ca, _file(tmp_path, certificates.client(other, tmp_path, "node")))
-
-
-def test_an_expired_certificate_is_replaced(ca: Pair, tmp_path: Path) -> None:
+def test_only_a_valid_certificate_of_the_same_authority_is_kept(ca: Pair, tmp_path: Path) -> None:
     pair = certificates.client(ca, tmp_path, "node")
+    assert certificates.holds(ca, _file(tmp_path, pair))
+    assert not certificates.holds(ca, pair.certificate), "without its key"
     backdate(ca, pair)
-    assert not certificates.holds(ca, _file(tmp_path, pair))
-
-
-def test_a_certificate_without_its_key_will_not_do(ca: Pair, tmp_path: Path) -> None:
-    assert not certificates.holds(ca, certificates.client(ca, tmp_path, "node").certificate)
+    assert not certificates.holds(ca, _file(tmp_path, pair)), "expired"
+    namesake = certificates.authority(tmp_path / "theirs")
+    assert not certificates.holds(
+        ca, _file(tmp_path, certificates.client(namesake, tmp_path / "theirs", "node"))
+    )
 
 
 @cases(

@@ -59,25 +59,17 @@ FAILED = extension("ControlPlane", "Error", "Error reconciling ControlPlane: no 
 WAITING = extension("Worker", "Processing", "Waiting for 1 machine")
 
 
+def workers(worker: Any, **more: Any) -> Observed:
+    return observed(extensions={"Worker": worker}, **more)
+
+
 @cases(
     "found name",
     ("all-done", observed(), None),
     ("failed", observed(extensions={"ControlPlane": FAILED}), "ControlPlane"),
-    (
-        "not-for-long-enough",
-        observed(extensions={"Worker": extension("Worker", "Processing", "", A_MOMENT_AGO)}),
-        None,
-    ),
-    (
-        "the-machine-before-its-worker",
-        observed(extensions={"Worker": WAITING}, machines=[MACHINE]),
-        "machine m1",
-    ),
-    (
-        "the-cluster-before-the-machine",
-        observed(extensions={"Worker": WAITING}, machines=[MACHINE], membership=None),
-        "takes part",
-    ),
+    ("not-for-long-enough", workers(extension("Worker", "Processing", "", A_MOMENT_AGO)), None),
+    ("the-machine-before-its-worker", workers(WAITING, machines=[MACHINE]), "machine m1"),
+    ("the-cluster-before-the-machine", workers(WAITING, machines=[MACHINE], membership=None), "takes part"),
     (
         "the-webhooks-before-their-control-plane",
         observed(extensions={"ControlPlane": BEHIND}, managed=[WEBHOOKS]),
@@ -93,7 +85,7 @@ def test_the_first_that_could_go_on_blocks(found: Observed, name: str | None) ->
 
 
 def test_the_picture_shows_waits_and_next_step() -> None:
-    found = observed(extensions={"Worker": WAITING}, machines=[MACHINE], membership=None)
+    found = workers(WAITING, machines=[MACHINE], membership=None)
     lines = chain.picture(chain.chain(found), NOW)
     text = "\n".join(lines)
     assert "✓ Infrastructure" in text

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sandbox.shoots import consoles
+from tests.support.cases import cases
 from windowbox.errors import Missing
 
 POD: dict[str, Any] = {
@@ -26,40 +27,39 @@ def written(logs: Path, number: int = 0, pod: str = "infra_machine-a_u1") -> Pat
     return path
 
 
+def keep(folder: Path, pod: dict[str, Any] = POD) -> None:
+    consoles.keep(folder / "kept", [folder / "logs"], [pod])
+
+
 def test_a_log_is_kept_after_its_pod(tmp_path: Path) -> None:
     log = written(tmp_path / "logs")
-    consoles.keep(tmp_path / "kept", [tmp_path / "logs"], [POD])
+    keep(tmp_path)
     log.unlink()
     assert list(consoles.lines(tmp_path / "kept", "a")) == ["init: machine boots", "userdata: a b c"]
 
 
-def test_each_boot_has_its_log(tmp_path: Path) -> None:
-    for number in (0, 1):
-        written(tmp_path / "logs", number)
-        consoles.keep(tmp_path / "kept", [tmp_path / "logs"], [POD])
+@cases("number gone", ("another-boot", 1, False), ("a-recreated-node-begins-anew", 0, True))
+def test_each_boot_has_its_log(tmp_path: Path, number: int, gone: bool) -> None:
+    for each in (0, number):
+        written(tmp_path / "logs", each)
+        keep(tmp_path)
+        keep(tmp_path)
+        if gone:
+            shutil.rmtree(tmp_path / "logs")
     assert len(list(consoles.lines(tmp_path / "kept", "machine-a"))) == 4
-
-
-def test_a_restarted_machine_has_a_second_log(tmp_path: Path) -> None:
-    """The nodes are made anew, and so the log has the name of the first."""
-    for _ in range(2):
-        written(tmp_path / "logs")
-        consoles.keep(tmp_path / "kept", [tmp_path / "logs"], [POD])
-        consoles.keep(tmp_path / "kept", [tmp_path / "logs"], [POD])
-        shutil.rmtree(tmp_path / "logs")
     assert len(list(consoles.lines(tmp_path / "kept", "a"))) == 4
 
 
 def test_other_pods_have_no_console(tmp_path: Path) -> None:
     written(tmp_path / "logs", pod="infra_bastion_u2")
     bastion = {"metadata": {"name": "bastion", "namespace": "infra", "uid": "u2"}}
-    consoles.keep(tmp_path / "kept", [tmp_path / "logs"], [bastion])
+    keep(tmp_path, bastion)
     assert consoles.machines(tmp_path / "kept") == []
 
 
 def test_an_unknown_machine_is_told_the_known_ones(tmp_path: Path) -> None:
     written(tmp_path / "logs")
-    consoles.keep(tmp_path / "kept", [tmp_path / "logs"], [POD])
+    keep(tmp_path)
     with pytest.raises(Missing, match="machine-a"):
         list(consoles.lines(tmp_path / "kept", "../b"))
 
