@@ -169,11 +169,8 @@ class Lot:
     def _range(self) -> str:
         starts, lengths = (*_STARTS, *_ODD_STARTS), (*_LENGTHS, *_ODD_LENGTHS)
         usual = f"{self.one(*_STARTS)}{self.one(*_LENGTHS)}"
-        return str(
-            self.one(
-                usual, f"{self.one(*starts)}{self.one(*_LENGTHS)}", f"{self.one(*starts)}{self.one(*lengths)}"
-            )
-        )
+        odd_start, odd = self.one(*starts) + self.one(*_LENGTHS), self.one(*starts) + self.one(*lengths)
+        return str(self.one(usual, odd_start, odd))
 
     def _definitions(self) -> Any:
         architectures = {"name": "architecture", "values": self.one(["amd64"], ["amd64", "arm64"])}
@@ -296,12 +293,8 @@ def ranges() -> Iterator[Case]:
     ):
         spec = {"networking": {"nodes": f"{start}{length}"}, "provider": {"type": "local", "workers": [pool]}}
         metadata = {"name": "local", "namespace": "garden-local"}
-        shoot = {
-            "apiVersion": "core.gardener.cloud/v1beta1",
-            "kind": "Shoot",
-            "metadata": metadata,
-            "spec": spec,
-        }
+        head = {"apiVersion": "core.gardener.cloud/v1beta1", "kind": "Shoot"}
+        shoot = {**head, "metadata": metadata, "spec": spec}
         yield Case(VALIDATE, admission_review(shoot, "shoots"), "", Change("nothing"))
 
 

@@ -39,7 +39,9 @@ async def problems(client: Client, bus: Bus, made: Iterable[Hostile], patience: 
         warnings = await _warnings(client)
         wrong = {one: why for one in left if (why := await _problem(client, one, runs, warnings))}
         if not wrong or time.monotonic() > deadline:
-            return [f"{one}: {why}" for one, why in wrong.items()] + _failed(runs)
+            bugs = [(key, run.note) for key, run in runs.items() if run.outcome == Result.FAILED]
+            failed = [f"{key}: {note:.300}" for key, note in bugs if _BUG.match(note)]
+            return [f"{one}: {why}" for one, why in wrong.items()] + failed
         left = list(wrong)
         await asyncio.sleep(2)  # no event says that all have ended
 
@@ -56,12 +58,8 @@ async def _problem(
     if run is None:
         return "no run"
     if one.row.resource in (SERVICES, INGRESSES):
-        waits = run.outcome in (Result.WAITING, Result.FAILED)
-        return (
-            f"{run.outcome}, but no Event says why"
-            if waits and not warnings[one.namespace, one.name]
-            else None
-        )
+        silent = run.outcome in (Result.WAITING, Result.FAILED) and not warnings[one.namespace, one.name]
+        return f"{run.outcome}, but no Event says why" if silent else None
     if one.body["metadata"]["annotations"].get(OPERATION) != "reconcile" and not found.last_operation:
         return None  # no reconcile was requested yet
     return _unclear(found)
@@ -81,15 +79,6 @@ def _unclear(found: Object) -> str | None:
         case "Error" | "Processing":
             return None
     return f"its status is {dict(last)!r:.300}"
-
-
-def _failed(runs: Runs) -> list[str]:
-    """The runs that ended with a bug."""
-    return [
-        f"{subject}: {run.note:.300}"
-        for subject, run in runs.items()
-        if run.outcome == Result.FAILED and _BUG.match(run.note)
-    ]
 
 
 async def _runs(bus: Bus) -> Runs:

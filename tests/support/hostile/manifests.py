@@ -231,14 +231,9 @@ def _huge(body: dict[str, Any], schema: Schema, chance: Random) -> str:
     """Fill one field until the object is nearly as large as etcd takes."""
     spec = body["spec"]
     sites = list(_sites(spec, schema, "spec"))
-    lists = [
-        site for site in sites if isinstance(site.container[site.key], list) and site.container[site.key]
-    ]
-    texts = [
-        site
-        for site in sites
-        if isinstance(site.container[site.key], str) and site.key not in ("type", "class")
-    ]
+    filled = [(site, site.container[site.key]) for site in sites]
+    lists = [site for site, found in filled if isinstance(found, list) and found]
+    texts = [s for s, found in filled if isinstance(found, str) and s.key not in ("type", "class")]
     if "providerConfig" in schema.get("properties", {}) and chance.random() < 0.4:
         spec["providerConfig"] = {f"k{n}": {"a": n} for n in range(LARGEST // 24)}
         return "spec.providerConfig is huge"

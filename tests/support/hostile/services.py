@@ -56,14 +56,11 @@ def ingress(spec: dict[str, Any], chance: Random, zone: str) -> str:
             hosts = [f"h{n}.{zone}" for n in range(chance.choice((*values.COUNTS, 15_000)))]
         case 1:
             depth = chance.choice((1, 2, 3, 4, 20, 100))
-            hosts = [
-                ".".join([chance.choice(_LABELS[1:]) for _ in range(depth)] + [zone])[-253:].lstrip("-.")
-            ]
+            labels = [chance.choice(_LABELS[1:]) for _ in range(depth)]
+            hosts = [".".join([*labels, zone])[-253:].lstrip("-.")]
         case 2:
-            hosts = [
-                f"{chance.choice(_LABELS)}.{where}"
-                for where in (zone, "com", "local.gardener.cloud", "inner")
-            ]
+            places = (zone, "com", "local.gardener.cloud", "inner")
+            hosts = [f"{chance.choice(_LABELS)}.{where}" for where in places]
         case _:
             hosts = [zone, zone, f"*.{zone}", "", f"a.{zone}"]
     backend = {"service": {"name": "web", "port": {"number": 80}}}
