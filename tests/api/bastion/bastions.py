@@ -1,4 +1,4 @@
-"""Bastions, what stands around them, and the parts that others play."""
+"""Bastions in a Shoot, with a simulated load balancer and node."""
 
 from __future__ import annotations
 
@@ -89,11 +89,20 @@ async def yard(world: KindWorld, profile: dict[str, Any] | None = None, *, home:
     return made
 
 
+async def standing(world: KindWorld, **metadata: Any) -> Yard:
+    """A yard with a ready Bastion."""
+    made = await yard(world)
+    await made.create(**metadata)
+    await made.ready()
+    await world.quiet()
+    return made
+
+
 async def appear(made: Yard) -> None:
-    """Have the machines' namespace made, as an Infrastructure does."""
+    """Create the namespace of the machines, as an Infrastructure does."""
     await made.there.kube.create(NAMESPACES, "", {"metadata": {"name": made.there.namespace}})
 
 
 def written(requests: Mapping[str, int]) -> dict[str, int]:
-    """Of requests those that change something."""
+    """The requests that write."""
     return {name: count for name, count in requests.items() if name.split()[0] in WRITES}

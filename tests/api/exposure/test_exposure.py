@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import yaml
 
-from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
+from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, inline
+from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
-from tools.bench.audit import WRITES
+from tests.support.servers import ControlPlane
+from tools.bench.audit import WRITES, AuditLog
+from windowbox.clients.kubernetes import kube
 from windowbox.models.objects import Object
-from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, NAMESPACES, SECRETS, SERVICES
-from workers import replay
+from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, NAMESPACES, SERVICES
 
 pytestmark = pytest.mark.serves("exposure")
 
@@ -208,60 +211,6 @@ async def test_a_family_that_the_shoot_gives_up_loses_its_slice(world: KindWorld
     assert await there.get(ENDPOINT_SLICES, "exposure-root-ipv4")
 
 
-async def test_what_was_changed_by_hand_is_put_right(world: KindWorld) -> None:
-    client, there = await made(world)
-    await exposed(client, there)
-    await world.quiet()
-    await there.delete(ENDPOINT_SLICES, "exposure-root-ipv4")
-    await there.until(ENDPOINT_SLICES, "exposure-root-ipv4", lambda found: found is not None)
-    bad = [{"addresses": ["10.9.9.9"], "conditions": {"ready": True}}]
-    await there.merge(ENDPOINT_SLICES, "exposure-root-ipv4", {"endpoints": bad})
-    await there.until(ENDPOINT_SLICES, "exposure-root-ipv4", lambda one: addresses(one) == ["10.0.130.5"])
-    port = {"name": "https", "port": 8443, "targetPort": 8443, "protocol": "TCP"}
-    await there.merge(SERVICES, "exposure-root", {"spec": {"ports": [port]}})
-    await there.until(
-        SERVICES, "exposure-root", lambda one: bool(one and one.spec["ports"][0]["port"] == 443)
-    )
-    # A foreign word on our objects survives all that.
-    await there.merge(SERVICES, "exposure-root", {"metadata": {"annotations": {"whose": "theirs"}}})
-    await there.delete(ENDPOINT_SLICES, "exposure-root-ipv4")
-    await there.until(ENDPOINT_SLICES, "exposure-root-ipv4", lambda found: found is not None)
-    service = await there.get(SERVICES, "exposure-root")
-    assert service
-    assert service.annotations["whose"] == "theirs"
-
-
-async def test_a_second_run_writes_nothing_but_its_report(world: KindWorld) -> None:
-    client, there = await made(world)
-    await exposed(client, there)
-    await world.quiet()
-    log = world.audit()
-    await client.ask(EXPOSURES, "root")
-    await client.until_ready(EXPOSURES, "root")
-    await world.quiet()
-    written = {what: count for what, count in log.requests().items() if what.split()[0] in WRITES}
-    assert written == {"patch selfhostedshootexposures": 1, "patch selfhostedshootexposures/status": 1}
-
-
-@rule("K-3", "A-7")
-async def test_bad_input_is_an_error_with_a_code_and_leaves_nothing(world: KindWorld) -> None:
-    client, there = await made(world)
-    await client.create(EXPOSURES, "root", {"port": 443, "endpoints": nodes(NODE)})
-    found = await client.until_failed(EXPOSURES, "root")
-    assert found.status["lastError"]["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
-    assert "spec.credentialsRef is not set" in found.status["lastError"]["description"]
-    only_six = spec(client, ("InternalIP", "fd00::5"))
-    await client.ask(EXPOSURES, "root", spec=only_six)
-
-    def names_the_family(one: Object | None) -> bool:
-        error = one.status.get("lastError") if one else None
-        return bool(error and "no InternalIP is of family IPv4" in error["description"])
-
-    await client.until(EXPOSURES, "root", names_the_family)
-    assert await there.get(SERVICES, "exposure-root") is None
-    assert await there.get(ENDPOINT_SLICES, "exposure-root-ipv6") is None
-
-
 @rule("B.6", "C-8")
 async def test_a_forced_deletion_cleans_up_without_waiting(world: KindWorld) -> None:
     client, there = await made(world)
@@ -279,59 +228,41 @@ async def test_a_forced_deletion_cleans_up_without_waiting(world: KindWorld) -> 
     await there.merge(SERVICES, "exposure-root", {"metadata": {"finalizers": None}})
 
 
-@rule("B.6", "C-8")
-async def test_a_forced_deletion_ends_without_credentials(world: KindWorld) -> None:
-    client, there = await made(world)
-    await exposed(client, there)
-    await client.delete(SECRETS, CLOUDPROVIDER)
-    await client.delete(EXPOSURES, "root")
-    failed = await client.until_failed(EXPOSURES, "root")
-    assert failed.status["lastError"]["codes"] == ["ERR_INFRA_UNAUTHENTICATED"]
-    await client.cluster(metadata={"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}})
+@pytest_asyncio.fixture
+async def elsewhere(
+    other: ControlPlane, nats: NatsServer, world: KindWorld
+) -> AsyncIterator[tuple[Client, Client]]:
+    """A Shoot, and the namespace of its machines in another cluster."""
+    client = await world.shoot(kubeconfig=inline(other.kubeconfigs["provider"].read_bytes()))
+    async with kube.from_file(other.kubeconfig) as api:
+        there = KindWorld(other, nats, api, world.kinds, world.work).client(f"infra-{client.namespace}")
+        await api.create(NAMESPACES, "", {"metadata": {"name": there.namespace}})
+        yield client, there
+
+
+@rule("SE-3", "K-3", "K-4")
+async def test_objects_in_another_cluster_are_watched(
+    world: KindWorld, other: ControlPlane, elsewhere: tuple[Client, Client]
+) -> None:
+    client, there = elsewhere
+    await expose(client)
+    await balanced(there)
+    found = await client.until_ready(EXPOSURES, "root")
+    assert found.status["ingress"] == VIP
+
     await world.quiet()
+    await there.delete(ENDPOINT_SLICES, "exposure-root-ipv4")
+    await there.until(ENDPOINT_SLICES, "exposure-root-ipv4", lambda found: found is not None)
+
+    await world.quiet()
+    log = AuditLog(other.kubeconfig.parent / "audit.log")
+    log.requests()
     await client.ask(EXPOSURES, "root")
-    await client.until_gone(EXPOSURES, "root")
-
-
-@rule("B.6")
-async def test_a_forced_deletion_ends_though_the_provider_is_away(world: KindWorld) -> None:
-    client, there = await made(world)
-    await exposed(client, there)
-    nobody = world.kubeconfig().replace(world.plane.url.encode(), b"https://127.0.0.1:1")
-    await client.secret(CLOUDPROVIDER, kubeconfig=nobody)
-    await client.cluster(metadata={"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}})
+    await client.until_ready(EXPOSURES, "root")
     await world.quiet()
-    await client.delete(EXPOSURES, "root")
-    await client.until_gone(EXPOSURES, "root")
+    assert [what for what in log.requests() if what.split()[0] in WRITES] == []
 
-
-@rule("O-7")
-async def test_an_exposure_is_never_handed_over(world: KindWorld) -> None:
-    client, there = await made(world)
-    await exposed(client, there)
-    await client.ask(EXPOSURES, "root", "migrate")
-    await world.quiet()
-    found = await client.get(EXPOSURES, "root")
-    assert found
-    assert found.annotations["gardener.cloud/operation"] == "migrate"
-    assert found.finalizers
-    assert found.last_operation["type"] != "Migrate"
-    assert await there.get(SERVICES, "exposure-root")
     await client.delete(EXPOSURES, "root")
     await client.until_gone(EXPOSURES, "root")
     assert await there.get(SERVICES, "exposure-root") is None
-
-
-async def test_recorded_runs_do_the_same_again(world: KindWorld) -> None:
-    began = datetime.now(UTC)
-    client, there = await made(world)
-    await exposed(client, there)
-    await client.ask(EXPOSURES, "root", spec={"port": 0})
-    await client.until_failed(EXPOSURES, "root")
-    await client.delete(EXPOSURES, "root")
-    await client.until_gone(EXPOSURES, "root")
-    await world.quiet()
-    recording = await world.recorded(began, "exposure")
-    result = await replay.replayed(recording)
-    assert result.differences == []
-    assert result.replayed >= 4
+    assert await there.get(ENDPOINT_SLICES, "exposure-root-ipv4") is None
