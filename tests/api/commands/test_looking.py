@@ -134,7 +134,7 @@ def test_only_the_place_of_credentials_is_shown(alone: CommandLine, nats_url: st
     "arguments code said",
     ("no-credentials", ("add", "lab"), 2, "either --secret or --kubeconfig"),
     ("half-a-secret", ("add", "lab", "--secret", "x"), 2, "write NAMESPACE/NAME"),
-    ("runtime", ("add", "runtime", "--kubeconfig", "x"), 2, "takes part already"),
+    ("runtime", ("add", "runtime", "--kubeconfig", "x"), 2, "it is always served"),
     ("unknown-kind", ("add", "lab", "--kubeconfig", "x", "--kind", "cats"), 2, "no kind 'cats'"),
     ("not-there", ("remove", "lab"), 3, "no cluster 'lab' is a member"),
 )
