@@ -13,6 +13,7 @@ from bus.transport.connection import connected
 from tests.api.backups import keeping
 from tests.api.backups.keeping import CREATED_BY, ENTRY_HOLDS, Backups
 from tests.support.cases import cases
+from tests.support.kindworld import Client
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -110,19 +111,30 @@ async def test_a_namespace_that_ends_is_left_alone(backups: Backups) -> None:
     await client.merge(SECRETS, "holds-it", {"metadata": {"finalizers": None}})
 
 
-@rule("D-4")
-async def test_an_entry_without_its_secret_is_deleted_but_not_migrated(backups: Backups) -> None:
+async def without_its_secret(backups: Backups) -> tuple[Client, str]:
+    """An entry that was ready before its Secret went."""
     client, name, secret = await backups.ready_entry()
-    folder = backups.folder("bucket", name)
     await backups.garden.merge(SECRETS, secret, {"metadata": {"finalizers": None}})
     await backups.garden.delete(SECRETS, secret)
+    return client, name
+
+
+@rule("D-4")
+async def test_an_entry_without_its_secret_is_deleted(backups: Backups) -> None:
+    client, name = await without_its_secret(backups)
+    folder = backups.folder("bucket", name)
+    await backups.end(BACKUP_ENTRIES, name)
+    assert folder.exists()
+    assert await client.get(SECRETS, "etcd-backup")
+
+
+@rule("D-4")
+async def test_an_entry_without_its_secret_is_not_migrated(backups: Backups) -> None:
+    client, name = await without_its_secret(backups)
     await client.ask(BACKUP_ENTRIES, name, "migrate")
     failed = await client.until_failed(BACKUP_ENTRIES, name)
     assert failed.last_operation["type"] == "Migrate"
     assert "does not exist" in failed.status["lastError"]["description"]
-    await backups.end(BACKUP_ENTRIES, name)
-    assert folder.exists()
-    assert await client.get(SECRETS, "etcd-backup")
 
 
 @rule("BE-1", "BE-2", "BE-4")
