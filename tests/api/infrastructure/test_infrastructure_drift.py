@@ -13,11 +13,8 @@ from bus.transport import consumers
 from bus.transport.connection import connected
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import ALLOW, BALANCERS, DENY, behind, pool
-from tests.support.kindworld import Client, KindWorld, kind_world
-from tests.support.natsserver import NatsServer
-from tests.support.rules import rule
+from tests.support.kindworld import Client, KindWorld
 from tests.support.running import running, soon
-from tests.support.servers import ControlPlane
 from tools.bench.audit import WRITES
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, Resource
@@ -43,59 +40,6 @@ def _pool(shoot: Client) -> tuple[Resource, str]:
 
 def _home(shoot: Client) -> tuple[Resource, str]:
     return NAMESPACES, behind(shoot).namespace
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        pytest.param(_named(NETWORK_POLICIES, ALLOW), id="allow-machines"),
-        pytest.param(_named(NETWORK_POLICIES, DENY), id="deny-all"),
-        pytest.param(_named(NETWORK_POLICIES, BALANCERS), id="allow-balancers"),
-        pytest.param(_pool, id="pool"),
-    ],
-)
-async def test_what_is_deleted_comes_back_as_it_was(
-    world: KindWorld, part: Callable[[Client], tuple[Resource, str]]
-) -> None:
-    shoot = await world.shoot()
-    there = await infrastructures.ready(shoot)
-    kind, name = part(shoot)
-    before = await there.get(kind, name)
-    assert before
-    audit = world.audit()
-    await there.delete(kind, name)
-    after = await there.until(kind, name, lambda found: found is not None and found.uid != before.uid)
-    assert after
-    assert after.spec == before.spec
-    assert after.labels == before.labels
-    await world.quiet()
-    assert written(audit.requests()) == {f"patch {kind.plural}": 1}
-
-
-@rule("I-2")
-async def test_a_deleted_namespace_is_restored_with_its_contents(world: KindWorld) -> None:
-    shoot = await world.shoot()
-    there = await infrastructures.ready(shoot)
-    before = await infrastructures.made(shoot)
-    former = await there.get(NAMESPACES, there.namespace)
-    assert former
-    await there.delete(NAMESPACES, there.namespace)
-
-    def again(found: Object | None) -> bool:
-        return found is not None and found.uid != former.uid
-
-    home = await there.until(NAMESPACES, there.namespace, again)
-    for kind, name in before[1:]:
-        await there.until(kind, name, lambda found: found is not None and not found.deleting)
-
-    def owned(found: Object | None) -> bool:
-        owners = found.metadata.get("ownerReferences", []) if found else []
-        return bool(home) and any(home and owner["uid"] == home.uid for owner in owners)
-
-    await there.until(IP_POOLS, pool(shoot), owned)
-    found = await shoot.get(INFRASTRUCTURES, "local")
-    assert found
-    assert found.last_operation["state"] == "Succeeded"
 
 
 RULES: dict[str, Any] = {"ingress": [EVERYBODY]}
@@ -217,18 +161,3 @@ async def _paused(world: KindWorld) -> None:
         async for stored in consumers.follow(bus, streams.JOURNAL, [subjects.run("infrastructure", ">")]):
             if stored and "reverts the repairs" in RunRecord.model_validate_json(stored.data).note:
                 return
-
-
-async def test_an_edit_while_nobody_worked_is_put_right_at_the_start(
-    plane: ControlPlane, nats: NatsServer
-) -> None:
-    async with kind_world(plane, nats, "infrastructure") as world:
-        shoot = await world.shoot()
-        there = await infrastructures.ready(shoot)
-    async with kind_world(plane, nats) as world:
-        there = world.client(there.namespace)
-        await there.delete(NETWORK_POLICIES, DENY)
-        await there.until_gone(NETWORK_POLICIES, DENY)
-    async with kind_world(plane, nats, "infrastructure") as world:
-        there = world.client(there.namespace)
-        await there.until(NETWORK_POLICIES, DENY, lambda found: found is not None)

@@ -27,7 +27,6 @@ from windowbox.clients.kubernetes import kube
 from windowbox.errors import Malformed, TransientError, Waiting
 from windowbox.models.objects import Object
 from windowbox.models.refs import (
-    CLUSTERS,
     INFRASTRUCTURES,
     NAMESPACES,
     NETWORK_POLICIES,
@@ -47,58 +46,6 @@ from workers.kinds.infrastructure.infrastructurepool import InfrastructureActuat
 
 pytestmark = pytest.mark.serves("infrastructure")
 
-NETWORKING = {
-    "ipFamilies": ["IPv4"],
-    "nodes": "10.0.0.0/16",
-    "pods": "10.3.0.0/16",
-    "services": "10.4.0.0/16",
-}
-
-
-@pytest.mark.parametrize(
-    ("networking", "complaint"),
-    [
-        pytest.param({"nodes": None}, "spec.networking.nodes of the Shoot is not set", id="I-3+B.9-no-nodes"),
-        pytest.param(
-            {"nodes": "10.0.0.1/16"},
-            "spec.networking.nodes of the Shoot: 10.0.0.1/16 has host bits set; correct the CIDR",
-            id="I-3+B.17-host-bits",
-        ),
-        pytest.param(
-            {"pods": "many"}, "spec.networking.pods of the Shoot: 'many' does not", id="I-3-no-cidr"
-        ),
-        pytest.param(
-            {"services": "10.0.128.0/17"},
-            "nodes 10.0.0.0/16 and services 10.0.128.0/17 overlap; give each its own range",
-            id="I-3-overlap",
-        ),
-        pytest.param({"ipFamilies": ["IPX"]}, "'IPX' is neither IPv4 nor IPv6", id="I-3-unknown-family"),
-        pytest.param(
-            {"ipFamilies": ["IPv6"]}, "10.0.0.0/16 is not of its ipFamilies (IPv6)", id="B.7-other-family"
-        ),
-    ],
-)
-async def test_bad_networks_are_told_and_nothing_is_made(
-    world: KindWorld, networking: dict[str, Any], complaint: str
-) -> None:
-    shoot = await world.shoot(spec={"networking": NETWORKING | networking})
-    await infrastructure(shoot)
-    await _refused(shoot, complaint)
-    await shoot.cluster(spec={"networking": NETWORKING})
-    await shoot.ask(INFRASTRUCTURES, "local")
-    await shoot.until_ready(INFRASTRUCTURES, "local")
-
-
-async def test_a_technical_id_that_names_no_namespace_is_told(world: KindWorld) -> None:
-    shoot = await world.shoot(status={"technicalID": "Shoot--X"})
-    await infrastructure(shoot)
-    found = await shoot.until_failed(INFRASTRUCTURES, "local")
-    error = found.status["lastError"]
-    assert "is 'Shoot--X': make it at most 57 lower-case letters" in error["description"]
-    assert error["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
-    await shoot.delete(INFRASTRUCTURES, "local")
-    await shoot.until_gone(INFRASTRUCTURES, "local")
-
 
 async def _refused(shoot: Client, complaint: str) -> None:
     found = await shoot.until_failed(INFRASTRUCTURES, "local")
@@ -112,15 +59,6 @@ async def test_a_shoot_without_networking_is_told_so(world: KindWorld) -> None:
     shoot = await world.shoot(spec={"networking": None})
     await infrastructure(shoot)
     await _refused(shoot, "spec.networking.nodes of the Shoot is not set: give it a CIDR")
-
-
-@rule("D-7")
-async def test_an_infrastructure_of_type_local_cannot_be_configured(world: KindWorld) -> None:
-    shoot = await world.shoot()
-    await infrastructure(shoot, providerConfig={"networks": {"vpc": "10.0.0.0/8"}, "kind": "X"})
-    await _refused(shoot, "there are kind: 'X', networks: {'vpc': '10.0.0.0/8'}; remove")
-    await shoot.ask(INFRASTRUCTURES, "local", spec={"providerConfig": None})
-    await shoot.until_ready(INFRASTRUCTURES, "local")
 
 
 async def test_an_empty_provider_config_is_none(world: KindWorld) -> None:
@@ -328,34 +266,3 @@ async def test_without_the_provider_secret_a_deletion_fails_as_in_the_contract(w
     await shoot.ask(INFRASTRUCTURES, "local")
     await shoot.until_gone(INFRASTRUCTURES, "local")
     await infrastructures.until_nothing_is_left(shoot)
-
-
-FORCED = {"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}}
-
-
-@rule("I-2", "C-8")
-@pytest.mark.parametrize("secret", ["gone", "unusable"])
-async def test_a_forced_deletion_succeeds_without_a_usable_secret(world: KindWorld, secret: str) -> None:
-    shoot = await world.shoot()
-    there = await infrastructures.ready(shoot)
-    if secret == "gone":
-        await shoot.kube.delete(SECRETS, shoot.namespace, CLOUDPROVIDER)
-    else:
-        await shoot.secret(CLOUDPROVIDER, kubeconfig=b"users: [{exec: {command: /bin/false}}]")
-    await shoot.cluster(metadata=FORCED)
-    await shoot.delete(INFRASTRUCTURES, "local")
-    await shoot.until_gone(INFRASTRUCTURES, "local")
-    assert await there.get(NAMESPACES, there.namespace)  # left behind
-
-
-@rule("C-3")
-async def test_an_infrastructure_waits_for_its_cluster(world: KindWorld) -> None:
-    shoot = await world.shoot()
-    await world.kube.delete(CLUSTERS, "", shoot.namespace)
-    await infrastructure(shoot)
-    await world.quiet()
-    waiting = await shoot.get(INFRASTRUCTURES, "local")
-    assert waiting
-    assert waiting.status == {}
-    await shoot.cluster()
-    await shoot.until_ready(INFRASTRUCTURES, "local")

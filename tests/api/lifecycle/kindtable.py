@@ -113,6 +113,7 @@ TRAITS = {
         stops_on_failed_shoot=False,
         rules={
             "again": "BA-2+BA-3",
+            "drift": "BA-5+B.5",
             "migration": "O-7",
             "forced": "D-2+B.6+BA-4",
             "failed": "T-8",

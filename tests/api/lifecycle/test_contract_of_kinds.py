@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from bus.recordings import Recording
 from tests.api.lifecycle.kindtable import EDITS, TRAITS, WITHOUT, Bad
 from tests.api.lifecycle.scenes import Servers, Stand, Subject, standing
 from tests.support.kindworld import CLOUDPROVIDER
@@ -75,6 +76,16 @@ def uids(owned: dict[tuple[Resource, str], Object]) -> dict[tuple[Resource, str]
     return {key: one.uid for key, one in owned.items()}
 
 
+async def replays(stand: Stand, began: datetime) -> Recording:
+    """Require that the runs since then do the same again in a replay."""
+    await stand.world.quiet()
+    recording = await stand.world.recorded(began, stand.row.pool)
+    result = await replay.replayed(recording)
+    assert result.differences == []
+    assert result.replayed >= 2
+    return recording
+
+
 @each("life")
 async def test_a_life_leaves_nothing_behind_and_replays(stand: Stand, subject: Subject) -> None:
     began = datetime.now(UTC)
@@ -93,11 +104,7 @@ async def test_a_life_leaves_nothing_behind_and_replays(stand: Stand, subject: S
         return not await stand.left()
 
     await eventually(nothing)
-    await stand.world.quiet()
-    recording = await stand.world.recorded(began, stand.row.pool)
-    result = await replay.replayed(recording)
-    assert result.differences == []
-    assert result.replayed >= 2
+    recording = await replays(stand, began)
     recorded = "".join(run.model_dump_json() for run in recording.runs)
     assert not [text for text in texts if text in recorded]
 
@@ -124,13 +131,13 @@ async def test_owned_objects_are_restored_after_edits_and_deletions(subject: Sub
     for (kind, name), one in owned.items():
         for edit in ({"metadata": THEIRS}, edits.get(kind, {})):
             await subject.at(kind, one).merge(kind, name, edit)
+    restored = partial(_as_it_was, labels=THEIRS["labels"])
     for (kind, name), one in owned.items():
-        if kind in edits:
-            found = await subject.at(kind, one).until(
-                kind, name, partial(_as_it_was, one, labels=THEIRS["labels"])
-            )
-            assert found
-            assert found.annotations["theirs"] == "y"
+        await subject.at(kind, one).until(kind, name, partial(restored, one))
+    for (kind, name), one in owned.items():
+        found = await subject.at(kind, one).get(kind, name)
+        assert found
+        assert found.annotations["theirs"] == "y"
     # The deletion of a namespace deletes the objects in it, so namespaces come last.
     for last in (False, True):
         step = {key: one for key, one in owned.items() if (key[0] == NAMESPACES) is last}
@@ -278,7 +285,8 @@ BAD = [
 
 
 @pytest.mark.parametrize(("pool", "bad"), BAD)
-async def test_bad_input_creates_nothing_and_is_named(subject: Subject, bad: Bad) -> None:
+async def test_bad_input_creates_nothing_and_is_named(stand: Stand, subject: Subject, bad: Bad) -> None:
+    began = datetime.now(UTC)
     if bad.shoot:
         await subject.cluster(**bad.shoot)
         await subject.shoot.world.quiet()
@@ -297,6 +305,7 @@ async def test_bad_input_creates_nothing_and_is_named(subject: Subject, bad: Bad
     await subject.ask(spec={field: right.get(field) for field in bad.spec})
     await subject.ready()
     await subject.gone()
+    await replays(stand, began)
 
 
 @each("cluster", [pool for pool, traits in TRAITS.items() if traits.needs_shoot])

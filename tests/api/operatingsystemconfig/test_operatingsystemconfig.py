@@ -18,7 +18,6 @@ from tests.support.markers import Markers
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from tools.bench.audit import writes
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import OPERATING_SYSTEM_CONFIGS as OSCS
@@ -159,30 +158,6 @@ async def test_the_name_that_was_reported_once_is_kept(world: KindWorld) -> None
     assert await shoot.get(SECRETS, "osc-result-old") is None
 
 
-async def test_what_is_as_it_should_be_is_not_written_again(world: KindWorld) -> None:
-    shoot = await world.shoot()
-    await provision(shoot, "init", INLINE)
-    await shoot.create(OSCS, "original", {"purpose": "reconcile", "files": [INLINE]})
-    await shoot.until_ready(OSCS, "original")
-    await world.quiet()
-    audit = world.audit()
-    for name in ("init", "original"):
-        await shoot.ask(OSCS, name)
-        await shoot.until(OSCS, name, lambda one: one is not None and OPERATION not in one.annotations)
-    await world.quiet()
-    asked = audit.requests()
-    # The wish comes off, and the time of the report moves on: that much clients wait for.
-    assert {name: asked[name] for name in asked if writes_(name)} == {
-        "patch operatingsystemconfigs": 2,
-        "patch operatingsystemconfigs/status": 2,
-    }
-    assert writes(asked) == 4
-
-
-def writes_(request: str) -> bool:
-    return request.split()[0] in ("create", "update", "patch", "delete")
-
-
 @rule("X-8", "X-5")
 async def test_what_is_no_longer_wanted_leaves_the_status(world: KindWorld) -> None:
     shoot = await world.shoot()
@@ -231,38 +206,6 @@ async def test_a_secret_that_cannot_be_written_is_reported(world: KindWorld) -> 
     assert found.last_operation["type"] == "Create"
 
 
-@pytest.mark.parametrize(
-    ("spec", "complaint"),
-    [
-        pytest.param({"purpose": "both"}, "unknown purpose: both; set spec.purpose to", id="X-9-purpose"),
-        pytest.param(
-            {
-                "purpose": "provision",
-                "files": [{"path": "/a", "content": {"imageRef": {"image": "i", "filePathInImage": "/a"}}}],
-            },
-            "spec.files[0].content.imageRef is 'i'",
-            id="X-1-B.9-image",
-        ),
-        pytest.param(
-            {"purpose": "provision", "files": [from_secret("../../kube-system/secrets/x", "key")]},
-            "spec.files[0].content.secretRef.name is '../../kube-system/secrets/x'",
-            id="secret-of-another-namespace",
-        ),
-    ],
-)
-async def test_a_bad_spec_is_refused_and_nothing_is_made(
-    world: KindWorld, spec: dict[str, Any], complaint: str
-) -> None:
-    shoot = await world.shoot()
-    await shoot.create(OSCS, "init", spec)
-    found = await shoot.until_failed(OSCS, "init")
-    assert complaint in told(found)
-    assert found.status["lastError"]["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
-    assert await shoot.get(SECRETS, "osc-result-init") is None
-    await shoot.delete(OSCS, "init")
-    await shoot.until_gone(OSCS, "init")
-
-
 @rule("D-6", "X-10")
 async def test_migration_leaves_the_secret_and_passes_by_what_was_never_held(world: KindWorld) -> None:
     shoot = await world.shoot()
@@ -284,17 +227,6 @@ def migrated(object: Object | None) -> bool:
     if object is None or OPERATION in object.annotations:
         return False
     return (object.last_operation["type"], object.last_operation["state"]) == ("Migrate", "Succeeded")
-
-
-@rule("T-8", "C.5-15")
-async def test_nothing_is_done_for_a_failed_shoot(world: KindWorld) -> None:
-    shoot = await world.shoot(status={"lastOperation": {"state": "Failed"}})
-    await shoot.create(OSCS, "init", {"purpose": "provision"})
-    await world.quiet()
-    found = await shoot.get(OSCS, "init")
-    assert found
-    assert found.status == {}
-    assert await shoot.get(SECRETS, "osc-result-init") is None
 
 
 @rule("X-4")
