@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 import click
 
 from commands.formatting import aligned, uptime
-from sandbox import detached, prerequisites, roles, stages
+from sandbox import detached
 from sandbox import state as states
-from sandbox.nodes import hostresources
 from sandbox.options import TOGETHER
 from sandbox.programs import binaries
 from sandbox.progress import ONCE, Progress
-from sandbox.servers import kubeconfigs
 from sandbox.state import ChildState, State
 from windowbox.errors import WindowboxError
-from windowbox.settings import settings
+
+# This module has the options of most commands, and quick ones like `down`. Modules that import servers, the
+# bus or settings are imported by the functions that need them: that is half a second.
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -149,8 +149,9 @@ def status(ctx: click.Context, name: str | None, output: str) -> None:
 
     Ends with 1 if a process is not ready, and with 3 if the sandbox does not run.
     """
-    # Other commands of this module have no need of the bus.
     from commands import busoptions, busstatus
+    from sandbox import roles
+    from windowbox.settings import settings
 
     folder = states.folder(name)
     state = detached.running(folder)
@@ -186,6 +187,8 @@ def status(ctx: click.Context, name: str | None, output: str) -> None:
 @output_option
 def env(name: str | None, output: str) -> None:
     """Print environment variables that lead kubectl, nats and windowbox to the sandbox."""
+    from sandbox import stages
+
     folder = states.folder(name)
     variables = stages.variables(folder, detached.running(folder))
     if output == "json":
@@ -242,6 +245,9 @@ def kubeconfig(name: str | None, namespace: str | None) -> None:
     Its user has the rights of the ClusterRole system:windowbox:provider and no others. The kubeconfig refers
     to no files, so that it fits into a Secret.
     """
+    from sandbox import roles
+    from sandbox.servers import kubeconfigs
+
     folder = states.folder(name)
     detached.running(folder)
     content = roles.provider_kubeconfig(folder)
@@ -259,6 +265,9 @@ def prepare(
     before: State | None, chosen: dict[str, Any], progress: Progress, *, download: bool
 ) -> None:  # fmt: skip
     """Complete `chosen` with default nodes and admits, and install all programs that it needs."""
+    from sandbox import prerequisites
+    from sandbox.nodes import hostresources
+
     running = before and before.running()
     if not running:
         chosen.setdefault("admits", 0 if chosen.get("workers") == 0 and not chosen.get("runners") else 1)

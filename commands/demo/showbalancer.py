@@ -97,9 +97,9 @@ async def _cut_power(demo: Stage, node: str, address: str) -> None:
         await tally.until_greeted_by(node, before)
         say(f"{node} is back: its Pods answer again after", time.perf_counter() - began)
     slowest = max(one.seconds for one in tally.greetings)
-    # A Pod of the node may have accepted a connection, but not answered yet: it cannot be moved elsewhere.
+    # A connection that was open then may be with a Pod of the node: nothing can move it elsewhere.
     lost = sum(one.began < cut < one.ended for one in tally.failed)
-    open_then = f"{lost} that {node} had accepted ended with it; " if lost else ""
+    open_then = f"{lost} that were open at the cut broke; " if lost else ""
     say_tally(tally, f"meanwhile; {open_then}the slowest took {span(slowest)}", lost)
 
 
