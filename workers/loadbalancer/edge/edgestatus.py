@@ -12,7 +12,7 @@ from windowbox.errors import TransientError
 from windowbox.models.loadbalancers import Listener, LoadBalancer
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.envoy.admin import Health, Traffic
-from workers.loadbalancer.envoy.edge import Edge
+from workers.loadbalancer.envoy.edge import About, Edge
 from workers.loadbalancer.ipam.index import Usage
 
 
@@ -23,36 +23,13 @@ class Query(Message):
     """Only this load balancer, in full; None: all of them, in short."""
 
 
-class EnvoyStatus(Message):
-    """One Envoy."""
-
-    name: str
-    generation: int
-    version: str
-    uptime: int
-    """Seconds."""
-    pid: int = 0
-    """0 for a container."""
-
-
-class BackendStatus(Message):
-    """An endpoint, as Envoy sees it."""
-
-    name: str
-    address: str
-    port: int
-    healthy: bool
-    reasons: tuple[str, ...] = ()
-    """Why it is not healthy."""
-
-
 class ListenerStatus(Message):
     """One address and port for clients."""
 
     address: str
     port: int
     protocol: str
-    backends: tuple[BackendStatus, ...] = ()
+    backends: tuple[Health, ...] = ()
     open: int = 0
     """Connections, or flows, that are open now."""
     total: int = 0
@@ -92,7 +69,7 @@ class EdgeStatus(Message):
 
     count: int = 0
     """The number of load balancers."""
-    envoys: tuple[EnvoyStatus, ...] = ()
+    envoys: tuple[About, ...] = ()
     balancers: tuple[LoadBalancerStatus, ...] = ()
     ranges: tuple[RangeStatus, ...] = ()
     leaving: dict[str, int] = {}  # noqa: RUF012  (pydantic copies it)
@@ -122,7 +99,7 @@ async def answer(
             about, healths, counted = await asyncio.gather(edge.about(), edge.health(), edge.traffic())
         except TransientError:  # it starts, or has just ended
             continue
-        envoys.append(EnvoyStatus(name=edge.name, **about._asdict()))
+        envoys.append(about)
         health |= healths
         traffic |= counted
     listeners = {one.name for balancer in load_balancers.values() for one in balancer.listeners}
@@ -177,7 +154,7 @@ def _place(listener: Listener, healths: Iterable[Health], counted: Traffic) -> L
     for endpoint in listener.endpoints:
         health = found.get((endpoint.address, endpoint.port))
         backends.append(
-            BackendStatus(
+            Health(
                 name=endpoint.name,
                 address=endpoint.address,
                 port=endpoint.port,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -16,10 +16,6 @@ _STANDING = (
     r"|cluster_manager\.(cds\.update_rejected|warming_clusters)|server\.state)$"
 )
 _ACCEPTED = r"^(listener_manager\.lds|cluster_manager\.cds)\.version_text$"
-
-
-_CHECKED = "active_health_check"
-"""Envoy's reason for an endpoint that is unhealthy by its own checks."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,8 @@ class Health:
     address: str
     port: int
     healthy: bool
-    reasons: tuple[str, ...] = field(default=())
+    reasons: tuple[str, ...] = ()
+    """Why it is not healthy."""
 
 
 async def standing(running: Running) -> Standing:
@@ -192,7 +189,8 @@ def _health(host: Mapping[str, Any]) -> Health:
     status = host.get("health_status", {})
     reasons = {k.removeprefix("failed_") for k, value in status.items() if value is True}
     if status.get("eds_health_status", "HEALTHY") not in ("HEALTHY", "UNKNOWN"):
-        reasons.add(_CHECKED)  # windowbox marks an endpoint UNHEALTHY after a check of its own
+        # windowbox marks an endpoint UNHEALTHY after its own check: the reason is the same as for Envoy's.
+        reasons.add("active_health_check")
     return Health(
         name=host.get("hostname", ""),
         address=address["address"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from windowbox.models import loadbalancers
 
@@ -58,13 +58,6 @@ class Running(Protocol):
 
     async def route(self, routes: Mapping[str, str]) -> None:
         """Have exactly these routes for its traffic: prefix → next hop. Earlier ones of ours are removed."""
-
-
-@runtime_checkable
-class HasPid(Protocol):
-    """An Envoy that is a process of this host."""
-
-    pid: int
 
 
 class Attachment(Protocol):

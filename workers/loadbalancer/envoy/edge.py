@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.loadbalancers import LoadBalancer
 from workers.loadbalancer.envoy import admin, bootstrap, jsonfiles, limits, replacing, resources
 from workers.loadbalancer.envoy.admin import Health, Traffic
-from workers.loadbalancer.envoy.attachments import Attachment, HasPid, Order, Running
+from workers.loadbalancer.envoy.attachments import Attachment, Order, Running
 from workers.loadbalancer.envoy.readiness import Applied, ApplyTracker
 from workers.loadbalancer.envoy.resources import Configuration
 
@@ -26,9 +26,11 @@ _PROBE_OFTEN = 4.0
 """Seconds after a change in which endpoints that fail health checks are checked often."""
 
 
-class About(NamedTuple):
+@dataclass(frozen=True)
+class About:
     """An Envoy, for people."""
 
+    name: str
     generation: int
     version: str
     uptime: int
@@ -70,7 +72,7 @@ class Edge:
         self._leaving: asyncio.Queue[Running] = asyncio.Queue()
         self._prepared: set[str] = set()
         self._unprepared: dict[str, str] = {}
-        self._tracker = ApplyTracker()
+        self._tracker = ApplyTracker(lambda: self._serving)
         self._generation = 0
         self._without_files = False
         self._probing_often = asyncio.Event()
@@ -141,11 +143,11 @@ class Edge:
         self, wanted: Collection[LoadBalancer], patience: float = 10.0
     ) -> AsyncIterator[Applied]:
         """Each of the load balancers written last, once it is served or it is known why it is not."""
-        return self._tracker.wait_applied(wanted, patience, lambda: self._serving, self._unprepared)
+        return self._tracker.wait_applied(wanted, patience, self._unprepared)
 
     async def wait_accepted(self, patience: float = 3.0) -> bool:
         """Wait until Envoy has accepted the last write, removals included. False after `patience`."""
-        return await self._tracker.wait_accepted(patience, lambda: self._serving)
+        return await self._tracker.wait_accepted(patience)
 
     async def wait_processed(self) -> None:
         """Wait a while until Envoy has accepted or rejected the last write.
@@ -153,7 +155,7 @@ class Edge:
         Envoy reads all files again for each write, even if a newer one has replaced them already: with a
         thousand listeners, it is slower than windowbox.
         """
-        await self._tracker.wait_processed(_PROCESSING, lambda: self._serving)
+        await self._tracker.wait_processed(_PROCESSING)
 
     async def end(self) -> None:
         """End its Envoys for good. `keep` must not be running."""
@@ -201,7 +203,7 @@ class Edge:
         """Version, generation and uptime of this Envoy."""
         running = await self._attached()
         version, uptime = await admin.about(running)
-        return About(running.generation, version, uptime, running.pid if isinstance(running, HasPid) else 0)
+        return About(self.name, running.generation, version, uptime, getattr(running, "pid", 0))
 
     async def health(self) -> dict[str, tuple[Health, ...]]:
         """The health of each listener's endpoints as Envoy sees it, by the listener's name."""

@@ -73,7 +73,8 @@ class _View:
 class ApplyTracker:
     """Tracks how much of the last write is served."""
 
-    def __init__(self) -> None:
+    def __init__(self, serving: Callable[[], Running | None]) -> None:
+        self._serving = serving
         self.refused: dict[str, str] = {}
         """Listeners that Envoy has rejected, and its messages."""
         self.processed = True
@@ -118,7 +119,6 @@ class ApplyTracker:
         self,
         wanted: Collection[LoadBalancer],
         patience: float,
-        serving: Callable[[], Running | None],
         unprepared: Mapping[str, str],
     ) -> AsyncIterator[Applied]:
         """Each of `wanted` once all of its listeners serve or are refused, and the rest after `patience`.
@@ -135,7 +135,7 @@ class ApplyTracker:
                 over = begun >= limit
                 listeners = [one for lb in pending for one in lb.listeners]
                 thorough = over or pause > _UNASKED
-                view = await self._look(serving(), listeners, probes, thorough=thorough)
+                view = await self._look(listeners, probes, thorough=thorough)
                 took = asyncio.get_running_loop().time() - begun
                 looked_at, pending = pending, []
                 for lb in looked_at:
@@ -153,20 +153,20 @@ class ApplyTracker:
         finally:
             await probes.stop()
 
-    async def wait_accepted(self, patience: float, serving: Callable[[], Running | None]) -> bool:
+    async def wait_accepted(self, patience: float) -> bool:
         """Wait until Envoy has accepted the configuration. False if it has not after `patience`."""
         pause = _SHORTEST_PAUSE
         limit = asyncio.get_running_loop().time() + patience
         while asyncio.get_running_loop().time() < limit:
             with contextlib.suppress(TransientError):
-                late, _ = await self._late(serving())
+                late, _ = await self._late()
                 if not late:
                     return True
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)
         return False
 
-    async def wait_processed(self, patience: float, serving: Callable[[], Running | None]) -> None:
+    async def wait_processed(self, patience: float) -> None:
         """Wait until Envoy has accepted or rejected the configuration, and made its first health checks.
 
         While it reads files, it handles no responses: health checks sent just before would time out.
@@ -175,7 +175,7 @@ class ApplyTracker:
         pause = _FIRST_PAUSE
         with contextlib.suppress(TimeoutError, TransientError):
             async with asyncio.timeout(patience) as limit:
-                while not self.processed and (running := serving()) is not None:
+                while not self.processed and (running := self._serving()) is not None:
                     await asyncio.sleep(pause)
                     pause = min(_LONGEST_PAUSE, pause * 2)
                     files = [self._expected.files[name] for name in (bootstrap.CLUSTERS, bootstrap.LISTENERS)]
@@ -185,9 +185,7 @@ class ApplyTracker:
                     self.processed = self.processed or (read and not await self._warming(running))
         self.processed = self.processed or read
 
-    async def _look(
-        self, running: Running | None, listeners: Collection[Listener], probes: _Probes, *, thorough: bool
-    ) -> _View:
+    async def _look(self, listeners: Collection[Listener], probes: _Probes, *, thorough: bool) -> _View:
         unprobed: dict[str, str] = {}
         for one in listeners:
             if one.protocol == "TCP" and one.name in self._unprobed:
@@ -199,7 +197,7 @@ class ApplyTracker:
             # The admin interface of an Envoy with a thousand listeners costs more than a connection.
             return _View({}, {**dict.fromkeys((one.name for one in listeners), ""), **unprobed})
         try:
-            late, warming = await self._late(running)
+            late, warming = await self._late()
         except TransientError:
             late, warming = self.failure or _STARTING, frozenset()
         if late:
@@ -208,8 +206,9 @@ class ApplyTracker:
         waiting = {**unprobed, **warm}
         return _View(self.refused, {name: waiting[name] for name in waiting.keys() - self.refused.keys()})
 
-    async def _late(self, running: Running | None) -> tuple[str | None, frozenset[str]]:
+    async def _late(self) -> tuple[str | None, frozenset[str]]:
         """Why Envoy has not accepted the configuration yet, and which clusters are still warming."""
+        running = self._serving()
         standing = await admin.standing(running) if running else None
         if running is None or standing is None or not standing.live:
             return self.failure or _STARTING, frozenset()
@@ -258,15 +257,10 @@ class _Probes:
 
     def failure(self, listener: Listener) -> str | None:
         """Why no connection was made yet; None once there was one. Each call retries."""
-        task, reason = self._tasks.get(listener.name), "no connection was made yet"
-        if task is not None and not task.done():
-            return reason
-        if task is not None:
-            failure = task.result()
-            if failure is None:
-                return None
-            reason = failure
-        self._tasks[listener.name] = asyncio.create_task(self._connect(listener))
+        task = self._tasks.get(listener.name)
+        reason = task.result() if task and task.done() else "no connection was made yet"
+        if reason and (task is None or task.done()):
+            self._tasks[listener.name] = asyncio.create_task(self._connect(listener))
         return reason
 
     async def pause(self, seconds: float) -> None:
