@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from windowbox.clients.docker import Container
 from windowbox.models.refs import RUNTIME, ObjectRef
 from workers.loadbalancer.envoy import bootstrap
-from workers.loadbalancer.envoy.attachments import Order, Published
+from workers.loadbalancer.envoy.attachments import Order
 
 FOLDER = "/home/envoy"
 """The folder of the files in a container."""
@@ -79,55 +79,32 @@ def service_labels(service: ObjectRef, runtime: str) -> dict[str, str]:
 def envoy(household: Household, order: Order, *, command: Sequence[str] | None = None) -> dict[str, Any]:
     """A container with an Envoy; each attachment adds its network."""
     labels = {CLUSTER: household.cluster, **(order.labels or {}), **edge_labels(household, order.name)}
-    argv = list(command or ["envoy", *bootstrap.arguments(FOLDER)])
-    return {
-        "Image": household.image,
-        # The image's own entrypoint drops root, and with it low ports and access to the files.
-        "Entrypoint": argv[:1],
-        "Cmd": argv[1:],
-        "User": "0:0",
-        "Labels": {**labels, _GENERATION: str(order.generation)},
-        # The engine restarts a crashed Envoy, also while windowbox is down.
-        "HostConfig": {"RestartPolicy": {"Name": "on-failure"}, "LogConfig": _LOGS},
-    }
+    labels[_GENERATION] = str(order.generation)
+    return _body(household, command or ["envoy", *bootstrap.arguments(FOLDER)], labels)
 
 
 def network(household: Household, docker_network: str, command: Sequence[str]) -> dict[str, Any]:
     """The container whose network the Envoys of a routed edge share."""
+    body = _body(household, command, {CLUSTER: household.cluster, **household.labels})
+    body["HostConfig"] |= {"NetworkMode": docker_network, "CapAdd": ["NET_ADMIN"]}
+    return body
+
+
+def _body(household: Household, command: Sequence[str], labels: Mapping[str, str]) -> dict[str, Any]:
     return {
         "Image": household.image,
+        # The image's own entrypoint drops root, and with it low ports and access to the files.
         "Entrypoint": list(command[:1]),
         "Cmd": list(command[1:]),
         "User": "0:0",
-        "Labels": {CLUSTER: household.cluster, **household.labels},
+        "Labels": labels,
         "HostConfig": {
+            # The engine restarts a crashed Envoy, also while windowbox is down.
             "RestartPolicy": {"Name": "on-failure"},
-            "NetworkMode": docker_network,
-            "CapAdd": ["NET_ADMIN"],
-            "LogConfig": _LOGS,
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "2"}},
         },
     }
 
 
-def publishing(published: Iterable[Published]) -> dict[str, Any]:
-    """The published ports of a container: `ExposedPorts`, and `PortBindings` of the host.
-
-    Engines before 29 start a container whose ports are bound but not exposed, and publish none of them.
-    """
-    bindings: dict[str, list[dict[str, str]]] = {}
-    for port in published:
-        binding = {"HostIp": port.address, "HostPort": str(port.port)}
-        bindings.setdefault(f"{port.port}/{port.protocol.lower()}", []).append(binding)
-    return {"ExposedPorts": {port: {} for port in bindings}, "PortBindings": bindings}
-
-
-def mount(source: str) -> Mapping[str, str]:
-    """A bind mount for the container's files. The engine refuses it if the folder does not exist."""
-    return {"Type": "bind", "Source": source, "Target": FOLDER}
-
-
 def _plain(name: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_.-]", "-", name)
-
-
-_LOGS = {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "2"}}

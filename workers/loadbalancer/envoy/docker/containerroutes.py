@@ -44,11 +44,6 @@ def script(local: Sequence[Network], routes: Routes) -> str:
     return "\n".join(["failed=0", *noted, "exit $failed", ""])
 
 
-def removal(gone: Sequence[Network]) -> str:
-    """A shell script that removes routes, if they exist."""
-    return "\n".join([*(_ip(prefix, f"del {prefix}") + " 2>/dev/null" for prefix in gone), "true", ""])
-
-
 def _ip(prefix: Network, what: str) -> str:
     return f"ip -{prefix.version} route {what}"
 
@@ -81,8 +76,10 @@ class ContainerRoutes:
             return
         written = script(self._local, after).encode()
         await self._engine.put(self._container, "/", {SCRIPT: written, _TABLE: orjson.dumps(table)})
-        gone = removal([prefix for prefix in before if prefix not in after])
-        await self._engine.execute(self._container, ["sh", "-c", f"{gone}\nsh /{SCRIPT}"])
+        gone = [_ip(prefix, f"del {prefix}") for prefix in before if prefix not in after]
+        # Routes that are gone already are no error: the script alone decides the exit code.
+        commands = [*(f"{command} 2>/dev/null" for command in gone), f"sh /{SCRIPT}"]
+        await self._engine.execute(self._container, ["sh", "-c", "\n".join(commands)])
 
     async def repeat(self) -> None:
         """Set all again. Refused, with the reason, if that is impossible."""

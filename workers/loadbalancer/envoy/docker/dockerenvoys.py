@@ -222,7 +222,8 @@ class DockerEnvoys(ABC):
         await self.engine.remove(box)
         if folder := self._place(order.name, order.generation):
             Shared(folder).prepare(order.files)
-            body["HostConfig"]["Mounts"] = [boxes.mount(str(folder))]
+            # The engine refuses a bind mount if the folder does not exist.
+            body["HostConfig"]["Mounts"] = [{"Type": "bind", "Source": str(folder), "Target": FOLDER}]
         container = await self.engine.create(box, body)
         try:
             if not folder:

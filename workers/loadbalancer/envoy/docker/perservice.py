@@ -31,11 +31,15 @@ class DockerPerService(DockerEnvoys):
 
     async def start(self, order: Order) -> DockerEnvoy:
         body = boxes.envoy(self.household, order, command=[*_COMMAND, *bootstrap.arguments(FOLDER)])
-        ports = boxes.publishing(order.published)
-        body["ExposedPorts"] = ports["ExposedPorts"]
+        bindings: dict[str, list[dict[str, str]]] = {}
+        for port in order.published:
+            binding = {"HostIp": port.address, "HostPort": str(port.port)}
+            bindings.setdefault(f"{port.port}/{port.protocol.lower()}", []).append(binding)
+        # Engines before 29 start a container whose ports are bound but not exposed, and publish none of them.
+        body["ExposedPorts"] = {port: {} for port in bindings}
         body["HostConfig"] |= {
             "NetworkMode": self._network,
-            "PortBindings": ports["PortBindings"],
+            "PortBindings": bindings,
             "CapAdd": ["NET_ADMIN"],
         }
         inner = replace(order, files=inward(order.files))
