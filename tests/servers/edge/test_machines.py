@@ -64,7 +64,8 @@ def pod(*hosts: str, own: tuple[str, ...] = (), **status: Any) -> Object:
     ("a-list-as-phase", pod(hostIP="172.18.0.2", phase=[]), {"IPv4": "172.18.0.2"}),
 )
 def test_where_a_machine_is(pod: Object, found: Hosts | None) -> None:
-    assert machineroutes.hosts(pod) == found
+    machine = machineroutes.machine(pod)
+    assert (machine.hosts if machine else None) == found
 
 
 @cases(

@@ -53,23 +53,20 @@ class Machine(NamedTuple):
     """The Pod's own addresses."""
 
 
-def hosts(pod: Object) -> Hosts | None:
-    """The addresses of the host that a machine Pod runs on; None if it does not run."""
-    listed = [entry.get("ip") for entry in fields.mappings(pod.status.get("hostIPs"))]
-    found: dict[Family, str] = {}
-    for text in (*listed, pod.status.get("hostIP")):
-        address = fields.address(text)
-        if address is not None:
-            found.setdefault(family(address), address)
-    return found if found and fields.text(pod.status.get("phase")) not in _ENDED else None
-
-
 def machine(pod: Object) -> Machine | None:
     """The addresses of a machine Pod and of its host; None if it does not run."""
-    found = hosts(pod)
-    listed = [entry.get("ip") for entry in fields.mappings(pod.status.get("podIPs"))]
-    own = (fields.address(text) for text in (*listed, pod.status.get("podIP")))
-    return Machine(found, frozenset(address for address in own if address)) if found else None
+
+    def addresses(several: str, single: str) -> list[str]:
+        texts = [entry.get("ip") for entry in fields.mappings(pod.status.get(several))]
+        texts.append(pod.status.get(single))
+        return [address for text in texts if (address := fields.address(text)) is not None]
+
+    hosts: dict[Family, str] = {}
+    for address in addresses("hostIPs", "hostIP"):
+        hosts.setdefault(family(address), address)
+    if not hosts or fields.text(pod.status.get("phase")) in _ENDED:
+        return None
+    return Machine(hosts, frozenset(addresses("podIPs", "podIP")))
 
 
 def node_routes(
