@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import sys
 from functools import lru_cache
+from typing import Any
 
 from windowbox.models.loadbalancers import Endpoint, Family, Listener, family
 from workers.loadbalancer.envoy import bootstrap, limits, protobuf
@@ -261,14 +262,9 @@ def _address(address: str, port: int) -> Resource:
 def _sources(prefixes: tuple[str, ...], kind: Family) -> list[Resource]:
     # Cached, because all listeners of a Service have the same prefixes.
     found = [ipaddress.ip_network(prefix.strip(), strict=False) for prefix in prefixes]
-    if kind == "IPv4":
-        v4 = [n for n in found if isinstance(n, ipaddress.IPv4Network)]
-        spelled = [str(n) for n in ipaddress.collapse_addresses(v4)]
-    else:
-        v6 = [n for n in found if isinstance(n, ipaddress.IPv6Network)]
-        spelled = [str(n) for n in ipaddress.collapse_addresses(v6)]
-    parts = [network.split("/") for network in spelled or [_NO_SOURCE[kind]]]
-    return [{"address_prefix": address, "prefix_len": int(length)} for address, length in parts]
+    mine: list[Any] = [network for network in found if f"IPv{network.version}" == kind]
+    networks = list(ipaddress.collapse_addresses(mine)) or [ipaddress.ip_network(_NO_SOURCE[kind])]
+    return [{"address_prefix": str(one.network_address), "prefix_len": one.prefixlen} for one in networks]
 
 
 def _typed(name: str, config: Resource) -> Resource:
