@@ -80,9 +80,8 @@ class Engine:
     async def ensure_image(self, image: str) -> None:
         """Pull the image if the engine does not have it."""
         with contextlib.suppress(Missing):
-            async with _request(f"look at image {image}"):
-                await self._docker.images.inspect(image)
-                return
+            await self.image(image)
+            return
         logger.info("image %s: not here yet, pulling it", image)
         async with _request(f"pull image {image}", _PULL_LIMIT):
             await self._docker.images.pull(image)
