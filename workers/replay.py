@@ -35,6 +35,7 @@ from workers.machines.machine.machineviews import MachineViews, ProviderClusters
 T = TypeVar("T")
 
 _AT_ONCE = ("apply", "delete")
+_LONGEST_REQUEST = 120
 
 POOLS = ("loadbalancer", "ingress", "heartbeat", "machine", *pools.EXTENSIONS)
 """The pools whose runs can be replayed."""
@@ -144,7 +145,9 @@ class ReplayRecorder:
             # The API's answer is unknown; most likely it was the last version on the bus.
             object = await self.read(self._ref)
             return Call(door=door, request=request, answer=object and dict(object.raw))
-        raise Unanswered(f"it asks {door} {_short(request)}, which it did not ask then")
+        text = pydantic_core.to_json(request).decode()
+        asked = text if len(text) <= _LONGEST_REQUEST else text[:_LONGEST_REQUEST] + "…"
+        raise Unanswered(f"it asks {door} {asked}, which it did not ask then")
 
 
 async def replayed(recording: Recording, instead: Mapping[str, Reconciler] | None = None) -> Replay:
@@ -168,11 +171,18 @@ async def replayed(recording: Recording, instead: Mapping[str, Reconciler] | Non
 
 
 def _players(settings: Deciding) -> dict[str, Reconciler]:
-    common = common_of(settings)
+    common, nowhere = common_of(settings), cast(Any, _Nowhere())
+    views = MachineViews(common.bus)
     return {
         "loadbalancer": service_reconciler(common),
-        "ingress": _ingress_runs(common),
-        "machine": _machine_reconciler(common),
+        "ingress": IngressReconciler(common.clusters, common.world, common.targets, nowhere),
+        "machine": MachineReconciler(
+            common.targets,
+            Shoots(common.registry, common.targets, views),
+            views,
+            common.kinds.machines,
+            ProviderClusters(common.targets),
+        ),
         "heartbeat": HeartbeatReconciler(common.bus, common.clusters, common.world, common.kinds.heartbeat),
         **{pool: serving.life_cycle(common, pools.serving(common, pool)) for pool in pools.EXTENSIONS},
     }
@@ -202,18 +212,6 @@ def service_reconciler(
 ) -> ServiceReconciler:
     nowhere = cast(Any, _Nowhere())
     return reconciler(ServiceDoors(nowhere, nowhere, nowhere, nowhere), common.loadbalancer)
-
-
-def _ingress_runs(common: Common) -> IngressReconciler:
-    nowhere = cast(Any, _Nowhere())
-    return IngressReconciler(common.clusters, common.world, common.targets, nowhere)
-
-
-def _machine_reconciler(common: Common) -> MachineReconciler:
-    views = MachineViews(common.bus)
-    shoots = Shoots(common.registry, common.targets, views)
-    providers = ProviderClusters(common.targets)
-    return MachineReconciler(common.targets, shoots, views, common.kinds.machines, providers)
 
 
 async def _compared(recording: Recording, run: RunRecord, reconciler: Reconciler) -> Difference | None:
@@ -296,11 +294,6 @@ def _agree(one: Any, other: Any) -> bool:
 
 def _json(value: Any) -> Any:
     return pydantic_core.from_json(pydantic_core.to_json(value))
-
-
-def _short(request: Any, longest: int = 120) -> str:
-    text = pydantic_core.to_json(request).decode()
-    return text if len(text) <= longest else text[:longest] + "…"
 
 
 class _Nowhere:
