@@ -48,7 +48,7 @@ class View(Generic[T]):
         self._indexes: Callable[[T], Collection[Hashable]] = indexes or (lambda entry: (index(entry),))
         self._changed = changed
         self._differs = differs
-        self._replica: Replica[T] = Replica()
+        self._replica = Replica(self._indexes)
         self.readings = 0
         """Counts the moments at which any entry, or `listed`, may have changed."""
         self.complete = asyncio.Event()
@@ -105,7 +105,7 @@ class View(Generic[T]):
 
     async def run(self) -> None:
         """Follow the stream, and read it again after each gap; never returns. Forgets an earlier call."""
-        self._replica, self.listed = Replica(), set()
+        self._replica, self.listed = Replica(self._indexes), set()
         self.readings += 1
         self.complete.clear()
         while True:
@@ -116,7 +116,7 @@ class View(Generic[T]):
                 await asyncio.sleep(0.5)
 
     async def _follow(self) -> None:
-        fresh: Replica[T] = Replica()
+        fresh = Replica(self._indexes)
         listed: set[str] = set()
         last = 0
         filters = [subjects.seen_kind("*", self._kind), subjects.listed("*", self._kind)]
@@ -129,7 +129,7 @@ class View(Generic[T]):
             elif (cluster := subjects.listed_cluster(stored.subject)) is not None:
                 if stored.headers.get(OPERATION) == "DELETED":
                     listed.discard(cluster)
-                    fresh.forget(subjects.seen_kind(cluster, self._kind).removesuffix(">"), self._indexes)
+                    fresh.forget(subjects.seen_kind(cluster, self._kind).removesuffix(">"))
                 else:
                     listed.add(cluster)
                 self.readings += 1
@@ -146,7 +146,7 @@ class View(Generic[T]):
                     except Exception:
                         # One unexpected object must not stop the view of the others.
                         logger.exception("%s is skipped in a view", ref)
-                    if fresh.put(stored.subject, after, self._indexes):
+                    if fresh.put(stored.subject, after):
                         different = True
                         self._differs(ref, before, after)
             # Most changes of an object do not change its entry.
@@ -161,15 +161,16 @@ class View(Generic[T]):
 class Replica(Generic[T]):
     """The entries of a view, and their indexes."""
 
-    def __init__(self) -> None:
+    def __init__(self, indexes: Callable[[T], Collection[Hashable]]) -> None:
+        self._indexes = indexes
         self.entries: dict[str, T] = {}
         self.by_index: dict[Hashable, set[str]] = {}
         self.omitted: set[str] = set()
 
-    def forget(self, prefix: str, indexes: Callable[[T], Collection[Hashable]]) -> None:
+    def forget(self, prefix: str) -> None:
         """Remove all entries whose subjects start with `prefix`."""
         for subject in [one for one in self.entries if one.startswith(prefix)]:
-            self.put(subject, None, indexes)
+            self.put(subject, None)
         self.omitted = {one for one in self.omitted if not one.startswith(prefix)}
 
     def note_omitted(self, subject: str, omitted: bool) -> bool:
@@ -182,17 +183,17 @@ class Replica(Generic[T]):
             self.omitted.discard(subject)
         return True
 
-    def put(self, subject: str, entry: T | None, indexes: Callable[[T], Collection[Hashable]]) -> bool:
+    def put(self, subject: str, entry: T | None) -> bool:
         """Store the entry, None removes it. False if it is unchanged."""
         before = self.entries.pop(subject, None)
-        for indexed in indexes(before) if before is not None else ():
+        for indexed in self._indexes(before) if before is not None else ():
             same = self.by_index[indexed]
             same.discard(subject)
             if not same:
                 del self.by_index[indexed]
         if entry is not None:
             self.entries[subject] = entry
-            for indexed in indexes(entry):
+            for indexed in self._indexes(entry):
                 self.by_index.setdefault(indexed, set()).add(subject)
         return before != entry
 
