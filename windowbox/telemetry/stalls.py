@@ -49,7 +49,7 @@ def watched() -> Iterator[None]:
     """Watch the running event loop."""
     watch = _Watch(asyncio.get_running_loop())
     watch.beat()
-    watch.start()
+    watch.thread.start()
     try:
         yield
     finally:
@@ -65,16 +65,13 @@ class _Watch:
         self._due = time.monotonic()
         self._next: asyncio.TimerHandle | None = None
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="stalls", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self.thread = threading.Thread(target=self._listen, name="stalls", daemon=True)
 
     def stop(self) -> None:
         self._over.set()
         if self._next:
             self._next.cancel()
-        self._thread.join()
+        self.thread.join()
 
     def beat(self) -> None:
         now = time.monotonic()

@@ -12,7 +12,7 @@ import contextvars
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windowbox.errors import PermanentError
@@ -56,16 +56,6 @@ def export(service: str) -> bool:
     global _exporter
     if not os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         return False
-
-    _exporter = exporter(service)
-    return True
-
-
-Export = Callable[[str, str, str, int, int, Mapping[str, str]], None]
-
-
-def exporter(service: str) -> Export:
-    """A function that hands finished spans to the collector named in the environment."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
@@ -85,7 +75,7 @@ def exporter(service: str) -> Export:
         _, trace, span, _ = traceparent.split("-")
         return SpanContext(int(trace, 16), int(span, 16), is_remote=True, trace_flags=TraceFlags(1))
 
-    def export(
+    def end(
         name: str, parent: str, mine: str, started: int, ended: int, attributes: Mapping[str, str]
     ) -> None:
         processor.on_end(
@@ -100,4 +90,5 @@ def exporter(service: str) -> Export:
             )
         )
 
-    return export
+    _exporter = end
+    return True
