@@ -54,7 +54,12 @@ def decoded(what: str, answer: bytes) -> dict[str, Any]:
     try:
         found = orjson.loads(answer)
     except orjson.JSONDecodeError:
-        found = _decoded_in_part(answer)
+        if answer.count(b"[") + answer.count(b"{") < _PARSED:
+            raise _foreign(what) from None
+        try:
+            found = orjson.loads(_cut(answer))
+        except orjson.JSONDecodeError:
+            raise _foreign(what) from None
     return _mapping(what, found)
 
 
@@ -156,15 +161,6 @@ def _said(status: int, body: bytes) -> str:
     if not isinstance(answer, dict) or answer.get("kind") != "Status":
         return f"{status}, and not from a Kubernetes API"
     return str(answer.get("message") or status)[:_LONGEST]
-
-
-def _decoded_in_part(answer: bytes) -> Any:
-    if answer.count(b"[") + answer.count(b"{") < _PARSED:
-        return None
-    try:
-        return orjson.loads(_cut(answer))
-    except orjson.JSONDecodeError:
-        return None
 
 
 def _cut(answer: bytes) -> bytes:

@@ -50,7 +50,7 @@ if _LIBRARY not in sys.modules:
             del sys.modules[loaded]
 
 from kubernetes_asyncio.client.configuration import Configuration  # noqa: E402
-from kubernetes_asyncio.config import ConfigException, kube_config, load_incluster_config  # noqa: E402
+from kubernetes_asyncio.config import kube_config, load_incluster_config  # noqa: E402
 
 
 class _InlineData(kube_config.FileOrData):
@@ -67,4 +67,4 @@ class _InlineData(kube_config.FileOrData):
 
 vars(kube_config).update(FileOrData=_InlineData)
 
-__all__ = ["ConfigException", "Configuration", "kube_config", "load_incluster_config"]
+__all__ = ["Configuration", "kube_config", "load_incluster_config"]
