@@ -92,7 +92,8 @@ class CrashCounts:
                 last = await self._bus.last(streams.JOURNAL, subject, _PATIENCE)
                 note = Note.decoded(last.data) if last else None
                 if last and note and start in note.by:
-                    data = note.without(start).encoded()
+                    by = tuple(one for one in note.by if one != start)
+                    data = Note(note.wish, note.starts - 1, by).encoded()
                     await self._bus.publish(subject, data, expect_last=last.sequence, timeout=_PATIENCE)
                 self._innocent.pop(start, None)
 
@@ -105,9 +106,6 @@ class Note:
     starts: int
     by: tuple[str, ...] = ()
     """The starts among them that can be withdrawn."""
-
-    def without(self, start: str) -> Note:
-        return Note(self.wish, self.starts - 1, tuple(one for one in self.by if one != start))
 
     def encoded(self) -> bytes:
         return orjson.dumps({"wish": self.wish, "starts": self.starts, "by": self.by})
