@@ -133,10 +133,7 @@ def test_secret_and_service_are_those_of_the_example() -> None:
 @rule("AP1.7", "B8-R3")
 def test_the_token_is_that_of_the_example() -> None:
     found = machinemanifests.token_secret(AP, "78326b", "4q8zt1m0w6c2rj9d", NOW)
-    assert (found["metadata"]["name"], found["metadata"]["namespace"]) == (
-        "bootstrap-token-78326b",
-        "kube-system",
-    )
+    assert found["metadata"] == {"name": "bootstrap-token-78326b", "namespace": "kube-system"}
     assert found["type"] == "bootstrap.kubernetes.io/token"
     decoded = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
     assert decoded == {
@@ -170,7 +167,7 @@ def test_placeholders_are_filled(content: bytes, token: str | None, filled: byte
 
 
 @rule("B2-R1", "B8-R1")
-def test_user_data_has_to_be_there() -> None:
+def test_a_class_secret_without_user_data_is_malformed() -> None:
     with pytest.raises(Malformed, match="Secret a/b has no key 'userData': put"):
         machinemanifests.user_data({"other": b""}, "Secret a/b")
 
@@ -197,7 +194,7 @@ def test_user_data_has_to_be_there() -> None:
     ("L13+template", {"nodeTemplate": None}, "nodeTemplate is missing"),
     ("B1", {"nodeTemplate": {"capacity": {"cpu": "1", "memory": "1"}}}, "capacity has no gpu"),
 )
-def test_a_class_that_cannot_be_says_what_is_wrong(fields: dict[str, Any], words: str) -> None:
+def test_an_invalid_class_names_field_and_remedy(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(Malformed) as raised:
         machinespecs.plan(machine(), machine_class(**fields))
     assert words in str(raised.value)
@@ -211,30 +208,29 @@ def test_unknown_fields_of_a_provider_spec_are_ignored() -> None:
     assert machinespecs.plan(machine(), machine_class(providerSpec=spec)).namespace == "shoot--l--d"
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        *(("20m", 1200.0), ("1h30m", 5400.0), ("1h0m0s", 3600.0), ("1.5s", 1.5), ("20", None), ("", None)),
-        *(("x", None), ("9" * 100_000, None), ("99999999999999999h", 315360000.0)),
-    ],
+@cases(
+    "text seconds",
+    ("minutes", "20m", 1200.0),
+    ("hours-and-minutes", "1h30m", 5400.0),
+    ("zeros", "1h0m0s", 3600.0),
+    ("fraction", "1.5s", 1.5),
+    ("no-unit", "20", None),
+    ("empty", "", None),
+    ("letter", "x", None),
+    ("many-digits", "9" * 100_000, None),
+    ("ten-years-at-most", "99999999999999999h", 315360000.0),
 )
 def test_durations_are_those_of_go(text: str, seconds: float | None) -> None:
     assert machinespecs.duration(text) == seconds
 
 
 @rule("B9-R4")
-def test_the_fields_of_a_machine_come_before_settings() -> None:
+def test_fields_of_a_machine_override_settings() -> None:
     settings = MachineSettings()
-    own = machine(
-        creationTimeout="5m",
-        healthTimeout="1m",
-        drainTimeout="nonsense",
-        inPlaceUpdateTimeout="90s",
-        maxEvictRetries=7,
-        nodeConditions="A, B",
-    )
-    assert machinespecs.timeouts(own, settings) == machinespecs.Timeouts(
-        300.0, 60.0, 7200.0, 90.0, 7, ("A", "B")
-    )
+    given = {"creationTimeout": "5m", "healthTimeout": "1m", "drainTimeout": "nonsense"}
+    given["inPlaceUpdateTimeout"] = "90s"
+    own = machine(**given, maxEvictRetries=7, nodeConditions="A, B")
+    wanted = machinespecs.Timeouts(300.0, 60.0, 7200.0, 90.0, 7, ("A", "B"))
+    assert machinespecs.timeouts(own, settings) == wanted
     plain = machinespecs.timeouts(machine(disableHealthTimeout=True), settings)
     assert (plain.creation, plain.health, plain.evict_retries) == (1200.0, None, 360)

@@ -1,4 +1,4 @@
-"""What the pools share: names, templates, the Lease, the clusters of nodes, and moves to another seed."""
+"""Shared by the pools: names, templates, the Lease, the clusters of nodes, and moves to another seed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_hash_depends_on_content_alone() -> None:
 
 
 @rule("C3-R5")
-def test_machines_of_a_set_have_names_of_their_own() -> None:
+def test_names_of_machines_are_unique_and_repeatable() -> None:
     found = {names.machine_name("pool-75d8f", "uid", number) for number in range(1000)}
     assert len(found) > 990
     assert all(len(name) == len("pool-75d8f-") + 5 for name in found)
@@ -60,7 +60,7 @@ def test_a_long_name_still_fits_a_service() -> None:
 
 @rule("L27", "B4-R8")
 @pytest.mark.parametrize("length", [54, 55, 56, 61, 200])
-def test_names_fit_a_service_and_stay_apart(length: int) -> None:
+def test_names_fit_a_service_and_stay_unique(length: int) -> None:
     one, other = "a" * length, "a" * (length - 1) + "b"
     assert names.pod(one) == names.pod(one)
     assert names.pod(one) != names.pod(other)
@@ -72,7 +72,7 @@ def test_names_fit_a_service_and_stay_apart(length: int) -> None:
 @rule("L39", "B8-R8")
 def test_token_ids_do_not_collide() -> None:
     ids = {names.token_id(f"uid-{number}") for number in range(20_000)}
-    # Of three letters there are 19,683 ids; 20,000 of ours are apart but for a rare accident.
+    # Ids of three letters would repeat after 19,683; ours differ but for a rare accident.
     assert len(ids) > 19_990
     assert all((len(one) == 6 and one.isalnum() and one.islower()) or one.isdigit() for one in ids)
 
@@ -109,7 +109,7 @@ def test_some_changes_replace_machines(other: dict[str, Any], same: bool) -> Non
 
 
 @rule("C4")
-def test_a_copy_takes_away_what_is_no_longer_there() -> None:
+def test_a_copied_template_removes_former_fields() -> None:
     found = template(drainTimeout="1h", nodeTemplate={"metadata": {"labels": {"a": "1", "b": "2"}}})["spec"]
     patch = templates.differences(found, template(**_NODES, healthTimeout="5m"))
     assert patch == {
@@ -174,7 +174,7 @@ def _run(api: MachineApi) -> DeploymentRun:
 
 
 @each_write
-@cases("now", ("deleted", None), ("taken", lease(holder="another")), ("made-again", lease(uid="later")))
+@cases("now", ("deleted", None), ("taken", lease(holder="another")), ("recreated", lease(uid="later")))
 async def test_nothing_is_written_without_the_lease(
     write: Callable[[DeploymentRun], Awaitable[Any]], now: Object | None
 ) -> None:
