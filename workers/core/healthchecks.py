@@ -13,9 +13,9 @@ from workers.core.lifecycle import statuses
 from workers.core.lifecycle.statuses import Condition
 from workers.core.owned import managedresources
 
-_MACHINES_MANDATORY = (("Available", "True"),)
-_MACHINES_OPTIONAL = (("Progressing", "True"), ("ReplicaFailure", "False"), ("Frozen", "False"))
-_DEPLOYMENT_OPTIONAL = (("Progressing", "True"), ("ReplicaFailure", "False"))
+_AVAILABLE = ("Available", "True")
+"""The condition that has to exist."""
+_OPTIONAL = (("Progressing", "True"), ("ReplicaFailure", "False"))
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,14 @@ def deployment(namespace: str, name: str, found: Object | None) -> Result:
     what = f'deployment "{name}" in namespace "{namespace}"'
     if found is None:
         return Unsuccessful(f"{what} not found")
-    if problem := _problem(found, (("Available", "True"),), _DEPLOYMENT_OPTIONAL):
+    if problem := _problem(found, *_OPTIONAL):
         return Unsuccessful(f"{what} is unhealthy: {problem}")
     return Passed()
 
 
 def unhealthy_machines(deployment: Object) -> str:
     """Why a MachineDeployment is not healthy; empty if it is."""
-    return _problem(deployment, _MACHINES_MANDATORY, _MACHINES_OPTIONAL)
+    return _problem(deployment, *_OPTIONAL, ("Frozen", "False"))
 
 
 def failed_machines(deployments: Iterable[Object]) -> list[tuple[str, str]]:
@@ -94,16 +94,14 @@ def failed_machines(deployments: Iterable[Object]) -> list[tuple[str, str]]:
     ]
 
 
-def _problem(
-    found: Object, mandatory: tuple[tuple[str, str], ...], optional: tuple[tuple[str, str], ...]
-) -> str:
+def _problem(found: Object, *optional: tuple[str, str]) -> str:
     observed = found.status.get("observedGeneration") or 0
     if observed < found.generation:
         return f"observed generation outdated ({observed}/{found.generation})"
     conditions = {one.get("type"): one for one in mappings(found.status.get("conditions"))}
-    for type_, status in (*mandatory, *optional):
+    for type_, status in (_AVAILABLE, *optional):
         condition = conditions.get(type_)
-        if condition is None and (type_, status) in mandatory:
+        if condition is None and type_ == _AVAILABLE[0]:
             return f'condition "{type_}" is missing'
         if condition is not None and condition.get("status") != status:
             return f"{str(condition.get('message', '')).strip('.')} ({condition.get('reason', '')})"
@@ -175,7 +173,7 @@ def _may_progress(progressing: Iterable[Progressing], old: Json, now: datetime) 
     if status in (None, "True"):
         return True
     since = instant(str(old.get("lastTransitionTime")))
-    return since is not None and now - since <= min(thresholds, default=timedelta())
+    return since is not None and now - since <= min(thresholds)
 
 
 def _details(sections: Sequence[Sequence[Errored | Unsuccessful | Progressing]]) -> str:

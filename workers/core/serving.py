@@ -130,10 +130,8 @@ def parts(common: Common, serving: Serving) -> Parts:
             awaits_status=serving.awaits_status,
         )
     concurrency = min(work.concurrency, serving.concurrency or work.concurrency)
-    handler, rank = (
-        ReconcileHandler(common.bus, common.clusters, reconciler, ready, EXTENSION_BACKOFF),
-        Rank(common.bus),
-    )
+    handler = ReconcileHandler(common.bus, common.clusters, reconciler, ready, EXTENSION_BACKOFF)
+    rank = Rank(common.bus)
     return Parts(
         pool=Pool(
             common.bus,

@@ -14,7 +14,7 @@ import yaml
 
 from windowbox.errors import Refused, Waiting
 from windowbox.models.extensions import OPERATION, TIMESTAMP, instant
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mappings
 from windowbox.models.refs import MANAGED_RESOURCES, SECRETS
 from workers.core import clock
 from workers.core.owned import manifests
@@ -123,9 +123,7 @@ def managed_resource(bundle: Bundle) -> Manifest:
 
 def secrets_of(found: Object) -> list[str]:
     """The Secrets that a ManagedResource references."""
-    listed = found.spec.get("secretRefs")
-    refs = listed if isinstance(listed, list) else []
-    return [str(ref["name"]) for ref in refs if isinstance(ref, Mapping) and ref.get("name")]
+    return [str(ref["name"]) for ref in mappings(found.spec.get("secretRefs")) if ref.get("name")]
 
 
 def unhealthy(found: Object, *, settled: bool = False) -> str:
@@ -166,9 +164,8 @@ def problem_codes(problem: str) -> tuple[str, ...]:
 
 
 def _condition(found: Object, type_: str) -> Mapping[str, Any]:
-    listed = found.status.get("conditions")
-    conditions = listed if isinstance(listed, list) else []
-    return next((one for one in conditions if isinstance(one, Mapping) and one.get("type") == type_), {})
+    conditions = mappings(found.status.get("conditions"))
+    return next((one for one in conditions if one.get("type") == type_), {})
 
 
 def _message(condition: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from windowbox.models.objects import Object
+from windowbox.models.objects import Object, mapping, mappings
 from windowbox.models.refs import MACHINE_CLASSES, MANAGED_RESOURCES, NETWORK_POLICIES, Resource
 
 Manifest = dict[str, Any]
@@ -103,12 +103,6 @@ _REPORTED = ("hostname", "ip", "ipMode")
 
 def balancer_ingress(service: Object | None) -> list[dict[str, Any]]:
     """The addresses of a Service, as an extension object reports them."""
-    balancer = service.status.get("loadBalancer") if service else None
-    entries = balancer.get("ingress") if isinstance(balancer, Mapping) else None
-    if not isinstance(entries, list):
-        return []
-    return [
-        {name: entry[name] for name in _REPORTED if entry.get(name)}
-        for entry in entries
-        if isinstance(entry, Mapping)
-    ]
+    balancer = mapping(service.status.get("loadBalancer")) if service else {}
+    entries = mappings(balancer.get("ingress"))
+    return [{name: entry[name] for name in _REPORTED if entry.get(name)} for entry in entries]

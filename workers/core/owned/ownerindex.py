@@ -29,7 +29,7 @@ def machine_namespace(run: Run) -> str:
     return infrastructure_namespace(shoot_of(run).technical_id)
 
 
-class _NamespaceKey(NamedTuple):
+class NamespaceKey(NamedTuple):
     cluster: str
     namespace: str
 
@@ -39,10 +39,10 @@ class OwnerIndex:
 
     def __init__(self, bus: Bus, world: World, resource: Resource) -> None:
         self._world = world
-        self._view: View[_NamespaceKey] = View(
+        self._view: View[NamespaceKey] = View(
             bus,
             resource.id,
-            lambda ref, _: _NamespaceKey(ref.cluster, ref.namespace),
+            lambda ref, _: NamespaceKey(ref.cluster, ref.namespace),
             index=lambda home: home,
         )
 
@@ -55,7 +55,7 @@ class OwnerIndex:
         await self._view.complete.wait()
 
     def in_namespace(self, cluster: str, namespace: str) -> list[ObjectRef]:
-        return self._view.refs(_NamespaceKey(cluster, namespace))
+        return self._view.refs(NamespaceKey(cluster, namespace))
 
     def of_shoot(self, technical_id: str) -> Iterator[ObjectRef]:
         """The objects of the Shoot with this technical id, in any cluster."""

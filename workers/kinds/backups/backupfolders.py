@@ -12,8 +12,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from windowbox.errors import Malformed, TransientError, WindowboxError
+
+T = TypeVar("T")
 
 _MODE = 0o775
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -61,15 +64,13 @@ class BackupFolders:
 
     async def remove_empty(self, bucket: str) -> bool:
         """Remove an empty folder. False if it is not empty."""
-        left: list[str] = []
-        await self._apart(lambda _: left.extend(self._remove_empty(bucket)))
-        return not left
+        return await self._apart(lambda _: self._remove_empty(bucket))
 
-    async def _apart(self, act: Callable[[threading.Event], None]) -> None:
+    async def _apart(self, act: Callable[[threading.Event], T]) -> T:
         """Run it in a thread, which stops soon after a cancellation."""
         stop = threading.Event()
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, act, stop)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, act, stop)
         finally:
             stop.set()
 
@@ -96,15 +97,15 @@ class BackupFolders:
                 _clear(found, stop)
             os.rmdir(name, dir_fd=folder)
 
-    def _remove_empty(self, bucket: str) -> list[str]:
+    def _remove_empty(self, bucket: str) -> bool:
         with self._translated(bucket), self._opened() as root, contextlib.suppress(FileNotFoundError):
             try:
                 os.rmdir(bucket, dir_fd=root)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                return [bucket]
-        return []
+                return False
+        return True
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:

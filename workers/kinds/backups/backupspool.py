@@ -9,7 +9,6 @@ import contextlib
 import logging
 import socket
 from dataclasses import replace
-from typing import NamedTuple
 
 from bus.views import View
 from windowbox.errors import Malformed, Missing, WindowboxError
@@ -20,6 +19,7 @@ from workers.core.lifecycle import statuses
 from workers.core.lifecycle.actuators import Actuator, Kind, Need, Run, Status
 from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned.manifests import manifest
+from workers.core.owned.ownerindex import NamespaceKey
 from workers.core.owned.targets import TargetCluster, TargetClusters
 from workers.core.serving import Common, Serving, Tasks
 from workers.kinds.backups import backupsecrets, secretsharing
@@ -208,11 +208,6 @@ async def _twin_needs(run: Run, target: TargetCluster, entry: Entry, bucket: str
     return bool(twin.spec.get("bucketName") == bucket)
 
 
-class _NamespaceKey(NamedTuple):
-    cluster: str
-    namespace: str
-
-
 def enabled(common: Common) -> bool:
     """Whether the disk with the backups is this host's."""
     settings = common.kinds.backup
@@ -222,31 +217,25 @@ def enabled(common: Common) -> bool:
 def serving(common: Common, row: Served) -> Serving:
     sharers, settings = Sharers(common.bus, row.resource), common.kinds.backup
     folders = BackupFolders(settings.root)
-    tasks: Tasks = {"sharers": sharers.run}
-    if row.resource == BACKUP_BUCKETS:
-        kind, actuator = BUCKET, BucketActuator(common.targets, folders, sharers)
-        return Serving(kind, actuator, tasks=tasks, waiters=sharers.waiters, last_user=sharers.last_user)
-    serving = Serving(
-        ENTRY,
-        EntryActuator(common.targets, folders, sharers, settings.mount_path),
-        tasks=tasks,
-        waiters=sharers.waiters,
-        last_user=sharers.last_user,
-    )
-    if not common.work.ignore_operation_annotation:
+    kind, tasks = BUCKET, Tasks(sharers=sharers.run)
+    actuator: Actuator = BucketActuator(common.targets, folders, sharers)
+    if row.resource == BACKUP_ENTRIES:
+        kind, actuator = ENTRY, EntryActuator(common.targets, folders, sharers, settings.mount_path)
+    serving = Serving(kind, actuator, tasks=tasks, waiters=sharers.waiters, last_user=sharers.last_user)
+    if kind is BUCKET or not common.work.ignore_operation_annotation:
         return serving
     # Without the operation annotation, a new namespace of a Shoot requeues its entry.
-    owner_index: View[_NamespaceKey] = View(common.bus, BACKUP_ENTRIES.id, _home, index=lambda home: home)
+    owner_index: View[NamespaceKey] = View(common.bus, BACKUP_ENTRIES.id, _home, index=lambda home: home)
     return replace(
         serving,
-        owners=lambda namespace: owner_index.refs(_NamespaceKey(namespace.cluster, namespace.name)),
+        owners=lambda namespace: owner_index.refs(NamespaceKey(namespace.cluster, namespace.name)),
         known=owner_index.complete.wait,
         tasks={**tasks, "owner index": owner_index.run},
     )
 
 
-def _home(entry: ObjectRef, _: Object) -> _NamespaceKey | None:
+def _home(entry: ObjectRef, _: Object) -> NamespaceKey | None:
     try:
-        return _NamespaceKey(entry.cluster, backupsecrets.entry(entry.name).technical_id)
+        return NamespaceKey(entry.cluster, backupsecrets.entry(entry.name).technical_id)
     except Malformed:
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from bus.views import View
 from windowbox.kinds import Served
@@ -15,6 +14,7 @@ from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned import managedresources
 from workers.core.owned.managedresources import Bundle
 from workers.core.owned.manifests import Manifest
+from workers.core.owned.ownerindex import NamespaceKey
 from workers.core.owned.targets import TargetClusters
 from workers.core.serving import Common, Serving
 
@@ -205,11 +205,6 @@ class AfterWorkerActuator(_ManagedResourceActuator):
         return {}
 
 
-class _NamespaceKey(NamedTuple):
-    cluster: str
-    namespace: str
-
-
 _ACTUATORS: dict[str, Callable[[TargetClusters, str], Actuator]] = {
     SEED: SeedActuator,
     SHOOT: ShootActuator,
@@ -218,14 +213,14 @@ _ACTUATORS: dict[str, Callable[[TargetClusters, str], Actuator]] = {
 
 
 def serving(common: Common, row: Served) -> Serving:
-    def extract(ref: ObjectRef, extension: Object) -> _NamespaceKey | None:
-        return _NamespaceKey(ref.cluster, ref.namespace) if extension.spec.get("type") == row.type else None
+    def extract(ref: ObjectRef, extension: Object) -> NamespaceKey | None:
+        return NamespaceKey(ref.cluster, ref.namespace) if extension.spec.get("type") == row.type else None
 
     def owners(ref: ObjectRef) -> list[ObjectRef]:
         # The type is the name of the ManagedResource. An Extension may have any name.
-        return owner_index.refs(_NamespaceKey(ref.cluster, ref.namespace)) if ref.name == row.type else []
+        return owner_index.refs(NamespaceKey(ref.cluster, ref.namespace)) if ref.name == row.type else []
 
-    owner_index: View[_NamespaceKey] = View(common.bus, EXTENSIONS.id, extract, index=lambda home: home)
+    owner_index: View[NamespaceKey] = View(common.bus, EXTENSIONS.id, extract, index=lambda home: home)
     return Serving(
         KINDS[row.type],
         _ACTUATORS[row.type](common.targets, row.type),

@@ -109,7 +109,6 @@ def _parsed(name: str, cidrs: Iterable[str]) -> tuple[Network, ...]:
             if addresses.prefix(cidr) is None:
                 raise ValueError(f"{cidr!r:.60} does not look like 10.0.0.0/16 or fd00:10::/64")
             found[ip_network(cidr)] = None  # spec and status may spell one network in two ways
-
     except ValueError as error:
         raise Malformed(f"spec.networking.{name} of the Shoot: {error}; correct the CIDR") from error
     return tuple(found)

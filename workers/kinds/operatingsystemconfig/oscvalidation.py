@@ -84,9 +84,7 @@ RAW_REMEDY = "holds a NUL byte, which no script can transmit unencoded: set tran
 
 def decoded(data: str, encoding: str) -> bytes:
     """The data of a file. ValueError if it is not what its encoding says."""
-    if encoding != "b64":
-        return data.encode()
-    return from_base64(data)
+    return from_base64(data) if encoding == "b64" else data.encode()
 
 
 def is_secret_name(name: str) -> bool:
@@ -132,11 +130,8 @@ def _content(where: str, file: File, *, provision: bool) -> Iterator[str]:
     if secret and not _KEY.fullmatch(secret.data_key):
         yield f"{where}.secretRef.dataKey is {secret.data_key!r:.80}: give it a key of the Secret"
     if inline:
-        yield from _inline(f"{where}.inline", inline.data, inline.encoding, raw=_raw(file, provision))
-
-
-def _raw(file: File, provision: bool) -> bool:
-    return provision and bool(file.content.transmit_unencoded)
+        raw = provision and bool(file.content.transmit_unencoded)
+        yield from _inline(f"{where}.inline", inline.data, inline.encoding, raw=raw)
 
 
 def _inline(where: str, data: str, encoding: str, *, raw: bool) -> Iterator[str]:
