@@ -85,16 +85,15 @@ class Keeping:
 
     async def begin(self) -> None:
         """Show the newest certificate; generate one if there is none."""
-        now = datetime.now(UTC)
         if self._served.settings.namespace:
             if not await self._load():
-                await self._manager.ensure([self._authority, self._certificate], WEBHOOKS, now)
+                wanted = (self._authority, self._certificate)
+                await self._manager.ensure(wanted, WEBHOOKS, datetime.now(UTC))
                 await self._load()
             return
         # Without Secrets, the certificate is valid for as long as this process runs.
         authority = replace(self._authority, validity=_UNMANAGED_VALIDITY)
-        signer = await asyncio.to_thread(generation.authority, authority, authority.name, now)
-        made = await asyncio.to_thread(generation.certificate, self._certificate, signer, now)
+        signer, made = await asyncio.to_thread(generation.unmanaged, authority, self._certificate)
         self._certificates.use(made[contents.CERTIFICATE], made[contents.KEY])
         self.shown = "generated at start"
         self._bundle = signer[contents.CA_CERTIFICATE]
@@ -213,7 +212,7 @@ def server_certificate(names: configurations.Names, hosts: Collection[str]) -> C
 
 
 async def _follow(kube: Kube, resource: Resource, act: Callable[[], Awaitable[object]]) -> None:
-    """Call `act` when such an object changes, and after each gap of the watch; never returns."""
+    """Call `act` when an object of `resource` changes, and after each gap of the watch; never returns."""
     while True:
         try:
             version = (await kube.page(resource, metadata_only=True)).resource_version
@@ -233,15 +232,13 @@ async def _ensure(kube: Kube, wanted: Manifest) -> bool:
         await kube.create(resource, "", wanted)
         logger.info("%s %s: created", resource.kind, name)
         return True
-    patch: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
     if missing := {k: v for k, v in wanted["metadata"]["labels"].items() if found.labels.get(k) != v}:
         metadata["labels"] = missing
     owners = wanted["metadata"].get("ownerReferences")
     if owners is not None and owners != found.metadata.get("ownerReferences"):
         metadata["ownerReferences"] = owners
-    if metadata:
-        patch["metadata"] = metadata
+    patch: dict[str, Any] = {"metadata": metadata} if metadata else {}
     if configurations.defaulted(wanted) != found.raw.get("webhooks"):
         patch["webhooks"] = wanted["webhooks"]
     if not patch:

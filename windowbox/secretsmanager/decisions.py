@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -82,15 +82,10 @@ def renewed_by_time(config: Config, policy: Policy) -> bool:
     return policy.renew_authorities or not isinstance(config, Authority)
 
 
-def due_time(config: Config, current: Stored, policy: Policy) -> int | None:
-    """When the next run has something to do about this Secret."""
-    return renewal_time(current) if renewed_by_time(config, policy) else None
-
-
 def chosen(config: Config, found: Iterable[Stored], rotation: str, signer: Stored | None) -> Stored | None:
-    """The Secret that already is what `config` asks for, by whomever it was generated; None: make one.
+    """The newest Secret that fits `config`, no matter which program generated it; None: generate one.
 
-    Gardener's checksum of a certificate is not ours, so what it has generated is recognised by its content.
+    Gardener's checksum of a certificate differs from ours, so its certificates are recognised by content.
     """
     wanted = configs.checksum(config)
     signing = secrets.authority_checksum(signer) if signer else ""
@@ -168,16 +163,6 @@ def labels(
 
 def bundle_labels(config: Authority, identity: str, checksum: str) -> dict[str, str]:
     return _labels(config.bundle, identity, checksum, "") | {secrets.BUNDLE_FOR: config.name}
-
-
-def unused(found: Iterable[Stored], used: Collection[str]) -> list[Stored]:
-    """The unused Secrets, given the names of those in use."""
-    return [one for one in found if not one.deleting and one.name not in used]
-
-
-def supplied(config_name: str, sources: Iterable[Stored]) -> list[Stored]:
-    """The Secrets that ask for their data to be used when one is generated."""
-    return [one for one in sources if one.labels.get(secrets.USE_DATA_FOR) == config_name]
 
 
 def _issued(stored: Stored) -> int:

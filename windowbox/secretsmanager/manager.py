@@ -96,24 +96,6 @@ class SecretsManager:
     async def _listed(self, resource: Resource) -> list[Stored]:
         return [Stored.of(one) async for one in self._kube.objects(resource, namespace=self._namespace)]
 
-    async def _create(self, name: str, labels: Mapping[str, str], data: Mapping[str, bytes]) -> Stored:
-        body = secrets.manifest(self._namespace, name, labels, data)
-        try:
-            made = await self._kube.create(SECRETS, self._namespace, body)
-        except Conflict:
-            # Created by a run that was cut short after it, or by another process: that one counts.
-            made = await self._kube.get(SECRETS, self._namespace, name)
-        else:
-            logger.info("Secret %s/%s: generated", self._namespace, name)
-        return Stored.of(made)
-
-    async def _label(self, stored: Stored, labels: Mapping[str, str]) -> Stored:
-        changes = secrets.label_changes(stored.labels, labels)
-        if not changes:
-            return stored
-        patch = {"metadata": {"labels": changes}}
-        return Stored.of(await self._kube.merge(SECRETS, self._namespace, stored.name, patch))
-
 
 class _Run:
     """One pass over all configs."""
@@ -153,17 +135,18 @@ class _Run:
             )
         stored = await self._label(stored, _with_lifetime(labels, times))
         self._current[config.name] = stored
-        self._note(decisions.due_time(config, stored, self._policy))
+        if decisions.renewed_by_time(config, self._policy):
+            self._note(decisions.renewal_time(stored))
         if isinstance(config, Authority):
             await self._bundle(config, stored)
 
     def result(self) -> Ensured:
         used = {one.name for one in (*self._current.values(), *self._old.values()) if one}
-        unused = decisions.unused(self._found, used)
+        unused = {one.name: one.uid for one in self._found if not one.deleting and one.name not in used}
         return Ensured(
             names={name: one.name for name, one in self._current.items()},
             bundles=self._bundles,
-            unused={one.name: one.uid for one in unused},
+            unused=unused,
             due=min(self._due, default=None),
             changed=self._changed,
         )
@@ -172,7 +155,7 @@ class _Run:
         """Data that a person or program provides for the Secret to be generated."""
         if self._sources is None:
             self._sources = await self._manager._listed(_SOURCES)
-        sources = decisions.supplied(config.name, self._sources)
+        sources = [one for one in self._sources if one.labels.get(secrets.USE_DATA_FOR) == config.name]
         if len(sources) > 1:
             names = ", ".join(sorted(one.name for one in sources))
             raise Malformed(
@@ -228,12 +211,23 @@ class _Run:
 
     async def _create(self, name: str, labels: Mapping[str, str], data: Mapping[str, bytes]) -> Stored:
         self._changed = True
-        return await self._manager._create(name, labels, data)
+        kube, namespace = self._manager._kube, self._manager._namespace
+        try:
+            made = await kube.create(SECRETS, namespace, secrets.manifest(namespace, name, labels, data))
+        except Conflict:
+            # An interrupted run or another process has created it: its data counts.
+            made = await kube.get(SECRETS, namespace, name)
+        else:
+            logger.info("Secret %s/%s: generated", namespace, name)
+        return Stored.of(made)
 
     async def _label(self, stored: Stored, labels: Mapping[str, str]) -> Stored:
-        labelled = await self._manager._label(stored, labels)
-        self._changed = self._changed or labelled is not stored
-        return labelled
+        changes = secrets.label_changes(stored.labels, labels)
+        if not changes:
+            return stored
+        self._changed = True
+        manager, patch = self._manager, {"metadata": {"labels": changes}}
+        return Stored.of(await manager._kube.merge(SECRETS, manager._namespace, stored.name, patch))
 
     def _note(self, due: int | None) -> None:
         if due is not None:
