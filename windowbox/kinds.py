@@ -366,8 +366,5 @@ WATCHED = tuple(sorted(RESOURCES.keys() - {SECRETS.id}))
 def named(name: str) -> Resource | None:
     """The kind for what a person types: id, plural, kind, short name or alias, in any case."""
     lowered = name.lower()
-    aliases = {alias: row.resource for row in KINDS for alias in row.aliases}
-    for one in RESOURCES.values():
-        if lowered in one.names:
-            return one
-    return aliases.get(lowered)
+    by_name = next((one for one in RESOURCES.values() if lowered in one.names), None)
+    return by_name or next((row.resource for row in KINDS if lowered in row.aliases), None)

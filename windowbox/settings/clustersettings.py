@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 from pydantic import Field, field_validator, model_validator
 
+from windowbox.models.addresses import Network
 from windowbox.settings.section import Section
 
-Networks = tuple[IPv4Network | IPv6Network, ...]
+Networks = tuple[Network, ...]
 
 
 class EgressSettings(Section):

@@ -8,7 +8,9 @@ import re
 from ipaddress import IPv6Address
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
+
+from windowbox.settings.section import PrivateSection
 
 Algorithm = Literal["hmac-sha1", "hmac-sha224", "hmac-sha256", "hmac-sha384", "hmac-sha512"]
 
@@ -50,13 +52,8 @@ def _server(server: str) -> str:
     return server
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        use_attribute_docstrings=True,
-        hide_input_in_errors=True,  # a refused value may be a secret
-    )
+class _Settings(PrivateSection):
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class KeySettings(_Settings):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
+from windowbox.models.addresses import Network
 from windowbox.models.gardener.images import BUILT_IN, ImageVector
 from windowbox.settings.section import Section
 from windowbox.settings.webhooksettings import WebhookSettings
@@ -67,9 +68,6 @@ class ControlPlaneSettings(Section):
         description="Give Shoots the configurations of the webhooks that `windowbox admit` serves. Requires "
         "the same `webhooks` settings as `admit`.",
     )
-
-
-Network = IPv4Network | IPv6Network
 
 
 def _networks(*spelled: str) -> tuple[Network, ...]:
