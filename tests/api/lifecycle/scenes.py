@@ -15,6 +15,7 @@ import yaml
 
 from tests.api.lifecycle import kindtable
 from tests.e2e import zones
+from tests.support import leftovers
 from tests.support.balancerworld import balancer_world
 from tests.support.dnsworld import dns_world
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world, stamp
@@ -169,6 +170,17 @@ class Stand:
     credentials: str = field(default_factory=lambda: f"credentials-{uuid.uuid4().hex[:6]}")
     """The Secret of backups. It is shared, as Gardener's are."""
 
+    async def another(self) -> Stand:
+        """For other objects, in the same world."""
+        made = Stand(self.row, self.world, self.servers)
+        # At its end, a test removes the objects of the kinds that it has expected.
+        leftovers.expect(self.servers.plane, self.row.resource)
+        if self.row.package == "kinds.backups":
+            with contextlib.suppress(Conflict):
+                await self.world.kube.create(NAMESPACES, "", {"metadata": {"name": "garden"}})
+            await self.world.client("garden").secret(made.credentials, key=b"whispered to no recording")
+        return made
+
     async def subject(self, number: int = 0, *, shared: bool = False) -> Subject:
         """An object not created yet, in an existing Shoot: its own or a `shared` one."""
         shoot = self.world.client(self.prefix if shared else f"{self.prefix}-{number}")
@@ -201,7 +213,7 @@ class Stand:
             left += [name for name in zones.transferred(self.servers.named) if self.prefix in name]
         root = self.world.kinds.backup.root
         if root and root.exists():
-            left += os.listdir(root)
+            left += [name for name in os.listdir(root) if self.prefix in name]
         secret = await self.world.kube.find(SECRETS, "garden", self.credentials)
         return [*left, *(secret.finalizers if secret else ())]
 
@@ -218,12 +230,7 @@ async def standing(servers: Servers, pool: str) -> AsyncIterator[Stand]:
         served = (pool, *kindtable.WITH.get(pool, ()))
         opened = kind_world(servers.plane, servers.nats, *served, kinds=kinds)
     async with opened as world:
-        made = Stand(row, world, servers)
-        if row.package == "kinds.backups":
-            with contextlib.suppress(Conflict):
-                await world.kube.create(NAMESPACES, "", {"metadata": {"name": "garden"}})
-            await world.client("garden").secret(made.credentials, key=b"whispered to no recording")
-        yield made
+        yield await Stand(row, world, servers).another()
 
 
 def example(row: Served, namespace: str) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""The contract that all kinds of extensions keep. `kindtable.TRAITS` lists how they differ."""
+"""The contract that all kinds of extensions keep. `kindtable.TRAITS` lists how they differ.
+
+The cases of a pool share one world, because starting it takes longer than most cases: pytest groups them by
+the scope of `pool`. Each case has a Shoot of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,18 @@ import contextlib
 from collections.abc import AsyncIterator, Collection
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from bus.recordings import Recording
-from tests.api.lifecycle.kindtable import EDITS, TRAITS, WITHOUT, Bad
+from sandbox.servers import zoneserver
+from tests.api.lifecycle.kindtable import EDITS, TRAITS, Bad
 from tests.api.lifecycle.scenes import Servers, Stand, Subject, standing
+from tests.support import servers
 from tests.support.kindworld import CLOUDPROVIDER
-from tests.support.natsserver import NatsServer
+from tests.support.natsserver import NatsServer, started
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from tools.bench.audit import WRITES
@@ -24,8 +29,18 @@ from windowbox.errors import Missing
 from windowbox.kinds import POOLS
 from windowbox.models.extensions import FORCE_DELETION, OPERATION
 from windowbox.models.objects import Object
-from windowbox.models.refs import CLUSTERS, MANAGED_RESOURCES, NAMESPACES, SECRETS, SERVICES, Resource
+from windowbox.models.refs import (
+    CLUSTERS,
+    DNSRECORDS,
+    MANAGED_RESOURCES,
+    NAMESPACES,
+    SECRETS,
+    SERVICES,
+    Resource,
+)
 from workers import replay
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FORCED = {"metadata": {"annotations": {FORCE_DELETION: "true"}}}
 THEIRS = {"labels": {"theirs": "x"}, "annotations": {"theirs": "y"}}
@@ -33,35 +48,35 @@ OWNING = [pool for pool in TRAITS if POOLS[pool].owns]
 WITH_PROVIDER = [pool for pool in TRAITS if POOLS[pool].credentials]
 
 
-def test_each_pool_is_in_the_table() -> None:
-    missing = sorted(POOLS.keys() - TRAITS.keys() - WITHOUT.keys())
-    assert not missing, f"add a row for {missing} to TRAITS in tests/api/lifecycle/kindtable.py"
-    assert EDITS.keys() <= {kind for pool in OWNING for kind in POOLS[pool].owns}
-
-
 def each(about: str, pools: Collection[str] = tuple(TRAITS)) -> pytest.MarkDecorator:
     """A case for each of these pools, whose id names the rules of the contract that it shows."""
     rules = {pool: TRAITS[pool].rules.get(about) for pool in pools}
-    return pytest.mark.parametrize(
-        "pool", [pytest.param(pool, id=f"{rules[pool]}-{pool}" if rules[pool] else pool) for pool in pools]
-    )
+    cases = [pytest.param(pool, id=f"{rules[pool]}-{pool}" if rules[pool] else pool) for pool in pools]
+    return pytest.mark.parametrize("pool", cases, scope="module")
 
 
-@pytest.fixture
-def servers_(
-    request: pytest.FixtureRequest, plane: ControlPlane, nats: NatsServer, tmp_path: Path
-) -> Servers:
-    named = request.getfixturevalue("named") if "dnsrecord" in request.node.callspec.params.values() else None
-    return Servers(plane, nats, tmp_path, named)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(
+    plane: ControlPlane, pool: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Stand]:
+    """The world of a pool."""
+    folder = tmp_path_factory.mktemp(pool)
+    with contextlib.ExitStack() as stack:
+        nats, named = stack.enter_context(started(NatsServer(folder / "nats"))), None
+        if POOLS[pool].resource == DNSRECORDS:
+            if reason := servers.missing("named"):
+                pytest.skip(reason)
+            named = stack.enter_context(servers.name_server(folder / "named", key=zoneserver.new_key()))
+        async with standing(Servers(plane, nats, folder, named), pool) as made:
+            yield made
 
 
-@pytest_asyncio.fixture
-async def stand(servers_: Servers, pool: str) -> AsyncIterator[Stand]:
-    async with standing(servers_, pool) as made:
-        yield made
+@pytest_asyncio.fixture(loop_scope="module")
+async def stand(shared: Stand) -> Stand:
+    return await shared.another()
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def subject(stand: Stand) -> AsyncIterator[Subject]:
     made = await stand.subject()
     async with made.with_others():
@@ -171,23 +186,6 @@ def _without(spec: Any, *fields: str) -> Any:
     return {k: v for k, v in spec.items() if k not in fields} | ({"ports": ports} if ports else {})
 
 
-@each("offline", ("infrastructure", "local-ext-shoot"))
-async def test_objects_deleted_while_no_worker_ran_are_recreated(servers_: Servers, pool: str) -> None:
-    async with standing(servers_, pool) as stand:
-        subject = await stand.subject()
-        await subject.create()
-        await subject.ready()
-        owned = await subject.owned()
-    api = servers_.plane.api
-    gone = [key for key in owned if key[0] not in (SECRETS, NAMESPACES)]
-    for kind, name in gone:
-        api.request("DELETE", kind.path(owned[kind, name].namespace, name)).close()
-    async with standing(servers_, pool) as stand:
-        for kind, name in gone:
-            client = stand.world.client(owned[kind, name].namespace)
-            await client.until(kind, name, lambda found: found is not None)
-
-
 def migrated(found: Object | None) -> bool:
     if found is None or found.finalizers or OPERATION in found.annotations:
         return False
@@ -284,7 +282,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("pool", "bad"), BAD)
+@pytest.mark.parametrize(("pool", "bad"), BAD, scope="module")
 async def test_bad_input_creates_nothing_and_is_named(stand: Stand, subject: Subject, bad: Bad) -> None:
     began = datetime.now(UTC)
     if bad.shoot:

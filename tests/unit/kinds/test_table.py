@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commands import pages
+from tests.api.lifecycle.kindtable import EDITS, TRAITS, WITHOUT
 from windowbox import kinds
 from windowbox.kinds import KINDS, POOLS, RESOURCES, Served
 from windowbox.models import crds
@@ -36,6 +37,12 @@ def test_the_tables_of_the_page_are_up_to_date() -> None:
 
 def test_each_pool_has_one_row() -> None:
     assert len(POOLS) == len(KINDS)
+
+
+def test_each_pool_keeps_the_contract_or_has_a_reason() -> None:
+    missing = sorted(POOLS.keys() - TRAITS.keys() - WITHOUT.keys())
+    assert not missing, f"add a row for {missing} to TRAITS in tests/api/lifecycle/kindtable.py"
+    assert EDITS.keys() <= {kind for pool in TRAITS for kind in POOLS[pool].owns}
 
 
 @extensions
