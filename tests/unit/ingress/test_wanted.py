@@ -49,7 +49,7 @@ def test_the_longest_name_of_an_ingress_leaves_room_for_the_digest() -> None:
     ("nothing-but-a-digest", "a39b281d", None),
     ("not-our-spelling", "web-A39B281D", None),
 )
-def test_the_ingress_whose_record_one_of_this_name_may_be(record: str, name: str | None) -> None:
+def test_a_record_name_shows_its_ingress(record: str, name: str | None) -> None:
     assert ingressrecords.ingress_name(record) == name
 
 
@@ -65,11 +65,11 @@ def test_the_ingress_whose_record_one_of_this_name_may_be(record: str, name: str
     ("IG-1-none", [], []),
     ("nonsense", ["nonsense", None], []),
 )
-def test_where_the_names_lead_to(entries: Any, targets: list[Target]) -> None:
+def test_targets_follow_the_status_of_the_ingress(entries: Any, targets: list[Target]) -> None:
     assert ingressrecords.targets(ingress(HOST, at=entries)) == targets
 
 
-def test_without_a_status_names_lead_nowhere() -> None:
+def test_without_a_status_there_are_no_targets() -> None:
     assert ingressrecords.targets(Object({"status": {"loadBalancer": None}})) == []
     assert ingressrecords.targets(Object({})) == []
 
@@ -101,7 +101,7 @@ def test_each_host_has_a_record_of_each_family() -> None:
     ]
 
 
-def test_an_ingress_on_its_way_out_has_none() -> None:
+def test_a_deleting_ingress_has_no_records() -> None:
     leaving = ingress(HOST, at=[{"ip": "10.0.0.1"}], deletionTimestamp="2026-09-01T10:00:00Z")
     assert ingressrecords.records(leaving) == []
 
@@ -111,7 +111,7 @@ def test_a_name_does_not_lead_to_itself() -> None:
     assert [one["spec"]["name"] for one in made] == ["a.test"]
 
 
-def test_who_wants_a_record_acted_upon_says_so_and_when() -> None:
+def test_a_corrected_record_requests_a_run() -> None:
     [record] = ingressrecords.records(ingress(HOST, at=[{"ip": "10.0.0.1"}]))
     asked = ingressrecords.with_request(record, datetime(2026, 9, 1, 10, 0, 0, 250000, tzinfo=UTC))
     assert asked["metadata"]["annotations"] == {

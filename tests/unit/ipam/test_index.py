@@ -216,7 +216,7 @@ def test_a_sharer_may_join_its_own_address_again() -> None:
     assert index.servable() == [web]
 
 
-def test_a_sharing_key_is_no_way_past_the_queue() -> None:
+def test_a_sharing_key_does_not_skip_the_queue() -> None:
     index, naive = AddressIndex(RANGES), Naive()
     first, second, sharer = REFS[:3]
     for number, ref in enumerate((first, second)):

@@ -73,7 +73,7 @@ def test_every_usable_address_is_tried_once(
     "address",
     ["172.18.255.255", "172.18.255.223", "fd00:ff::100", "10.0.0.1", "", "web", "172.18.255.224/27"],
 )
-def test_other_addresses_are_not_to_be_had(address: str) -> None:
+def test_other_addresses_are_not_in_the_range(address: str) -> None:
     assert not ranges.contains(GARDENER, address)
 
 

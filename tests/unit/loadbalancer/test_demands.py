@@ -96,7 +96,7 @@ def local(port: Any) -> dict[str, Any]:
     ("LB-7-healthport-missing", {"externalTrafficPolicy": "Local"}, 10256),
     ("LB-7-healthport-wrong", local(True), 10256),
 )
-def test_health_is_asked_where_the_policy_says(spec: dict[str, Any], port: int) -> None:
+def test_the_health_port_follows_the_traffic_policy(spec: dict[str, Any], port: int) -> None:
     found = asked(**spec)
     assert found.health_port == port
     assert found.local is (spec["externalTrafficPolicy"] == "Local")
@@ -186,7 +186,7 @@ def test_any_service_gets_an_answer(found: Object, direct: bool) -> None:
     ("LB-7-families-nothing-to-be-had", "PreferDualStack", (), ("IPv4", "IPv6")),
     ("LB-7-families-insists", "RequireDualStack", ("IPv4",), ("IPv4", "IPv6")),
 )
-def test_who_only_prefers_both_families_is_content_with_what_there_is(
+def test_prefer_dual_stack_takes_the_offered_families(
     policy: str, offered: tuple[Family, ...], families: tuple[Family, ...]
 ) -> None:
     both = service(ipFamilies=["IPv4", "IPv6"], ipFamilyPolicy=policy)
@@ -264,8 +264,8 @@ def test_the_refusal_of_ranges_says_what_to_do() -> None:
     assert asked(loadBalancerSourceRanges="10.0.0.0/8").ports == ()
     found = asked(loadBalancerSourceRanges=["a", "b/8", "10.0.0.0/8", "c", "d"])
     assert only(found).note == (
-        "nothing is served, so that no client outside the ranges gets in: spec.loadBalancerSourceRanges holds "
-        '"a", "b/8", "c" and 1 more; give prefixes like 10.0.0.0/8 or fd00::/8'
+        "nothing is served, so that no client outside the ranges gets in: spec.loadBalancerSourceRanges "
+        'holds "a", "b/8", "c" and 1 more; give prefixes like 10.0.0.0/8 or fd00::/8'
     )
 
 
@@ -306,7 +306,7 @@ ONE_OF_EACH = "give an address, or one of each family with a comma between them"
     ),
     ("LB-7-address-comma", None, "10.0.0.7,", f'annotation {ADDRESS} asks for "": {ONE_OF_EACH}'),
 )
-def test_an_address_that_cannot_be_had_is_refused(field: Any, annotation: Any, note: str) -> None:
+def test_an_impossible_address_is_refused(field: Any, annotation: Any, note: str) -> None:
     found = annotated(ADDRESS, annotation, loadBalancerIP=field)
     assert (found.ports, only(found)) == ((), Refusal("InvalidAddress", note))
 
@@ -317,7 +317,7 @@ def test_an_address_that_cannot_be_had_is_refused(field: Any, annotation: Any, n
     ids=brief,
 )
 @cases("annotation", ("annotation", True), ("field", False))
-def test_what_is_no_address_is_refused(bad: Any, annotation: bool) -> None:
+def test_malformed_addresses_are_refused(bad: Any, annotation: bool) -> None:
     found = annotated(ADDRESS, bad) if annotation else asked(loadBalancerIP=bad)
     assert (found.requested, found.ports, only(found).reason) == ((), (), "InvalidAddress")
 
@@ -382,7 +382,7 @@ def test_a_refusal_names_field_value_and_remedy() -> None:
     assert "give true or false" in only(annotated(DRAIN, "maybe")).note
 
 
-def test_several_refusals_are_told_together() -> None:
+def test_several_refusals_are_reported_together() -> None:
     found = asked(annotations={IDLE: "x", LIMIT: "x"}, ports=[HTTP, {"port": 9, "protocol": "SCTP"}])
     reasons = ["InvalidIdleTimeout", "InvalidConnectionLimit", "SCTPNotSupported"]
     assert [one.reason for one in found.refusals] == reasons

@@ -150,7 +150,7 @@ def test_classes_of_ours_are_compared_like_none() -> None:
 
 
 @given(nonsense, nonsense)
-def test_nonsense_gets_an_answer(old: Object, new: Object) -> None:
+def test_nonsense_raises_no_error(old: Object, new: Object) -> None:
     assert isinstance(loadbalancerpool.triggers(old, new, ()), bool)
     assert not loadbalancerpool.triggers(new, new, ()) or selection.needs_cleanup(new)
 
@@ -187,7 +187,7 @@ def test_no_class_is_ours_by_itself() -> None:
     ("LB-1-foreign-is-left-alone", service(metadata=HELD, loadBalancerClass=FOREIGN), False),
     ("LB-1-foreign-deleted", service(metadata=HELD | DELETED, loadBalancerClass=FOREIGN), True),
 )
-def test_what_is_ours_no_longer_is_cleaned_up(found: Object, expected: bool) -> None:
+def test_services_no_longer_ours_are_cleaned_up(found: Object, expected: bool) -> None:
     assert selection.needs_cleanup(found) is expected
 
 

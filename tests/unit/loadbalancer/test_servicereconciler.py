@@ -121,7 +121,7 @@ async def test_a_restore_of_allocations_is_reported_only_if_it_lasts(
 
 
 @rule("LB-6-reset")
-async def test_a_success_leaves_nothing_to_count_on_from(services: ServiceReconciler) -> None:
+async def test_a_success_resets_the_attempts(services: ServiceReconciler) -> None:
     deleted = service(metadata={"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"})
     outcome = await run(services, Wish(reason=Reason.RETRY, attempt=3), World(deleted))
     assert outcome.requeue is None
@@ -132,7 +132,7 @@ async def test_a_success_leaves_nothing_to_count_on_from(services: ServiceReconc
     ("LB-2-nothing", "", ["Deleted load balancer"]),
     ("LB-3-deleting", "5", ["Deleting load balancer", "Deleted load balancer"]),
 )
-async def test_what_was_never_made_is_not_said_to_be_deleted_first(
+async def test_deleting_is_reported_only_if_addresses_were_held(
     services: ServiceReconciler, version: str, events: list[str]
 ) -> None:
     world = World(LEFT, version=version)
@@ -143,7 +143,7 @@ async def test_what_was_never_made_is_not_said_to_be_deleted_first(
 
 
 @rule("LB-2-lost")
-async def test_that_it_is_gone_already_is_nobodys_error(services: ServiceReconciler) -> None:
+async def test_a_service_already_gone_is_no_error(services: ServiceReconciler) -> None:
     world = World(LEFT, {"patch": Missing("default/web is gone")})
     outcome = await run(services, Wish(reason=Reason.EVENT), world)
     assert (outcome.requeue, world.events) == (None, [])
@@ -167,7 +167,7 @@ def test_of_services_only_the_status_may_be_written(role: str) -> None:
 @rule("LB-2-rights")
 @pytest.mark.parametrize("resource", ["nodes", "pods", "endpointslices"])
 @pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
-def test_what_traffic_goes_to_is_only_looked_at(role: str, resource: str) -> None:
+def test_nodes_pods_and_slices_are_only_read(role: str, resource: str) -> None:
     assert verbs(role, resource) <= READING
 
 

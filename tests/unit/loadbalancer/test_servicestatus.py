@@ -12,12 +12,10 @@ from bus.messages import EventIntent
 from tests.support.cases import cases
 from tests.support.lbobjects import DNS, HTTP, UID, nonsense, service
 from tests.support.rules import rule
-from windowbox.errors import Refused
 from windowbox.models.loadbalancers import Family
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.core.reconcile import BACKOFF
 from workers.loadbalancer.edge import endpoints
 from workers.loadbalancer.edge.trafficnodes import Backend
 from workers.loadbalancer.service import eventmessages, servicestatus
@@ -147,7 +145,7 @@ def test_the_order_of_addresses_is_seen() -> None:
 
 
 @rule("LB-2-idempotent")
-def test_what_was_written_is_not_written_again() -> None:
+def test_a_written_status_is_not_written_again() -> None:
     patch = patched(service(), standing())
     found = after(service(), patch)
     again = servicestatus.patch(found, standing(), NOW + timedelta(hours=1), conditions=True)
@@ -203,12 +201,12 @@ def test_addresses_are_read_from_the_status(status: dict[str, Any], addresses: t
         ["True Serving", "False Complete", "True Multiple"],
     ),
 )
-def test_conditions_tell_how_it_stands(stands: Standing, conditions: list[str]) -> None:
+def test_conditions_show_the_state(stands: Standing, conditions: list[str]) -> None:
     assert short(service(), stands) == conditions
 
 
 @rule("LB-7-families")
-def test_an_address_that_leads_nowhere_is_told() -> None:
+def test_a_family_without_backends_is_reported() -> None:
     dual = service(ipFamilies=["IPv4", "IPv6"])
     conditions = said(dual, standing(dual, DUAL, unreached={"IPv6": "the only node has none"}))
     assert conditions["LoadBalancerServing"][2] == "Clients are served at 192.0.2.1."
@@ -261,7 +259,7 @@ def test_conditions_name_the_generation_that_they_are_about() -> None:
 
 
 @rule("LB-2-wiped")
-def test_nothing_of_ours_is_left_when_all_is_over() -> None:
+def test_cleanup_removes_our_address_and_conditions() -> None:
     foreign = {"type": "example.com/Foreign", "status": "True"}
     shown = [foreign, *listed(served(), standing())]
     assert servicestatus.emptied(after(served(), {"conditions": shown})) == {
@@ -273,7 +271,7 @@ def test_nothing_of_ours_is_left_when_all_is_over() -> None:
 
 
 @rule("LB-2-wiped")
-def test_what_is_empty_need_not_be_emptied() -> None:
+def test_an_empty_status_needs_no_cleanup() -> None:
     nothing: list[dict[str, Any]] = [{}, {"loadBalancer": {}}, {"conditions": []}]
     for found in (service(status=status) for status in nothing):
         assert servicestatus.shown(found, servicestatus.emptied(found))
@@ -281,7 +279,7 @@ def test_what_is_empty_need_not_be_emptied() -> None:
 
 
 @given(nonsense, st.booleans(), st.booleans())
-def test_nonsense_gets_an_answer(found: Object, backends: bool, waiting: bool) -> None:
+def test_nonsense_raises_no_error(found: Object, backends: bool, waiting: bool) -> None:
     stands = standing(found, DUAL, backends=backends, waiting=waiting)
     patch = patched(found, stands)
     assert servicestatus.shown(after(found, patch), patched(after(found, patch), stands))
@@ -385,7 +383,7 @@ def test_of_many_nodes_twenty_are_named() -> None:
     assert "n20" not in note
 
 
-def test_many_refusals_are_told_in_one_event_for_each_reason() -> None:
+def test_many_refusals_share_one_event_per_reason() -> None:
     many = [Refusal("SCTPNotSupported", f"port {n}/SCTP is not served", (n, "SCTP")) for n in range(1, 251)]
     few = [Refusal("InvalidPort", f"spec.ports[{n}].port is 0") for n in range(3)]
     told = eventmessages.refused([*many, *few])
@@ -398,10 +396,3 @@ def test_many_refusals_are_told_in_one_event_for_each_reason() -> None:
 def test_a_note_is_never_longer_than_the_api_takes() -> None:
     note = eventmessages.sync_failed("ensure", "x" * 5000).note
     assert (len(note), note[-1]) == (1024, "…")
-
-
-@rule("LB-16-backoff")
-@rule("LB-6-retry")
-def test_failures_are_tried_again_ever_more_seldom() -> None:
-    delays = [BACKOFF.delay(Refused("forbidden"), failures) for failures in range(1, 9)]
-    assert delays == [5, 10, 20, 40, 80, 160, 300, 300]

@@ -30,7 +30,7 @@ V6 = hosts.target(ZONE, "[::1]:5300")
         ["server=/local.gardener.cloud/127.0.0.1#5300", "rebind-domain-ok=/local.gardener.cloud/"],
     ),
 )
-def test_what_is_written(method: Method, target: hosts.Target, lines: list[str]) -> None:
+def test_the_content_of_each_file(method: Method, target: hosts.Target, lines: list[str]) -> None:
     assert hosts.text(method, target) == "\n".join([MARKER, *lines, ""])
 
 
@@ -41,7 +41,7 @@ def test_what_is_written(method: Method, target: hosts.Target, lines: list[str])
     ("macos", Method.MACOS, "/etc/resolver/local.gardener.cloud"),
     ("dnsmasq", Method.DNSMASQ, "/etc/dnsmasq.d/windowbox-local.gardener.cloud.conf"),
 )
-def test_where_it_is_written(method: Method, file: str) -> None:
+def test_the_path_of_each_file(method: Method, file: str) -> None:
     assert hosts.path(method, ZONE, Path("/")) == Path(file)
 
 
@@ -52,7 +52,7 @@ def test_where_it_is_written(method: Method, file: str) -> None:
     ("dnsmasq-is-there", "Linux", ["etc/systemd", "etc/dnsmasq.d"], Method.DNSMASQ),
     ("neither", "Linux", [], Method.HOSTS),
 )
-def test_what_fits_a_host(tmp_path: Path, system: str, folders: list[str], method: Method) -> None:
+def test_the_method_fits_the_host(tmp_path: Path, system: str, folders: list[str], method: Method) -> None:
     for folder in folders:
         (tmp_path / folder).mkdir(parents=True)
     assert hosts.fitting(system, tmp_path) is method
@@ -100,7 +100,7 @@ def test_foreign_files_are_neither_replaced_nor_removed(tmp_path: Path) -> None:
     assert theirs.read_text() == "nameserver 10.0.0.1\n"
 
 
-def test_all_that_we_wrote_is_found_again(tmp_path: Path) -> None:
+def test_all_installed_files_are_found(tmp_path: Path) -> None:
     other = hosts.target("example.com", "127.0.0.1:5300")
     for method in hosts.FOLDERS:
         hosts.install(method, V4, tmp_path)
