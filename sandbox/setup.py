@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,9 @@ from windowbox.errors import WindowboxError
 
 def main(arguments: list[str]) -> int:
     """Install everything that this machine can use; a failure does not stop the others."""
+    parser = argparse.ArgumentParser(prog="python -m sandbox.setup", description=__doc__)
+    parser.add_argument("--download", action="store_true", help="download official binaries, do not compile")
+    download = parser.parse_args(arguments).download
     progress, complaints = Progress(_say), list[str]()
     reason = hostresources.unsuited()
     left_out = [name for name in hostresources.PROGRAMS if reason and name not in stages.SIMULATED_PROGRAMS]
@@ -28,7 +32,7 @@ def main(arguments: list[str]) -> int:
         for origin in dict.fromkeys(program.module for program in wanted if program.module):
             names = [program.name for program in wanted if program.module == origin]
             try:
-                obtain.obtain(names, progress, download="--download" in arguments)
+                obtain.obtain(names, progress, download=download)
             except WindowboxError as error:
                 complaints.append(str(error))
         complaints = [*installing.result(), *complaints]
