@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import platform
 import re
 import subprocess
 import tarfile
@@ -23,7 +22,6 @@ _LIBRARY = re.compile(r"(/\S+) \(0x")
 PROVISIONER = "windowbox.local/local-path-provisioner:1"
 PAUSE, BUSYBOX, ECHO = (f"windowbox.local/{name}:1" for name in ("pause", "busybox", "echo"))
 
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
 _FOREVER = "2147483647"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -93,7 +91,7 @@ def write(image: Image, path: Path) -> Path:
 def config(image: Image, digest: str) -> dict[str, Any]:
     """The image's configuration with its command, and its layer by the digest."""
     return {
-        "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
+        "architecture": binaries.architecture(),
         "os": "linux",
         "config": {
             "Entrypoint": image.entrypoint, "Cmd": image.command, "Env": [f"PATH={_PATH}"], "WorkingDir": "/",

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import functools
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -104,6 +105,12 @@ def cache() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "windowbox"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "windowbox"
+
+
+def architecture() -> str:
+    """The architecture of this machine, in the words of Go and of container images."""
+    machine = platform.machine()  # macOS says arm64, too
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
 def cached(program: Program) -> Path:

@@ -11,7 +11,6 @@ import hashlib
 import http
 import http.client
 import os
-import platform
 import re
 import sys
 import tarfile
@@ -33,7 +32,7 @@ _OFFICIAL = {
     "etcd": "https://github.com/etcd-io/etcd/releases/download",
     "nats": "https://github.com/nats-io/nats-server/releases/download",
 }
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+_ARCHITECTURES = ("amd64", "arm64")
 _LARGEST_SUMS = 1 << 20
 _BLOCK = 1 << 18
 _MEGABYTE = 1e6
@@ -67,8 +66,8 @@ def setting(module: str) -> str:
 
 def release(program: Program) -> Release | None:
     """Where `program` is published for this machine; None if it is not."""
-    system, architecture = sys.platform, _ARCHITECTURES.get(platform.machine())
-    if program.module not in _OFFICIAL or architecture is None:
+    system, architecture = sys.platform, binaries.architecture()
+    if program.module not in _OFFICIAL or architecture not in _ARCHITECTURES:
         return None
     base = os.environ.get(setting(program.module), _OFFICIAL[program.module]).rstrip("/")
     version = f"v{program.version}"

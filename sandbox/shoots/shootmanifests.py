@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
-from sandbox.nodes.images import ARCHITECTURES
+from sandbox.programs import binaries
 from sandbox.programs.binaries import PROGRAMS
 from sandbox.servers.ranges import Ranges
 from sandbox.shoots import contents
@@ -90,7 +89,7 @@ def cluster(shoot: Shoot, nodes: str, own: Ranges, images: Mapping[str, str]) ->
     text = _CLUSTER
     for word, value in {
         "NAMESPACE": shoot.technical_id, "NAME": shoot.name, "VERSION": PROGRAMS["kubelet"].version,
-        "ARCHITECTURE": _architecture(), "NODES": nodes, "PODS": str(own.pods),
+        "ARCHITECTURE": binaries.architecture(), "NODES": nodes, "PODS": str(own.pods),
         "SERVICES": str(own.services_v4),
     }.items():  # fmt: skip
         text = re.sub(rf"\b{word}\b", value, text)
@@ -98,7 +97,9 @@ def cluster(shoot: Shoot, nodes: str, own: Ranges, images: Mapping[str, str]) ->
     profile = found["spec"]["cloudProfile"]["spec"]
     for version, image in sorted(images.items()):
         offered = {"version": version, "classification": "supported", "cri": [{"name": "containerd"}]}
-        profile["machineImages"][0]["versions"].append({**offered, "architectures": [_architecture()]})
+        profile["machineImages"][0]["versions"].append(
+            {**offered, "architectures": [binaries.architecture()]}
+        )
         known = {"version": version, "image": image}
         profile["providerConfig"]["machineImages"][0]["versions"].append(known)
     return found
@@ -153,7 +154,7 @@ def worker(shoot: Shoot, count: int, image_version: str, user_data: str) -> dict
         "maxUnavailable": 0,
         "machineType": _MACHINE_TYPE,
         "machineImage": {"name": "local", "version": image_version},
-        "architecture": _architecture(),
+        "architecture": binaries.architecture(),
         "nodeAgentSecretName": f"gardener-node-agent-{POOL}-{digest}",
         "userDataSecretRef": {"name": user_data, "key": "cloud_config"},
         "kubernetesVersion": PROGRAMS["kubelet"].version,
@@ -172,7 +173,3 @@ def _extension(shoot: Shoot, kind: str, name: str, **spec: Any) -> dict[str, Any
 
 def _provider(shoot: Shoot) -> dict[str, str]:
     return {"name": "cloudprovider", "namespace": shoot.technical_id}
-
-
-def _architecture() -> str:
-    return ARCHITECTURES.get(platform.machine(), platform.machine())

@@ -11,7 +11,6 @@ import gzip
 import hashlib
 import io
 import json
-import platform
 import shutil
 import sys
 import sysconfig
@@ -121,9 +120,8 @@ def write(image: Image, path: Path, version: str) -> str:
         "annotations": {"org.opencontainers.image.version": version},
     }
     entry = _blob(blobs, _json(manifest), f"{_MEDIA}.manifest.v1+json")
-    architecture = images.ARCHITECTURES.get(platform.machine(), platform.machine())
     entry |= {
-        "platform": {"architecture": architecture, "os": "linux"},
+        "platform": {"architecture": binaries.architecture(), "os": "linux"},
         "annotations": {
             "io.containerd.image.name": f"windowbox:{version}",
             "org.opencontainers.image.ref.name": version,
