@@ -45,12 +45,8 @@ def marked() -> dict[ProcessId, str]:
 
 def orphans() -> list[ProcessId]:
     """Processes whose supervisor has ended."""
-    found = []
-    for process, mark in marked().items():
-        supervisor = owner(mark)
-        if supervisor and not processes.alive(supervisor):
-            found.append(process)
-    return found
+    owned = [(process, owner(mark)) for process, mark in marked().items()]
+    return [process for process, supervisor in owned if supervisor and not processes.alive(supervisor)]
 
 
 def end(mark: str) -> list[ProcessId]:

@@ -19,18 +19,16 @@ _PING = b"still there?\n"
 
 @dataclass(frozen=True)
 class Greeting:
-    """The Pod that answered, its node, and the seconds until then."""
+    """The node that answered, and the seconds until then."""
 
-    pod: str
     node: str
     seconds: float
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a connection got no greeting, and when it was opened and closed."""
+    """A connection without a greeting: when it was opened and closed."""
 
-    text: str
     began: float
     ended: float
 
@@ -89,12 +87,11 @@ async def steady(address: str, port: int, *, rate: int, lasting: int = 0) -> Asy
     async def connect() -> None:
         began = time.perf_counter()
         try:
-            pod, node = parsed(await first_line(address, port))
-        except OSError as error:
-            text = str(error) or type(error).__name__
-            tally.failed.append(Failure(text, began, time.perf_counter()))
+            _, node = parsed(await first_line(address, port))
+        except OSError:
+            tally.failed.append(Failure(began, time.perf_counter()))
         else:
-            tally.greetings.append(Greeting(pod, node, time.perf_counter() - began))
+            tally.greetings.append(Greeting(node, time.perf_counter() - began))
             tally.heard.set()
 
     async def stay_connected() -> None:

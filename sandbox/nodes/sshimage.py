@@ -68,7 +68,7 @@ Subsystem sftp internal-sftp
 
 
 def found() -> list[Image]:
-    """The image; None if this host lacks a program that it needs."""
+    """The image; empty if this host lacks a program that it needs."""
     root, tools = openssh.root(), {name: openssh.tool(name) for name in _TOOLS}
     if root is None or not all(tools.values()):
         return []
