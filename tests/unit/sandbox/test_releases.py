@@ -1,4 +1,4 @@
-"""Official binaries: downloaded if that is asked for, verified, and built if anything is wrong with them."""
+"""Official binaries: downloaded on request and verified; programs are built if that fails."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_downloads_happen_only_on_request(published: Releases, built: Built, pro
     assert built() == ["nats-server", "kubelet"]
 
 
-def test_what_nobody_publishes_is_built(published: Releases, built: Built, progress: Progress) -> None:
+def test_unpublished_programs_are_built(published: Releases, built: Built, progress: Progress) -> None:
     obtain.obtain(["windowbox-echo", "nats-server"], progress, download=True)
     assert built() == ["windowbox-echo"]
     assert len(published.asked) == 2
 
 
-def test_what_is_here_is_not_downloaded_again(published: Releases, progress: Progress) -> None:
+def test_a_cached_program_is_not_downloaded_again(published: Releases, progress: Progress) -> None:
     obtain.obtain(["kubelet"], progress, download=True)
     asked = len(published.asked)
     obtain.obtain(["kubelet"], progress, download=True)
@@ -97,7 +97,6 @@ def _wrong_sum(published: Releases) -> None:
     ),
     ("missing-sum", lambda published: published.files.pop(SUM), "404"),
     ("missing-version", lambda published: published.files.pop(FILE), "404"),
-    ("broken-off", lambda published: published.shortened.add(FILE), "broke off"),
     (
         "truncated",
         lambda published: published.files.update({FILE: published.files[FILE][:1000]}),
@@ -110,31 +109,27 @@ def _wrong_sum(published: Releases) -> None:
         "is version 1.36.2",
     ),
 )
-def test_what_is_wrong_is_said_and_built_instead(
+def test_a_wrong_download_is_reported_and_built_instead(
     spoil: Spoil, complaint: str,
     published: Releases, built: Built, progress: Progress, said: list[str],
 ) -> None:  # fmt: skip
     spoil(published)
-    obtain.obtain(["kubelet", "nats-server"], progress, download=True)
+    # It stops no other download, of the same module or of another.
+    obtain.obtain(["kubelet", "kubectl", "nats-server"], progress, download=True)
     assert built() == ["kubelet"]
     assert [line for line in said if "not downloaded, so it is built: " in line and complaint in line]
     assert not list((binaries.cache() / "bin").glob(".build-*"))
 
 
-@cases("spoil", ("wrong-sum", _wrong_sum), ("missing-version", lambda published: published.files.pop(FILE)))
-def test_a_wrong_binary_stops_no_other(
-    spoil: Spoil, published: Releases, built: Built, progress: Progress
+def test_a_broken_connection_ends_downloads(
+    published: Releases, built: Built, progress: Progress, said: list[str]
 ) -> None:
-    spoil(published)
-    obtain.obtain(["kubelet", "kubectl", "kube-apiserver"], progress, download=True)
-    assert built() == ["kubelet"]
-
-
-def test_a_broken_connection_ends_downloads(published: Releases, built: Built, progress: Progress) -> None:
     published.shortened.add(FILE)
     obtain.obtain(["kubelet", "kubectl", "kube-apiserver"], progress, download=True)
     assert built() == ["kubelet", "kubectl", "kube-apiserver"]
     assert published.asked == [SUM, FILE]
+    assert [line for line in said if "not downloaded, so it is built: " in line and "broke off" in line]
+    assert not list((binaries.cache() / "bin").glob(".build-*"))
 
 
 def test_an_archive_lacking_the_program_fails(
@@ -153,7 +148,7 @@ def test_an_archive_lacking_the_program_fails(
     ("silent-about-the-sum", lambda published: published.silent.add(SUM), "timed out", Patience(silence=0.2)),
     ("drips", lambda published: published.dripping.add(FILE), "after 0.5 s", Patience(silence=5, file=0.5)),
 )
-def test_a_download_that_takes_too_long_is_given_up(
+def test_a_slow_download_times_out(
     spoil: Spoil, complaint: str, patience: Patience,
     published: Releases, progress: Progress, tmp_path: Path,
 ) -> None:  # fmt: skip
@@ -161,13 +156,13 @@ def test_a_download_that_takes_too_long_is_given_up(
     _fails(Unreachable, complaint, tmp_path, progress, "kubelet", patience)
 
 
-def test_a_cancelled_download_is_given_up(published: Releases, progress: Progress, tmp_path: Path) -> None:
+def test_a_cancelled_download_ends(published: Releases, progress: Progress, tmp_path: Path) -> None:
     progress.cancelled.set()
     published.dripping.add(FILE)
     _fails(Unreachable, "cancelled, its result is not needed", tmp_path, progress, "kubelet")
 
 
-def test_a_port_where_nobody_listens_is_unreachable(
+def test_a_closed_port_is_unreachable(
     published: Releases, progress: Progress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(releases.setting("kubernetes"), "http://127.0.0.1:1")
@@ -187,7 +182,7 @@ def test_mirrors_replace_the_official_places() -> None:
 
 
 @pytest.mark.usefixtures("published")
-def test_where_nothing_is_published_that_is_said(progress: Progress, tmp_path: Path) -> None:
+def test_a_program_without_a_release_is_missing(progress: Progress, tmp_path: Path) -> None:
     _fails(Missing, "no official binary of kwok", tmp_path, progress, "kwok")
 
 

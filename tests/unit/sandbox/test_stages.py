@@ -1,4 +1,4 @@
-"""What the children of a sandbox are told."""
+"""The configuration of a sandbox's children."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ OPTIONS = Options(workers=2, ports={"named": 5399})
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    if reason := servers.missing(*stages.PROGRAMS):
-        pytest.skip(reason)
+    servers.need(*stages.PROGRAMS)
     folder = tmp_path / "stages"
     stages.stages(folder, OPTIONS, stages.choose_ports(OPTIONS, {}))
     return folder
@@ -65,8 +64,7 @@ def test_a_process_understands_the_settings_written_for_it(name: str, folder: Pa
 
 
 def test_three_servers_know_each_other(tmp_path: Path) -> None:
-    if reason := servers.missing(*stages.PROGRAMS):
-        pytest.skip(reason)
+    servers.need(*stages.PROGRAMS)
     three = Options(nats_servers=3)
     ports = stages.choose_ports(three, {})
     stages.stages(tmp_path, three, ports)
@@ -81,7 +79,7 @@ def test_three_servers_know_each_other(tmp_path: Path) -> None:
         assert configuration["cluster"]["listen"] == routes[names.index(name)].removeprefix("nats://")
 
 
-def test_only_who_changes_dns_gets_the_key(folder: Path) -> None:
+def test_only_processes_that_change_dns_get_the_key(folder: Path) -> None:
     holders = {
         name
         for name in ("watcher-1", "worker-1", "patcher-1", "operator")
