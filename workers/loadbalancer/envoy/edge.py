@@ -35,7 +35,7 @@ class About:
     version: str
     uptime: int
     """Seconds."""
-    pid: int
+    pid: int = 0
     """0 unless it is a process of this host."""
 
 
