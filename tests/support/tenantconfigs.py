@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -27,6 +29,16 @@ def naming(
 def of(plane: ControlPlane, role: str = "provider") -> bytes:
     """The kubeconfig with which a role reaches a cluster."""
     return inline(plane.kubeconfigs[role].read_bytes())
+
+
+def program(trace: Path) -> dict[str, Any]:
+    """The `exec` of a user: a program that leaves a trace and gives no credentials."""
+    return {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sh",
+        "args": ["-c", f"touch {shlex.quote(str(trace))}"],
+        "interactiveMode": "Never",
+    }
 
 
 def with_user(kubeconfig: bytes, **credentials: Any) -> bytes:

@@ -11,9 +11,9 @@ from typing import Any
 
 from aiohttp import web
 
-from sandbox import processes
 from sandbox.servers import certificates
 from sandbox.servers.kubeconfigs import text
+from tests.support import webserver
 from tests.support.kindworld import CLOUDPROVIDER, Client, inline
 from tests.support.servers import ControlPlane
 from tests.support.tenantconfigs import naming
@@ -104,9 +104,9 @@ class Liar:
 @contextlib.asynccontextmanager
 async def liar(folder: Path, uid: str) -> AsyncIterator[Liar]:
     """Says that its kube-system has this uid, and that it holds nothing else."""
-    ca, port = certificates.authority(folder), processes.free_port()
+    ca = certificates.authority(folder)
     pair = certificates.server(ca, folder, "liar", ["127.0.0.1", "localhost"])
-    made = Liar(f"https://127.0.0.1:{port}", ca.certificate)
+    made = Liar("", ca.certificate)
 
     async def answer(request: web.Request) -> web.Response:
         made.asked.append(f"{request.method} {request.path}")
@@ -118,19 +118,5 @@ async def liar(folder: Path, uid: str) -> AsyncIterator[Liar]:
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair.certificate, pair.key)
-    async with serving(answer, port, context):
+    async with webserver.serving(web.route("*", "/{path:.*}", answer), tls=context) as made.url:
         yield made
-
-
-@contextlib.asynccontextmanager
-async def serving(answer: Any, port: int = 0, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """A web server on loopback that answers every request so. Yields its port."""
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context).start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()

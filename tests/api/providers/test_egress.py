@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -19,8 +20,8 @@ import yaml
 from aiohttp import web
 
 from sandbox import processes
-from tests.api.providers.tenants import liar, serving
-from tests.support import loopback
+from tests.api.providers.tenants import liar
+from tests.support import loopback, webserver
 from tests.support.servers import ControlPlane
 from tests.support.tenantconfigs import naming
 from windowbox.clients.kubernetes import kube
@@ -60,7 +61,8 @@ async def internal() -> AsyncIterator[Listener]:
         made.requests.append(request.path_qs)
         return web.json_response({"gitVersion": "v1"})
 
-    async with serving(answer) as made.port:
+    async with webserver.serving(web.route("*", "/{path:.*}", answer)) as url:
+        made.port = urlsplit(url).port or 0
         yield made
 
 

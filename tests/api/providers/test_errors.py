@@ -7,7 +7,6 @@ import base64
 import json
 import logging
 import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.proxy import proxy
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from tests.support.tenantconfigs import of, with_user
+from tests.support.tenantconfigs import of, program, with_user
 from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, SECRETS
 from windowbox.rights import rbac
@@ -101,13 +100,7 @@ async def test_a_secret_without_a_kubeconfig_is_named(world: KindWorld) -> None:
 @rule("K-1")
 async def test_no_program_of_a_tenant_runs(world: KindWorld, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    script = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": "sh",
-        "args": ["-c", f"touch {shlex.quote(str(trace))}"],
-        "interactiveMode": "Never",
-    }
-    found = await refused(await world.shoot(kubeconfig=user(exec=script)(world)))
+    found = await refused(await world.shoot(kubeconfig=user(exec=program(trace))(world)))
     shows(found, MALFORMED, r"users\[0\].user.exec is not allowed in a kubeconfig from a Secret")
     assert not trace.exists()
 

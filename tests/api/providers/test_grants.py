@@ -202,7 +202,7 @@ async def test_secrets_are_read_by_namespace(
             await opened.page(SECRETS)
 
 
-async def test_who_grants_may_bind_no_other_role(admin: Kube, granter: Kube) -> None:
+async def test_the_granter_may_bind_no_other_role(admin: Kube, granter: Kube) -> None:
     ours = await namespace(admin, "shoot--bind")
     binding = rbac.namespaced(ours)[0]
     for role in ("cluster-admin", "admin", rbac.user("worker")):
@@ -211,7 +211,7 @@ async def test_who_grants_may_bind_no_other_role(admin: Kube, granter: Kube) -> 
             await granter.create(BINDINGS, ours, other)
 
 
-async def test_what_is_no_longer_to_be_granted_is_taken_back(admin: Kube, granter: Kube) -> None:
+async def test_bindings_that_are_no_longer_granted_are_deleted(admin: Kube, granter: Kube) -> None:
     stays, goes = await namespace(admin, "shoot--stays"), await namespace(admin, "shoot--goes")
     theirs = {**rbac.namespaced(goes)[0], "metadata": {"name": "of-a-person", "namespace": goes}}
     await admin.create(BINDINGS, goes, theirs)
@@ -245,7 +245,7 @@ def test_the_file_of_rights_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("role", ["watcher", "worker", "patcher"])
-def test_namespaces_pods_and_services_are_made_by_nobody_but_provider_credentials(role: str) -> None:
+def test_only_provider_credentials_write_namespaces_pods_and_services(role: str) -> None:
     kinds, reads = {"namespaces", "pods", "services"}, {"get", "list", "watch"}
     found = [rule for rule in rbac.RULES[role] if kinds & {*rule["resources"]}]
     assert [rule for rule in found if not reads >= {*rule["verbs"]}] == []

@@ -1,4 +1,4 @@
-"""Which clusters are taken for the same one, and which never are."""
+"""Which kubeconfigs lead to the same cluster."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_nothing_that_a_server_says_makes_it_another(plane: ControlPlane, 
                     assert identities.provider(claim, A) != identities.provider(real, A)
 
 
-async def test_a_server_that_nobody_vouches_for_is_the_secrets_alone(plane: ControlPlane) -> None:
+async def test_an_unverified_server_belongs_to_its_secret_alone(plane: ControlPlane) -> None:
     async with opened(of(plane), unverified(of(plane))) as (own, any_server):
         assert not await identities.same(any_server, own)
         assert not await identities.same(any_server, any_server)

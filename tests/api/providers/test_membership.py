@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -54,12 +53,6 @@ async def left(registry: Registry, cluster: str) -> None:
     await eventually(lambda: cluster in registry.left)
 
 
-@contextlib.asynccontextmanager
-async def administrator(plane: ControlPlane) -> AsyncIterator[Kube]:
-    async with kube.from_file(plane.kubeconfig) as made:
-        yield made
-
-
 async def name_of(plane: ControlPlane) -> str:
     async with kube.from_text(of(plane), "it", loopback.EGRESS) as opened:
         return identities.provider(opened, SecretKey(namespace="any", name="any"))
@@ -100,7 +93,7 @@ async def test_another_cluster_is_watched_as_long_as_a_secret_leads_there(
 ) -> None:
     one, two = [await world.shoot(kubeconfig=of(other)) for _ in range(2)]
     cluster = await name_of(other)
-    async with administrator(other) as admin:
+    async with kube.from_file(other.kubeconfig) as admin:
         await served(one)
         assert (await joined(registry, cluster)).origin == "provider"
         assert registry.served() == set()
@@ -121,7 +114,7 @@ async def test_another_secret_takes_over_when_one_is_changed_or_gone(
 ) -> None:
     one, two = [await world.shoot(kubeconfig=of(other)) for _ in range(2)]
     cluster = await name_of(other)
-    async with administrator(other) as admin:
+    async with kube.from_file(other.kubeconfig) as admin:
         await served(one, two)
         await joined(registry, cluster, by=one)
         await one.secret(CLOUDPROVIDER, kubeconfig=world.kubeconfig())  # leads elsewhere
@@ -181,7 +174,7 @@ async def test_a_redirected_secret_does_not_speak_for_its_cluster(
     """A tenant lets the cluster of all join, and then has the watchers read from a server of their own."""
     hostile, honest = [await world.shoot(kubeconfig=of(other)) for _ in range(2)]
     cluster = await name_of(other)
-    async with liar(tmp_path, "any") as tenant, administrator(other) as admin:
+    async with liar(tmp_path, "any") as tenant, kube.from_file(other.kubeconfig) as admin:
         await served(hostile)
         await joined(registry, cluster, by=hostile)
         await served(honest)

@@ -101,7 +101,7 @@ async def test_secrets_with_the_same_kubeconfig_share_one_client(room: Room, pla
 
 
 @rule("K-1")
-async def test_a_client_is_not_closed_under_those_who_use_it(
+async def test_a_client_in_use_is_not_closed(
     room: Room, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(providers, "_IDLE_SECONDS", 0.0)
@@ -116,7 +116,7 @@ async def test_a_client_is_not_closed_under_those_who_use_it(
 
 
 @rule("K-1")
-async def test_no_more_than_a_number_is_kept_for_later(
+async def test_only_a_number_of_unused_clients_is_kept(
     room: Room, plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(providers, "_MOST_IDLE", 2)
@@ -130,7 +130,7 @@ async def test_no_more_than_a_number_is_kept_for_later(
 
 
 @rule("K-1")
-async def test_a_client_that_is_not_let_in_any_more_is_opened_anew(room: Room, plane: ControlPlane) -> None:
+async def test_a_client_whose_credentials_are_refused_is_reopened(room: Room, plane: ControlPlane) -> None:
     shoot = await room.secret(with_user(of(plane), token="outdated"))
     async with room.opened(shoot) as first:
         with pytest.raises(PermanentError, match="Unauthorized") as refused:
@@ -141,7 +141,7 @@ async def test_a_client_that_is_not_let_in_any_more_is_opened_anew(room: Room, p
         await first.get(NAMESPACES, "", "default")
 
 
-async def test_a_server_that_hangs_keeps_nobody_else_waiting(room: Room, plane: ControlPlane) -> None:
+async def test_a_hanging_server_delays_no_other(room: Room, plane: ControlPlane) -> None:
     async with hanging(plane) as (between, other_way):
         stuck, free = await room.secret(other_way), await room.secret(of(plane))
         waiting = asyncio.create_task(room.visit(stuck))
@@ -172,7 +172,7 @@ async def test_waiters_for_a_hanging_server_fail_together(room: Room, plane: Con
         assert (await (await room.visit(shoot)).get(NAMESPACES, "", "default")).name == "default"
 
 
-async def test_where_secrets_lead_is_told_without_asking_the_cluster(
+async def test_the_cluster_of_a_secret_is_known_without_a_request(
     room: Room, plane: ControlPlane, other: ControlPlane
 ) -> None:
     async def where(kubeconfig: bytes, *, watched: bool = False) -> str | None:
