@@ -29,6 +29,13 @@ async def known(turns: Bulkhead, host: str) -> None:
         pass
 
 
+async def known_as_slow(turns: Bulkhead, *hosts: str) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bulkhead, "_PATIENCE", 0.0)
+        for host in hosts:
+            await known(turns, host)
+
+
 async def admitted(turns: Bulkhead, host: str, pool: str = POOL) -> bool:
     with contextlib.suppress(Waiting):
         async with turns.turn(pool, host, "another"):
@@ -103,11 +110,9 @@ async def test_a_run_has_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
             await asyncio.Event().wait()
 
 
-async def test_quick_runs_do_not_make_a_slow_cluster_fast_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_quick_runs_do_not_make_a_slow_cluster_fast_at_once() -> None:
     turns = Bulkhead(16)
-    monkeypatch.setattr(bulkhead, "_PATIENCE", 0.0)
-    await known(turns, "a")
-    monkeypatch.setattr(bulkhead, "_PATIENCE", 10.0)
+    await known_as_slow(turns, "a")
     await known(turns, "a")
     async with taken(turns, *"aaaa"):
         assert not await admitted(turns, "a")
@@ -118,9 +123,7 @@ async def test_a_cluster_that_was_slow_has_to_be_quick_once_to_be_fast(
 ) -> None:
     turns = Bulkhead(16)
     monkeypatch.setattr(bulkhead, "_REMEMBERED", 0.0)
-    monkeypatch.setattr(bulkhead, "_PATIENCE", 0.0)
-    await known(turns, "a")
-    monkeypatch.setattr(bulkhead, "_PATIENCE", 10.0)
+    await known_as_slow(turns, "a")
     async with taken(turns, *"aaaa"):
         assert not await admitted(turns, "a")
     async with taken(turns, *"aaaa"):
@@ -149,19 +152,16 @@ async def test_a_new_cluster_takes_the_place_of_the_slowest_run(monkeypatch: pyt
             task.cancel()
 
 
-async def test_the_clusters_that_are_forgotten_are_not_the_fast_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fast_clusters_are_remembered_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulkhead, "_MOST_HOSTS", 3)
     turns = Bulkhead(16)
     await known(turns, "fast")
-    monkeypatch.setattr(bulkhead, "_PATIENCE", 0.0)
-    for host in ("slow", "slower", "slowest", "another"):
-        await known(turns, host)
-    monkeypatch.setattr(bulkhead, "_PATIENCE", 10.0)
+    await known_as_slow(turns, "slow", "slower", "slowest", "another")
     async with taken(turns, *["fast"] * 16):
         pass
 
 
-async def test_the_more_wait_the_later_they_come_again() -> None:
+async def test_more_waiting_runs_are_retried_later() -> None:
     turns = Bulkhead(16)
     delays = []
     async with taken(turns, *"aaaa"):

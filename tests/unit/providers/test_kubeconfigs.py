@@ -154,7 +154,7 @@ def test_own_networks_are_denied_but_for_exceptions(address: str, permitted: boo
     assert OWN.permits(ip_address(address)) is permitted
 
 
-def test_exceptions_reach_into_what_is_always_denied() -> None:
+def test_exceptions_permit_addresses_denied_by_default() -> None:
     assert loopback.EGRESS.permits(ip_address("127.0.0.1"))
     assert loopback.EGRESS.permits(ip_address("::1"))
     assert not loopback.EGRESS.permits(ip_address("169.254.169.254"))

@@ -115,10 +115,7 @@ def test_a_structured_line_names_the_trace_and_the_error() -> None:
     assert "a bug" in line["error"]
 
 
-async def nothing() -> None: ...
-
-
-async def test_a_process_tells_its_metrics_and_its_health() -> None:
+async def test_a_process_serves_its_metrics_and_health() -> None:
     metrics.runs.labels("dnsrecord", "succeeded").observe(0.01)
     ready = False
     asked: list[str] = []
@@ -139,21 +136,21 @@ async def test_a_process_tells_its_metrics_and_its_health() -> None:
         assert (await session.get("/readyz")).status == 200
 
 
-async def test_a_process_that_a_restart_would_cure_is_not_healthy() -> None:
+async def test_a_failure_that_a_restart_cures_is_unhealthy() -> None:
     health = serving.Health(False, "the connection to the bus is closed")
     async with (
-        serving.served("127.0.0.1:0", lambda: True, nothing, lambda: health) as address,
+        serving.served("127.0.0.1:0", lambda: True, health=lambda: health) as address,
         aiohttp.ClientSession(f"http://{address}") as session,
     ):
         answer = await session.get("/healthz")
         assert (answer.status, await answer.text()) == (503, "the connection to the bus is closed\n")
 
 
-async def test_probes_may_have_an_address_of_their_own() -> None:
+async def test_probes_may_have_another_address() -> None:
     port = processes.free_port()
     probes = f"127.0.0.1:{port}"
     async with (
-        serving.served("127.0.0.1:0", lambda: True, nothing, probes=probes) as address,
+        serving.served("127.0.0.1:0", lambda: True, probes=probes) as address,
         aiohttp.ClientSession() as session,
     ):
         assert address != probes
@@ -161,19 +158,19 @@ async def test_probes_may_have_an_address_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("address", ["9101", "localhost:http", "127.0.0.1:99999x"])
-async def test_an_address_that_is_none_is_named(address: str) -> None:
+async def test_an_invalid_address_is_named(address: str) -> None:
     with pytest.raises(Malformed, match="host:port"):
-        async with serving.served(address, lambda: True, nothing):
+        async with serving.served(address, lambda: True):
             pass
 
 
-async def test_what_a_client_has_compressed_is_not_unpacked() -> None:
+async def test_compressed_bodies_are_not_unpacked() -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     blanks = packer.compress(b" " * (16 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
     body = blanks * 100
     packed = f"Content-Encoding: deflate\r\nContent-Length: {len(body)}\r\n"
     head = f"GET /healthz HTTP/1.1\r\nHost: x\r\n{packed}\r\n"
-    async with serving.served("127.0.0.1:0", lambda: True, nothing) as address:
+    async with serving.served("127.0.0.1:0", lambda: True) as address:
         host, _, port = address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         before = time.thread_time()
@@ -188,7 +185,7 @@ async def test_requests_that_are_no_http_are_not_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(logging.getLogger("aiohttp.server"), "filters", [logs.is_our_error])
-    async with serving.served("127.0.0.1:0", lambda: True, nothing) as address:
+    async with serving.served("127.0.0.1:0", lambda: True) as address:
         host, _, port = address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: secret\r\n\r\n")
