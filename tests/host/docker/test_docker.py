@@ -69,7 +69,7 @@ async def test_an_invalid_engine_address_is_reported() -> None:
             pass
 
 
-async def test_docker_host_is_heeded(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_variable_docker_host_is_used(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{host.socket}")
     async with docker.opened() as engine:
         assert await engine.labelled({}) == []
@@ -81,7 +81,7 @@ async def test_removing_a_missing_container_succeeds(engine: Engine) -> None:
 
 
 @rule("LB-14-docker")
-async def test_a_program_that_fails_tells_why(engine: Engine) -> None:
+async def test_the_output_of_a_failed_program_is_reported(engine: Engine) -> None:
     container = await engine.create("box", SLEEP)
     await engine.start(container)
     assert await engine.execute(container, ["sh", "-c", "echo said"]) == b"said\n"
@@ -90,7 +90,7 @@ async def test_a_program_that_fails_tells_why(engine: Engine) -> None:
 
 
 @rule("LB-14-docker")
-async def test_files_are_put_and_read_whether_it_runs_or_not(engine: Engine) -> None:
+async def test_files_are_put_and_read_before_and_after_the_start(engine: Engine) -> None:
     container = await engine.create("box", SLEEP)
     await engine.put(container, "/", {"some/where/a": b"1", "some/where/b": b"2"})
     assert await engine.files(container, "/some/where") == {"a": b"1", "b": b"2"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from ipaddress import ip_address, ip_network
 
@@ -11,12 +10,13 @@ import pytest
 
 from tests.host.docker import traffic
 from tests.host.docker.host import BACKEND4, IMAGE, NETWORK, Host
-from tests.host.docker.traffic import backend, balancer
+from tests.host.docker.traffic import backend, listener
+from tests.servers.envoy.nodes import Node
+from tests.servers.envoy.world import balancer
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.clients.docker import Engine
 from windowbox.errors import Malformed, Refused
-from windowbox.models.loadbalancers import Endpoint, Listener
 from workers.loadbalancer.envoy import hostnetwork
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.docker import containerroutes
@@ -49,11 +49,10 @@ def node(host: Host) -> str:
 async def test_routes_to_nodes_are_removed_when_unused(attachment: Attachment, host: Host) -> None:
     hop = node(host)
     await attachment.prepare([ADDRESS])
-    wanted = balancer(Listener(ADDRESS, 80, "TCP", (Endpoint(NODE, 30080, "node"),)))
-    envoy = await attachment.start(traffic.order(attachment, wanted))
+    envoy = await attachment.start(traffic.order(attachment, listener(Node("node", NODE), ADDRESS)))
 
     await envoy.route({f"{NODE}/32": hop, "10.77.0.6/32": hop, "fd77::5/128": "fd00:10::9"})
-    assert await _greeting() == "node"
+    await traffic.greeted(ADDRESS, 80, "node")
     assert f"10.77.0.6 via {hop}" in inside(host)
     assert "fd77::5 via fd00:10::9" in inside(host, "-6")
 
@@ -67,28 +66,18 @@ async def test_routes_to_nodes_are_removed_when_unused(attachment: Attachment, h
     assert not [route for route in host.routes() if "10.77" in route]
 
 
-async def _greeting() -> str:
-    async def greeting() -> str:
-        with contextlib.suppress(OSError):
-            return await traffic.greeting(ADDRESS, 80)
-        return ""
-
-    return await eventually(greeting)
-
-
 @rule("LB-11-10")
 async def test_routes_are_back_after_the_network_was_lost(attachment: Attachment, host: Host) -> None:
     hop = node(host)
-    wanted = balancer(Listener(ADDRESS, 80, "TCP", (Endpoint(NODE, 30080, "node"),)))
     edge = Edge(attachment)
     async with running(edge.keep()):
-        await soon(edge.write([wanted]))
+        await soon(edge.write([balancer(listener(Node("node", NODE), ADDRESS))]))
         await edge.route({f"{NODE}/32": hop})
-        assert await _greeting() == "node"
+        await traffic.greeted(ADDRESS, 80, "node")
 
         host.crash(BOX)
 
-        assert await _greeting() == "node"
+        await traffic.greeted(ADDRESS, 80, "node")
 
 
 @rule("LB-15-12")
@@ -103,7 +92,7 @@ async def test_waiting_clients_survive_an_envoy_replacement(attachment: Attachme
 @rule("LB-11-10")
 async def test_an_impossible_route_fails_and_harms_no_other(attachment: Attachment, host: Host) -> None:
     await attachment.prepare([ADDRESS])
-    envoy = await attachment.start(traffic.order(attachment, balancer()))
+    envoy = await attachment.start(traffic.order(attachment))
     with pytest.raises(Refused, match=r"10\.77\.0\.5/32 via 203\.0\.113\.1"):
         await envoy.route({f"{NODE}/32": "203.0.113.1", "10.77.0.6/32": "172.18.0.1"})
     assert "10.77.0.6 via 172.18.0.1" in inside(host)
@@ -116,8 +105,8 @@ async def test_an_impossible_route_fails_and_harms_no_other(attachment: Attachme
 async def test_edges_share_the_network_and_keep_their_routes_apart(
     attachment: Attachment, host: Host
 ) -> None:
-    one = await attachment.start(traffic.order(attachment, balancer(), name="one"))
-    two = await attachment.start(traffic.order(attachment, balancer(), name="two"))
+    one = await attachment.start(traffic.order(attachment, name="one"))
+    two = await attachment.start(traffic.order(attachment, name="two"))
     both, second = "10.77.0.1/32", "10.77.0.2/32"
     await one.route({both: "172.18.0.1"})
     await two.route({both: "172.18.0.1", second: "172.18.0.1"})
@@ -137,7 +126,7 @@ async def test_edges_share_the_network_and_keep_their_routes_apart(
 async def test_removing_the_network_container_ends_everything(
     attachment: Attachment, engine: Engine, host: Host
 ) -> None:
-    envoy = await attachment.start(traffic.order(attachment, balancer()))
+    envoy = await attachment.start(traffic.order(attachment))
     found = host.containers("network=kind", "label=gardener.cloud/role=loadbalancer")
     assert found == {BOX}
     assert found <= host.containers("label=kubernetes.io/cluster=kind")
@@ -151,19 +140,18 @@ async def test_removing_the_network_container_ends_everything(
 
 
 async def test_an_edge_is_recreated_after_a_teardown(attachment: Attachment, host: Host) -> None:
+    async def has_ended() -> bool:
+        return not await attachment.names()
+
     await attachment.prepare([ADDRESS])
     async with backend("a", BACKEND4) as a:
-        order = traffic.order(attachment, balancer(a.listener(ADDRESS, 80)))
+        order = traffic.order(attachment, listener(a, ADDRESS))
         await attachment.start(order)
         host.engine.docker("rm", "--force", BOX)
-        await traffic.until(lambda: _has_ended(attachment), "it runs on")
+        await eventually(has_ended)
         assert await attachment.kept("edge") == order.files
         await attachment.start(order)
         await traffic.greeted(ADDRESS, 80, "a")
-
-
-async def _has_ended(attachment: Attachment) -> bool:
-    return not await attachment.names()
 
 
 async def test_an_address_outside_of_the_ranges_is_reported(attachment: Attachment) -> None:

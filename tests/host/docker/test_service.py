@@ -10,7 +10,9 @@ import pytest
 
 from tests.host.docker import traffic
 from tests.host.docker.host import BACKEND4, Host
-from tests.host.docker.traffic import Backend, backend, balancer
+from tests.host.docker.traffic import backend, listener
+from tests.servers.envoy.clients import greeting
+from tests.servers.envoy.nodes import Node
 from tests.support.rules import rule
 from windowbox.errors import Refused
 from windowbox.models.refs import ObjectRef
@@ -24,9 +26,8 @@ pytestmark = pytest.mark.parametrize("settings", ["docker-per-service"], indirec
 
 
 def order(attachment: Attachment, *ports: int, name: str = NAME, address: str = ADDRESS) -> Order:
-    nobody = Backend("nobody", BACKEND4, 9)
-    wanted = balancer(*(nobody.listener(address, port) for port in ports))
-    return traffic.order(attachment, wanted, name=name)
+    absent = Node("absent", BACKEND4, 9)
+    return traffic.order(attachment, *(listener(absent, address, port) for port in ports), name=name)
 
 
 @rule("LB-9-names", "LB-9-labels", "LB-16-names")
@@ -38,7 +39,7 @@ async def test_teardown_finds_it_by_name_network_and_labels(attachment: Attachme
         "label=gardener.cloud/role=loadbalancer",
         "label=gardener.cloud/service=shop/web",
         "label=kubernetes.io/cluster=kind",
-    ) == {"gardener-lb-f058bf43"}
+    ) == {NAME}
 
 
 async def test_the_cluster_of_a_service_may_be_another_one(attachment: Attachment, host: Host) -> None:
@@ -57,15 +58,15 @@ async def test_other_ports_need_another_container(attachment: Attachment, host: 
         await attachment.start(order(attachment, 80))
         (before,) = host.containers()
         started = host.inspected(before)["Id"]
-        wanted = balancer(a.listener(ADDRESS, 81), a.listener(ADDRESS, 81, "UDP"))
-        await attachment.start(traffic.order(attachment, wanted, name=NAME, generation=2))
+        both = listener(a, ADDRESS, 81), listener(a, ADDRESS, 81, "UDP")
+        await attachment.start(traffic.order(attachment, *both, name=NAME, generation=2))
 
         await traffic.greeted(ADDRESS, 81, "a")
-        assert await traffic.echo(ADDRESS, 81, b"hello") == b"a hello"
+        assert await traffic.answered(ADDRESS, 81) == "a"
         assert host.containers() == {before}
         assert host.inspected(before)["Id"] != started
         with pytest.raises(OSError):
-            await traffic.greeting(ADDRESS, 80)
+            await greeting(ADDRESS, 80)
 
 
 @rule("LB-14-docker")
@@ -74,7 +75,7 @@ async def test_a_port_of_another_container_is_refused_in_words(attachment: Attac
     await traffic.live(await attachment.start(order(attachment, 80)))
     with pytest.raises(Refused, match="another container publishes that port"):
         await attachment.start(order(attachment, 80, name="other"))
-    assert host.containers() == {"gardener-lb-f058bf43"}
+    assert host.containers() == {NAME}
 
 
 @rule("LB-14-docker")

@@ -1,4 +1,4 @@
-"""Clients that count."""
+"""Clients of load balancers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PORT = 8080
 
 
 async def greeting(address: str, port: int = PORT, source: str | None = None) -> str:
-    """The name of the node that a new connection reaches; empty if it was closed without a word."""
+    """The name of the node that a new connection reaches; empty if it was closed without a byte."""
     try:
         async with talk(address, port, source) as one:
             return one.name
@@ -74,7 +74,7 @@ async def flow(address: str, port: int = PORT, source: str | None = None) -> Asy
 
 @dataclass
 class Talk:
-    """A connection that says something again and again."""
+    """An open connection to a node."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -94,14 +94,14 @@ async def talk(address: str, port: int = PORT, source: str | None = None) -> Asy
     reader, writer = await soon(asyncio.open_connection(address, port, local_addr=local))
     try:
         line = await soon(reader.readline())
-        yield Talk(reader, writer, line.decode().partition(" ")[0])
+        yield Talk(reader, writer, line.decode().strip().partition(" ")[0])
     finally:
         writer.close()
 
 
 @dataclass
 class Count:
-    """What became of the connections of a client that never stops making them."""
+    """The results of clients that connect all the time."""
 
     reached: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
@@ -130,7 +130,7 @@ async def counting(address: str) -> AsyncIterator[Count]:
                 if name:
                     count.reached[name] += 1
                 else:
-                    count.failed.append("closed without a word")
+                    count.failed.append("closed without a byte")
             count.more.set()
             await asyncio.sleep(0.005)  # the pace of a client
 
