@@ -46,7 +46,7 @@ def test_without_a_file_the_settings_stay_as_they_are() -> None:
     assert ccmconfig.applied(LoadBalancerSettings()) == ccmconfig.CcmConfig(LoadBalancerSettings())
 
 
-def test_a_field_that_nobody_knows_is_named(tmp_path: Path) -> None:
+def test_an_unknown_field_is_named(tmp_path: Path) -> None:
     with pytest.raises(Malformed, match=r"loadBalancer\.imgae"):
         ccmconfig.applied(settings(tmp_path, "loadBalancer:\n  imgae: theirs/envoy:2\n"))
 

@@ -53,7 +53,7 @@ async def digest(parts: BalancerParts, service: ObjectRef) -> str | None:
     return found.digest if found else None
 
 
-async def test_states_that_others_wrote_or_removed_are_put_right(world: BalancerWorld) -> None:
+async def test_states_that_others_changed_are_corrected(world: BalancerWorld) -> None:
     web, late = ref(world, "web"), ref(world, "late")
     async with world.worker() as parts:
         await world.service("web")
@@ -144,7 +144,7 @@ async def test_a_new_edge_owner_requeues_every_service(world: BalancerWorld) -> 
         await eventually(told)
 
 
-async def test_an_envoy_that_cannot_start_holds_up_no_other_service(world: BalancerWorld) -> None:
+async def test_an_envoy_that_cannot_start_delays_no_other_service(world: BalancerWorld) -> None:
     world.settings = world.settings.model_copy(update={"isolation": True})
     broken = await world.service("broken")
     folders = world.folder / "edge"

@@ -32,7 +32,7 @@ async def world(
     """A cluster with a node, on a bus that knows the roles. Its workers leave Envoy to others."""
     ranges = [{"prefixes": [f"{PLACE}.16/29"]}]
     made = balancer_world(control_plane, roles, tmp_path, "separate", ranges=ranges, edge="separate")
-    async with made as world, played_node(NODE, NODE_PORT, "hello"):
+    async with made as world, played_node(NODE, {NODE_PORT: "hello"}):
         await world.node("node-1", NODE)
         yield world
 

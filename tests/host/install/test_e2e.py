@@ -43,7 +43,7 @@ CASES = (
     test_sources.test_tcp_and_udp_share_a_port_number,
     test_sources.test_an_idle_connection_is_closed,
     test_sources.test_affinity_can_be_switched_off_and_on,
-    test_sources.test_no_more_connections_than_asked_for,
+    test_sources.test_connections_beyond_the_limit_are_closed,
     test_sources.test_the_proxy_protocol_tells_pods_their_client,
     test_status.test_a_healthy_service_has_two_events,
     test_status.test_the_status_shows_address_mode_and_ports,

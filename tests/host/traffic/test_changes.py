@@ -146,7 +146,7 @@ def test_without_node_ports_pods_are_reached_directly(traffic: World) -> None:
 
 
 @rule("LB-7-address", "LB-11-6")
-def test_an_address_that_was_asked_for_is_given(traffic: World) -> None:
+def test_a_requested_address_is_allocated(traffic: World) -> None:
     with traffic.service() as first:
         wanted = first.address.rpartition(".")[0] + ".77"
         with traffic.service(loadBalancerIP=wanted) as service:

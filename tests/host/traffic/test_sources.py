@@ -50,7 +50,7 @@ def test_a_service_has_hundreds_of_ports(traffic: World) -> None:
 
 @rule("LB-7-affinity", "LB-11-6", "LB-15-9")
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])
-def test_a_client_stays_where_it_was_over_tcp_and_udp(traffic: World, policy: str) -> None:
+def test_a_client_keeps_its_node_over_tcp_and_udp(traffic: World, policy: str) -> None:
     def entrance(answer: Answer) -> str:
         """With Local nodes hand on to their own Pods, and do not put themselves in front."""
         return answer.node if policy == "Local" else traffic.entrance(answer.peer)
@@ -180,7 +180,7 @@ def test_an_idle_connection_is_closed(traffic: World) -> None:
         echoclient.until(close_when_idle)
 
 
-def test_no_more_connections_than_asked_for(traffic: World) -> None:
+def test_connections_beyond_the_limit_are_closed(traffic: World) -> None:
     with traffic.service(annotated={"connection_limit": "2"}) as service:
 
         def held() -> socket.socket:

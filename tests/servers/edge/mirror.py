@@ -16,18 +16,18 @@ _versions = itertools.count(1)
 
 
 async def see(bus: Bus, kind: Resource, name: str, found: Object | None, namespace: str = "") -> None:
-    """An object of the runtime cluster as it is now; None: it is gone."""
+    """Mirror an object of the runtime cluster; None: it was deleted."""
     operation, body = ("MODIFIED", orjson.dumps(found.raw)) if found else ("DELETED", b"")
     headers = {OPERATION: operation, UID: name, VERSION: str(next(_versions))}
     await bus.publish(subjects.seen(ObjectRef(RUNTIME, kind.id, namespace, name)), body, headers)
 
 
 async def list_all(bus: Bus, *kinds: Resource) -> None:
-    """All objects of these kinds have been seen."""
+    """All objects of these kinds are mirrored."""
     for kind in kinds:
         await bus.publish(subjects.listed(RUNTIME, kind.id), b"")
 
 
 async def forget(bus: Bus, kind: Resource) -> None:
-    """The objects of this kind are not watched any more."""
+    """The objects of this kind are no longer watched."""
     await bus.publish(subjects.listed(RUNTIME, kind.id), b"", {OPERATION: "DELETED"})

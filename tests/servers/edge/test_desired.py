@@ -1,4 +1,4 @@
-"""What the owner of the edges sees of the world, while the bus knows less than it did."""
+"""The desired load balancers, also while the bus has lost objects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def names(seen: DesiredState) -> list[str]:
     return [backend.name for backend in seen.backends()[RUNTIME]]
 
 
-async def test_nodes_that_the_bus_has_forgotten_are_still_there(nats: NatsServer, nats_bus: Bus) -> None:
+async def test_nodes_that_the_bus_lost_keep_their_traffic(nats: NatsServer, nats_bus: Bus) -> None:
     await see(nats_bus, NODES, "one", node("one"))
     await list_all(nats_bus, SERVICES, NODES)
     async with sight(nats_bus) as seen:
@@ -56,7 +56,7 @@ async def test_nodes_that_the_bus_has_forgotten_are_still_there(nats: NatsServer
         await eventually(lambda: names(seen) == ["two"])
 
 
-async def test_pods_that_the_bus_has_forgotten_are_waited_for(nats: NatsServer, nats_bus: Bus) -> None:
+async def test_endpoint_slices_that_the_bus_lost_are_awaited(nats: NatsServer, nats_bus: Bus) -> None:
     await list_all(nats_bus, SERVICES, NODES, ENDPOINT_SLICES)
     async with sight(nats_bus) as seen:
         assert seen.unlisted() == set()
@@ -69,7 +69,7 @@ async def test_pods_that_the_bus_has_forgotten_are_waited_for(nats: NatsServer, 
         await eventually(lambda: seen.unlisted() == set())
 
 
-async def test_a_cluster_without_watched_pods_is_not_waited_for(bus: Bus) -> None:
+async def test_endpoint_slices_that_are_not_watched_are_not_awaited(bus: Bus) -> None:
     await list_all(bus, SERVICES, NODES)
     async with sight(bus) as seen:
         assert seen.unlisted() == set()
@@ -77,7 +77,7 @@ async def test_a_cluster_without_watched_pods_is_not_waited_for(bus: Bus) -> Non
 
 @rule("LB-3-unavailable")
 async def test_missing_backends_of_a_service_are_explained(bus: Bus) -> None:
-    """Not that there are no nodes, where they are only of another family, or where Pods are missing."""
+    """Nodes of the other family only, and missing Pods, are other reasons than missing nodes."""
     web, direct = (ObjectRef(RUNTIME, SERVICES.id, "default", name) for name in ("web", "direct"))
     await list_all(bus, SERVICES, NODES)
     async with sight(bus) as seen:
@@ -95,7 +95,7 @@ async def test_missing_backends_of_a_service_are_explained(bus: Bus) -> None:
 
 
 class CountingStore(AddressStore):
-    """Counts how often it is asked what a Service holds."""
+    """Counts the reads of a Service's allocations."""
 
     asked = 0
 
@@ -108,8 +108,8 @@ def by_name(seen: DesiredState) -> dict[str, LoadBalancer]:
     return {ref.name: balancer for ref, balancer in seen.load_balancers().items()}
 
 
-def computed_anew(seen: DesiredState) -> dict[str, LoadBalancer]:
-    """What the load balancers are if all are computed, by the names of their Services."""
+def recomputed(seen: DesiredState) -> dict[str, LoadBalancer]:
+    """All load balancers, computed from scratch, by the names of their Services."""
     other = copy.copy(seen)
     other._common, other._computed, other._last = None, {}, {}
     return by_name(other)
@@ -118,7 +118,7 @@ def computed_anew(seen: DesiredState) -> dict[str, LoadBalancer]:
 async def test_incremental_load_balancers_equal_recomputed_ones(bus: Bus) -> None:
     store = CountingStore(bus, [range_of("10.0.0.16/28")])
 
-    async def tell(name: str, port: int = 80, *, gone: bool = False) -> None:
+    async def put(name: str, port: int = 80, *, gone: bool = False) -> None:
         metadata = {"name": name, "namespace": "default", "uid": name}
         found = None if gone else service(metadata=metadata, ports=[{**HTTP, "port": port}])
         await see(bus, SERVICES, name, found, "default")
@@ -143,7 +143,7 @@ async def test_incremental_load_balancers_equal_recomputed_ones(bus: Bus) -> Non
         await addressclaims.adopt_all(store, [])
         await see(bus, NODES, "one", node("one", "10.0.1.1"))
         for number, name in enumerate(names):
-            await tell(name)
+            await put(name)
             await give(f"10.0.0.{17 + number}", name)
         await list_all(bus, SERVICES, NODES, ENDPOINT_SLICES)
         async with sight(bus, store) as seen:
@@ -151,7 +151,7 @@ async def test_incremental_load_balancers_equal_recomputed_ones(bus: Bus) -> Non
 
             async def comes(what: Callable[[dict[str, LoadBalancer]], bool]) -> None:
                 def holds() -> bool:
-                    assert by_name(seen) == computed_anew(seen)
+                    assert by_name(seen) == recomputed(seen)
                     return what(by_name(seen))
 
                 await eventually(holds)
@@ -160,13 +160,13 @@ async def test_incremental_load_balancers_equal_recomputed_ones(bus: Bus) -> Non
             kept = seen.load_balancers()
             assert seen.load_balancers() is kept
             before, others = store.asked, by_name(seen)
-            await tell("a", 81)
+            await put("a", 81)
             await eventually(lambda: [one.port for one in by_name(seen)["a"].listeners] == [81])
             assert store.asked - before < len(names)
             assert by_name(seen)["b"] is others["b"]
-            await tell("b", gone=True)
+            await put("b", gone=True)
             await comes(lambda found: "b" not in found)
-            await tell("b")
+            await put("b")
             await comes(lambda found: "b" in found)
             await no_pods_of("b")
             await comes(lambda found: found["b"].listeners[0].vacant)

@@ -1,4 +1,4 @@
-"""Nodes that run in Pods: routes to them, and which of the addresses that they name traffic is sent to."""
+"""Nodes that run in Pods: the routes to them, and the admission of their addresses."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def pod(*hosts: str, own: tuple[str, ...] = (), **status: Any) -> Object:
     ("nonsense", pod(hostIPs="x", phase=1), None),
     ("a-list-as-phase", pod(hostIP="172.18.0.2", phase=[]), {"IPv4": "172.18.0.2"}),
 )
-def test_where_a_machine_is(pod: Object, found: Hosts | None) -> None:
+def test_the_host_of_a_machine_pod(pod: Object, found: Hosts | None) -> None:
     machine = machineroutes.machine(pod)
     assert (machine.hosts if machine else None) == found
 
@@ -98,7 +98,7 @@ def test_an_unreachable_node_is_reported(found: Backend, why: str) -> None:
     assert why in missing[Node("a", found.name)]
 
 
-def test_a_cluster_cannot_draw_the_traffic_of_another_to_itself() -> None:
+def test_a_cluster_cannot_attract_the_traffic_of_another() -> None:
     found = _ways({"a": [M1], "b": [node("m2", VICTIM), node("m1", "10.1.0.9")]})
     assert found.routes == {"10.1.0.5/32": "172.18.0.2", "10.1.0.9/32": "172.18.0.2"}
     assert list(found.missing) == [Node("b", "m2")]
@@ -187,22 +187,24 @@ async def test_a_route_follows_its_machine(scene: Scene) -> None:
 async def test_a_missing_route_is_logged_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         assert scene.routes() == {}
-    told = [r.message for r in caplog.records if r.name == "workers.loadbalancer.edge.machineroutes"]
-    assert told == ["no route to node m1 of cluster a: it has no machine Pod infra-a/m1 that runs on a host"]
+    logged = [r.message for r in caplog.records if r.name == "workers.loadbalancer.edge.machineroutes"]
+    assert logged == [
+        "no route to node m1 of cluster a: it has no machine Pod infra-a/m1 that runs on a host"
+    ]
 
 
-async def test_a_route_stays_while_the_bus_knows_nothing_of_machines(nats: NatsServer, nats_bus: Bus) -> None:
+async def test_a_route_stays_while_the_bus_has_lost_the_machines(nats: NatsServer, nats_bus: Bus) -> None:
     async with scene_on(nats_bus) as scene:
         await scene.machine("a", "m1")
         await scene.routes_to("172.18.0.2")
         await emptied(nats, nats_bus)
 
-        async def read_anew() -> bool:
-            # A machine of which nothing was known is seen: the view has begun afresh.
+        async def is_read_again() -> bool:
+            # The view has a machine that is new: it follows the emptied bus.
             await scene.machine("a", "m2")
             return "10.1.0.9/32" in scene.routes(M1, node("m2", "10.1.0.9"))
 
-        await eventually(read_anew)
+        await eventually(is_read_again)
         subject = subjects.seen(ObjectRef(RUNTIME, PODS.id, PLACE.namespace, "m1"))
         assert await nats_bus.last(streams.OBJECTS, subject) is None
         assert scene.routes() == {"10.1.0.5/32": "172.18.0.2"}
@@ -268,7 +270,7 @@ async def test_the_older_of_two_has_the_address_if_neither_was_known(scene: Scen
     assert (len(runtimes[RUNTIME]), runtimes["b"]) == (1, [])
 
 
-async def test_a_cluster_that_takes_part_under_two_names_is_no_conflict(scene: Scene) -> None:
+async def test_a_cluster_with_two_names_is_no_conflict(scene: Scene) -> None:
     same = node("m", "10.2.0.1", uid="u")
     assert admitted(scene.admission(**WIDE), a=[same], b=[same]).keys() == {"a", "b"}
 
@@ -289,7 +291,7 @@ async def test_a_lasting_refusal_is_reported(scene: Scene, monkeypatch: pytest.M
     assert tried.refused("b") == ()
 
 
-async def test_machines_that_the_bus_has_forgotten_decide_nothing(scene: Scene) -> None:
+async def test_machines_that_the_bus_lost_decide_nothing(scene: Scene) -> None:
     tried, known, new = scene.admission(), node("victim", VICTIM), node("new", "10.1.0.7")
     assert not tried.undecided("a", [known, new])
     await forget(scene.bus, PODS)

@@ -1,4 +1,4 @@
-"""Nodes simulated by servers on loopback addresses: they say who they are, and whom they see."""
+"""Nodes simulated by servers on loopback addresses. Each reports its name and its client's address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windowbox.models.loadbalancers import Endpoint
 
 @dataclass
 class Node:
-    """Greets over TCP, then echoes; answers datagrams; tells its health."""
+    """Greets over TCP, then echoes; answers datagrams; reports its health."""
 
     name: str
     address: str
@@ -22,7 +22,7 @@ class Node:
     check: int = 10256
     healthy: bool = True
     asked: Callable[[], Awaitable[None]] | None = None
-    """What happens at each question for its health, before it answers."""
+    """Called at each health check, before the response."""
     _servers: list[asyncio.Server] = field(default_factory=list)
     _datagrams: asyncio.DatagramTransport | None = None
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -34,7 +34,7 @@ class Node:
     async def start(self) -> Node:
         self._servers = [
             await asyncio.start_server(self._greet, self.address, self.port, backlog=1024),
-            await asyncio.start_server(self._tell_health, self.address, self.check, backlog=1024),
+            await asyncio.start_server(self._report_health, self.address, self.check, backlog=1024),
         ]
         self._datagrams, _ = await asyncio.get_running_loop().create_datagram_endpoint(
             lambda: _Datagrams(self.name), local_addr=(self.address, self.port)
@@ -42,7 +42,7 @@ class Node:
         return self
 
     async def stop(self) -> None:
-        """Gone at once: nobody listens any more, and what was open is cut."""
+        """Stop listening at once, and cut open connections."""
         for server in self._servers:
             server.close()
         for writer in list(self._writers):
@@ -66,7 +66,7 @@ class Node:
             self._writers.discard(writer)
             writer.close()
 
-    async def _tell_health(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _report_health(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             await reader.readuntil(b"\r\n\r\n")
             if self.asked is not None:
@@ -89,7 +89,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 
 class Silent:
-    """A node that answers nothing at all: what is sent to its ports is dropped."""
+    """A node that does not respond: packets to its ports are dropped."""
 
     def __init__(self, address: str) -> None:
         self._sockets: list[socket.socket] = []
@@ -99,7 +99,7 @@ class Silent:
             full.bind((address, port))
             full.listen(0)
             self._sockets.append(full)
-            for _ in range(3):  # nobody takes them off the queue, so the next ones are not answered
+            for _ in range(3):  # they fill the accept queue, so further connections get no response
                 waiting = socket.socket()
                 waiting.setblocking(False)
                 waiting.connect_ex((address, port))

@@ -1,4 +1,4 @@
-"""Files in Protobuf's binary form: Envoy reads in them what was meant."""
+"""Files in Protobuf's binary form, compared with the configuration that Envoy has read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _DEFAULTS = ("TCP", "V1", 0)
 
 
 def variants(address: str) -> list[Listener]:
-    """Listeners of either protocol with all that can be asked for."""
+    """Listeners of both protocols, with all options."""
     both = (Listener(address, 1000, "TCP", ENDPOINTS), Listener(address, 2000, "UDP", ENDPOINTS))
     return [
         replace(one, port=one.port + number, **changes)
@@ -93,7 +93,7 @@ async def test_an_envoy_with_json_files_is_replaced(bare: World) -> None:
 
 
 async def test_sockets_get_other_options_by_another_envoy(bare: World) -> None:
-    """Beside sockets with others, which Envoy reads no more, it would get half of the datagrams."""
+    """Beside old sockets, from which Envoy no longer reads, new ones would get half of the datagrams."""
     nodes, place = await bare.nodes(1), bare.address()
     one = balancer(udp := listener(place, nodes, "UDP"))
     changed = replace(one, listeners=(replace(udp, idle_timeout=90.5),))
@@ -125,7 +125,7 @@ async def test_json_files_of_an_ended_envoy_are_served(bare: World) -> None:
 
 
 @rule("LB-15-12")
-async def test_an_envoy_with_json_files_and_fixed_ports_is_started_again(bare: World) -> None:
+async def test_an_envoy_with_json_files_and_fixed_ports_is_restarted(bare: World) -> None:
     bare.attachment.fixed_ports = True
     place, one = await _served_with_json(bare)
     async with bare.keeping() as edge:

@@ -40,7 +40,7 @@ def link() -> Iterator[str]:
 
 @pytest.fixture
 def strange() -> Iterator[str]:
-    """An address that this host does not have, and will not have any more."""
+    """An address that this host does not have before and after the test."""
     address = f"198.19.78.{os.getpid() % 250 + 1}"
     yield address
     subprocess.run(["ip", "address", "del", f"{address}/32", "dev", "lo"], check=False)
@@ -48,7 +48,7 @@ def strange() -> Iterator[str]:
 
 @pytest.fixture
 def setting() -> Iterator[Path]:
-    """Whether waiting connections are kept; at the end as it was."""
+    """The sysctl that keeps waiting connections; restored at the end."""
     found = hostnetwork.setting_of(hostnetwork.MIGRATE)
     if not found.exists():
         pytest.skip(f"this system has no {hostnetwork.MIGRATE}")
@@ -58,7 +58,7 @@ def setting() -> Iterator[Path]:
 
 
 def listening() -> socket.socket:
-    """One of several listeners of one address, as Envoys are while one makes way for another."""
+    """One of several listeners of one address, as while one Envoy replaces another."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     made.bind((f"127.200.5.{os.getpid() % 250 + 1}", 8080))
@@ -121,12 +121,12 @@ async def test_only_added_addresses_are_removed(strange: str, tmp_path: Path) ->
     await hostnetwork.remove([strange], record)
     add(strange)
     assert await hostnetwork.prepare([strange], record) == {}
-    assert hostnetwork.added(record) == []  # somebody else's
+    assert hostnetwork.added(record) == []  # it was not added by us
 
 
 @root_only
 @rule("LB-10-routes", "LB-10-unused", "LB-11-10")
-async def test_exactly_the_routes_that_are_wanted_are_there(link: str, tmp_path: Path) -> None:
+async def test_the_host_has_exactly_the_desired_routes(link: str, tmp_path: Path) -> None:
     record = tmp_path / "routes.json"
     await hostnetwork.route(record, {"198.19.80.1/32": "198.19.77.2", "198.19.80.2/32": "198.19.77.3"})
     assert routes(link) == {"198.19.80.1": "198.19.77.2", "198.19.80.2": "198.19.77.3"}

@@ -1,4 +1,4 @@
-"""The Envoy that is always there, as our child or a launcher's: through crashes, successors, replacements."""
+"""An Envoy keeps serving through crashes, successors and replacements, as our child or a launcher's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from workers.loadbalancer.envoy.process import Process, Processes
 
 
 @rule("LB-11-9")
-async def test_the_owner_hears_of_each_start(bare: World) -> None:
+async def test_each_start_of_envoy_is_reported(bare: World) -> None:
     starts: asyncio.Queue[None] = asyncio.Queue()
     edge = Edge(bare.attachment, on_start=lambda: starts.put_nowait(None))
     async with running(edge.keep()):
@@ -65,8 +65,8 @@ async def test_after_both_have_died_the_last_files_are_served_at_once(bare: Worl
     async with bare.keeping():
         await bare.serve(one := listener(place, nodes))
     await bare.end_all()
-    async with bare.keeping() as with_nobody_to_tell_it:
-        assert await problems(with_nobody_to_tell_it, balancer(one)) == {}
+    async with bare.keeping() as successor:
+        assert await problems(successor, balancer(one)) == {}
         assert await greeting(place) == "n1"
 
 
@@ -83,7 +83,7 @@ async def test_a_replacement_refuses_no_connection_and_cuts_none(world: World) -
             await count.further(200)
             assert await before.echo()
             assert await world.generations() == [1, 2]
-            # What is added goes to the new one.
+            # An added listener is served by the new one.
             assert await world.serve(one, listener(address, nodes, port=PORT + 1)) == {}
             assert await greeting(address, PORT + 1)
         await soon(old.ended())
@@ -121,7 +121,7 @@ async def test_an_abandoned_replacement_is_given_up(bare: World, caplog: pytest.
     assert "Envoy has ended" not in caplog.text  # the one that serves has not
 
 
-async def test_an_envoy_that_does_not_start_is_tried_again(tmp_path: Path, bare: World) -> None:
+async def test_an_envoy_that_does_not_start_is_retried(tmp_path: Path, bare: World) -> None:
     broken = script(tmp_path / "broken", "exit 1")
     edge = Edge(Processes(tmp_path / "envoys", program=broken))
     one = balancer(listener(bare.address(), []))
@@ -134,7 +134,7 @@ async def test_an_envoy_that_does_not_start_is_tried_again(tmp_path: Path, bare:
 
 
 @rule("LB-11-8")
-async def test_where_no_more_files_can_be_watched_it_does_without(tmp_path: Path, bare: World) -> None:
+async def test_without_inotify_instances_endpoints_share_a_file(tmp_path: Path, bare: World) -> None:
     # Ends as Envoy does when it gets no inotify instance for a cluster's file.
     poor = script(tmp_path / "poor", f'[ -z "$(ls | grep \'^eds_\')" ] && exec {tmp_path}/envoy "$@"')
     nodes, place = await bare.nodes(1), bare.address()
@@ -149,7 +149,7 @@ async def test_where_no_more_files_can_be_watched_it_does_without(tmp_path: Path
 
 
 @rule("LB-15-11")
-async def test_edges_stand_beside_each_other(bare: World) -> None:
+async def test_two_edges_run_side_by_side(bare: World) -> None:
     nodes, places = await bare.nodes(1), [bare.address(), bare.address()]
     both = [Edge(bare.attachment, name) for name in ("one", "two")]
     async with running(*(edge.keep() for edge in both)):
@@ -317,7 +317,7 @@ async def test_an_edge_without_its_launcher_logs_the_remedy(
         await eventually(lambda: "delete the edge's Pod" in caplog.text)
 
 
-async def test_a_question_for_one_envoy_looks_at_no_other(
+async def test_a_request_about_one_envoy_reads_no_other(
     folder: Path, hanging: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "_STARTING", 0.0)

@@ -1,4 +1,4 @@
-"""Envoys of a test's own with their edges and nodes, on loopback addresses of its own."""
+"""Envoys, edges and nodes of one test, on its own loopback addresses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def balancer(*listeners: Listener, name: str = "web") -> LoadBalancer:
 
 
 async def problems(edge: Edge, one: LoadBalancer, patience: float = 10) -> dict[str, str]:
-    """What keeps the load balancer from being served, once that is known."""
+    """Why ports of the load balancer are not served, once that is known."""
     (settled,) = [settled async for settled in edge.wait_applied([one], patience)]
     assert settled.load_balancer == one
     return dict(settled.problems)
@@ -55,7 +55,7 @@ class World:
         return await one.start()
 
     async def nodes(self, count: int) -> list[Node]:
-        """As many nodes as asked for: n1, n2, …"""
+        """Nodes n1, n2, …"""
         return [await self.node(f"n{i + 1}") for i in range(count)]
 
     @contextlib.asynccontextmanager
@@ -67,7 +67,7 @@ class World:
             yield self.edge
 
     async def serve(self, *listeners: Listener, patience: float = 10) -> dict[str, str]:
-        """Have exactly these served, as one load balancer, and wait for it. Returns its problems."""
+        """Serve exactly these, as one load balancer, and return its problems once they are known."""
         await self.edge.write([one := balancer(*listeners)])
         return await problems(self.edge, one, patience)
 

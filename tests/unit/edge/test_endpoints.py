@@ -1,4 +1,4 @@
-"""The listeners that a Service comes to, and where they lead."""
+"""The listeners of a Service, and their endpoints."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_box_is_named_after_the_uid(uid: str, name: str) -> None:
 
 
 def listener(found: Object | None = None, **asked: Any) -> Listener:
-    """The only one that there is."""
+    """The only listener of the Service."""
     (one,) = balancer(found, **asked).listeners
     return one
 
@@ -69,7 +69,7 @@ def test_traffic_goes_to_the_node_ports_of_all_nodes() -> None:
 
 
 @rule("LB-7-cluster")
-def test_unhealthy_addresses_are_told_to_envoy() -> None:
+def test_unhealthy_addresses_are_marked_for_envoy() -> None:
     v4, v6 = balancer(service(ipFamilies=BOTH), DUAL, UNHEALTHY).listeners
     assert (v4.check, v6.check) == (None, None)
     assert [one.unhealthy for one in v4.endpoints] == [True, True]
@@ -77,7 +77,7 @@ def test_unhealthy_addresses_are_told_to_envoy() -> None:
 
 
 @rule("LB-7-local")
-def test_where_each_service_has_a_port_for_its_health_envoy_asks() -> None:
+def test_envoy_checks_a_health_port_of_the_service_itself() -> None:
     one = listener(service(externalTrafficPolicy="Local", healthCheckNodePort=31234), nodes=UNHEALTHY)
     assert one.check == 31234
     assert not any(endpoint.unhealthy for endpoint in one.endpoints)
@@ -96,12 +96,12 @@ def test_each_family_has_backends_of_its_own() -> None:
 
 
 @rule("LB-7-families")
-def test_a_family_that_is_not_asked_for_is_not_served() -> None:
+def test_only_the_families_of_the_service_are_served() -> None:
     assert listener(addresses=DUAL).address == "192.0.2.1"
 
 
 @rule("LB-2-empty")
-def test_without_nodes_there_are_listeners_all_the_same() -> None:
+def test_a_service_without_nodes_has_listeners() -> None:
     assert listener(nodes=()).endpoints == ()
 
 
@@ -146,7 +146,7 @@ def test_a_port_without_node_port_leads_to_pods() -> None:
 
 
 def port(**other: Any) -> Object:
-    """A Pod's slice, whose port differs in this; None: it says nothing."""
+    """A Pod's slice whose port has these fields; None: without the field."""
     fields = {"name": "http", "port": 8080, "protocol": "TCP", **other}
     return pods("10.1.0.1", ports=[{key: value for key, value in fields.items() if value is not None}])
 
@@ -198,12 +198,12 @@ def slice(*conditions: dict[str, bool], family: str = "IPv4") -> Object:
 def test_a_listener_without_serving_pods_is_vacant(slices: list[Object], vacant: bool) -> None:
     one = listener(slices=tuple(slices), direct=False)
     assert one.vacant == vacant
-    # The nodes are still its nodes: that Pods come and go is no news about them.
+    # Its nodes stay its endpoints, whatever Pods they have.
     assert [endpoint.name for endpoint in one.endpoints] == ["node-1", "node-2"]
 
 
 @rule("LB-2-idempotent")
-def test_the_digest_knows_nothing_of_nodes_their_health_and_pods() -> None:
+def test_the_digest_ignores_nodes_their_health_and_pods() -> None:
     found = [balancer(nodes=nodes) for nodes in (NODES, UNHEALTHY, ())]
     found += [balancer(slices=(slice(*one),), direct=False) for one in ([{"ready": True}], [])]
     assert len({one.digest for one in found}) == 1

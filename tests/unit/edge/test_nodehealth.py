@@ -1,4 +1,4 @@
-"""Which nodes get traffic, given how their kube-proxies answer."""
+"""The health of nodes, by the responses of their kube-proxies."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_suspect_does_not_wait_for_the_healthy(
 
 @contextlib.asynccontextmanager
 async def answering(address: str, said: list[bytes]) -> AsyncIterator[None]:
-    """A kube-proxy that says what stands in `said` when it is asked; nothing if that is empty."""
+    """A kube-proxy that responds with the content of `said`, which may be empty."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -81,12 +81,12 @@ _OK, _DRAINING = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 503 Service Unavailable\
     ("says-nothing", b"\r\n", False),
     ("never-ends", b"x" * 200_000, False),
 )
-async def test_a_node_is_well_if_it_says_so(said: bytes, healthy: bool) -> None:
+async def test_a_node_is_healthy_if_it_answers_200(said: bytes, healthy: bool) -> None:
     async with answering(f"{NODE}.1", [said]):
         assert await nodehealth.is_healthy(f"{NODE}.1") is healthy
 
 
-async def test_a_node_that_does_not_listen_or_is_silent_is_not_well() -> None:
+async def test_a_node_that_does_not_answer_is_unhealthy() -> None:
     assert await nodehealth.is_healthy(f"{NODE}.2") is False
     with socket.create_server((f"{NODE}.3", KUBE_PROXY_PORT)):
         assert await nodehealth.is_healthy(f"{NODE}.3") is False
@@ -149,13 +149,13 @@ async def test_health_changes_are_reported_once() -> None:
     async with answering(f"{NODE}.5", said), asyncio.TaskGroup() as group:
         health = NodeHealth(group, changed.set)
         health.follow({"a": [f"{NODE}.5"], "b": [f"{NODE}.6"]})
-        assert not health.unhealthy(f"{NODE}.6"), "nothing is known of any node of its cluster"
+        assert not health.unhealthy(f"{NODE}.6"), "no node of its cluster was checked before"
         await changed.wait()
         assert health.unhealthy(f"{NODE}.6")
         assert not health.unhealthy(f"{NODE}.5")
         health.follow({"a": [f"{NODE}.5", f"{NODE}.7"]})
         assert health.unhealthy(f"{NODE}.7"), "the other is known to serve, and this one is not"
-        assert not health.unhealthy(f"{NODE}.6"), "nobody asks it any more"
+        assert not health.unhealthy(f"{NODE}.6"), "it is no longer checked"
         said[0] = _DRAINING
         await eventually(lambda: health.unhealthy(f"{NODE}.5"))
         said[0] = _OK

@@ -1,4 +1,4 @@
-"""What the edge reports of load balancers, and answers about itself."""
+"""The states of load balancers, and the status of the edge."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_families_without_endpoints(listeners: tuple[Listener, ...], unreached: 
 
 
 class Starting:
-    """An Envoy that cannot be asked yet."""
+    """An Envoy whose admin interface does not exist yet."""
 
     name = "edge"
 

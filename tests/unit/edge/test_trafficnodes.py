@@ -1,4 +1,4 @@
-"""Which nodes take traffic, and what is said if none does."""
+"""Nodes that take traffic, and the explanation if there are none."""
 
 from __future__ import annotations
 

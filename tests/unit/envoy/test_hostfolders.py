@@ -1,4 +1,4 @@
-"""Files of an Envoy on a slow disk: a named pipe blocks whoever writes to it until somebody reads."""
+"""Files of an Envoy on a slow disk: a write to a named pipe blocks until the pipe is read."""
 
 import asyncio
 import os

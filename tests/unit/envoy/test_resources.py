@@ -1,4 +1,4 @@
-"""Files for Envoy: what is in them, and in which order they are written."""
+"""The content of Envoy's files, and the order in which they are written."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_order_of_listeners_does_not_matter() -> None:
     ("fewest", 4096, 1_536, 1_152, 512),
 )
 def test_envoy_never_runs_out_of_files(files: int, all_connections: int, of_one: int, flows: int) -> None:
-    """Out of them, it ends, and with it all connections of all Services."""
+    """Without a free one it exits, and all connections of all Services are cut."""
     assert limits.most_connections(files) == all_connections
     assert limits.most_of_one(files) == of_one
     assert limits.most_flows(files) == flows
@@ -148,7 +148,7 @@ def test_checks_stay_below_a_hundred_a_second(checks: int, milliseconds: int) ->
 
 
 @rule("LB-7-cluster", "LB-16-health")
-def test_nodes_are_asked_for_their_health_at_another_port() -> None:
+def test_nodes_are_checked_at_their_health_port() -> None:
     (first, _) = cluster(WEB)["load_assignment"]["endpoints"][0]["lb_endpoints"]
     assert first["endpoint"]["health_check_config"] == {"port_value": 10256}
     (check,) = cluster(WEB)["health_checks"]
@@ -179,7 +179,7 @@ def test_ports_are_read_from_names() -> None:
 
 
 class WithoutContainers:
-    """A Docker engine whose containers somebody has removed."""
+    """A Docker engine whose containers were removed by hand."""
 
     async def labelled(self, labels: Mapping[str, str]) -> list[Container]:
         return []
