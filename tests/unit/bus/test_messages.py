@@ -163,7 +163,7 @@ refs = st.builds(ObjectRef, *[st.text(max_size=30)] * 4)
 
 
 @given(refs)
-def test_a_key_tells_which_object_it_names(ref: ObjectRef) -> None:
+def test_a_key_decodes_to_its_object(ref: ObjectRef) -> None:
     assert subjects.ref(subjects.key(ref)) == ref
 
 
@@ -196,7 +196,7 @@ def test_two_objects_never_share_a_key(one: ObjectRef, other: ObjectRef) -> None
     ("beyond-ascii", "ü", "=C3=BC"),
     ("what-looks-escaped", "=41", "=3D41"),
 )
-def test_how_a_name_is_spelled(name: str, token: str) -> None:
+def test_names_are_escaped_in_keys(name: str, token: str) -> None:
     assert subjects.key(ObjectRef("c", "k", "n", name)) == f"c.k.n.{token}"
 
 

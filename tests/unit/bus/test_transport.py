@@ -34,13 +34,11 @@ def taken(credit: Credit, count: int) -> None:
     [(Credit(64), (64, 0)), (Credit(64, 32), (32, 32)), (Credit(16, 32), (16, 0))],
     ids=["without-ranks", "ranked", "little-room"],
 )
-def test_with_ranks_only_the_first_messages_are_asked_for_early(
-    credit: Credit, requests: tuple[int, int]
-) -> None:
+def test_ranks_request_only_the_first_messages_early(credit: Credit, requests: tuple[int, int]) -> None:
     assert asked(credit) == requests
 
 
-def test_more_is_asked_for_when_a_good_part_is_used_up() -> None:
+def test_more_is_requested_after_a_good_part_is_used() -> None:
     credit = Credit(64, 32)
     asked(credit)
     taken(credit, 7)
@@ -62,7 +60,7 @@ def test_a_puller_with_enough_in_hand_is_not_preferred() -> None:
     assert asked(credit) == (8, 31)
 
 
-def test_never_more_than_the_limit_are_in_hand_and_asked_for() -> None:
+def test_messages_in_flight_and_requested_stay_within_the_limit() -> None:
     credit, in_hand = Credit(64, 32), 0
     for turn in range(1000):
         asked(credit)
@@ -95,11 +93,13 @@ def test_undelivered_credit_is_requested_again() -> None:
     ],
     ids=["expired in part", "expired", "never accepted"],
 )
-def test_what_a_refusal_ends(inbox: str, headers: dict[str, str], expected: tuple[bool, int]) -> None:
+def test_a_refusal_names_its_request_and_count(
+    inbox: str, headers: dict[str, str], expected: tuple[bool, int]
+) -> None:
     assert refused(f"_INBOX.a.{inbox}", headers) == expected
 
 
-def test_a_request_that_is_refused_leaves_others_of_its_kind() -> None:
+def test_a_refused_request_leaves_others_of_its_kind() -> None:
     credit = Credit(64)
     asked(credit)
     taken(credit, 40)
@@ -170,7 +170,7 @@ class Server:
         return sum(count for _, count in self._on_the_way + self._waiting)
 
 
-def test_as_many_are_asked_for_as_the_server_still_has_to_send() -> None:
+def test_credit_equals_what_the_server_still_owes() -> None:
     dice = random.Random(32)
     for limit in (64, 65, 256):
         credit, in_hand = Credit(limit, 64), 0
@@ -201,7 +201,7 @@ def test_as_many_are_asked_for_as_the_server_still_has_to_send() -> None:
     ],
     ids=["no-leader", "a-server-still-starts", "refused"],
 )
-def test_only_an_incomplete_cluster_is_asked_again(answer: bytes, error: type[Exception]) -> None:
+def test_only_an_incomplete_cluster_counts_as_unreachable(answer: bytes, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"STREAM\.CREATE\.WORK"):
         answers.api("STREAM.CREATE.WORK", b'{"error":{' + answer + b"}}")
 
@@ -217,7 +217,7 @@ def test_only_an_incomplete_cluster_is_asked_again(answer: bytes, error: type[Ex
         "NATS/1.0\r\nname: Zürich\r\n\r\n".encode(),
     ],
 )
-async def test_headers_are_what_nats_py_makes_of_them(block: bytes) -> None:
+async def test_headers_are_parsed_as_by_nats_py(block: bytes) -> None:
     assert parsed(block) == await Client()._process_headers(block)
 
 

@@ -51,7 +51,7 @@ def member(secret: str = "kubeconfig", key: str = "kubeconfig", machines: str = 
     ("machines-elsewhere", namespace(ELSEWHERE), member("admin", machines="infra-a")),
     ("being-deleted", namespace({KUBECONFIG: "admin"}, **GOING), None),
 )
-def test_what_a_namespace_asks_for(found: Object, asked: Member | None) -> None:
+def test_members_requested_by_namespaces(found: Object, asked: Member | None) -> None:
     assert joinannotations.requested_member(found, "usual") == asked
 
 
@@ -65,7 +65,7 @@ def test_what_a_namespace_asks_for(found: Object, asked: Member | None) -> None:
     ("machines", namespace({**ELSEWHERE, MACHINES: "a/b"}), "the name of a Namespace"),
     ("runtime", namespace({KUBECONFIG: "admin"}, name="runtime"), "can be called runtime"),
 )
-def test_marks_that_cannot_be_followed_are_explained(found: Object, why: str) -> None:
+def test_invalid_annotations_are_explained(found: Object, why: str) -> None:
     asked = joinannotations.requested_member(found, "usual")
     assert isinstance(asked, Unusable)
     assert why in asked.why
@@ -93,7 +93,7 @@ THEIRS = Member(id=NAME, file="kubeconfig")
     ("a-person-let-it-join", None, THEIRS, True, None),
     ("a-person-let-it-join-before", OURS, THEIRS, True, None),
 )
-def test_who_joins_and_who_leaves(
+def test_changes_of_members(
     wanted: Member | None, found: Member | None, all_known: bool, change: Change | None
 ) -> None:
     asked = {NAME: wanted} if wanted else {}
@@ -147,7 +147,7 @@ def controlplane(type_: str = "local", finalizer: str = FINALIZER, **status: Any
     ("of-another-provider", controlplane("other", observedGeneration=1), False),
     ("handed-over", controlplane(finalizer="other", observedGeneration=1), False),
 )
-def test_a_shoot_takes_part_while_its_control_plane_is_ours(found: Object, takes_part: bool) -> None:
+def test_a_shoot_is_a_member_while_its_control_plane_is_ours(found: Object, takes_part: bool) -> None:
     assert clusterjoining.taking_part(found) is takes_part
 
 
@@ -214,7 +214,7 @@ HERE = SecretKey(namespace="a", name="cloudprovider")
     ("exposure", refs.EXPOSURES, {"credentialsRef": {"name": "cloudprovider"}}, HERE),
     ("exposure-without", refs.EXPOSURES, {}, None),
 )
-def test_the_secret_is_that_of_the_kind(
+def test_each_kind_names_its_provider_secret(
     kind: Resource, spec: dict[str, Any], secret: SecretKey | None
 ) -> None:
     ref = ObjectRef(RUNTIME, kind.id, "a", "local")
@@ -225,7 +225,7 @@ def test_the_secret_is_that_of_the_kind(
 @pytest.mark.parametrize(
     "kind", [refs.INFRASTRUCTURES, refs.BASTIONS, refs.EXPOSURES], ids=lambda kind: kind.plural
 )
-def test_secrets_of_what_others_serve_are_left_alone(kind: Resource) -> None:
+def test_secrets_of_other_providers_are_ignored(kind: Resource) -> None:
     secret = {"name": "cloudprovider"}
     spec = {"type": "kubevirt", "secretRef": secret, "credentialsRef": secret}
     assert secret_of(ObjectRef(RUNTIME, kind.id, "a", "local"), Object({"spec": spec})) is None
@@ -235,7 +235,7 @@ async def hang() -> None:
     await asyncio.Event().wait()
 
 
-async def test_others_are_asked_while_a_hundred_do_not_answer() -> None:
+async def test_a_check_runs_while_a_hundred_hang() -> None:
     checks, answered = Checks(), asyncio.Event()
 
     async def answer() -> None:
@@ -248,7 +248,7 @@ async def test_others_are_asked_while_a_hundred_do_not_answer() -> None:
         await soon(answered.wait())
 
 
-async def test_who_has_failed_is_asked_again_later() -> None:
+async def test_failed_checks_are_retried_later() -> None:
     checks, asked = Checks(), list[str]()
 
     async def fail() -> None:
@@ -266,7 +266,7 @@ async def test_who_has_failed_is_asked_again_later() -> None:
     assert sorted(asked) == ["bad", "good", "good", "good"]
 
 
-async def test_nobody_is_asked_twice_at_once() -> None:
+async def test_a_check_runs_once_at_a_time() -> None:
     checks, asked, gate = Checks(), list[int](), asyncio.Event()
 
     async def answer() -> None:

@@ -43,24 +43,24 @@ async def raised(error: BaseException) -> Exception:
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-async def test_every_error_comes_back_as_what_it_was(kind: type[WindowboxError]) -> None:
+async def test_replayed_errors_have_their_recorded_class(kind: type[WindowboxError]) -> None:
     error = await raised(kind("no", codes=("ERR_INFRA_QUOTA_EXCEEDED",)))
     assert (type(error), str(error)) == (kind, "no")
     assert isinstance(error, WindowboxError)
     assert error.codes == ("ERR_INFRA_QUOTA_EXCEEDED",)
 
 
-async def test_an_adapters_own_error_comes_back_as_what_it_means() -> None:
+async def test_an_adapters_error_replays_as_its_base_class() -> None:
     assert type(await raised(WrongSequence("taken"))) is Conflict
 
 
-async def test_how_long_to_wait_comes_back() -> None:
+async def test_a_replayed_error_keeps_its_retry_delay() -> None:
     error = await raised(Unreachable("away", retry_after=7.5))
     assert isinstance(error, TransientError)
     assert error.retry_after == 7.5
 
 
-async def test_the_codes_of_an_errors_cause_come_back() -> None:
+async def test_a_replayed_error_keeps_the_codes_of_its_cause() -> None:
     error = TransientError("later")
     error.__cause__ = Malformed("nonsense")
     again = await raised(error)
@@ -68,11 +68,11 @@ async def test_the_codes_of_an_errors_cause_come_back() -> None:
     assert again.codes == ("ERR_CONFIGURATION_PROBLEM",)
 
 
-async def test_a_bug_does_not_come_back_as_something_that_was_foreseen() -> None:
+async def test_a_recorded_bug_replays_as_unforeseen() -> None:
     assert type(await raised(KeyError("spec"))) is Unforeseen
 
 
-async def test_what_a_deadline_cut_short_is_cut_short_again() -> None:
+async def test_a_call_ended_by_a_deadline_replays_as_timeout() -> None:
     item = Item(KEY, Wish(reason=Reason.EVENT), 1, 1, DeliveryHold(10))
     recorder = LiveRecorder(cast(Any, None), cast(Any, None), item)
     with pytest.raises(TimeoutError):
@@ -83,7 +83,7 @@ async def test_what_a_deadline_cut_short_is_cut_short_again() -> None:
         await again.call("dns", {"do": "delete"}, nothing, effect=True)
 
 
-async def test_calls_made_at_once_are_noted_as_such() -> None:
+async def test_concurrent_calls_are_recorded_as_groups() -> None:
     item = Item(KEY, Wish(reason=Reason.EVENT), 1, 1, DeliveryHold(10))
     recorder = LiveRecorder(cast(Any, None), cast(Any, None), item)
 
@@ -103,7 +103,7 @@ async def test_calls_made_at_once_are_noted_as_such() -> None:
     }
 
 
-async def test_equal_questions_are_answered_in_turn_and_then_alike() -> None:
+async def test_equal_reads_get_recorded_answers_in_order() -> None:
     recorder = playing(
         Call(door="clock", request=None, answer="first"), Call(door="clock", request=None, answer="second")
     )
@@ -117,7 +117,7 @@ async def test_a_changed_effect_is_answered_like_the_recorded_one() -> None:
     assert recorder.effects == [("patch", {"a": 2})]
 
 
-async def test_a_question_that_was_not_asked_then_stops_the_run() -> None:
+async def test_a_read_without_a_recorded_answer_stops_the_run() -> None:
     with pytest.raises(Unanswered, match="twin"):
         await playing().call("twin", {"name": "web"}, nothing)
     recorder = playing(Call(door="twin", request={"name": "api"}, answer=None))
@@ -125,7 +125,7 @@ async def test_a_question_that_was_not_asked_then_stops_the_run() -> None:
         await recorder.call("twin", {"name": "web"}, nothing)
 
 
-async def test_a_question_that_has_become_more_precise_is_answered() -> None:
+async def test_a_read_with_more_fields_is_answered() -> None:
     recorder = playing(Call(door="twin", request={"name": "web"}, answer="dnsrecords demo/other"))
     answer = await recorder.call("twin", {"zone": "local.gardener.cloud", "name": "web"}, nothing)
     assert answer == "dnsrecords demo/other"
@@ -138,7 +138,7 @@ async def test_a_new_effect_in_a_replay_is_recorded_first() -> None:
     assert recorder.effects == [("dns", {"values": ["10.0.0.1"]})]
 
 
-async def test_a_secret_is_not_played_back_but_its_absence_is() -> None:
+async def test_only_the_absence_of_a_secret_is_replayed() -> None:
     asked = {"namespace": "demo", "name": "key"}
     ref = ObjectRef("runtime", "secrets", "demo", "key")
     there = playing(Call(door="secret", request=asked, answer="«secret demo/key»"))
@@ -155,7 +155,7 @@ async def test_replayed_api_reads_return_recorded_bus_state() -> None:
         await recorder.call("get", "dnsrecords demo/other", nothing)
 
 
-async def test_each_reading_sees_the_version_that_it_saw_then() -> None:
+async def test_each_read_gets_its_recorded_version() -> None:
     versions = seen(3, body={"spec": {"ttl": 1}}), seen(4, body={"spec": {"ttl": 2}})
     recorder = ReplayRecorder(recording([], *versions), run((3, 4)))
     found = [await recorder.read(WEB) for _ in range(3)]
@@ -163,11 +163,11 @@ async def test_each_reading_sees_the_version_that_it_saw_then() -> None:
 
 
 @cases("reads", ("was-not-there", (0,)), ("was-deleted", (5,)))
-async def test_what_was_not_there_then_is_not_there_now(reads: tuple[int, ...]) -> None:
+async def test_a_recorded_absence_is_replayed(reads: tuple[int, ...]) -> None:
     recorder = ReplayRecorder(recording([], seen(5, "DELETED")), run(reads))
     assert await recorder.read(WEB) is None
 
 
-async def test_an_object_that_was_not_read_then_stops_the_run() -> None:
+async def test_an_unrecorded_object_read_stops_the_run() -> None:
     with pytest.raises(Unanswered, match="dnsrecords demo/web"):
         await playing().read(WEB)

@@ -38,14 +38,14 @@ LEASE = subjects.key(ObjectRef("runtime", HEARTBEATS.id, "windowbox-system", "ga
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-async def test_todays_code_does_what_was_done_then(file: Path) -> None:
+async def test_recorded_days_replay_without_differences(file: Path) -> None:
     result = await replay.replayed(recordings.read(file))
     assert result.differences == []
     assert result.replayed >= 50
     assert result.replayed > 10 * sum(result.left_out.values())
 
 
-def test_the_demo_goes_through_every_operation() -> None:
+def test_the_demo_covers_every_operation() -> None:
     notes = {(run.outcome, run.note) for run in recordings.read(DEMO).runs}
     succeeded = {note for outcome, note in notes if outcome == "succeeded"}
     assert succeeded == {"Create", "Reconcile", "Delete", "Migrate", "Restore"}
@@ -104,7 +104,7 @@ async def test_a_call_past_the_recorder_is_noticed() -> None:
     assert "'delete' past its doors" in result.differences[0].stopped
 
 
-def test_the_load_balancers_go_from_their_first_day_to_their_last() -> None:
+def test_the_load_balancers_succeed_and_wait() -> None:
     outcomes = {run.outcome for run in recordings.read(BALANCERS).runs}
     assert {Result.SUCCEEDED, Result.WAITING} <= outcomes
 
@@ -191,14 +191,14 @@ def made(*calls: tuple[str, str, int]) -> recordings.Recording:
     ("one-is-missing", [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 1)], False),
     ("another", [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 1), ("apply", "c", 1)], False),
 )
-async def test_what_was_done_at_once_is_compared_as_a_set(
+async def test_concurrent_effects_are_compared_as_a_set(
     calls: list[tuple[str, str, int]], same: bool
 ) -> None:
     result = await replay.replayed(made(*calls), {"dnsrecord": Maker("a", "b")})
     assert (result.differences == []) is same
 
 
-async def test_what_was_done_in_turn_is_compared_in_order() -> None:
+async def test_sequential_effects_are_compared_in_order() -> None:
     calls = [("claim", "b", 1), ("apply", "b", 1), ("claim", "a", 2), ("apply", "a", 2)]
     rightly = await replay.replayed(made(*calls), {"dnsrecord": Maker("b", "a", one_by_one=True)})
     wrongly = await replay.replayed(made(*calls), {"dnsrecord": Maker("a", "b", one_by_one=True)})
@@ -231,7 +231,7 @@ def test_nothing_is_logged_of_a_recorded_day(tmp_path: Path, caplog: pytest.LogC
 REPORTED = Call(door="reported", request=None, answer={"intent": None, "sequence": 0})
 
 
-async def test_a_run_that_ends_otherwise_is_noticed_even_without_an_effect() -> None:
+async def test_a_different_outcome_without_effects_is_noticed() -> None:
     made = recording([run((0,), (REPORTED,), outcome="succeeded")])
     [difference] = (await replay.replayed(made)).differences
     assert (difference.run.outcome, difference.outcome) == ("succeeded", "nothing to do")
