@@ -102,11 +102,9 @@ class Kube:
         namespace: str = "",
         limit: int = 500,
         metadata_only: bool = False,
-        fields: str = "",
     ) -> Page:
-        """The first page of the objects; `fields` is a field selector."""
-        where = resource, namespace, fields, metadata_only
-        return (await self._page(*where, limit=limit, more=""))[0]
+        """The first page of the objects."""
+        return (await self._page(resource, namespace, "", metadata_only, limit=limit, more=""))[0]
 
     async def objects(
         self,
@@ -116,7 +114,7 @@ class Kube:
         metadata_only: bool = False,
         fields: str = "",
     ) -> AsyncIterator[Object]:
-        """All objects, one after another; TooLarge beyond the cluster's limits.
+        """All objects, one after another; `fields` is a field selector. TooLarge beyond the cluster's limits.
 
         Keep only what is needed of each: a tenant's server may list many, and large ones.
         """
