@@ -1,4 +1,4 @@
-"""Kinds that make objects, from the API to what they make, within this process: one process of each role."""
+"""Kinds from the API to their owned objects: the parts of one process of each role, in this process."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class KindWorld:
         return inline(self.plane.kubeconfigs[role].read_bytes())
 
     def unreachable(self) -> bytes:
-        """The same, but nobody answers there."""
+        """The same, with an address that refuses connections."""
         content = yaml.safe_load(self.kubeconfig())
         content["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
         return yaml.safe_dump(content).encode()
@@ -149,7 +149,7 @@ class Client:
             "kind": "Cluster",
             "metadata": {"name": self.namespace},
             "spec": {
-                # Never quite empty: of a mapping that an apply empties, the API server makes null.
+                # Never empty: the API server turns a mapping that an apply empties into null.
                 "cloudProfile": {"kind": "CloudProfile"} | cloud_profile,
                 "seed": {"kind": "Seed"},
                 "shoot": about | shoot,
@@ -271,7 +271,7 @@ def stamp() -> str:
 
 
 def inline(kubeconfig: bytes) -> bytes:
-    """A kubeconfig with what it refers to by path standing in it."""
+    """A kubeconfig with the content of the files that it names."""
     content = yaml.safe_load(kubeconfig)
     sections = [entry["cluster"] for entry in content["clusters"]]
     sections += [entry["user"] for entry in content["users"]]
@@ -303,7 +303,7 @@ async def kind_world(
 
 
 async def _require_notes(nats: NatsServer) -> None:
-    """Every scheduled wish says what it waits for: `windowbox trace` shows it."""
+    """Require that every scheduled wish has a note, which `windowbox trace` shows."""
     async with connected(Access(nats.url, name="test")) as bus:
         scheduled = consumers.snapshot(bus, streams.LATER, ["later.>"])
         assert [one.subject async for one in scheduled if not Wish.decoded(one.data).note] == []
@@ -382,7 +382,7 @@ async def _working(
 def common_of(
     world: KindWorld, bus: Bus, opened: Clusters, registry: Registry, targets: TargetClusters
 ) -> Common:
-    """What the pools of a worker share, where there are neither zones nor load balancers."""
+    """The parts that the pools of a worker share, without zones and load balancers."""
     return Common(
         bus=bus,
         clusters=opened,

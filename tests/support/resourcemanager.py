@@ -1,6 +1,6 @@
 """Gardener's resource manager, at work in one namespace of a test's cluster.
 
-What is meant for a Shoot goes into the same cluster. Its Pods are made ready, since there is no kubelet.
+Objects for a Shoot go into the same cluster. Its Pods are made ready, since there is no kubelet.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BINDINGS = Resource(
 _ALL_CLASSES = "*"
 _REFUSAL = "refuse-extensions"
 _REFUSED = "local-ext-"
-"""How the names of the objects begin that are refused."""
+"""Prefix of the names of refused objects."""
 _POLICY: dict[str, Any] = {
     "matchConstraints": {
         "resourceRules": [
@@ -58,7 +58,7 @@ _POLICY: dict[str, Any] = {
 
 
 class ResourceManager:
-    """Works while `at_work`; that it is slow, or refused by the API server, can be changed meanwhile."""
+    """Runs within `at_work`. `behave` makes it slow, or makes the API server refuse its changes."""
 
     def __init__(self, shoot: Client) -> None:
         self._kube: Kube = shoot.kube
@@ -84,13 +84,13 @@ class ResourceManager:
                 await asyncio.to_thread(servers.end, self._process)
 
     async def behave(self, *, slow: bool = False, failure: str = "") -> None:
-        """From now on it does nothing, or what it does fails with these words."""
+        """Stop it, or let its changes fail with this text, from now on."""
         await self._refuse(failure)
         if self._process and self._process.poll() is None:
             self._process.send_signal(signal.SIGSTOP if slow else signal.SIGCONT)
 
     async def _refuse(self, words: str) -> None:
-        """Have the API server refuse all changes of what Extensions hand over."""
+        """Have the API server refuse all changes of the objects of Extensions."""
         if words:
             policy = {**_POLICY, "validations": [{"expression": "false", "message": words}]}
             await self._apply(_POLICIES, policy)
@@ -99,7 +99,7 @@ class ResourceManager:
             for resource in (_BINDINGS, _POLICIES):
                 await self._kube.remove(resource, "", _REFUSAL)
 
-        # The API server tells of no event when a policy is in force.
+        # No event shows that a policy is in force.
         async def in_force() -> bool:
             return await self._refuses() is bool(words)
 
@@ -112,7 +112,7 @@ class ResourceManager:
             await self._kube.create(SERVICE_ACCOUNTS, self._namespace, body)
         except Refused:
             return True
-        except TransientError:  # it is there: the last one could not be deleted any more
+        except TransientError:  # it exists: the former one could not be deleted
             pass
         try:
             await self._kube.remove(SERVICE_ACCOUNTS, self._namespace, name)
@@ -161,4 +161,4 @@ async def _started(child: Child, folder: Path) -> Popen[bytes]:
             except RuntimeError as error:
                 if "inotify" not in str(error):
                     raise
-            await asyncio.sleep(0.5)  # nobody tells when one is free again
+            await asyncio.sleep(0.5)  # no event shows that one is free again

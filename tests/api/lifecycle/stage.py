@@ -43,7 +43,7 @@ LONG_AGO = "2026-01-01T00:00:00Z"
 
 @dataclass
 class Crew(Actuator):
-    """Does nothing, and remembers what it was asked for."""
+    """Does nothing, and records the calls."""
 
     asked: list[str] = field(default_factory=list)
     task: Callable[[], Awaitable[None]] | None = None
@@ -82,7 +82,7 @@ class Crew(Actuator):
 
 @dataclass
 class Stage:
-    """A life cycle, and all it sees."""
+    """A life cycle, its bus and its cluster."""
 
     bus: Bus
     api: Kube
@@ -92,7 +92,7 @@ class Stage:
     type: str
 
     async def record(self, **metadata: Any) -> ObjectRef:
-        """A new DNSRecord that nobody else serves, announced on the bus."""
+        """A new DNSRecord that only this life cycle serves, announced on the bus."""
         name = f"l-{uuid.uuid4().hex[:8]}"
         await self.api.create(
             DNSRECORDS,
@@ -110,7 +110,7 @@ class Stage:
         return ref
 
     async def announced(self, ref: ObjectRef) -> None:
-        """Wait until the bus knows what the API has now."""
+        """Wait until the bus has the API's version."""
         version = (await self.live(ref)).resource_version
         async with asyncio.timeout(60):
             following = consumers.follow(self.bus, streams.OBJECTS, [subjects.seen(ref)])
@@ -127,7 +127,7 @@ class Stage:
         return LiveRecorder(self.bus, self.clusters, item)
 
     async def run(self, ref: ObjectRef, recorder: LiveRecorder | None = None, reason: str = "event") -> str:
-        """How a run ends."""
+        """The result of a run."""
         return (await self.outcome(ref, Wish(reason=reason), recorder)).result
 
     async def outcome(self, ref: ObjectRef, wish: Wish, recorder: LiveRecorder | None = None) -> Outcome:
@@ -136,7 +136,7 @@ class Stage:
         return await reconcile(self.life, request)
 
     async def report(self, ref: ObjectRef, patch: dict[str, Any]) -> None:
-        """Leave a report behind as a worker does that dies before it can have it written."""
+        """Leave a report, like a worker that dies before it requests the patch."""
         intent = StatusIntent(uid=(await self.live(ref)).uid, patch=patch)
         await self.bus.publish(subjects.intent(subjects.key(ref)), intent.encoded())
 
@@ -152,7 +152,7 @@ def said(type_: str, state: str) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def staged(control_plane: ControlPlane, nats_url: str) -> AsyncIterator[Stage]:
-    """A life cycle of DNSRecords of a type that nobody else serves."""
+    """A life cycle of DNSRecords of a type that no other worker serves."""
     async with contextlib.AsyncExitStack() as stack:
         bus = await stack.enter_async_context(connected(Access(nats_url)))
         await streams.ensure(bus)

@@ -1,4 +1,4 @@
-"""What the patches do to objects that are really there."""
+"""The effect of the patches on objects of a real API server."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_one_patch_sets_finalizer_and_removes_the_operation(control_plane: Contr
 
 
 @rule("N-1")
-def test_the_first_patch_does_not_overwrite_what_we_have_not_seen(control_plane: ControlPlane) -> None:
+def test_the_first_patch_overwrites_no_unseen_change(control_plane: ControlPlane) -> None:
     record = Record(control_plane, "reconcile")
     read_before = record.seen
     record.patch({"metadata": {"annotations": {"gardener.cloud/operation": "migrate"}}})
@@ -82,7 +82,7 @@ def test_the_last_patch_spares_a_recreated_object(control_plane: ControlPlane) -
 
 
 @rule("N-2")
-def test_a_migrated_object_is_held_by_nobody(control_plane: ControlPlane) -> None:
+def test_a_migrated_object_has_no_finalizers(control_plane: ControlPlane) -> None:
     record = Record(control_plane, "migrate")
     record.patch({"metadata": {"finalizers": ["example.com/other", FINALIZER]}})
     found = record.patch(finish_patch(record.seen, FINALIZER, Flow.MIGRATE))
@@ -91,7 +91,7 @@ def test_a_migrated_object_is_held_by_nobody(control_plane: ControlPlane) -> Non
 
 
 @rule("V-7", "N-1")
-def test_a_deleted_object_goes_when_we_let_go(control_plane: ControlPlane) -> None:
+def test_a_deleted_object_is_gone_without_our_finalizer(control_plane: ControlPlane) -> None:
     record = Record(control_plane)
     record.patch(begin_patch(record.seen, FINALIZER, Flow.RECONCILE))
     assert flow(record.delete(), FINALIZER) is Flow.DELETE
@@ -101,7 +101,7 @@ def test_a_deleted_object_goes_when_we_let_go(control_plane: ControlPlane) -> No
 
 
 @rule("U-1", "U-2", "U-3", "S-1")
-def test_an_error_is_reported_and_then_taken_back(control_plane: ControlPlane) -> None:
+def test_a_success_removes_the_reported_error(control_plane: ControlPlane) -> None:
     record = Record(control_plane)
     error = statuses.failed(Operation.CREATE, DESCRIPTIONS.reconcile, Refused("no", codes=("A",)), 1, NOW)
     said = statuses.created_condition([], Flow.RECONCILE, False, NOW)
@@ -127,7 +127,7 @@ def test_the_class_of_an_object_never_changes(control_plane: ControlPlane) -> No
         record.patch({"spec": {"class": "garden"}})
 
 
-def test_what_is_somebody_elses_is_kept_as_it_is(control_plane: ControlPlane) -> None:
+def test_any_provider_config_is_stored_and_unknown_fields_are_not(control_plane: ControlPlane) -> None:
     record = Record(control_plane, providerConfig={"any": {"thing": [1]}}, unheardOf=True)
     assert record.seen.spec["providerConfig"] == {"any": {"thing": [1]}}
     assert "unheardOf" not in record.seen.spec

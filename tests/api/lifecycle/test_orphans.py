@@ -1,4 +1,4 @@
-"""What is done about objects that vanish although they bear our finalizer."""
+"""Cleanup after objects that vanish although they have our finalizer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from windowbox.settings.dnssettings import DnsSettings
 
 
 async def vanish(stage: Stage, ref: ObjectRef) -> None:
-    """Remove the object past its finalizers, and have the bus know it."""
+    """Remove the object in spite of its finalizers, and wait until the bus announces it."""
     await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, {"metadata": {"finalizers": None}})
     await stage.api.remove(DNSRECORDS, ref.namespace, ref.name)
 
@@ -59,7 +59,7 @@ async def test_a_run_whose_object_vanishes_cleans_up(stage: Stage) -> None:
     assert stage.crew.asked == ["reconcile", "delete"]
 
 
-async def test_what_cannot_be_cleaned_up_is_tried_again(stage: Stage) -> None:
+async def test_a_failed_cleanup_is_retried(stage: Stage) -> None:
     ref = await stage.record()
     stage.crew.task = lambda: vanish(stage, ref)
     await stage.run(ref)
@@ -70,7 +70,7 @@ async def test_what_cannot_be_cleaned_up_is_tried_again(stage: Stage) -> None:
     assert stage.crew.asked == ["reconcile", "delete", "delete"]
 
 
-async def test_an_object_that_is_there_after_all_is_no_orphan(stage: Stage) -> None:
+async def test_an_existing_object_is_no_orphan(stage: Stage) -> None:
     ref = await stage.record()
     assert await stage.run(ref) == "succeeded"
     await intents.keep_orphan(stage.bus, subjects.key(ref), await stage.live(ref))
@@ -80,7 +80,7 @@ async def test_an_object_that_is_there_after_all_is_no_orphan(stage: Stage) -> N
     assert reported is None or not reported.orphans
 
 
-async def test_a_report_that_knows_nothing_of_an_orphan_is_refused(stage: Stage) -> None:
+async def test_a_report_without_the_known_orphan_is_refused(stage: Stage) -> None:
     ref = await stage.record()
     key, uid = subjects.key(ref), (await stage.live(ref)).uid
     await stage.report(ref, said("Create", "Succeeded"))
@@ -148,7 +148,7 @@ async def test_names_that_no_record_needs_are_removed(
 
 @contextlib.asynccontextmanager
 async def writing(named: NameServer, **about: str) -> AsyncIterator[Callable[[str, str], Awaitable[None]]]:
-    """Write a name into the zone, as an object that is gone has left it there."""
+    """Write a name into the zone, as if a vanished object had left it."""
     assert named.key
     zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings(), **about}
     nameserver = Nameserver(DnsSettings.model_validate({"zones": [zone]}))

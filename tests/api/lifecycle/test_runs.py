@@ -1,4 +1,4 @@
-"""Runs that something goes wrong with, on a real bus and a real API server."""
+"""Runs with errors, outages and concurrent changes, on a real bus and a real API server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from workers.dns.record.actuator import KIND
 
 
 @rule("B-1", "V-9")
-async def test_while_the_api_is_away_a_run_waits_and_fails_nobody(stage: Stage, tmp_path: Path) -> None:
+async def test_a_run_waits_while_the_api_is_away(stage: Stage, tmp_path: Path) -> None:
     ref = await stage.record()
     kubeconfig = tmp_path / "kubeconfig"
     nowhere = f"https://127.0.0.1:{processes.free_port()}"
@@ -51,7 +51,7 @@ def _somewhere_else(url: str) -> str:
 
 
 @rule("V-6", "W-7")
-async def test_a_report_that_nobody_was_asked_to_write_is_remembered(stage: Stage) -> None:
+async def test_an_unwritten_report_is_requested_again(stage: Stage) -> None:
     ref = await stage.record()
     await stage.report(ref, said("Create", "Succeeded"))
     assert await stage.run(ref, reason="sweep") == "nothing to do"
@@ -60,7 +60,7 @@ async def test_a_report_that_nobody_was_asked_to_write_is_remembered(stage: Stag
 
 
 @rule("U-1", "W-7")
-async def test_a_failure_that_nobody_was_asked_to_write_is_remembered(stage: Stage) -> None:
+async def test_an_unwritten_failure_is_requested_again(stage: Stage) -> None:
     ref = await stage.record()
     error = {"description": "Error reconciling DNSRecord: no", "lastUpdateTime": LONG_AGO}
     await stage.report(ref, said("Create", "Error") | {"lastError": error})
@@ -70,13 +70,13 @@ async def test_a_failure_that_nobody_was_asked_to_write_is_remembered(stage: Sta
 
 
 @rule("U-1", "U-4")
-async def test_who_asks_again_gets_the_same_failure_reported_again(stage: Stage) -> None:
+async def test_a_repeated_request_reports_the_same_failure_again(stage: Stage) -> None:
     ref = await stage.record()
     stage.crew.error = Refused("no")
     assert await stage.run(ref) == "failed"
     first = await intents.last(stage.bus, subjects.key(ref))
     assert first.intent
-    # The report is written, then somebody overwrites a part of it: the last report on the bus does not tell.
+    # The report is written, then another program overwrites a part of it, which the bus does not show.
     changed = {**first.intent.patch, "lastError": {"description": "nonsense"}}
     await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, {"status": changed}, part="status")
     asks = {"metadata": {"annotations": {"gardener.cloud/operation": "reconcile"}}}
@@ -90,14 +90,14 @@ async def test_who_asks_again_gets_the_same_failure_reported_again(stage: Stage)
 
 @rule("N-1", "V-7")
 @pytest.mark.parametrize("reason", [Reason.DRIFT, Reason.LATE_REPORT, Reason.RETRY])
-async def test_a_run_that_nobody_asked_for_leaves_a_request_to_the_next(stage: Stage, reason: Reason) -> None:
+async def test_an_unrequested_run_leaves_a_request_to_the_next(stage: Stage, reason: Reason) -> None:
     asks = {"gardener.cloud/operation": "reconcile"}
     ref = await stage.record(annotations=asks)
     assert await stage.run(ref) == "succeeded"
     await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, {"metadata": {"annotations": asks}})
     await stage.announced(ref)
     outcome = await stage.outcome(ref, Wish(reason=reason))
-    # Cut off after it had taken the annotation off, nobody would have known of the request.
+    # If the run were cut off after it had removed the annotation, the request would be lost.
     assert (await stage.live(ref)).annotations == asks
     assert outcome.requeue
     again = outcome.requeue.wish
@@ -143,7 +143,7 @@ async def test_a_slow_run_reports_its_end_last(stage: Stage, monkeypatch: pytest
         sequence = await report(bus, key, intent, expected)
         if not announced.is_set():
             announced.set()
-            # The server has it, but we have not heard so yet: nothing tells when the run has come to its end.
+            # The server has the report, but its answer is late: no event shows that the run has ended.
             await asyncio.sleep(0.1)
         return sequence
 
@@ -157,7 +157,7 @@ async def test_a_slow_run_reports_its_end_last(stage: Stage, monkeypatch: pytest
     assert reported.patch["lastOperation"]["state"] == "Succeeded"
 
 
-async def test_a_failed_run_whose_progress_could_not_be_told_leaves_no_exception_behind(
+async def test_a_failed_progress_report_leaves_no_exception_behind(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left_behind: list[str] = []
@@ -229,9 +229,7 @@ async def test_a_run_of_a_former_object_leaves_its_successor_alone(stage: Stage)
 
 @rule("N-2", "O-2", "O-4")
 @pytest.mark.parametrize(("served", "asked"), [("migrate", "restore"), ("restore", "migrate")])
-async def test_an_operation_asked_for_during_another_is_not_taken_off(
-    stage: Stage, served: str, asked: str
-) -> None:
+async def test_an_operation_requested_during_another_stays(stage: Stage, served: str, asked: str) -> None:
     ref = await stage.record(
         annotations={"gardener.cloud/operation": served}, finalizers=[KIND.finalizer, "example.com/other"]
     )
@@ -270,7 +268,7 @@ async def test_a_deletion_can_be_done_twice(stage: Stage) -> None:
 
 
 @rule("B-6", "HC-4")
-async def test_a_run_that_takes_too_long_is_ended_and_says_so(stage: Stage) -> None:
+async def test_a_run_beyond_its_deadline_ends_with_an_error(stage: Stage) -> None:
     """Health checks are part of a run: one that does not end leaves the conditions as they are."""
     stage.life.kind = dataclasses.replace(KIND, deadline=0.05)
     stage.crew.task = asyncio.Event().wait  # type: ignore[assignment]

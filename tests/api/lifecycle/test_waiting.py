@@ -1,4 +1,4 @@
-"""Runs that have asked for everything and wait for others; and kinds that differ from most."""
+"""Runs that wait for other controllers, and kinds that differ from most."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def run(stage: Stage, ref: ObjectRef, reason: str = "event") -> Outcome:
 
 
 async def last(stage: Stage, ref: ObjectRef) -> dict[str, Any]:
-    """The last report about the object, and which one it is."""
+    """The last report about the object, with its sequence."""
     found = await intents.last(stage.bus, subjects.key(ref))
     return {"sequence": found.sequence, **(found.intent.patch if found.intent else {})}
 
@@ -42,7 +42,7 @@ def waited(description: str, since: str = LONG_AGO) -> dict[str, Any]:
 
 
 @rule("B.21", "B.23", "B-3")
-async def test_what_is_waited_for_is_told_once_and_is_no_error(stage: Stage) -> None:
+async def test_a_wait_is_reported_once_and_is_no_error(stage: Stage) -> None:
     ref = await stage.record()
     stage.crew.error = Waiting("waiting for the tide")
     first = await run(stage, ref)
@@ -87,7 +87,7 @@ async def test_waiting_for_too_long_is_an_error_and_stays_one(stage: Stage) -> N
 
 
 @rule("B.21")
-async def test_progress_begins_the_wait_anew(stage: Stage) -> None:
+async def test_progress_restarts_the_wait(stage: Stage) -> None:
     ref = await stage.record()
     await stage.report(ref, waited(DESCRIPTION))
     stage.crew.error = Waiting("waiting for the moon")
@@ -97,7 +97,7 @@ async def test_progress_begins_the_wait_anew(stage: Stage) -> None:
 
 
 @rule("B.21")
-async def test_what_is_told_besides_does_not_begin_the_wait_anew(stage: Stage) -> None:
+async def test_a_changed_condition_does_not_restart_the_wait(stage: Stage) -> None:
     ref = await stage.record()
     begun = spelled(datetime.now(UTC) - timedelta(seconds=100))
     await stage.report(ref, waited(DESCRIPTION, begun))
@@ -109,7 +109,7 @@ async def test_what_is_told_besides_does_not_begin_the_wait_anew(stage: Stage) -
     assert told["lastOperation"]["lastUpdateTime"] == begun
 
 
-async def test_a_client_that_asks_again_has_its_patience_back(stage: Stage) -> None:
+async def test_a_new_request_restarts_the_wait(stage: Stage) -> None:
     asked = {OPERATION: "reconcile", TIMESTAMP: "2026-02-01T00:00:00Z"}
     ref = await stage.record(annotations=asked)
     text = "Error reconciling DNSRecord: waiting for the tide, for more than 180 s"
@@ -166,7 +166,7 @@ async def test_a_failed_repair_is_retried_without_status_change(stage: Stage, er
     assert await last(stage, ref) == before
 
 
-async def test_putting_right_may_wait_too(stage: Stage) -> None:
+async def test_a_repair_may_wait_too(stage: Stage) -> None:
     ref = await stage.record()
     await stage.report(ref, said("Create", "Succeeded"))
     before = await last(stage, ref)
@@ -180,7 +180,7 @@ async def test_putting_right_may_wait_too(stage: Stage) -> None:
 
 @rule("O-7")
 @pytest.mark.parametrize("word", ["migrate", "restore"])
-async def test_a_kind_that_does_not_migrate_does_not_hear_of_it(stage: Stage, word: str) -> None:
+async def test_a_kind_without_migration_ignores_its_annotations(stage: Stage, word: str) -> None:
     stage.life.kind = dataclasses.replace(KIND, migrates=False)
     ref = await stage.record(annotations={OPERATION: word})
     assert (await run(stage, ref)).result == "succeeded"
@@ -194,7 +194,7 @@ async def test_a_kind_that_does_not_migrate_does_not_hear_of_it(stage: Stage, wo
 
 
 @rule("O-7", "F-3")
-async def test_a_kind_that_does_not_migrate_is_deleted_whatever_else_is_asked(stage: Stage) -> None:
+async def test_a_kind_without_migration_is_deleted_despite_its_annotation(stage: Stage) -> None:
     stage.life.kind = dataclasses.replace(KIND, migrates=False)
     ref = await stage.record(annotations={OPERATION: "migrate"}, finalizers=[KIND.finalizer])
     await stage.api.delete(stage.life.kind.resource, ref.namespace, ref.name)

@@ -1,4 +1,4 @@
-"""Finalizers on Secrets that others write to at the same time."""
+"""Finalizers on Secrets that other clients write at the same time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET = SecretName("garden", "credentials")
 
 
 class Busy:
-    """A Secret in an API, to which somebody else writes whenever we have looked at it, a number of times."""
+    """A Secret in an API, which another client changes after each of our first reads (`rivals`)."""
 
     def __init__(self, rivals: int, finalizers: list[str]) -> None:
         self.rivals = rivals
@@ -47,7 +47,7 @@ class Busy:
 
 
 class Open:
-    """Doors that note nothing."""
+    """A recorder that records nothing."""
 
     async def call(
         self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
@@ -60,7 +60,7 @@ def place(busy: Busy) -> TargetCluster:
 
 
 @pytest.mark.parametrize("rivals", [0, 1, 4])
-async def test_what_rivals_have_written_stays(rivals: int) -> None:
+async def test_concurrent_writes_to_a_secret_stay(rivals: int) -> None:
     busy = Busy(rivals, ["theirs"])
     await backupsecrets.add_finalizer(place(busy), SECRET, "ours")
     theirs = ["theirs", *(f"rival-{number}" for number in reversed(range(rivals)))]
@@ -70,14 +70,14 @@ async def test_what_rivals_have_written_stays(rivals: int) -> None:
     assert busy.finalizers == [*theirs, "rival-0"]
 
 
-async def test_rivals_without_end_are_left_to_a_later_run() -> None:
+async def test_endless_conflicts_are_left_to_a_later_run() -> None:
     busy = Busy(100, ["theirs"])
     with pytest.raises(TransientError, match="changed by others again and again"):
         await backupsecrets.add_finalizer(place(busy), SECRET, "ours")
     assert "ours" not in busy.finalizers
 
 
-async def test_a_finalizer_that_is_there_is_not_written_again() -> None:
+async def test_an_existing_finalizer_is_not_written_again() -> None:
     busy = Busy(0, ["ours"])
     await backupsecrets.add_finalizer(place(busy), SECRET, "ours")
     assert busy.version == 1

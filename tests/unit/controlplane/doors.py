@@ -1,4 +1,4 @@
-"""The doors of a run of a ControlPlane, behind which there is a simulated API."""
+"""A recorder for runs of a ControlPlane, with a simulated API."""
 
 from __future__ import annotations
 

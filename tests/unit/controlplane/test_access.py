@@ -1,4 +1,4 @@
-"""The kubeconfig by which a Shoot takes part."""
+"""The kubeconfig by which a Shoot joins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from workers.kinds.controlplane import controlplaneaccess
         "no-port": ("https://a:b", "https://a:b"),
     },
 )
-def test_servers_are_named_for_those_in_another_namespace(server: str, reached: str) -> None:
+def test_a_server_gets_a_name_for_other_namespaces(server: str, reached: str) -> None:
     assert controlplaneaccess.reachable(server, "shoot--a--b") == reached
 
 
@@ -54,7 +54,7 @@ WITHOUT_SERVER = _secret(b"clusters: [{name: a, cluster: {}}]")
 
 
 def _with_token(server: str) -> Object:
-    """The Secret as the token requestor leaves it, with keys in an order of its own."""
+    """The Secret as the token requestor leaves it, with keys in another order."""
     made = controlplaneaccess.kubeconfig({"clusters": [{"cluster": {"server": server}}]}, "shoot--a--b", {})
     assert made is not None
     made["users"][0]["user"] = {"token": "given"}
@@ -62,14 +62,14 @@ def _with_token(server: str) -> Object:
 
 
 @pytest.mark.parametrize("generic", [GENERIC, WITHOUT_SERVER, None], ids=["same", "no-server", "missing"])
-def test_a_kubeconfig_that_is_there_stays_with_its_token(generic: Object | None) -> None:
+def test_an_existing_kubeconfig_keeps_its_token(generic: Object | None) -> None:
     found = _with_token("https://kube-apiserver")
     made = controlplaneaccess.wanted("shoot--a--b", found, generic)
     assert made["data"] == found.raw["data"]
     assert made["metadata"]["resourceVersion"] == "7"
 
 
-def test_a_kubeconfig_for_another_server_is_written_over_what_was_read() -> None:
+def test_a_kubeconfig_for_another_server_is_replaced() -> None:
     made = controlplaneaccess.wanted("shoot--a--b", _with_token("https://elsewhere"), GENERIC)
     kubeconfig = yaml.safe_load(base64.b64decode(made["data"]["kubeconfig"]))
     assert kubeconfig["clusters"][0]["cluster"] == {"server": "https://kube-apiserver.shoot--a--b.svc"}
@@ -77,7 +77,7 @@ def test_a_kubeconfig_for_another_server_is_written_over_what_was_read() -> None
     assert made["metadata"]["resourceVersion"] == "7"
 
 
-def test_a_secret_that_is_made_first_is_of_no_version() -> None:
+def test_a_new_secret_has_no_version() -> None:
     made = controlplaneaccess.wanted("shoot--a--b", None, GENERIC)
     assert "resourceVersion" not in made["metadata"]
     assert "data" not in controlplaneaccess.wanted("shoot--a--b", None, None)
@@ -108,10 +108,8 @@ MISSING = "waiting for Secret shoot--a--b/generic-token-kubeconfig to have a kub
 @pytest.mark.parametrize(
     ("leads", "dues"), [(False, [(30.0, MISSING)]), (True, [])], ids=["missing", "there"]
 )
-async def test_a_missing_generic_kubeconfig_is_looked_for_again(
-    leads: bool, dues: list[tuple[float, str]]
-) -> None:
-    """No event tells of Secrets."""
+async def test_a_missing_generic_kubeconfig_requeues(leads: bool, dues: list[tuple[float, str]]) -> None:
+    """Secrets are not watched."""
     world = Doors({}, access={"changed": False, "leads": leads}, secrets={"changed": False}, clock=NOW)
     run = doors.run(world)
     await doors.actuator().reconcile(run)

@@ -1,4 +1,4 @@
-"""Deletions of ControlPlanes, and the second ControlPlane that Shoots of former versions of Gardener have."""
+"""Deletions of ControlPlanes, and the second ControlPlane of Shoots of former versions of Gardener."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOING = {"deletionTimestamp": "2026-09-01T00:00:00Z"}
         "forced": (LIVE, LIVE, True, False),
     },
 )
-async def test_a_deletion_renews_the_configuration_only_for_who_stays(
+async def test_a_deletion_renews_only_a_configuration_in_use(
     seed: Any, configuration: Any, forced: bool, renews: bool
 ) -> None:
     found = {controlplanesite.SEED: seed, controlplanesite.CONFIGURATION: configuration}
@@ -41,7 +41,7 @@ async def test_a_deletion_renews_the_configuration_only_for_who_stays(
 
 
 @rule("C-3", "V-11")
-async def test_a_deletion_goes_on_without_its_cluster() -> None:
+async def test_a_deletion_does_not_need_its_cluster() -> None:
     world = Doors({controlplanesite.SEED: LIVE, controlplanesite.CONFIGURATION: LIVE})
     world.cluster = None
     await doors.actuator().delete(doors.run(world))
@@ -49,7 +49,7 @@ async def test_a_deletion_goes_on_without_its_cluster() -> None:
 
 
 @rule("S-6")
-async def test_an_exposure_succeeds_without_making_anything() -> None:
+async def test_an_exposure_succeeds_without_creating_anything() -> None:
     nowhere = cast(Any, None)
     object = Object({"spec": {"type": "local", "purpose": "exposure"}})
     run = Run(ObjectRef(RUNTIME, CONTROL_PLANES.id, "a", "a-exposure"), object, None, nowhere)

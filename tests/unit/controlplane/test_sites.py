@@ -1,4 +1,4 @@
-"""What is wrong with a Cluster is told before anything is made of it: field, value and remedy."""
+"""Errors in a Cluster are reported before anything is created: field, value and remedy."""
 
 from __future__ import annotations
 

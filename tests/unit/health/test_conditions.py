@@ -1,4 +1,4 @@
-"""What is said of the results of health checks."""
+"""Conditions from the results of health checks."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def test_the_worst_result_decides(
 
 
 @rule("HC-8")
-def test_codes_are_told_of_failures_only() -> None:
+def test_only_failures_have_codes() -> None:
     bad = Unsuccessful("x", ("ERR_CONFIGURATION_PROBLEM",))
     assert healthchecks.condition("A", [bad, bad], {}, NOW).codes == ("ERR_CONFIGURATION_PROBLEM",)
     assert healthchecks.condition("A", [bad, Errored("y")], {}, NOW).codes == ()
 
 
 @rule("HC-3")
-def test_nothing_is_expected_of_a_shoot_that_sleeps() -> None:
+def test_checks_of_a_hibernated_shoot_pass() -> None:
     results: dict[str, list[Result]] = {"A": [Unsuccessful("x")], "B": [Errored("y")]}
     said = healthchecks.conditions_patch(Object({}), results, NOW, hibernated=True)["conditions"]
     assert {(one["type"], one["status"], one["reason"], one["message"]) for one in said} == {
@@ -104,7 +104,7 @@ def test_other_conditions_stay_as_they_are() -> None:
         pytest.param(DOING, 30.0, id="HC-1-thresholds"),
     ],
 )
-def test_only_what_no_event_tells_is_looked_at_again(result: Result, seconds: float | None) -> None:
+def test_only_checks_without_an_event_are_repeated(result: Result, seconds: float | None) -> None:
     assert healthchecks.requeue_after({"A": [Passed(), result]}) == seconds
 
 

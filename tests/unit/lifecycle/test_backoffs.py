@@ -81,7 +81,7 @@ def test_a_while_without_repairs_ends_the_backoff() -> None:
 
 
 @given(st.lists(st.floats(0, 10), max_size=60))
-def test_however_fast_the_other_is_repairs_become_few(delays: list[float]) -> None:
+def test_repairs_become_few_however_fast_they_are_reverted(delays: list[float]) -> None:
     clock, repairs = Clock(), 0
     conflicts = ConflictBackoff(clock)
     for delay in delays:

@@ -100,7 +100,7 @@ def test_codes_of_an_error(error: Exception, codes: list[str]) -> None:
 
 
 @rule("U-2")
-def test_codes_of_the_error_before_are_gone() -> None:
+def test_codes_of_the_previous_error_are_removed() -> None:
     first = statuses.failed(Operation.CREATE, RECONCILING, Refused("no", codes=("A",)), 1, NOW)
     second = statuses.failed(Operation.CREATE, RECONCILING, Conflict("no"), 1, LATER)
     assert merge({}, first)["lastError"]["codes"] == ["A"]
@@ -108,7 +108,7 @@ def test_codes_of_the_error_before_are_gone() -> None:
 
 
 @rule("U-1")
-def test_a_long_value_leaves_the_remedy_to_be_read() -> None:
+def test_a_long_value_does_not_cut_the_remedy() -> None:
     error = Malformed(f"spec.secretRef: Secret {'x' * 1_000_000} does not exist: create it")
     patch = statuses.failed(Operation.CREATE, RECONCILING, error, 1, NOW)
     said = patch["lastError"]["description"]
@@ -118,7 +118,7 @@ def test_a_long_value_leaves_the_remedy_to_be_read() -> None:
     assert len(said) == 2003
 
 
-def test_errors_without_words_and_errors_of_several_are_told() -> None:
+def test_errors_without_text_and_groups_have_a_text() -> None:
     assert statuses.text(TimeoutError()) == "TimeoutError"
     assert statuses.text(ExceptionGroup("all", [Refused("one"), TimeoutError()])) == "one; TimeoutError"
 

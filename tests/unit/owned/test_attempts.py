@@ -1,4 +1,4 @@
-"""When orphans are removed: no cluster holds up others, and no object those behind it."""
+"""When orphans are removed: no cluster delays others, and no object delays those after it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ async def tried(attempts: Attempts, orphans: list[Orphan], checks: int, hanging:
     return found
 
 
-async def test_a_cluster_that_hangs_holds_up_no_other() -> None:
+async def test_a_hanging_cluster_delays_no_other() -> None:
     orphans = [orphan(cluster, name) for cluster in ("hanging", "fine") for name in "abc"]
     attempts = Attempts(grace=0, backoff=3600, patience=0.05)
-    # Each check gives up one of those that hang, and goes on with the next.
+    # Each check gives up one object of the hanging cluster; the next check tries the next one.
     assert sorted(await tried(attempts, orphans, 3, "hanging")) == sorted(orphans)
 
 
