@@ -1,4 +1,4 @@
-"""A set-up that is ended takes its compilers along."""
+"""Compilers end with the set-up that started them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_build_ends_with_its_waiting_process(tmp_path: Path, program: str, num
         while not started.exists():
             assert waiting.poll() is None
             assert time.monotonic() < deadline
-            time.sleep(0.02)  # a file that appears tells nobody
+            time.sleep(0.02)  # no event says that a file appears
         building = [processes.identify(int(pid)) for pid in started.read_text().split()]
         waiting.send_signal(number)
         assert waiting.wait(30) != 0

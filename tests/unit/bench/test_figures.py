@@ -91,7 +91,7 @@ def test_an_aim_is_reached_by_the_median_and_without_failures(measured: Measured
     assert measured.reached is reached
 
 
-def test_idleness_is_that_of_envoy_and_windowbox_together() -> None:
+def test_idle_cpu_is_the_sum_of_envoy_and_windowbox() -> None:
     idle = {"envoy": 0.5, "worker-1": 0.25, "watcher-1": 0.25, "kube-apiserver": 5.0, "node-simulator": 3.0}
     assert CrowdFigures(1, "4 simulated nodes", 1.0, (), 20.0, {}, idle, 2.0, {}).ours_idle == 1.0
 
@@ -136,7 +136,7 @@ def _policies(process: int) -> set[int]:
     return {os.sched_getscheduler(int(task.name)) for task in Path(f"/proc/{process}/task").iterdir()}
 
 
-def test_a_measurement_gives_precedence_back() -> None:
+def test_a_measurement_restores_its_priority() -> None:
     before = os.sched_getscheduler(0)
     try:
         with running_first([os.getpid()]):

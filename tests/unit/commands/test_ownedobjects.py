@@ -81,7 +81,7 @@ def test_each_object_is_shown_once_as_it_was_left() -> None:
                      id="looks"),
     ],
 )  # fmt: skip
-def test_what_became_of_an_object(calls: list[Call], said: dict[str, str]) -> None:
+def test_the_last_change_of_an_object_is_shown(calls: list[Call], said: dict[str, str]) -> None:
     assert did(*(run(call, after=n) for n, call in enumerate(calls))) == said
 
 
@@ -116,13 +116,13 @@ def test_objects_elsewhere_name_their_cluster() -> None:
     assert " in provider-1" in ownedobjects.lines([one], "runtime")[0]
 
 
-def test_what_was_deleted_cannot_be_looked_at() -> None:
+def test_a_deleted_object_has_no_commands() -> None:
     [one] = ownedobjects.objects([run(delete(f"namespaces {HOME}"))])
     assert one.commands("runtime") == ()
     assert one.as_json("runtime")["commands"] == []
 
 
-def test_a_run_summary_names_what_it_made() -> None:
+def test_a_run_summary_names_changed_objects() -> None:
     calls = (PROVIDER, NAMESPACE, Call(door="look", request="services a/b"), delete("ippools nodes"))
     [moment] = timeline.moments([], [run(*calls)])
     assert list(moment.details[1:]) == [

@@ -1,4 +1,4 @@
-"""How a story is told: from values, without any server."""
+"""The timeline of `windowbox trace`, from values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def told(*calls: Call) -> list[str]:
     ("lost-item", "none", 1, "not queued; the next sweep queues it"),
     ("lost-alone", "none", 0, NOBODY),
 )
-def test_a_wish_waits_for_a_reason(item: Any, workers: int, why: str) -> None:
+def test_a_pending_wish_shows_why_it_waits(item: Any, workers: int, why: str) -> None:
     pending = Pending("p", EVENT, NOW, item, workers)
     [moment] = timeline.waits([pending], [], NOW + timedelta(seconds=3))
     assert moment.title == f"p: wished for since 3.0 s (event): {why}"

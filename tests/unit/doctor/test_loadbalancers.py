@@ -20,7 +20,7 @@ def examined(*prefixes: str, **settings: Any) -> dict[str, Finding]:
     return {finding.what: finding for finding in loadbalancers.examine(asked)}
 
 
-def test_without_ranges_one_is_told_what_to_set() -> None:
+def test_without_ranges_the_setting_is_named() -> None:
     [finding] = examined().values()
     mend = "set loadbalancer.ranges, as docs/settings.md says"
     assert (finding.verdict, finding.mend) == ("note", mend)
@@ -42,7 +42,7 @@ def test_an_envoy_that_cannot_be_started_is_wrong(tmp_path: Path) -> None:
 @cases(
     "prefix root verdict mend",
     ("root-adds-them", "192.0.2.0/27", True, "ok", ""),
-    ("nobody-may", "192.0.2.0/27", False, "wrong", "sudo ip route add local 192.0.2.0/27 dev lo"),
+    ("not-root", "192.0.2.0/27", False, "wrong", "sudo ip route add local 192.0.2.0/27 dev lo"),
     ("IPv6", "2001:db8::/123", False, "wrong", "sudo ip route add local 2001:db8::/123 dev lo"),
 )
 def test_addresses_that_do_not_arrive_need_routes(

@@ -18,7 +18,7 @@ from windowbox import versions
     ("two-digits", "Gardener", "1.99.1", "older than windowbox supports: 1.140 to 1.150"),
     ("no-version", "Gardener", "latest", "'latest' is no version"),
 )
-def test_versions_out_of_range_are_told(component: str, version: str, why: str | None) -> None:
+def test_versions_out_of_range_are_reported(component: str, version: str, why: str | None) -> None:
     found = versions.problem(component, version)
     assert (found is None) == (why is None)
     assert why is None or why in str(found)

@@ -18,7 +18,7 @@ from windowbox.models.addresses import Network
 PLAN = Plan(*next(addresses.parts(Options().ranges)), addresses.names(16))
 
 
-def test_no_address_is_given_twice() -> None:
+def test_ranges_of_nodes_and_pods_do_not_overlap() -> None:
     given: list[Network] = [PLAN.nodes_v4, PLAN.nodes_v6]
     for node in PLAN.nodes:
         assert node.v4 in PLAN.nodes_v4
@@ -44,7 +44,7 @@ def test_many_sandboxes_have_room() -> None:
     ("not-a-network", ("198.18.0.1/15", "fd00::/48")),
     ("the-wrong-way-round", ("fd00::/48", "198.18.0.0/15")),
 )
-def test_ranges_that_will_not_do_are_refused(ranges: tuple[str, str]) -> None:
+def test_unusable_ranges_are_refused(ranges: tuple[str, str]) -> None:
     with pytest.raises(Malformed):
         list(addresses.parts(ranges))
 
@@ -62,5 +62,5 @@ def test_too_many_nodes_are_refused() -> None:
     ("default-route", "0.0.0.0/0", False),
     ("other-family", "::/0", False),
 )
-def test_routes_that_are_in_the_way_are_found(route: str, overlaps: bool) -> None:
+def test_overlapping_routes_are_found(route: str, overlaps: bool) -> None:
     assert bool(ranges.overlapping(IPv4Network("198.18.0.0/16"), [ip_network(route)])) == overlaps

@@ -25,8 +25,8 @@ def _root(folder: Path, version: int, weight: str) -> tuple[Path, Path]:
     "version own weight expected",
     ("v1", 1, _NOWHERE, "1024\n", "16384"),
     ("v2", 2, _V2, "100\n", "1600"),
-    ("set by somebody", 1, _NOWHERE, "512\n", "512\n"),
-    ("set by somebody, v2", 2, _V2, "300\n", "300\n"),
+    ("set by hand", 1, _NOWHERE, "512\n", "512\n"),
+    ("set by hand, v2", 2, _V2, "300\n", "300\n"),
     ("beside a slice", 1, "4:cpu,cpuacct:/user.slice\n0::/\n", "1024\n", "1024\n"),
     ("beside a slice, v2", 2, "0::/user.slice/user-0.slice\n", "100\n", "100\n"),
 )
@@ -40,7 +40,7 @@ def test_containers_weigh_as_many_processes_beside_single_ones(
     assert file.read_text() == expected
 
 
-def test_a_machine_that_weighs_nothing_is_left_alone(tmp_path: Path) -> None:
+def test_a_machine_without_weights_is_left_alone(tmp_path: Path) -> None:
     groups = tmp_path / "own"
     groups.write_text(_V2)
     (tmp_path / "cgroup.procs").touch()

@@ -1,4 +1,4 @@
-"""Images that are made here."""
+"""Images built from files of this machine."""
 
 from __future__ import annotations
 

@@ -25,18 +25,18 @@ class Releases:
         self.asked: list[str] = []
         self.redirects: dict[str, str] = {}
         self.shortened: set[str] = set()
-        """Whose connection breaks off half way."""
+        """Paths whose connection breaks off half way."""
         self.silent: set[str] = set()
-        """About which nothing is ever said."""
+        """Paths that are never answered."""
         self.dripping: set[str] = set()
-        """Of which a byte comes now and then, for ever."""
+        """Paths that send a byte now and then, for ever."""
         self.ending = threading.Event()
         self.url = ""
         for name in ("kubectl", "kubelet", "kube-apiserver", "etcd", "nats-server"):
             self.publish(PROGRAMS[name])
 
     def publish(self, program: Program, content: bytes | None = None) -> str:
-        """Publish a program, and tell its path."""
+        """Publish a program, and return its path."""
         content = script(f"{program.name} v{program.version}") if content is None else content
         path = path_of(program)
         if program.module == "kubernetes":
@@ -65,7 +65,7 @@ def sums_of(program: Program) -> str:
 
 
 def script(says: str) -> bytes:
-    """A program that tells this version, and is long enough to break off in the middle."""
+    """A program that reports this version, and is long enough to break off in the middle."""
     return f"#!/bin/sh\necho {says}\nexit\n".encode() + b"#" * 100_000
 
 
@@ -130,4 +130,4 @@ def _answer(request: BaseHTTPRequestHandler, releases: Releases) -> None:
             half = len(content) // 2
             request.wfile.write(content[:half] if path in releases.shortened else content)
     except OSError:
-        pass  # nobody listens any more
+        pass  # the client has gone

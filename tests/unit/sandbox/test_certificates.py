@@ -1,4 +1,4 @@
-"""Certificates that the sandbox finds, and may go on with."""
+"""Which existing certificates the sandbox keeps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_only_a_valid_certificate_of_the_same_authority_is_kept(ca: Pair, tmp_pa
     ("empty", ""),
     ("garbage", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
 )
-def test_what_is_no_certificate_will_not_do(content: str | None, ca: Pair, tmp_path: Path) -> None:
+def test_a_file_without_a_certificate_is_rejected(content: str | None, ca: Pair, tmp_path: Path) -> None:
     path = tmp_path / "node.pem"
     if content is not None:
         path.write_text(content)

@@ -1,4 +1,4 @@
-"""Whose a process is, if it has gone its own way."""
+"""The sandbox of a detached process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 @pytest.fixture
 def dead() -> ProcessId:
-    """A process that was."""
+    """A process that has ended."""
     process = subprocess.Popen(["sleep", "600"])
     found = processes.identify(process.pid)
     process.kill()
@@ -65,6 +65,6 @@ def _marked(mark: str) -> subprocess.Popen[bytes]:
     assert process.stdout
     process.stdin.write(b"?")
     process.stdin.flush()
-    # Popen returns a moment before the system shows the mark; whoever answers has begun for certain.
+    # Popen returns a moment before the system shows the mark; a process that answers has begun.
     assert process.stdout.read(1) == b"?"
     return process

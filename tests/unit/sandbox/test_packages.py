@@ -1,4 +1,4 @@
-"""What is fetched with apt-get, and what of it only unpacked."""
+"""Packages that apt-get installs, and packages that are only unpacked."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def calls(tmp_path: Path) -> list[str]:
     return [line.partition("--no-install-recommends ")[2] for line in _lines(tmp_path) if "install" in line]
 
 
-def test_bind_and_what_nodes_need_are_fetched_together(tmp_path: Path) -> None:
+def test_bind_and_packages_of_nodes_are_fetched_together(tmp_path: Path) -> None:
     (tmp_path / "calls.updated").touch()
     packages.install(Progress(print), nodes=True)
     [call] = calls(tmp_path)
@@ -60,7 +60,7 @@ def test_missing_lists_of_packages_are_fetched(tmp_path: Path) -> None:
     assert ["update" in line for line in _lines(tmp_path)] == [False, True, False]
 
 
-def test_what_apt_complains_of_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_apt_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKEN", "You don't have enough free space.")
     with pytest.raises(Unreachable, match=r"could not install bind9 bind9-dnsutils: You don't have enough"):
         packages.install(Progress(print))

@@ -1,4 +1,4 @@
-"""What people see of jobs that take minutes."""
+"""Output about jobs that take minutes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_long_jobs_report_their_progress(monkeypatch: pytest.MonkeyPatch) -> Non
         assert told.wait(20)
 
 
-def test_what_is_held_back_is_said_later() -> None:
+def test_held_back_output_is_printed_later() -> None:
     said: list[str] = []
     progress = Progress(said.append, live=False)
     progress.hold_back()

@@ -79,7 +79,7 @@ def workers(worker: Any, **more: Any) -> Observed:
     ("hibernated", observed(membership={"asleep": True}), None),
     ("nothing-in-a-hibernated-shoot", observed(membership={"asleep": True}, managed=[WEBHOOKS]), None),
 )
-def test_the_first_that_could_go_on_blocks(found: Observed, name: str | None) -> None:
+def test_the_first_link_without_open_needs_blocks(found: Observed, name: str | None) -> None:
     blocking = chain.blocker(chain.chain(found), NOW)
     assert (blocking.name if blocking else None) == name
 

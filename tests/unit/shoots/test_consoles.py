@@ -38,7 +38,7 @@ def test_a_log_is_kept_after_its_pod(tmp_path: Path) -> None:
     assert list(consoles.lines(tmp_path / "kept", "a")) == ["init: machine boots", "userdata: a b c"]
 
 
-@cases("number gone", ("another-boot", 1, False), ("a-recreated-node-begins-anew", 0, True))
+@cases("number gone", ("another-boot", 1, False), ("a-recreated-node-reuses-names", 0, True))
 def test_each_boot_has_its_log(tmp_path: Path, number: int, gone: bool) -> None:
     for each in (0, number):
         written(tmp_path / "logs", each)
@@ -57,7 +57,7 @@ def test_other_pods_have_no_console(tmp_path: Path) -> None:
     assert consoles.machines(tmp_path / "kept") == []
 
 
-def test_an_unknown_machine_is_told_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_machine_is_refused_with_known_names(tmp_path: Path) -> None:
     written(tmp_path / "logs")
     keep(tmp_path)
     with pytest.raises(Missing, match="machine-a"):

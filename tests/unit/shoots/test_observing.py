@@ -1,4 +1,4 @@
-"""What `windowbox shoot status` tells while API servers are away."""
+"""What `windowbox shoot status` shows while API servers are away."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_each_place_has_its_next_hop() -> None:
     }
 
 
-def test_one_machine_gets_what_is_for_services() -> None:
+def test_one_machine_serves_the_services() -> None:
     found = wanted([ONE, OTHER], NODES, SERVICES)
     assert found[""][SERVICES] == "198.18.0.11"
     assert found["wb0-node-1"][SERVICES] == "198.18.8.5"
@@ -56,5 +56,5 @@ def test_a_node_is_a_machine_with_its_range() -> None:
         *(node("198.18.8.130", pods) for pods in (None, "", "240.1.0.0", "x/24")),
     ],
 )
-def test_an_unreadable_node_is_none_yet(found: dict[str, Any]) -> None:
+def test_an_unreadable_node_is_ignored(found: dict[str, Any]) -> None:
     assert machine(found) is None

@@ -11,12 +11,12 @@ from windowbox.errors import Malformed
 
 
 @pytest.mark.parametrize("name", ["one", "a", "a-b", "a234567890123456"])
-def test_a_name_may_be(name: str) -> None:
+def test_a_valid_name_is_accepted(name: str) -> None:
     records.check_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "One", "1a", "a-", "a--b", "a2345678901234567", "../a", "a.b"])
-def test_a_name_may_not_be(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(Malformed, match="lower-case"):
         records.check_name(name)
 

@@ -26,6 +26,6 @@ def test_two_sandboxes_share_no_addresses() -> None:
     ("ipv6", "::1/128", 1, "write it like 127"),
     ("too-small", "127.77.0.0/30", 3, "no room for 3"),
 )
-def test_a_network_of_no_use_is_refused(network: str, count: int, reason: str) -> None:
+def test_an_unusable_network_is_refused(network: str, count: int, reason: str) -> None:
     with pytest.raises(Malformed, match=reason):
         nodes.addresses(network, count)

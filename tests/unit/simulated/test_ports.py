@@ -48,7 +48,7 @@ def slice_of(*endpoints: Endpoint, port: tuple[str, str] = ("http", "TCP")) -> S
     ("endpoints-of-another-port", CLUSTER, slice_of(READY, port=("other", "TCP")), {}),
     ("endpoints-of-another-protocol", CLUSTER, slice_of(READY, port=("http", "UDP")), {}),
 )
-def test_doors_of_a_service(service: Service, part: Slice, expected: dict[Place, OpenPort]) -> None:
+def test_open_ports_of_a_service(service: Service, part: Slice, expected: dict[Place, OpenPort]) -> None:
     assert openports.of_service(service, [part], [ONE, TWO]) == expected
 
 
@@ -75,7 +75,7 @@ def test_local_services_open_ports_locally(
     ("refuse", "refuse", {}),
     ("drop", "drop", {AT_ONE: Drop("one")}),
 )
-def test_a_node_behaves_as_told(behaviour: Behaviour, expected: dict[Place, OpenPort]) -> None:
+def test_a_node_behaves_as_annotated(behaviour: Behaviour, expected: dict[Place, OpenPort]) -> None:
     node = replace(ONE, behaviour=behaviour)
     assert openports.of_service(CLUSTER, [slice_of(READY)], [node]) == expected
 
@@ -98,7 +98,7 @@ def raw_node(taints: tuple[str, ...] = (), **metadata: Any) -> Object:
     ("another-taint", raw_node(("node.kubernetes.io/not-ready",)), True),
     ("going", raw_node(deletionTimestamp="2026-01-01T00:00:00Z"), False),
 )
-def test_a_node_that_goes_takes_no_new_connections(found: Object, eligible: bool) -> None:
+def test_a_leaving_node_takes_no_new_connections(found: Object, eligible: bool) -> None:
     node = openports.node(found)
     assert node is not None
     assert openports.of_node(node) == {Place("127.77.0.1", 10256): NodeHealth("one", eligible)}
@@ -117,7 +117,7 @@ def test_other_nodes_are_left_alone(found: Object) -> None:
     assert openports.node(found) is None
 
 
-def test_an_unknown_behaviour_is_none() -> None:
+def test_an_unknown_behaviour_is_ignored() -> None:
     node = openports.node(raw_node(annotations={"simulator.windowbox/behaviour": "sing"}))
     assert node is not None
     assert node.behaviour == "serve"
@@ -137,11 +137,11 @@ def raw_service(**spec: Any) -> Object:
     ("ipv6-only", raw_service(ipFamilies=["IPv6"]), None),
     ("both-families", raw_service(ipFamilies=["IPv6", "IPv4"]), CLUSTER),
 )
-def test_services_as_they_are_seen(found: Object, expected: Service | None) -> None:
+def test_services_are_parsed(found: Object, expected: Service | None) -> None:
     assert openports.service(found) == expected
 
 
-def test_endpoints_that_say_nothing_are_ready() -> None:
+def test_endpoints_without_conditions_are_ready() -> None:
     raw = {
         "metadata": {"namespace": "default", "labels": {"kubernetes.io/service-name": "web"}},
         "addressType": "IPv4",
