@@ -1,4 +1,4 @@
-"""What happens to the objects of control planes, and what denials name: object, field, value and remedy."""
+"""Mutations of control planes' objects. Denials name object, field, value and remedy."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ NO_SHOOT = f"Cluster {NAMESPACE} contains no Shoot: gardenlet has to write it fi
         f"could not find image {DRIVER}: add it to the image vector",
     ),
 )
-def test_objects_without_what_they_need_are_denied(given: Json, more: Json, message: str) -> None:
+def test_objects_without_cluster_or_image_are_denied(given: Json, more: Json, message: str) -> None:
     assert refusal("controlplane", given, **more) == message
 
 
@@ -119,7 +119,7 @@ def test_the_driver_finds_its_kubeconfig(found: Json, namespace: str, target: st
 
 
 @rule("WW-23", "WW-24")
-def test_a_driver_that_is_there_is_replaced_at_its_place() -> None:
+def test_a_stale_driver_is_replaced_in_its_place() -> None:
     stale = {"name": DRIVER, "image": "old", "env": [{"name": "A"}], "terminationMessagePath": "/x"}
     made = containers(
         admitted("controlplane", deployment(MANAGER, stale, {"name": "after"}), found=cluster())
@@ -173,16 +173,34 @@ def test_files_that_are_not_inline_are_left_alone(content: Json) -> None:
     assert admitted("controlplane", given, found=cluster()) == given
 
 
-@rule("WW-41")
+BAD_UNIT = "unit kubelet.service cannot be read: "
+NO_TEXT = f"file {KUBELET_FILE}: its data is not base64 of a text: "
+NO_CONFIG = f"file {KUBELET_FILE} is not a KubeletConfiguration: "
+
+
 @cases(
-    "content",
-    ("an-option-without-a-value", "[A]\nno option"),
-    ("text-after-the-section", "[A] x\nB=1"),
-    ("a-long-line", "[A]\nB=" + "x" * 2048),
+    "given why",
+    ("WW-41-an-option-without-a-value", unit("[A]\nno option"), BAD_UNIT),
+    ("WW-41-text-after-the-section", unit("[A] x\nB=1"), BAD_UNIT),
+    ("WW-41-a-long-line", unit("[A]\nB=" + "x" * 2048), BAD_UNIT),
+    *(
+        (f"WW-42-not-base64-{at}", file(KUBELET_FILE, data, "b64"), NO_TEXT)
+        for at, data in enumerate(("%%%", "YQ", "/w==", "é"))
+    ),
+    *(
+        (f"WW-43-{name}", file(KUBELET_FILE, text), NO_CONFIG + why)
+        for name, text, why in (
+            ("another-kind", "kind: Pod", "kind is 'Pod': make it KubeletConfiguration"),
+            ("no-yaml", "a: [", "line 2: "),
+            ("a-list", "- a", "it has to be a mapping"),
+            ("another-type", "failSwapOn: many", "failSwapOn is 'many': it has to be true or false"),
+            ("a-list-of-one", "failSwapOn: [true]", "failSwapOn has to be true or false"),
+        )
+    ),
 )
-def test_a_unit_that_systemd_would_misread_is_denied(content: str) -> None:
-    message = refusal("controlplane", config(units=[unit(content)]), found=cluster())
-    assert message.startswith("unit kubelet.service cannot be read: ")
+def test_unreadable_units_and_files_are_denied(given: Json, why: str) -> None:
+    object = config(given) if "path" in given else config(units=[given])
+    assert refusal("controlplane", object, found=cluster()).startswith(why)
 
 
 @rule("WW-42")
@@ -191,13 +209,6 @@ def test_a_unit_that_systemd_would_misread_is_denied(content: str) -> None:
 def test_other_encodings_are_denied(path: str, encoding: str) -> None:
     message = refusal("controlplane", config(file(path, "x", encoding)), found=cluster())
     assert message == f"file {path}: encoding '{encoding}' is unknown: make it b64 or empty"
-
-
-@rule("WW-42")
-@pytest.mark.parametrize("data", ["%%%", "YQ", "/w==", "é"])
-def test_data_other_than_base64_of_a_text_is_denied(data: str) -> None:
-    message = refusal("controlplane", config(file(KUBELET_FILE, data, "b64")), found=cluster())
-    assert message.startswith(f"file {KUBELET_FILE}: its data is not base64 of a text: ")
 
 
 @rule("WW-44", "WW-46")
@@ -213,20 +224,6 @@ def test_text_of_gardenlet_changes_in_swap_alone(encoding: str) -> None:
     after = base64.b64decode(inline(found)).decode() if encoding else inline(found)
     assert after == text.replace("failSwapOn: true", "failSwapOn: false")
     assert found["spec"]["files"][0]["permissions"] == 384
-
-
-@rule("WW-43")
-@cases(
-    "text why",
-    ("another-kind", "kind: Pod", "kind is 'Pod': make it KubeletConfiguration"),
-    ("no-yaml", "a: [", "line 2: "),
-    ("a-list", "- a", "it has to be a mapping"),
-    ("another-type", "failSwapOn: many", "failSwapOn is 'many': it has to be true or false"),
-    ("a-list-of-one", "failSwapOn: [true]", "failSwapOn has to be true or false"),
-)
-def test_an_invalid_configuration_of_a_kubelet_is_denied(text: str, why: str) -> None:
-    message = refusal("controlplane", config(file(KUBELET_FILE, text)), found=cluster())
-    assert message.startswith(f"file {KUBELET_FILE} is not a KubeletConfiguration: {why}")
 
 
 @cases(
@@ -343,7 +340,7 @@ def test_a_bad_version_is_named_with_its_pool(pool: str, found: Json, denied: st
 
 
 @pytest.mark.parametrize("version", [None, "1.35.1"])
-def test_a_pool_may_have_a_version_of_its_own(version: str | None) -> None:
+def test_a_pool_may_set_its_own_version(version: str | None) -> None:
     assert answered("controlplane", config(pool="a"), found=of_pools(version, "of another pool")).allowed
 
 

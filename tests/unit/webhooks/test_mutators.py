@@ -1,4 +1,4 @@
-"""What happens to objects of Shoots and seeds, except those of control planes."""
+"""Mutations of objects of Shoots and seeds, except control planes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_provider_id_is_kept(given: Any, found: str) -> None:
 
 @rule("WW-85")
 @pytest.mark.parametrize("status", [None, {}, {"capacity": None}, {"allocatable": {}}])
-def test_a_node_without_capacity_gets_some(status: Any) -> None:
+def test_a_node_without_capacity_gets_the_usual_one(status: Any) -> None:
     assert admitted("node", node(status=status))["status"] == {"capacity": MUCH, "allocatable": MUCH}
 
 
@@ -61,23 +61,20 @@ def test_a_node_of_the_same_capacity_stays_as_it_is(cpu: Any, memory: Any) -> No
     assert not answered("node", found).patch
 
 
+INVALID: tuple[Any, ...] = (None, True, "", "m", "1 m", "1mi", "1e", "1e9999", "0x1", "١", "1" * 101, {})
+
+
 @pytest.mark.parametrize(
     ("quantity", "number"),
     [
         *(("1", "1"), ("1000m", "1"), (1, "1"), (0.5, "0.5"), (".5", "0.5"), ("+5.", "5"), ("1e3", "1000")),
         *(("1E3", "1000"), ("1E", "1000000000000000000"), ("1k", "1000"), ("1Ki", "1024")),
         *(("0.5Gi", "536870912"), ("100n", "0.0000001")),
+        *((invalid, None) for invalid in INVALID),
     ],
 )
-def test_a_quantity_has_a_value(quantity: object, number: str) -> None:
-    assert shapes.value(quantity) == Decimal(number)
-
-
-@pytest.mark.parametrize(
-    "text", [None, True, "", "m", "1 m", "1mi", "1e", "1e9999", "0x1", "١", "1" * 101, {}]
-)
-def test_an_invalid_quantity_has_no_value(text: object) -> None:
-    assert shapes.value(text) is None
+def test_quantities_are_read_as_numbers(quantity: object, number: str | None) -> None:
+    assert shapes.value(quantity) == (None if number is None else Decimal(number))
 
 
 def config_map(data: Any, name: str = "kube-proxy-config-1a2b3c4d", **more: Any) -> Json:
@@ -216,13 +213,13 @@ REMOTE = WebhookSettings(
     ("WW-61-garden", "garden", {"terminationGracePeriodSeconds": 60}),
     ("WW-61-longterm", "longterm", {"terminationGracePeriodSeconds": 60}),
 )
-def test_other_prometheuses_write_where_they_did(name: str, ends: Json) -> None:
+def test_other_prometheuses_keep_their_remote_write(name: str, ends: Json) -> None:
     found = admitted("prometheus", prometheus(name, remoteWrite=[1]), settings=REMOTE)
     assert found == prometheus(name, remoteWrite=[1], **ends)
 
 
 @rule("WW-62", "WW-63", "WW-64")
-def test_that_of_the_seed_writes_to_all_urls_in_their_order() -> None:
+def test_the_seeds_prometheus_writes_to_all_urls_in_order() -> None:
     given = prometheus("seed", externalLabels={"job": "old", "seed": "local"})
     found = admitted("prometheus", given, settings=REMOTE)["spec"]
     assert found["externalLabels"] == {"job": "x", "seed": "local", "new": "y"}
@@ -235,7 +232,7 @@ def test_that_of_the_seed_writes_to_all_urls_in_their_order() -> None:
 
 
 @rule("WW-63", "WW-64", "WW-65")
-def test_without_urls_that_of_the_seed_writes_nowhere() -> None:
+def test_without_urls_the_seeds_prometheus_writes_nowhere() -> None:
     given = prometheus("seed", remoteWrite=[{"url": "stale"}], podMetadata={"labels": {"a": "b"}})
     labels = {"a": "b", **ALLOWED}
     spec = {"podMetadata": {"labels": labels}, "terminationGracePeriodSeconds": 60}
