@@ -29,7 +29,7 @@ def test_a_file_is_understood(tmp_path: Path) -> None:
 
 
 @rule("LB-8-config")
-def test_all_but_the_head_may_be_left_out() -> None:
+def test_only_the_head_is_required() -> None:
     config = cloudconfig.parsed(HEAD.encode(), "config")
     assert config.runtime_cluster is None
     assert config.load_balancer.image is None
@@ -39,7 +39,7 @@ UNKNOWN = "loadBalancer.images is unknown (it is ['a']): take it out, or correct
 
 
 @cases(
-    "text told",
+    "text words",
     ("unknown", f"{HEAD}colour: red", "colour is unknown (it is 'red'): take it out"),
     ("unknown-within", f"{HEAD}loadBalancer: {{images: [a]}}", UNKNOWN),
     ("case", f"{HEAD}loadbalancer: {{}}", "loadbalancer is unknown"),
@@ -55,13 +55,13 @@ UNKNOWN = "loadBalancer.images is unknown (it is ['a']): take it out, or correct
     ("no-yaml", "a: [", "config is not YAML"),
 )
 @rule("LB-8-config")
-def test_what_is_wrong_is_told_by_field_value_and_remedy(text: str, told: str) -> None:
+def test_errors_name_field_value_and_remedy(text: str, words: str) -> None:
     with pytest.raises(Malformed) as error:
         cloudconfig.parsed(text.encode(), "config")
-    assert told in str(error.value)
+    assert words in str(error.value)
 
 
 @rule("LB-8-config")
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_its_setting(tmp_path: Path) -> None:
     with pytest.raises(Malformed, match=r"config\.yaml cannot be read: .*; set loadbalancer\.cloud_config"):
         cloudconfig.load(tmp_path / "config.yaml")

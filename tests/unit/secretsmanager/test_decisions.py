@@ -1,4 +1,4 @@
-"""Which generated secrets stay, are renewed, rotated or dropped."""
+"""Decisions to keep, renew, rotate or drop generated secrets."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_old_authority_is_trusted_for_as_long_as_needed(
     ("Z-5-clients-by-the-current", CLIENT, Policy(), CURRENT),
     ("WF-61-webhooks-by-the-current", SERVER, decisions.WEBHOOKS, CURRENT),
 )
-def test_who_signs_while_there_are_two(config: Certificate, policy: Policy, signs: Stored) -> None:
+def test_the_signer_during_a_rotation(config: Certificate, policy: Policy, signs: Stored) -> None:
     assert decisions.signer(config, CURRENT, OLD, policy) == signs
 
 
@@ -140,7 +140,7 @@ def test_a_shoot_without_a_rotation(shoot: Mapping[str, Any]) -> None:
 
 
 @rule("Z-1")
-def test_the_name_tells_config_signer_and_rotation() -> None:
+def test_names_depend_on_config_signer_and_rotation() -> None:
     assert decisions.secret_name("ca", "1", "", "") == "ca-6b86b273"
     assert decisions.secret_name("ca", "1", "", "1700000000") == "ca-6b86b273-3f3b4"
     assert decisions.secret_name("ca", "1", "2", "") == decisions.secret_name("ca", "12", "", "")

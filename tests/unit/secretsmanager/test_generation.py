@@ -1,4 +1,4 @@
-"""Generated certificates and passwords, and whether they are what a config asks for."""
+"""Generated certificates and passwords, and whether they fit a config."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def server(authority: dict[str, bytes]) -> dict[str, bytes]:
 
 
 @rule("Z-7")
-def test_a_certificate_tells_its_times(authority: dict[str, bytes], server: dict[str, bytes]) -> None:
+def test_the_lifetime_of_a_certificate_is_read(authority: dict[str, bytes], server: dict[str, bytes]) -> None:
     start = int(NOW.timestamp())
     assert contents.lifetime(authority) == (start - 60, start + 30 * 86400)
     assert contents.lifetime(server) == (start - 60, start + 3652 * 86400)
@@ -77,7 +77,7 @@ def test_an_authority_is_named_after_its_secret(authority: dict[str, bytes]) -> 
     ("Z-3-validity", replace(SERVER, validity=timedelta(days=30)), False),
     ("Z-3-authority-is-lacking", replace(SERVER, publish_authority=True), False),
 )
-def test_whether_a_certificate_is_what_is_asked_for(
+def test_whether_a_certificate_fits_its_config(
     config: Certificate, fits: bool, authority: dict[str, bytes], server: dict[str, bytes]
 ) -> None:
     found = contents.complete(config, server) and contents.fits(config, server, holding(authority))
@@ -141,7 +141,9 @@ def test_certificates_are_made_without_secrets() -> None:
     x509.load_pem_x509_certificate(server["tls.crt"]).verify_directly_issued_by(found)
 
 
-def test_who_trusts_a_certificate(authority: dict[str, bytes], server: dict[str, bytes]) -> None:
+def test_a_certificate_is_trusted_by_bundle_and_hosts(
+    authority: dict[str, bytes], server: dict[str, bytes]
+) -> None:
     other = generation.authority(CA, "ca-2", NOW)
     both = generation.bundle(other, authority)
     assert contents.is_trusted(SERVER, server, both)

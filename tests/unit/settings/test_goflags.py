@@ -52,7 +52,7 @@ CHART = (
 
 
 @rule("WP-1")
-def test_what_gardeners_chart_passes_is_understood() -> None:
+def test_flags_of_gardeners_chart_are_understood() -> None:
     found = loaded(*CHART)
     assert found.work.classes == ("seed", "shoot")
     assert not found.work.ignore_operation_annotation
@@ -70,12 +70,12 @@ def test_what_gardeners_chart_passes_is_understood() -> None:
     assert found.garden.version == "v1.150.0"
 
 
-def test_flags_that_have_no_effect_are_told() -> None:
-    told = goflags.without_effect(given(*CHART))
+def test_flags_without_effect_are_listed() -> None:
+    lines = goflags.without_effect(given(*CHART))
     concurrency = [f"--{kind}-max-concurrent-reconciles" for kind in ("dnsrecord", "worker")]
-    assert [line.partition(" ")[0] for line in told] == ["--leader-election-namespace", *concurrency]
-    assert "work.concurrency" in told[-1]
-    assert "webhooks.garden_lease" in told[0]
+    assert [line.partition(" ")[0] for line in lines] == ["--leader-election-namespace", *concurrency]
+    assert "work.concurrency" in lines[-1]
+    assert "webhooks.garden_lease" in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_host_and_port_of_webhooks_are_one_address(arguments: tuple[str, ...], s
 
 
 @pytest.mark.parametrize("flag", [one for one in goflags.FLAGS if one.remedy], ids=lambda one: one.name)
-def test_what_is_not_taken_is_refused_with_the_remedy(flag: goflags.Flag) -> None:
+def test_unsupported_flags_are_refused_with_the_remedy(flag: goflags.Flag) -> None:
     with pytest.raises(Malformed, match=flag.name) as refused:
         goflags.settings(given(f"--{flag.name}=1"))
     assert flag.remedy in str(refused.value)

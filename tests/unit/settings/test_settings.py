@@ -1,4 +1,4 @@
-"""Settings and features: where they come from, and how bad ones are refused."""
+"""Sources of settings and features, and refusals of bad ones."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_flags_override_environment_and_file(file: Path, monkeypatch: pytest.Mon
 
 
 @cases(
-    "text told",
-    ("a-name-nobody-knows", "nuts: {}", ["unknown settings nuts", "nats"]),
+    "text words",
+    ("unknown-name", "nuts: {}", ["unknown settings nuts", "nats"]),
     ("two-replicas", "nats: {replicas: 2}", ["nats.replicas", "1 or 3"]),
     ("unknown-kind", "watch: {kinds: [ponds]}", ["watch.kinds", "'ponds'", "dnsrecords"]),
     ("an-unknown-class", "work: {classes: [shoots]}", ["work.classes", "garden"]),
@@ -47,11 +47,11 @@ def test_flags_override_environment_and_file(file: Path, monkeypatch: pytest.Mon
     ("not-yaml", "nats: {\nurl: [", ["is not YAML at line 2, column 7"]),
     ("no-server", "dns: {zones: [{name: a.b, servers: []}]}", ["dns.zones.0.servers"]),
 )
-def test_a_bad_setting_is_named(file: Path, text: str, told: list[str]) -> None:
+def test_a_bad_setting_is_named(file: Path, text: str, words: list[str]) -> None:
     file.write_text(text)
     with pytest.raises(Malformed) as error:
         settings.load(file)
-    assert [words for words in told if words not in str(error.value)] == []
+    assert [one for one in words if one not in str(error.value)] == []
 
 
 @pytest.mark.parametrize("text", ["nats: {password: hunter2, replicas: 2}", 'nats: {password: "hunter2}'])
@@ -63,16 +63,16 @@ def test_a_refusal_of_settings_shows_no_secret(file: Path, text: str) -> None:
     assert "hunter2" not in repr(settings.load(None, {"nats": {"password": "hunter2"}}))
 
 
-def test_what_decides_has_no_secrets_and_no_servers() -> None:
+def test_recorded_settings_hold_no_secrets_or_servers() -> None:
     key = {"name": "k", "secret": "aHVudGVyMg=="}
     zone = {"name": "local.gardener.cloud", "servers": ["192.0.2.53"], "key": key}
     flags = {"nats": {"password": "hunter2"}, "dns": {"zones": [zone]}, "heartbeat": {"interval": 7}}
     read = settings.load(None, flags)
-    told = read.deciding.model_dump_json()
-    assert "local.gardener.cloud" in told
-    assert '"interval":7' in told
+    text = read.deciding.model_dump_json()
+    assert "local.gardener.cloud" in text
+    assert '"interval":7' in text
     for hidden in ("hunter2", "aHVudGVyMg", "192.0.2.53"):
-        assert hidden not in told
+        assert hidden not in text
 
 
 KNOWN = (
@@ -102,7 +102,7 @@ UNKNOWN = "unknown feature 'Lakes'; known are Ponds (alpha, off), Rivers (beta, 
     ("unknown", {"Lakes": True}, UNKNOWN),
     ("ga", {"Seas": False}, "feature Seas is GA: it cannot be switched off"),
 )
-def test_what_cannot_be_switched_is_refused(gates: dict[str, bool], why: str) -> None:
+def test_unknown_and_fixed_features_are_refused(gates: dict[str, bool], why: str) -> None:
     assert features.refusal(gates, KNOWN) == why
 
 
@@ -112,5 +112,5 @@ def test_settings_refuse_unknown_features_and_name_the_known_ones(file: Path) ->
         settings.load(file)
 
 
-def test_features_name_pools_that_there_are() -> None:
+def test_features_name_existing_pools() -> None:
     assert {pool for feature in features.FEATURES for pool in feature.pools} <= POOLS.keys()

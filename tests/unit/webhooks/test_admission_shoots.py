@@ -1,4 +1,4 @@
-"""Which Shoots, Secrets and WorkloadIdentities the garden takes."""
+"""Shoots, Secrets and WorkloadIdentities that the garden admits."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_nodes_are_in_the_range_of_machines_or_of_the_host(given: Json, range_: 
         *("10.0.0.0/٢", "a/\n", "10.0.0.0/016", "fd00:10:1:100::/056", "::ffff:10.0.0.0/112"),
     ],
 )
-def test_nodes_that_are_no_range_are_refused(nodes: str) -> None:
+def test_malformed_ranges_of_nodes_are_refused(nodes: str) -> None:
     message = refusal("validator", shoot(nodes))
     assert message.startswith(f'{PATH}: Invalid value: "')
     assert message.endswith('": nodes CIDR must be a valid CIDR')
@@ -127,31 +127,31 @@ def test_a_secret_needs_a_kubeconfig(data: Any) -> None:
 
 @rule("AD-50")
 @pytest.mark.parametrize("old", [secret(KUBECONFIG), secret(), None])
-def test_what_is_in_the_kubeconfig_does_not_matter(old: Any) -> None:
+def test_the_content_of_a_kubeconfig_is_not_checked(old: Any) -> None:
     assert answered("secrets.validator", secret(KUBECONFIG), old=old).allowed
 
 
 @rule("AD-50", "AD-2")
-def test_a_secret_without_a_kubeconfig_may_stay_as_it_is() -> None:
+def test_an_unchanged_secret_may_lack_a_kubeconfig() -> None:
     given = secret({"other": "eA=="})
     assert answered("secrets.validator", given | {"metadata": {"name": "x", "labels": {}}}, old=given).allowed
 
 
 @rule("AD-50")
 @pytest.mark.parametrize("value", ["eA", "e A==", "%", "eA=", 1, ["eA=="], "é"])
-def test_what_is_no_base64_cannot_be_decoded(value: Any) -> None:
+def test_secret_data_other_than_base64_is_refused(value: Any) -> None:
     answer = answered("secrets.validator", secret({**KUBECONFIG, "other": value}))
     assert (answer.code, answer.message) == (400, "data.other is not base64 of anything")
 
 
 @rule("AD-50")
-def test_the_same_data_may_be_spelled_otherwise() -> None:
+def test_another_base64_spelling_is_no_change() -> None:
     old = secret({"other": "eA\r\n==", "empty": None})
     assert answered("secrets.validator", secret({"other": "eA==", "empty": ""}), old=old).allowed
 
 
 @rule("AD-51")
-def test_in_old_versions_secrets_are_empty() -> None:
+def test_for_old_gardeners_secrets_must_be_empty() -> None:
     old = WebhookSettings(empty_secrets=True)
     assert refusal("secrets.validator", secret(KUBECONFIG), settings=old) == "secret data should be empty"
     assert answered("secrets.validator", secret(), settings=old).allowed

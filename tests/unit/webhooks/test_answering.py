@@ -1,4 +1,4 @@
-"""What is answered to a review, whatever is in it, and the JSON patches of answers."""
+"""Answers to reviews, malformed ones included, and the JSON patches in answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OBJECT = resource("v1 Node", "one", "", spec={"taints": [{"key": "a"}]}, status=
 
 
 def answered(act: Any, body: bytes, **webhook: Any) -> Json:
-    """The answer of a webhook that does this, as it is sent."""
+    """The encoded answer of a webhook with this function."""
     made = Webhook(NODE, act, **webhook)
     asked = answering.read(made, body)
     if isinstance(asked, tuple):
@@ -89,7 +89,7 @@ def test_a_refusal_has_code_and_message(act: Act, request_: Json, message: str, 
 
 
 @rule("WF-49")
-def test_a_bug_is_answered_without_what_the_object_holds(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_answer_to_a_bug_quotes_no_object(caplog: pytest.LogCaptureFixture) -> None:
     found = answered(raises(KeyError("a secret of the object")), body())["response"]
     assert not found["allowed"]
     assert found["status"] == {"metadata": {}, "message": "panic: KeyError [recovered]", "code": 500}
@@ -130,7 +130,7 @@ def test_objects_under_deletion(skip: bool, allowed: bool) -> None:
     ("long-namespace-of-the-old", body(oldObject={"metadata": {"namespace": "n" * 254}})),
     ("deep", b'{"a":' * 5000 + b"1" + b"}" * 5000),
 )
-def test_what_cannot_be_read_is_answered_with_code_400(asked: bytes) -> None:
+def test_a_malformed_review_is_answered_with_code_400(asked: bytes) -> None:
     found = answered(NEVER, asked)["response"]
     assert (found["allowed"], found["status"]["code"]) == (False, 400)
     assert found["status"]["message"]
@@ -143,7 +143,7 @@ def test_an_object_that_is_nested_too_deep_is_refused() -> None:
     assert (found["allowed"], found["status"]["code"]) == (False, 400)
 
 
-def test_a_long_message_is_cut_before_it_is_noted() -> None:
+def test_a_long_message_is_cut_for_the_journal() -> None:
     webhook = Webhook(NODE, raises(Denied("x" * 10_000)))
     asked = answering.read(webhook, body())
     assert isinstance(asked, answering.Asked)
@@ -180,7 +180,7 @@ def test_empty_fields_are_no_difference(old: Any, new: Any) -> None:
     assert jsonpatch.between(old, new) == []
 
 
-def test_parts_that_both_share_are_not_compared() -> None:
+def test_shared_parts_are_not_compared() -> None:
     shared: list[Any] = []
     shared.append(shared)  # comparing it would never end
     patch = jsonpatch.between({"a": shared, "b": 1}, {"a": shared, "b": 2})

@@ -1,4 +1,4 @@
-"""Which CloudProfiles and NamespacedCloudProfiles the garden takes, and what is merged into their status."""
+"""CloudProfiles and NamespacedCloudProfiles that the garden admits, and images merged into their status."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_a_capability_without_values_is_not_one_with_all(offered: Any, allowed: 
 
 
 @rule("AD-24")
-def test_of_one_architecture_nothing_has_to_be_said() -> None:
+def test_a_single_architecture_need_not_be_named() -> None:
     single = [{"name": "architecture", "values": ["arm64"]}]
     given = config(image("a", version("1", {"image": "a:1"})))
     assert answered("validator", profile(given, image("a", "1"), capabilities=single)).allowed
@@ -201,7 +201,7 @@ def test_every_flavor_of_every_version_has_its_image(images: list[Any], wanted: 
     ),
     ("a-version", [image("a", version("1", ARM), version("1", AMD))], f"{LACKS} arm64, boot: secure/plain"),
 )
-def test_of_duplicates_in_a_config_the_last_counts(images: list[Any], wanted: str) -> None:
+def test_the_last_duplicate_in_a_config_counts(images: list[Any], wanted: str) -> None:
     given = profile(config(*images), image("a", version("1", WANTS_ARM)), capabilities=CAPABILITIES)
     assert refusal("validator", given) == f"{IMAGES}[0]: Required value: {wanted}"
 
@@ -307,7 +307,7 @@ NOT_IN_PROFILE = "machine image version is not defined in the NamespacedCloudPro
         {f"{NEW} {NOT_IN_CONFIG}", ODD},
     ),
 )
-def test_a_profile_maps_what_it_adds_and_nothing_else(given: Json, wanted: set[str]) -> None:
+def test_a_profile_maps_exactly_its_added_images(given: Json, wanted: set[str]) -> None:
     assert errors(refusal("validator", given, found=PARENT)) == wanted
 
 
@@ -330,7 +330,7 @@ TWICE = (image("new", "1"), image("new", "2"))
     ("AD-31-only-the-last-is-needed", namespaced(config(image("new", "2=y")), *TWICE), ""),
     ("AD-31-in-the-parent", namespaced(None, image("old", "1")), f"{OLD}@1 {NOT_IN_CONFIG}"),
 )
-def test_of_an_image_that_is_listed_twice_the_last_counts(given: Json, wanted: str) -> None:
+def test_the_last_entry_of_an_image_counts(given: Json, wanted: str) -> None:
     parent = {"spec": {"machineImages": [image("old", "1"), image("old", "2")]}}
     assert answered("validator", given, found=parent).message == (f"{IMAGES}{wanted}" if wanted else "")
 
@@ -374,7 +374,7 @@ def test_configs_are_decoded_strictly(own: Any, inherited: Any, where: str) -> N
 
 
 @rule("AD-14", "AD-15")
-def test_what_a_profile_adds_wins() -> None:
+def test_images_of_a_profile_override_its_parents() -> None:
     own = config(image("a", "2=mine", "3=new"), image("b", "1=b"), loadBalancer={"image": "ignored"})
     inherited = config(image("a", "1=a1", "2=a2"), loadBalancer={"image": "lb"})
     images = image("a", plain("1=a1"), plain("2=mine"), plain("3=new")), image("b", plain("1=b"))
@@ -382,7 +382,7 @@ def test_what_a_profile_adds_wins() -> None:
 
 
 @rule("AD-14")
-def test_of_duplicates_in_a_profile_the_last_counts() -> None:
+def test_the_last_duplicate_in_a_profile_counts() -> None:
     twice = config(image("a", "1=x"), image("a", "2=y", "2=z"))
     assert merged(twice, config())["machineImages"] == [image("a", plain("2=z"))]
 
@@ -406,5 +406,5 @@ FLAVORED = version("1", {"image": "x", "capabilities": {"architecture": ["amd64"
     ("nothing-to-flavors", version("1=", capabilityFlavors=[]), CAPABILITIES, version("1", {"image": ""})),
     ("no-image", "1=", [], plain("1")),
 )
-def test_versions_are_brought_to_the_format_of_the_parent(own: Any, capabilities: Any, found: Json) -> None:
+def test_versions_are_converted_to_the_parents_format(own: Any, capabilities: Any, found: Json) -> None:
     assert merged(config(image("a", own)), config(), capabilities)["machineImages"] == [image("a", found)]

@@ -1,4 +1,4 @@
-"""What is noted of decisions."""
+"""Records of decisions in the journal, and their replay."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def decision(
     return Decision(WEBHOOKS[webhook], asked.review, facts, answer, 0.001, size)
 
 
-def test_values_of_secrets_are_not_noted() -> None:
+def test_values_of_secrets_are_not_recorded() -> None:
     noted = journal.record(decision(of=SECRET, webhook="secrets.validator", plural="secrets"), "here")
     given, _ = journal.unpacked(noted.request)
     assert (noted.key, noted.outcome) == ("garden.secrets.garden-local.cloud", "allowed")
@@ -50,17 +50,17 @@ def test_values_of_secrets_are_not_noted() -> None:
     assert given.object["metadata"] == metadata
     data = given.object["data"]
     assert data["kubeconfig"] not in ("", "c2VjcmV0")
-    assert data["empty"] == ""  # the webhook tells it apart
+    assert data["empty"] == ""  # webhooks decide by emptiness
 
 
-def test_a_decision_can_be_repeated_from_what_is_noted() -> None:
+def test_a_recorded_decision_can_be_replayed() -> None:
     noted = journal.record(decision(), "here")
     review, context = journal.unpacked(noted.request)
     assert json.loads(answering.decide(WEBHOOKS["node"], review, context).patch) == noted.patch
 
 
 @cases("count size", ("many", 1100, 1), ("large", 5, 10 << 20))
-def test_what_the_queue_cannot_hold_is_counted(count: int, size: int) -> None:
+def test_decisions_beyond_the_queue_are_counted(count: int, size: int) -> None:
     before = metrics.reviews_unnoted._value.get()
     noting = journal.Journal("here")
     noting._writing = True
@@ -70,8 +70,8 @@ def test_what_the_queue_cannot_hold_is_counted(count: int, size: int) -> None:
     assert before < metrics.reviews_unnoted._value.get() < before + count
 
 
-@cases("has_bus missed", ("nobody-writes", True, 1), ("decided-without-a-bus", False, 0))
-def test_nothing_waits_for_a_writer_that_does_not_run(has_bus: bool, missed: int) -> None:
+@cases("has_bus missed", ("no-writer", True, 1), ("no-bus", False, 0))
+def test_no_decision_is_queued_without_a_writer(has_bus: bool, missed: int) -> None:
     before = metrics.reviews_unnoted._value.get()
     noting = journal.Journal("here", has_bus=has_bus)
     noting.note(decision())
@@ -86,7 +86,7 @@ class _NeverPublishing(Bus):
         await asyncio.Event().wait()
 
 
-async def test_a_writer_that_is_cancelled_leaves_room_for_the_next() -> None:
+async def test_a_cancelled_writer_empties_the_queue() -> None:
     before = metrics.reviews_unnoted._value.get()
     noting = journal.Journal("here")
     large = decision(10 << 20)
@@ -99,7 +99,7 @@ async def test_a_writer_that_is_cancelled_leaves_room_for_the_next() -> None:
     assert (noting._bytes, len(noting._waiting)) == (0, 0)
 
 
-def test_what_was_looked_up_counts_in_the_queue() -> None:
+def test_looked_up_objects_count_in_the_queue() -> None:
     noting = journal.Journal("here")
     noting._writing = True
     large = decision(found={"spec": "x" * (12 << 20)})
@@ -108,7 +108,7 @@ def test_what_was_looked_up_counts_in_the_queue() -> None:
     assert len(noting._waiting) == 2
 
 
-def test_credentials_of_remote_writes_are_not_noted() -> None:
+def test_credentials_of_remote_writes_are_not_recorded() -> None:
     urls = "https://me:p@ss@write.example/api", "http://write.example/api?key=p%40ss&a=b"
     settings = WebhookSettings(prometheus=PrometheusSettings(remote_write_urls=urls))
     seed = resource("monitoring.coreos.com/v1 Prometheus", "seed", "garden")
@@ -129,7 +129,7 @@ def test_credentials_of_many_urls_take_a_moment() -> None:
     assert journal._without_credentials(text) == text
 
 
-def test_a_replay_finds_what_is_decided_otherwise_today() -> None:
+def test_a_replay_finds_changed_decisions() -> None:
     same = journal.record(decision(), "here")
     other = same.model_copy(update={"outcome": "denied", "message": "no"})
     found = journal.replayed([same, other, same.model_copy(update={"request": ""})])

@@ -1,4 +1,4 @@
-"""What Go's libraries make of texts: those of Kubernetes 1.36.3, and go-systemd 22.7.0.
+"""Results of Go's libraries for texts: those of Kubernetes 1.36.3, and go-systemd 22.7.0.
 
 Each line of the file is a text, and what Go makes of it when the webhook's field is set, or that Go refuses
 it. `kept` marks texts that Go refuses only for the type of a field that the webhook does not edit.
@@ -41,7 +41,7 @@ def vectors(field: str, *kinds: str, rules: str = "") -> list[Any]:
 
 
 @pytest.mark.parametrize("vector", vectors("becomes", "unit"))
-def test_a_unit_becomes_what_go_makes_of_it(vector: dict[str, Any]) -> None:
+def test_a_unit_is_normalised_as_by_go(vector: dict[str, Any]) -> None:
     assert operatingsystemconfig.normalised(vector["text"]) == vector["becomes"]
 
 
@@ -64,7 +64,7 @@ def test_fields_are_kept_as_go_wrote_them(vector: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "vector", [*vectors("becomes", "kubelet", "kubeproxy"), *vectors("kept", "kubelet", "kubeproxy")]
 )
-def test_a_text_keeps_what_it_says(vector: dict[str, Any]) -> None:
+def test_an_edited_text_keeps_its_other_fields(vector: dict[str, Any]) -> None:
     found = yaml.load(_EDITS[vector["of"]](vector["text"]), Loader=yaml.BaseLoader)
     said = yaml.load(vector["text"], Loader=yaml.BaseLoader) or {}
     if vector["of"] == "kubelet":
