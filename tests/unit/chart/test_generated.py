@@ -54,13 +54,6 @@ def test_settings_of_the_chart_itself_are_no_values() -> None:
     assert {"nats", "metrics", "probes"}.isdisjoint(schema["$defs"]["Settings"]["properties"])
 
 
-def test_roles_have_the_rights_of_the_table() -> None:
-    found = generated.rights()
-    assert found["worker"]["cluster"] == rbac.RULES["worker"]
-    assert found["watcher"]["secrets"] == rbac.SECRET_RULES["watcher"]
-    assert found["admit"]["own"] == rbac.OWN_SECRET_RULES["admit"]
-
-
 def test_each_user_of_the_bus_gets_a_password() -> None:
     made = installation.passwords()
     assert made.keys() == permissions.PERMISSIONS.keys()
@@ -100,7 +93,7 @@ def test_bindings_name_service_accounts() -> None:
 @pytest.mark.parametrize(
     "accounts", [{"nobody": "a/b"}, {"worker": "a"}, {"worker": "/b"}, {"worker": "a/b/c"}]
 )
-def test_what_names_no_service_account_is_refused(accounts: dict[str, str]) -> None:
+def test_malformed_service_accounts_are_refused(accounts: dict[str, str]) -> None:
     with pytest.raises(ValueError):
         GrantSettings(service_accounts=accounts)
 
@@ -125,10 +118,10 @@ def test_every_process_speaks_tls_with_the_bus() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_every_package_is_let_in(package: str) -> None:
+def test_the_image_build_gets_every_package(package: str) -> None:
     assert package in LET_IN
 
 
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
-def test_what_shipped_links_is_let_in(link: Path) -> None:
+def test_the_image_build_gets_targets_of_shipped_links(link: Path) -> None:
     assert str(link.resolve().relative_to(ROOT)) in LET_IN
