@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-from aiohttp import web
 
 from bus import intents, streams
 from bus.clusters.clusters import clusters
@@ -222,7 +220,10 @@ class BalancerWorld:
             contextlib.AsyncExitStack() as stack,
         ):
             await streams.ensure(bus)
-            watching = await self._watching(bus, stack)
+            api = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["watcher"]))
+            seen, leases = Registry(bus), Leases(bus, f"watcher {id(bus)}", "watch")
+            opened = await stack.enter_async_context(clusters(api, seen, loopback.SETTINGS))
+            watching = Watching(bus, leases, opened, seen, KINDS)
             api = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["patcher"]))
             registry = Registry(patching)
             patcher = StatusPatcher(
@@ -230,20 +231,15 @@ class BalancerWorld:
             )
             patch = Pool(patching, intents.PATCH, patcher, ack_wait=4.0, sharing=lambda ref: ref.cluster)
             async with running(
-                *watching,
+                seen.run(),
+                leases.run(),
+                watching.run(),
                 registry.run(),
                 patch.run(),
                 run_due(patching, Queue(patching, intents.PATCH)),
                 _streams(bus),
             ):
                 yield
-
-    async def _watching(self, bus: Bus, stack: contextlib.AsyncExitStack) -> list[Any]:
-        api = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["watcher"]))
-        registry, leases = Registry(bus), Leases(bus, f"watcher {id(bus)}", "watch")
-        opened = await stack.enter_async_context(clusters(api, registry, loopback.SETTINGS))
-        watching = Watching(bus, leases, opened, registry, KINDS)
-        return [registry.run(), leases.run(), watching.run()]
 
 
 async def _streams(bus: Bus) -> None:
@@ -271,10 +267,7 @@ def condition(service: Object, kind: str) -> dict[str, Any]:
 async def complete(parts: BalancerParts) -> None:
     """Wait until a worker knows all allocations."""
 
-    async def look() -> bool:
-        return parts.store.is_complete()
-
-    await eventually(look)
+    await eventually(parts.store.is_complete)
 
 
 def address(service: Object) -> str:
@@ -284,29 +277,32 @@ def address(service: Object) -> str:
 
 
 @contextlib.asynccontextmanager
-async def played_node(addr: str, node_port: int, greeting: str) -> AsyncIterator[None]:
-    """Simulates a node: kube-proxy's health check, and a Pod behind a node port."""
-
-    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(greeting.encode() + b"\n")
-        with contextlib.suppress(ConnectionError):
-            await writer.drain()
-        writer.close()
-
-    async def healthy(_: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    app = web.Application()
-    app.router.add_get("/healthz", healthy)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, addr, 10256).start()
-    server = await asyncio.start_server(greet, addr, node_port)
+async def played_node(addr: str, greetings: Mapping[int, str]) -> AsyncIterator[None]:
+    """Simulates a node: kube-proxy's health check, and Pods that greet behind the node ports."""
+    servers = [await asyncio.start_server(_healthy, addr, 10256)]
+    for node_port, text in greetings.items():
+        servers.append(await asyncio.start_server(partial(_greet, text), addr, node_port))
     try:
         yield
     finally:
-        server.close()
-        await runner.cleanup()
+        for server in servers:
+            server.close()
+
+
+async def _greet(text: str, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(text.encode() + b"\n")
+    with contextlib.suppress(OSError):
+        await writer.drain()
+    writer.close()
+
+
+async def _healthy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            await writer.drain()
+    writer.close()
 
 
 async def greeting(addr: str, port: int = 80) -> str:

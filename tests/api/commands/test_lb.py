@@ -72,7 +72,7 @@ async def asked(control_plane: ControlPlane, nats: NatsServer, tmp_path: Path) -
     settings.write_text(yaml.safe_dump(content))
     async with (
         balancer_world(control_plane, nats, tmp_path, "looked-at", ranges=ranges) as world,
-        played_node(NODE, NODE_PORT, "hello"),
+        played_node(NODE, {NODE_PORT: "hello"}),
         world.worker(),
     ):
         await world.node("one", NODE)

@@ -31,7 +31,7 @@ async def world(
     namespace = f"balancers-{uuid.uuid4().hex[:8]}"
     async with (
         balancer_world(control_plane, nats, tmp_path, namespace, ranges=ranges, **served.kwargs) as made,
-        played_node(NODE, NODE_PORT, "hello"),
+        played_node(NODE, {NODE_PORT: "hello"}),
     ):
         await made.node(NODE_NAME, NODE)
         yield made

@@ -1,4 +1,4 @@
-"""Many shoots in a world of load balancers: their API servers are simulated, their nodes simulated."""
+"""Many shoots in a world of load balancers; their API servers and nodes are simulated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bus.leases.leases import Leases
 from bus.transport import consumers
 from bus.transport.connection import Bus, connected
 from tests.support import loopback, servers
-from tests.support.balancerworld import BalancerWorld, address, balancer_world
+from tests.support.balancerworld import BalancerWorld, address, balancer_world, played_node
 from tests.support.manyclusters import ManyClusters, many_clusters
 from tests.support.natsserver import NatsServer
 from tests.support.running import running
@@ -73,7 +73,7 @@ class ManyShoots:
     shoots: Sequence[Shoot]
 
     async def create(self, shoot: Shoot) -> None:
-        """The shoot comes into being, and its control plane's Namespace says so."""
+        """Create the shoot, and the Namespace of its control plane."""
         await self.simulator.add(shoot.name)
         async with self.api(shoot) as api:
             await api.create(NODES, "", _named("Node", "machine-0"))
@@ -96,7 +96,7 @@ class ManyShoots:
             yield opened
 
     async def delete(self, shoot: Shoot) -> None:
-        """The shoot is deleted: its control plane goes first, and nobody is left to take finalizers off."""
+        """Delete the shoot: its control plane goes first, so that nothing can remove finalizers."""
         self.simulator.cut(shoot.name)
         await self.world.kube.delete(NAMESPACES, "", shoot.name)
 
@@ -151,7 +151,7 @@ async def many_shoots(
 ) -> AsyncIterator[ManyShoots]:
     """A world in which clusters join by their Namespaces, and `count` shoots with nodes that serve.
 
-    It has an API server of its own: the others' tests would see all the Services.
+    It has its own API server: other tests would see all the Services.
     """
     if reason := servers.missing("etcd") or servers.missing("kube-apiserver"):
         pytest.skip(reason)
@@ -169,7 +169,8 @@ async def many_shoots(
         kubeconfigs = dict.fromkeys(rbac.RULES, kubeconfig)
         runtime = dataclasses.replace(plane, kubeconfig=kubeconfig, kubeconfigs=kubeconfigs)
         for shoot in shoots:
-            await stack.enter_async_context(_node(shoot))
+            greetings = {port: f"{shoot.name}/{name}" for name, port in shoot.services.items()}
+            await stack.enter_async_context(played_node(shoot.node, greetings))
         networks = [{"prefixes": ["127.69.0.0/16"], "clusters": ["shoot-*"]}]
         settings: Any = {"node_networks": networks, "ranges": [{"prefixes": [prefix]}]}
         world = await stack.enter_async_context(balancer_world(runtime, nats, folder, "default", **settings))
@@ -179,35 +180,3 @@ async def many_shoots(
         work = (registry.run(), registry.keep(), leases.run(), leases.while_held("join", joining.run))
         async with running(*work):
             yield ManyShoots(world, simulator, bus, shoots)
-
-
-@contextlib.asynccontextmanager
-async def _node(shoot: Shoot) -> AsyncIterator[None]:
-    """Plays a node: at each node port somebody says whose it is; the node is well."""
-    servers = [await asyncio.start_server(_health, shoot.node, 10256)]
-    for name, port in shoot.services.items():
-        servers.append(await _greeter(f"{shoot.name}/{name}", shoot.node, port))
-    try:
-        yield
-    finally:
-        for server in servers:
-            server.close()
-
-
-async def _greeter(greeting: str, address: str, port: int) -> asyncio.Server:
-    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            writer.write(greeting.encode() + b"\n")
-            await writer.drain()
-        writer.close()
-
-    return await asyncio.start_server(greet, address, port)
-
-
-async def _health(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-        while True:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-            await writer.drain()
-    writer.close()

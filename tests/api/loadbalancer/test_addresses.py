@@ -12,18 +12,13 @@ from tests.support.balancerworld import (
     address,
     always,
     asking,
-    complete,
     condition,
     greeting,
     taken_port,
 )
 from tests.support.cases import cases
 from tests.support.running import eventually
-from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from workers.loadbalancer.edgestate import MOST_OCCUPIED
-from workers.loadbalancer.ipam import allocator
-from workers.loadbalancer.ipam.entries import Waiter
-from workers.loadbalancer.ipam.results import AddressRequest
 from workers.loadbalancer.loadbalancerpool import BalancerParts
 
 FIRST, SECOND, THIRD = ADDRESSES = [f"{PLACE}.{number}" for number in (17, 18, 19)]
@@ -97,7 +92,7 @@ async def test_a_requested_address_is_waited_for(world: BalancerWorld) -> None:
 
 
 @three_addresses
-async def test_an_address_that_a_service_left_is_shown_no_longer(world: BalancerWorld) -> None:
+async def test_a_former_address_disappears_from_the_status(world: BalancerWorld) -> None:
     async with world.worker():
         assert await world.serve("mover", PORT, metadata=asking(address=FIRST)) == FIRST
         with taken_port(SECOND, PORT):
@@ -133,26 +128,6 @@ async def test_beyond_the_quota_a_service_waits_for_its_neighbour_to_go(world: B
         )
         await world.delete("one")
         await world.served("two")
-
-
-@pytest.mark.serves("32/31", quota=100)
-async def test_beyond_the_bound_a_service_is_refused_until_others_leave(world: BalancerWorld) -> None:
-    holding = [ObjectRef("elsewhere", SERVICES.id, "ghosts", f"holds-{number}") for number in range(2)]
-    waiting = [ObjectRef(RUNTIME, SERVICES.id, "ghosts", f"waits-{number}") for number in range(100)]
-    async with world.worker() as parts:
-        await complete(parts)
-        for ref in holding:
-            await allocator.allocate(parts.store, AddressRequest(ref, ref.name, ("IPv4",)))
-        for ref in waiting:
-            await parts.store.join_queue(ref, Waiter(uid="1", since=1.0, families=("IPv4",)))
-        await world.service("late")
-        assert await world.complaint("late", "as many Services of this cluster wait as may at once (100)")
-        await parts.store.step_back(waiting[0])
-        await world.complaint("late", "are in use; others have waited longer")
-        for ref in waiting[1:]:
-            await parts.store.step_back(ref)
-        await parts.store.release(holding[0])
-        await world.served("late")
 
 
 async def claim(world: BalancerWorld, *addresses: str) -> None:

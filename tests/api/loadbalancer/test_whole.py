@@ -149,7 +149,7 @@ async def test_the_next_free_address_goes_to_who_waits_longest(world: BalancerWo
         assert not address(later)
 
 
-async def test_who_waits_gets_an_address_though_nobody_lives_to_wake_it(world: BalancerWorld) -> None:
+async def test_a_waiting_service_is_served_without_a_wake(world: BalancerWorld) -> None:
     async with world.worker() as parts:
         await _give_all_away(parts)
         await world.service("patient")
@@ -253,7 +253,7 @@ async def test_when_the_bus_forgets_everything_clients_notice_nothing(world: Bal
 async def test_a_node_that_moves_is_followed(world: BalancerWorld) -> None:
     async with world.worker():
         where = await world.serve("web", node_port=NODE_PORT)
-        async with played_node(f"{PLACE}.2", NODE_PORT, "moved"):
+        async with played_node(f"{PLACE}.2", {NODE_PORT: "moved"}):
             await world.node(NODE_NAME, f"{PLACE}.2")
 
             async def moved() -> bool:
