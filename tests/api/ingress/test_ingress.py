@@ -211,7 +211,7 @@ async def test_an_ingress_in_order_causes_no_write(plane: ControlPlane, nats: Na
         assert writes(without_events(audit.requests())) == 0
 
 
-async def test_records_go_with_an_ingress_that_went_while_nobody_watched(
+async def test_records_of_an_ingress_deleted_unseen_are_removed(
     plane: ControlPlane, nats: NatsServer
 ) -> None:
     async with kind_world(plane, nats, "ingress") as world:

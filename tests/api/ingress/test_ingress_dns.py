@@ -73,7 +73,7 @@ async def test_names_resolve_for_as_long_as_rules_name_them(
 
 
 @rule("T-4")
-async def test_what_somebody_edits_is_put_right_on_the_name_server_too(
+async def test_an_edited_record_is_corrected_on_the_name_server(
     world: KindWorld, named: NameServer, host: str
 ) -> None:
     shoot = await world.shoot()

@@ -48,7 +48,7 @@ _BINDINGS = Resource(
 _WEBHOOKS = Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False)
 
 
-async def test_two_that_want_different_records_do_not_keep_each_other_busy(world: KindWorld) -> None:
+async def test_a_conflict_over_a_record_backs_off(world: KindWorld) -> None:
     """Somebody else sets a record back as soon as it has been put right, and never tires."""
     shoot = await world.shoot()
     made = await ingress(shoot, "web", HOST, "other.test", at=("10.0.0.1",))
@@ -74,7 +74,7 @@ async def test_two_that_want_different_records_do_not_keep_each_other_busy(world
     await until_records(shoot, right)
 
 
-async def test_a_refusal_is_told_even_if_the_api_was_busy_before(world: KindWorld) -> None:
+async def test_a_refusal_after_an_outage_is_reported(world: KindWorld) -> None:
     shoot = await world.shoot()
     async with _refused(shoot):
         async with _busy(shoot):

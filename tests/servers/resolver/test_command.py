@@ -68,7 +68,7 @@ def tell(server: NameServer, addresses: set[str]) -> None:
     dns.query.tcp(update, "127.0.0.1", port=server.port, timeout=5)
 
 
-def test_a_host_that_hears_what_the_server_says_is_fine(localhost: NameServer) -> None:
+def test_check_succeeds_if_the_host_gets_the_servers_answer(localhost: NameServer) -> None:
     answers = socket.getaddrinfo("localhost", None, type=socket.SOCK_STREAM)
     tell(localhost, {str(address[0]) for *_, address in answers})
     result = run("check", "--server", localhost.address, "--zone", "localhost", "--name", "localhost")
