@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from bus import streams, subjects
 from bus.messages import Announcement
@@ -18,21 +18,13 @@ from workers.core.serving import Tasks
 from workers.dns.ingress import ingressrecords
 
 
-class _NamespaceKey(NamedTuple):
-    cluster: str
-    namespace: str
-
-
 class IngressViews:
     """The Ingresses of a namespace, and the records of an Ingress."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._ingresses: View[_NamespaceKey] = View(
-            bus,
-            INGRESSES.id,
-            lambda ref, _: _NamespaceKey(ref.cluster, ref.namespace),
-            index=lambda home: home,
+        self._ingresses: View[tuple[str, str]] = View(
+            bus, INGRESSES.id, lambda ref, _: (ref.cluster, ref.namespace), index=lambda home: home
         )
 
     @property
@@ -44,7 +36,7 @@ class IngressViews:
         await self._ingresses.complete.wait()
 
     def in_namespace(self, cluster: str, namespace: str) -> list[ObjectRef]:
-        return self._ingresses.refs(_NamespaceKey(cluster, namespace))
+        return self._ingresses.refs((cluster, namespace))
 
     async def records(self, ingress: ObjectRef) -> list[ObjectRef]:
         """The records created for the Ingress, read from the bus: a view may lag behind the change that
