@@ -1,4 +1,4 @@
-"""The objects of a Bastion, and the clients that they let in."""
+"""The objects of a Bastion, and the clients that they admit."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_ranges_of_all_blocks(blocks: list[str], found: list[str]) -> None:
         ),
     },
 )
-def test_a_senseless_block_is_named(blocks: list[str], said: str) -> None:
+def test_an_invalid_block_is_named(blocks: list[str], said: str) -> None:
     with pytest.raises(Malformed) as caught:
         sources(ingress(*blocks))
     assert said in str(caught.value)
@@ -146,7 +146,7 @@ def test_the_pod_is_a_machine_with_the_user_data() -> None:
 
 
 @rule("BA-2", "B.5")
-def test_the_service_lets_in_whom_the_bastion_names() -> None:
+def test_the_service_admits_the_ranges_of_the_bastion() -> None:
     service = bastionobjects.service(SITE, ["203.0.113.7/32", "2001:db8::/64"])
     assert service["spec"] == {
         "type": "LoadBalancer",

@@ -1,4 +1,4 @@
-"""What exposures may ask for, and what is made of it."""
+"""Valid and invalid specs of exposures, and the objects created for them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_addresses_are_those_within_the_nodes_network(
         "A-7-no-node": ({"endpoints": [{"nodeName": "", "addresses": []}]}, r"endpoints\[0\]\.nodeName"),
     },
 )
-def test_a_spec_that_cannot_be_served_is_named(fields: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_field_is_named(fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
         exposurepool.parsed(spec(("InternalIP", "10.0.0.1"), **fields))
 
@@ -67,7 +67,7 @@ def test_a_spec_that_cannot_be_served_is_named(fields: dict[str, Any], complaint
         "zone": ("InternalIP", "fd00::1%eth0", "known to one machine alone"),
     },
 )
-def test_an_address_that_does_not_fit_is_named(kind: str, address: str, complaint: str) -> None:
+def test_an_invalid_address_is_named(kind: str, address: str, complaint: str) -> None:
     with pytest.raises(Malformed, match=complaint):
         exposurepool.parsed(spec((kind, address)))
 
@@ -113,29 +113,22 @@ def test_each_family_of_the_shoot_has_its_slice(
 
 
 @cases(
-    "addresses, family",
+    "addresses, family, complaint",
     {
-        "SE-2-no-IPv6": (["10.0.0.1"], "IPv6"),
-        "SE-2-no-IPv4": (["fd00::1"], "IPv4"),
-        "SE-2-mapped-is-no-IPv4": (["::ffff:10.0.0.1"], "IPv4"),
-        "SE-2-nothing": ([], "IPv4"),
+        "SE-2-no-IPv6": (["10.0.0.1"], "IPv6", "no InternalIP is of family IPv6"),
+        "SE-2-no-IPv4": (["fd00::1"], "IPv4", "no InternalIP is of family IPv4"),
+        "SE-2-mapped-is-no-IPv4": (["::ffff:10.0.0.1"], "IPv4", "no InternalIP is of family IPv4"),
+        "SE-2-nothing": ([], "IPv4", "no InternalIP is of family IPv4"),
+        "mapped-is-no-endpoint": (["::ffff:10.0.0.1"], "IPv6", r"write it as 10\.0\.0\.1"),
+        "unknown-family": ([], "IPv5", "'IPv5' is neither IPv4 nor IPv6"),
     },
 )
-def test_a_family_without_an_address_is_named(addresses: list[str], family: str) -> None:
+def test_a_family_without_a_usable_address_is_named(
+    addresses: list[str], family: str, complaint: str
+) -> None:
     request = exposurepool.parsed(spec(*(("InternalIP", address) for address in addresses)))
-    with pytest.raises(Malformed, match=f"no InternalIP is of family {family}"):
+    with pytest.raises(Malformed, match=complaint):
         exposurepool.slices("root", "infra-x", request, [family])
-
-
-def test_what_the_api_would_refuse_is_told_before_anything_is_made() -> None:
-    request = exposurepool.parsed(spec(("InternalIP", "::ffff:10.0.0.1")))
-    with pytest.raises(Malformed, match=r"write it as 10\.0\.0\.1"):
-        exposurepool.slices("root", "infra-x", request, ["IPv6"])
-
-
-def test_a_family_that_does_not_exist_is_named() -> None:
-    with pytest.raises(Malformed, match="'IPv5'"):
-        exposurepool.slices("root", "infra-x", ExposureSpec(443, ()), ["IPv5"])
 
 
 @cases(
@@ -143,15 +136,13 @@ def test_a_family_that_does_not_exist_is_named() -> None:
     {
         "as-wanted": ({"ports": [{"port": 443, "protocol": "TCP", "nodePort": 30001}]}, None),
         "nothing": ({}, None),
-        "SE-1-somebody-gave-it-a-selector": ({"selector": {"app": "x"}}, {"spec": {"selector": None}}),
+        "SE-1-foreign-selector": ({"selector": {"app": "x"}}, {"spec": {"selector": None}}),
+        "foreign-port": (
+            {"ports": [{"name": "https", "port": 8443, "protocol": "TCP"}]},
+            {"spec": {"ports": [{"name": "https", "port": 443, "targetPort": 443, "protocol": "TCP"}]}},
+        ),
     },
 )
-def test_what_others_put_into_the_service_is_taken_out(found: dict[str, Any], patch: Any) -> None:
+def test_conflicting_fields_of_the_service_are_removed(found: dict[str, Any], patch: Any) -> None:
     service = exposurepool.service("root", "infra-x", ExposureSpec(443, ()))
     assert exposurepool.excess(Object({"spec": found}), service) == patch
-
-
-def test_a_foreign_port_makes_way() -> None:
-    service = exposurepool.service("root", "infra-x", ExposureSpec(443, ()))
-    found = Object({"spec": {"ports": [{"name": "https", "port": 8443, "protocol": "TCP"}]}})
-    assert exposurepool.excess(found, service) == {"spec": {"ports": service["spec"]["ports"]}}

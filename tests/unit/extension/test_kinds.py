@@ -1,4 +1,4 @@
-"""What is agreed about each type of Extension."""
+"""The settings and texts of each type of Extension."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_kinds(type_: str, classes: set[str], shoot: Need) -> None:
 
 
 @rule("U-1", "F-6")
-def test_words() -> None:
+def test_the_texts_of_extensions() -> None:
     assert DESCRIPTIONS.reconcile == OperationTexts(
         "Reconciling the Extension", "Successfully reconciled Extension", "Error reconciling Extension"
     )

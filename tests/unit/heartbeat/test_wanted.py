@@ -1,4 +1,4 @@
-"""When the heartbeat is due, and what tells that the watchers are not well."""
+"""When the heartbeat is due, and when watchers count as unhealthy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lease(renewed: str | None = None, version: str = "7", **spec: Any) -> Object
 
 
 @rule("HB-1", "A.14")
-def test_a_renewal_says_what_the_contract_shows() -> None:
+def test_a_renewal_writes_the_spec_of_the_contract() -> None:
     assert heartbeatpool.spec(SETTINGS, NOW) == {
         "holderIdentity": "provider-local",
         "leaseDurationSeconds": 30,
@@ -52,13 +52,13 @@ def test_the_time_that_remains(found: Object, seconds: float) -> None:
 "HB-2-not-shown": (lease(version="7"), lease(version="8"), "watchers show version 7, the API has version 8"),
 "HB-2-forgotten": (None, lease(version="8"), "watchers show no Lease at all, the API has version 8"),
 "deleted-by-somebody": (lease(version="7"), None, ""),})  # fmt: skip
-def test_watchers_are_well_if_they_have_shown_the_last_renewal(
+def test_watchers_are_healthy_if_they_show_the_last_renewal(
     seen: Object | None, live: Object | None, said: str
 ) -> None:
     assert heartbeatpool.stale(seen, live) == said
 
 
-def test_a_renewal_alone_is_no_reason_for_a_look() -> None:
+def test_a_renewal_alone_requeues_nothing() -> None:
     assert not heartbeatpool.changed_by_others(
         lease("2026-09-01T10:15:00.000000Z"), lease("2026-09-01T10:15:30.000000Z")
     )

@@ -1,4 +1,4 @@
-"""The networks of a Shoot, what is wrong with some, and what machines accept from load balancers."""
+"""The networks of a Shoot, invalid ones, and the traffic that machines accept from load balancers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a spec is told by field, value and remedy."""
+"""Errors in a spec name field, value and remedy."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ REGISTRY = "spec.criConfig.containerd.registries"
         "A-6+X-9-none": ({"purpose": ""}, "unknown purpose: ; set spec.purpose"),
     },
 )
-def test_what_is_wrong_is_told(spec: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_spec_is_refused(spec: dict[str, Any], complaint: str) -> None:
     with pytest.raises(Malformed) as raised:
         parsed(**spec)
     assert complaint in str(raised.value)
@@ -137,7 +137,7 @@ def test_what_is_wrong_is_told(spec: dict[str, Any], complaint: str) -> None:
         ),
     },
 )
-def test_for_new_machines_more_is_wrong(spec: dict[str, Any], complaint: str) -> None:
+def test_new_machines_allow_less(spec: dict[str, Any], complaint: str) -> None:
     parsed("reconcile", **spec)
     with pytest.raises(Malformed) as raised:
         parsed("provision", **spec)
@@ -156,7 +156,7 @@ def test_for_new_machines_more_is_wrong(spec: dict[str, Any], complaint: str) ->
         "A-6-unusual-path": a_file('/opt/"a b"/$c', permissions=0o7777),
     },
 )
-def test_what_is_sound_is_taken(purpose: str, spec: dict[str, Any]) -> None:
+def test_a_valid_spec_is_accepted(purpose: str, spec: dict[str, Any]) -> None:
     assert parsed(purpose, **spec).purpose == purpose
 
 
@@ -176,14 +176,14 @@ def test_all_errors_are_reported_up_to_a_limit() -> None:
 
 
 @given(st.text(min_size=8, alphabet="0123456789abcdef"), st.sampled_from(["b64", "", "other"]))
-def test_data_is_never_told(data: str, encoding: str) -> None:
+def test_errors_never_contain_data(data: str, encoding: str) -> None:
     secret = f"!{data}!"
     with pytest.raises(Malformed) as raised:
         parsed("provision", **inline(secret, encoding), units=[{"name": ""}])
     assert secret not in str(raised.value)
 
 
-def test_what_is_no_spec_at_all_is_told_without_its_data() -> None:
+def test_an_unparsable_spec_is_refused_without_its_data() -> None:
     with pytest.raises(Malformed, match=r"^spec\.files\.0\.content\.inline\.encoding: ") as raised:
         parsed(files=[{"path": "/a", "content": {"inline": {"data": "password"}}}])
     assert "password" not in str(raised.value)

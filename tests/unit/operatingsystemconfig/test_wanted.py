@@ -1,4 +1,4 @@
-"""What is made of a spec, and what is reported."""
+"""The script of a spec, its Secret, and the status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def spec(**given: object) -> OperatingSystemConfigSpec:
 
 
 @rule("X-6", "X-7", "X-8", "C.2")
-def test_machines_that_are_there_get_a_unit_and_rename_their_system() -> None:
+def test_existing_machines_get_a_unit_and_rename_their_system() -> None:
     updates = {"operatingSystemVersion": "2.0.0", "kubelet": "1.36.0"}
     content = (
         "[Unit]\nWants=systemd-tmpfiles-setup.service\nAfter=systemd-tmpfiles-setup.service\n"
@@ -37,7 +37,7 @@ def test_machines_that_are_there_get_a_unit_and_rename_their_system() -> None:
 
 
 @rule("X-5")
-def test_reports_take_away_what_belongs_to_the_other_purpose() -> None:
+def test_reports_remove_fields_of_the_other_purpose() -> None:
     assert operatingsystemconfigpool.kept(spec())["inPlaceUpdates"] is None
     assert operatingsystemconfigpool.provisioned("shoot--a", "osc-result-a") == {
         "cloudConfig": {"secretRef": {"name": "osc-result-a", "namespace": "shoot--a"}},
@@ -70,7 +70,7 @@ def test_the_secret_keeps_its_name(name: str, reported: str | None, result: str)
         "another-path": ("a", "../b", r"^status\.cloudConfig\.secretRef\.name is '\.\./b'"),
     },
 )
-def test_a_secret_that_cannot_be_called_so_is_told(name: str, reported: str, complaint: str) -> None:
+def test_an_invalid_name_of_the_secret_is_refused(name: str, reported: str, complaint: str) -> None:
     status = {"cloudConfig": {"secretRef": {"name": reported}}}
     with pytest.raises(Malformed, match=complaint):
         operatingsystemconfigpool.result_name(Object({"metadata": {"name": name}, "status": status}))
@@ -95,7 +95,7 @@ def test_scripts_start_all_units_and_write_the_files_of_all_hosts() -> None:
     assert b"systemctl enable 'a.service' && systemctl restart --no-block 'a.service'\n" in made
 
 
-def test_a_script_that_no_secret_can_hold_is_told() -> None:
+def test_a_script_too_large_for_a_secret_is_refused() -> None:
     content = {"inline": {"encoding": "", "data": "x" * 800_000}}
     large = spec(purpose="provision", files=[{"path": "/a", "content": content}])
     with pytest.raises(Malformed, match="a Secret holds 1048576"):
