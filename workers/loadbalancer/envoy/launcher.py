@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 SOCKET = "launcher.sock"
 _LOCK = "launcher.lock"
 _WAIT = 3.0
-"""Seconds that `ended` is answered late while the Envoy runs: less than the client's timeout."""
+"""Seconds for which the response to `ended` is held while the Envoy runs: less than the client's timeout."""
 _ENVOY = "/envoys/{name:[a-z0-9-]+}/{generation:[0-9]+}"
 
 _PAUSE = 0.2

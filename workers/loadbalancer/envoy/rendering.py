@@ -99,7 +99,7 @@ def cluster(listener: Listener, folder: str | None) -> bytes:
         "common_lb_config": {
             # Without a healthy endpoint there is no traffic, rather than traffic to all of them.
             "healthy_panic_threshold": {"value": 0},
-            # Tells all threads of ejected endpoints at once. By default, Envoy merges the updates of a
+            # All threads learn of ejected endpoints at once. By default, Envoy merges the updates of a
             # second, in which all attempts of a client may go to an endpoint that is dead.
             "update_merge_window": "0s",
         },

@@ -105,7 +105,7 @@ class DockerRouted(DockerEnvoys):
         for prefix in self._prefixes:
             hops = (h for h in network.addresses.get(self._network, ()) if h.version == prefix.version)
             if (hop := next(hops, None)) is None:
-                found[prefix] = f"Docker network {self._network} has no IPv{prefix.version}: make it again"
+                found[prefix] = f"Docker network {self._network} has no IPv{prefix.version}: recreate it"
             elif command := await containerroutes.have_route(prefix, hop):
                 found[prefix] = command
         return found
