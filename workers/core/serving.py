@@ -90,7 +90,7 @@ class Serving(Background):
     actuator: Actuator
     owners: Owners | None = None
     known: Callable[[], Awaitable[object]] | None = None
-    """Waits until all owners are known: before, objects that have an owner would look like nobody's."""
+    """Waits until all owners are known: before, owned objects would look like orphans."""
     awaits_status: Awaited = lambda *_: True
     """Of which owned objects the status is waited for."""
     waiters: Waiters | None = None

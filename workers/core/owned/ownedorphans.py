@@ -160,7 +160,7 @@ class OwnedOrphans:
             async with contextlib.AsyncExitStack() as stack:
                 await _remove(await self._reached(stack, ref, owned.mark), ref, owned)
         except WindowboxError as error:
-            logger.info("%s is nobody's, and cannot be removed: %s", ref, error)
+            logger.info("%s has no owner, and cannot be removed: %s", ref, error)
 
     async def _reached(self, stack: contextlib.AsyncExitStack, ref: ObjectRef, mark: Mark) -> Kube:
         """The cluster of `ref`, with the credentials of a Secret, as runs for the owner use."""

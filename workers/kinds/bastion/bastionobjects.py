@@ -187,7 +187,7 @@ def _left(block: IPBlock, where: str) -> list[Span]:
 
 
 def _network(text: str, where: str) -> Network:
-    """A prefix, whatever stands behind its length."""
+    """A prefix, without its host bits."""
     found = addresses.prefix(text)
     if found is None:
         raise Malformed(f"{where} is {text!r:.60}: give a prefix such as 203.0.113.0/24 or 2001:db8::/64")

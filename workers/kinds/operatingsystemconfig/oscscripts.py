@@ -32,18 +32,18 @@ touch {_MARKER}
 
 @dataclass(frozen=True)
 class File:
-    """A file as it is to be on the machine."""
+    """A file that the script writes."""
 
     path: str
     data: bytes
     permissions: int | None = None
     raw: bool = False
-    """The data stands in the script as it is: placeholders in it are replaced later, by others."""
+    """The script holds the data unencoded: other programs replace placeholders in it later."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit of systemd: its own file, if it brings one, and those that change it."""
+    """A unit of systemd: its own file, if any, and its drop-ins."""
 
     name: str
     content: bytes | None = None
@@ -51,7 +51,7 @@ class Unit:
 
 
 def script(files: Iterable[File], units: Iterable[Unit]) -> bytes:
-    """All of it. Running it once more changes nothing."""
+    """The whole script. Idempotent."""
     units = list(units)
     written = b"".join(map(_file, files)) + b"\n" + b"".join(map(_unit, units)) + b"\n"
     started = b"systemctl daemon-reload\n" + b"".join(
@@ -100,7 +100,7 @@ def _raw(path: str, data: bytes) -> bytes:
 def _delimiter(data: bytes) -> tuple[bytes, bytes]:
     """The delimiter around the data, so that the shell neither alters it nor takes a part of it for the end.
 
-    As it is spelled at the beginning, where quotes forbid the shell to look for variables, and at the end.
+    Returns its spelling at the beginning, where quotes prevent the expansion of variables, and at the end.
     """
     lines = set(data.split(b"\n"))
     if b"EOF" not in lines and not re.search(rb"[$`\\]", data):
@@ -111,5 +111,5 @@ def _delimiter(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _quoted(text: str) -> bytes:
-    """The text for between double quotes. A backslash that means nothing there, as in units, stays alone."""
+    """The text, escaped for double quotes. A backslash without meaning there, as in units, stays as it is."""
     return re.sub(r'["$`]|\\(?=["$`\\]|\Z)', r"\\\g<0>", text).encode()

@@ -36,7 +36,7 @@ PROVISION, RECONCILE = "provision", "reconcile"
 CAPABILITIES = ("pull", "resolve", "push")
 
 _UNIT = re.compile(r"[A-Za-z0-9:_\\@][A-Za-z0-9:_.\\@-]{0,254}")
-"""As systemd has it, but for a dash or a dot at the beginning: systemctl takes these for something else."""
+"""The names that systemd allows, without a dash or a dot at the beginning, which systemctl interprets."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
@@ -46,7 +46,7 @@ _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]*")
 
 
 def problems(spec: OperatingSystemConfigSpec) -> Iterator[str]:
-    """All of them; none if the spec is sound."""
+    """All problems of the spec."""
     if spec.purpose not in (PROVISION, RECONCILE):
         yield f"unknown purpose: {spec.purpose}; set spec.purpose to {PROVISION} or {RECONCILE}"
         return
@@ -75,7 +75,7 @@ def problems(spec: OperatingSystemConfigSpec) -> Iterator[str]:
 
 
 def unfit_for_raw(data: bytes) -> bool:
-    """Whether data cannot stand in a script as it is: no shell can hold a NUL."""
+    """Whether a script cannot hold the data unencoded: no shell can hold a NUL."""
     return b"\0" in data
 
 
@@ -88,7 +88,7 @@ def decoded(data: str, encoding: str) -> bytes:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a Secret can be called so. Anything else could lead to another object, by its path."""
+    """Whether a Secret can have this name. Another text could lead to another object by its path."""
     return bool(_NAME.fullmatch(name)) and ".." not in name
 
 
@@ -150,7 +150,7 @@ def _inline(where: str, data: str, encoding: str, *, raw: bool) -> Iterator[str]
 
 
 def _repeated_paths(files: list[File]) -> Iterator[str]:
-    """A path may only be there for several hosts, one file for each."""
+    """A path may occur more than once only if each of its files is for another host."""
     by_path: dict[str, list[tuple[int, str | None]]] = defaultdict(list)
     for number, file in enumerate(files):
         by_path["/".join(segments(file.path))].append((number, file.host_name))
