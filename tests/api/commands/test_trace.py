@@ -83,7 +83,7 @@ def test_the_run_and_the_change_that_caused_it_have_one_trace(operated: Operated
     assert first_run["trace"] == story[0]["trace"] != ""
 
 
-def test_people_get_a_hundred_columns_and_nothing_that_waits(operated: Operated) -> None:
+def test_text_has_a_hundred_columns(operated: Operated) -> None:
     space = operated.space()
     record = space.record(space.name(), ["10.0.0.1"])
     record.until_ready()
@@ -105,21 +105,6 @@ def test_a_retry_that_outlived_its_cause_is_called_needless(operated: Operated) 
     assert left.startswith("left from the run of ")
     assert "(because: spec.values holds " in left
     assert since.endswith(" has ended since (succeeded), and waits for nothing")
-
-
-def test_what_waits_is_shown_with_reason_and_time(operated: Operated) -> None:
-    space = operated.space(shoot=True)
-    record = space.record(space.name(), ["10.0.0.1"])
-
-    def waits(told: dict[str, Any]) -> bool:
-        """Not at the moment at which a worker looks again."""
-        return [one["title"].startswith("dnsrecord: again at ") for one in told["waiting"]] == [True]
-
-    told = operated.windowbox.until("trace", "dns", f"{space.namespace}/{record.name}", shows=waits)
-    [waiting] = told["waiting"]
-    [because] = waiting["details"]
-    assert because.startswith("because: ")
-    assert because.endswith(" is not there yet")
 
 
 def test_wishes_without_a_worker_say_so(alone: CommandLine, nats_url: str) -> None:

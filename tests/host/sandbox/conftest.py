@@ -13,7 +13,7 @@ from sandbox.supervisor import Supervisor
 from tests.support import servers
 from tests.support.commandline import CommandLine
 
-SERVERS_ONLY = Options(watchers=0, workers=0, patchers=0, audit=True)
+SERVERS_ONLY = Options(watchers=0, workers=0, patchers=0)
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,7 @@
-"""The servers of a sandbox: kept running, and each open only for whom it should be."""
+"""The servers of a sandbox: restarted when they end, and open to permitted clients only."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import nats
 import pytest
 import yaml
 from nats.aio.client import Client
-from nats.errors import Error as NatsError
 
 from sandbox import state as states
 from sandbox.options import Options
@@ -24,7 +22,7 @@ from windowbox.rights import rbac
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_a_crashed_child_is_started_again_and_shown(sandbox: Supervisor) -> None:
+async def test_a_crashed_child_is_restarted_and_shown(sandbox: Supervisor) -> None:
     before = sandbox.state.children["named"].restarts
     await sandbox.kill("named")
     await sandbox.ready("named")
@@ -51,12 +49,6 @@ async def test_a_wiped_bus_has_forgotten_its_streams(sandbox: Supervisor) -> Non
     client = await _connect(sandbox)
     assert (await client.jetstream().account_info()).streams == 0
     await client.close()
-
-
-async def test_the_bus_refuses_wrong_passwords(sandbox: Supervisor) -> None:
-    url = sandbox.environment()["NATS_URL"]
-    with pytest.raises(NatsError):
-        await nats.connect(url, user="worker", password="guessed", allow_reconnect=False)
 
 
 async def test_updates_survive_a_crash_of_named(sandbox: Supervisor) -> None:
@@ -89,11 +81,6 @@ async def test_only_workers_list_secrets(sandbox: Supervisor) -> None:
     for role in ("watcher", "patcher"):  # workers list those of ControlPlanes
         with pytest.raises(Refused, match="forbidden"):
             _api(sandbox, role).request("GET", path)
-
-
-async def test_requests_are_counted_where_that_was_asked_for(sandbox: Supervisor) -> None:
-    lines = (sandbox.folder / "audit.log").read_text().splitlines()
-    assert json.loads(lines[0])["verb"]
 
 
 async def test_everything_that_holds_a_secret_is_private(sandbox: Supervisor) -> None:
@@ -137,9 +124,6 @@ def _lookup(sandbox: Supervisor, name: str) -> list[str]:
     port = str(sandbox.state.ports["named"])
     answer = subprocess.run(
         ["dig", "@127.0.0.1", "-p", port, "+short", name],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
     return answer.stdout.split()
