@@ -80,9 +80,7 @@ class SmallWorld:
                 async for stored in reading:
                     if stored is not None:
                         found.append(RunRecord.model_validate_json(stored.data))
-                    elif until(found):
-                        return found
-                    if found and stored is not None and until(found):
+                    if until(found):
                         return found
         return found
 

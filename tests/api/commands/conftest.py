@@ -20,8 +20,7 @@ def operated(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFacto
     """windowbox in one process, with servers of its own. It serves every record of the shared API server,
     so it must be gone before the tests of another package begin.
     """
-    if reason := servers.missing("named", "nats-server"):
-        pytest.skip(reason)
+    servers.need("named", "nats-server")
     folder = tmp_path_factory.mktemp("operated")
     with (
         servers.name_server(folder / "named", key=zoneserver.new_key()) as named,

@@ -42,8 +42,7 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """The release before on one node, with two Pods that answer webhooks."""
-    if reason := servers.missing("helm", "named", "dig"):
-        pytest.skip(reason)
+    servers.need("helm", "named", "dig")
     folder = tmp_path_factory.mktemp("images")
     sources = previous.extracted(tmp_path_factory.mktemp("sources"))
     chart = sources / "deploy" / "charts" / "windowbox"
@@ -64,7 +63,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         made.uninstall()
 
 
-async def test_an_upgrade_loses_nothing_and_fails_nobody(world: World) -> None:
+async def test_an_upgrade_loses_nothing_and_fails_no_request(world: World) -> None:
     await _under_load(world, "upgrade")
 
 

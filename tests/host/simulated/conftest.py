@@ -7,9 +7,6 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from sandbox import processes
-from sandbox.programs import binaries
-from sandbox.servers import controlplane
 from sandbox.simulated import simulatedchildren
 from tests.host.simulated.world import FIRST, NETWORK, World
 from tests.support import servers
@@ -19,18 +16,12 @@ from windowbox.clients.kubernetes import kube
 
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane of its own, with controllers, because it is given nodes."""
+    """A control plane of its own, with controllers, because nodes are added to it."""
     servers.need("etcd", "kube-apiserver", "kube-controller-manager")
     if not simulatedchildren.can_listen(FIRST):
         pytest.skip(f"{FIRST} is no address of this machine: `ifconfig lo0 alias {FIRST}` makes it one")
-    folder = tmp_path_factory.mktemp("simulated")
-    with servers.control_plane(folder) as plane:
-        controllers = controlplane.controllers(
-            binaries.find("kube-controller-manager"), controlplane.identities(folder / "pki"),
-            folder / "controllers.kubeconfig", processes.free_port(), int(plane.url.rpartition(":")[2]),
-        )  # fmt: skip
-        with servers.running(controllers, folder):
-            yield plane
+    with servers.control_plane(tmp_path_factory.mktemp("simulated"), controllers=True) as plane:
+        yield plane
 
 
 @pytest.fixture(scope="package")

@@ -21,8 +21,7 @@ from tests.support.roles import RoleServer, role_server
 
 @pytest.fixture
 def newer(tmp_path: Path) -> Iterator[RoleServer]:
-    if reason := servers.missing("nats-server"):
-        pytest.skip(reason)
+    servers.need("nats-server")
     with role_server(tmp_path) as server:
         yield server
 
