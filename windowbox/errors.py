@@ -28,26 +28,24 @@ class Superseded(WindowboxError):
     """Another process has taken over this run: stop, and report nothing."""
 
 
-class TransientError(WindowboxError):
-    """Retry later; no person needs to act."""
-
+class _Later(WindowboxError):
     def __init__(
         self, message: str, *, retry_after: float | None = None, codes: tuple[str, ...] = ()
     ) -> None:
         super().__init__(message, codes=codes)
         self.retry_after = retry_after
-        """Seconds until the next attempt, or None for the usual growing delay."""
+        """Seconds until the next attempt."""
 
 
-class Waiting(WindowboxError):
-    """Everything is requested and others work on it: a watch event triggers the next run."""
+class TransientError(_Later):
+    """Retry later, without `retry_after` after the usual growing delay; no person needs to act."""
 
-    def __init__(
-        self, message: str, *, retry_after: float | None = None, codes: tuple[str, ...] = ()
-    ) -> None:
-        super().__init__(message, codes=codes)
-        self.retry_after = retry_after
-        """Seconds until the retry, if no event reports the change."""
+
+class Waiting(_Later):
+    """Everything is requested and others work on it: a watch event triggers the next run.
+
+    `retry_after` is for changes that no event reports.
+    """
 
 
 class Conflict(TransientError):
