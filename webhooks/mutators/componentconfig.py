@@ -25,7 +25,7 @@ _INTEGER = re.compile(r"[-+]?[0-9][0-9a-fxo_]*(?:\.0*)?", re.IGNORECASE | re.ASC
 
 
 class Unreadable(Exception):
-    """The text is not such a configuration; the message says why."""
+    """The text is not a configuration of the expected kind; the message says why."""
 
 
 class _Untyped(BaseResolver):

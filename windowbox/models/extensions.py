@@ -38,10 +38,10 @@ def spelled(moment: datetime) -> str:
 
 
 def overtaken(report: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
-    """Whether the status `shown` holds a later report than the patch `said`, as after a loss of the bus.
+    """Whether the status `shown` holds a later report than the patch `report`, as after a loss of the bus.
 
-    The generation tells, and for the same generation the time of the report. Each report is at least as late
-    as the one it builds on, so that this compares no clocks of different machines.
+    The generation decides, and for the same generation the time of the report. Each report is at least as
+    late as the one it builds on, so that this compares no clocks of different machines.
     """
     match report.get("observedGeneration"), shown.get("observedGeneration"):
         case int(ours), int(theirs) if ours != theirs:
