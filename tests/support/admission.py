@@ -1,4 +1,4 @@
-"""`windowbox admit` in tests: beside a real API server that asks it."""
+"""`windowbox admit` beside a real API server that calls it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def settings_for(
 
 @contextlib.asynccontextmanager
 async def admitted(settings: Settings, *, garden: bool = False) -> AsyncIterator[Admitting]:
-    """A process that answers, and whose configurations are written."""
+    """A running process whose configurations are written."""
     async with admitting(settings, garden=garden) as made, running(made.run()):
         async with asyncio.timeout(PATIENCE):
             await made.keeping.configured.wait()
@@ -75,12 +75,12 @@ class Seed:
         return await self.kube.create(DEPLOYMENTS, namespace, deployment("kube-scheduler", **patch))
 
     async def asked(self, namespace: str) -> None:
-        """Wait until the API server asks: it learns of configurations a moment after they are written."""
+        """Wait until the API server calls us: it reads configurations a moment after they are written."""
 
         async def asks() -> bool:
             try:
                 made = await self.scheduler(namespace)
-            except WindowboxError:  # it knows a configuration of before
+            except WindowboxError:  # it still has an older configuration
                 return False
             await self.kube.remove(DEPLOYMENTS, namespace, "kube-scheduler")
             return injected(made)
@@ -97,7 +97,7 @@ class Seed:
         return await self.kube.create(OPERATING_SYSTEM_CONFIGS, namespace, made)
 
     async def clear(self) -> None:
-        """Have the API server ask nobody, and forget the certificates."""
+        """Remove all webhook configurations and certificates."""
         for kind in webhookconfigurations.RESOURCES.values():
             for found in (await self.kube.page(kind)).items:
                 await self.kube.remove(kind, "", found["metadata"]["name"])

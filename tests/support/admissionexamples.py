@@ -1,4 +1,4 @@
-"""One AdmissionReview of each kind, with what else the webhook finds and what it is to answer."""
+"""One AdmissionReview of each kind, with the looked-up object and the expected answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Example:
 
     @property
     def patch(self) -> list[dict[str, Any]]:
-        """What makes the answer's object of the object; any patch that leads there will do."""
+        """A patch to the expected object; the webhook's patch may differ from it."""
         return self.fields["patch"]  # type: ignore[no-any-return]
 
     @property

@@ -1,4 +1,4 @@
-"""What a webhook makes of an object, asked as the server asks it."""
+"""Decisions of a webhook about an object, called as the server calls it."""
 
 from __future__ import annotations
 

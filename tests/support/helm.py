@@ -26,24 +26,24 @@ def helm(*arguments: str, patience: float = 180) -> subprocess.CompletedProcess[
 
 
 def rendered(*files: Path, **values: Any) -> list[Manifest]:
-    """What the chart renders with these files and values, those of `helm test` included."""
+    """The manifests with these files and values, those of `helm test` included."""
     return _manifests(_template(files, values))
 
 
 def rendered_from(chart: Path, **values: Any) -> list[Manifest]:
-    """What a changed copy of the chart renders."""
+    """The manifests of a changed copy of the chart."""
     return _manifests(_template((), values, chart))
 
 
 def refusal(**values: Any) -> str:
-    """Why the chart is not rendered with these values."""
+    """The error with which helm refuses these values."""
     done = _template((), values)
     assert done.returncode, "it was rendered"
     return done.stderr
 
 
 def notes(**values: Any) -> str:
-    """What helm says after an installation with these values."""
+    """The notes after an installation with these values."""
     given = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
     done = helm("install", "windowbox", str(CHART), "--dry-run=client", f"--namespace={NAMESPACE}", *given)
     assert done.returncode == 0, done.stderr
@@ -51,7 +51,7 @@ def notes(**values: Any) -> str:
 
 
 def of_chart(name: str, release: str, namespace: str, **values: Any) -> list[Manifest]:
-    """What another chart beside it renders. What helm refuses is an AssertionError."""
+    """The manifests of a chart beside it. A refusal of helm is an AssertionError."""
     given = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
     done = helm("template", release, str(CHART.parent / name), f"--namespace={namespace}", *given)
     return _manifests(done)
@@ -69,7 +69,7 @@ def pod(manifests: list[Manifest], name: str, kind: str = "Deployment") -> Manif
 
 
 def dry_run(api: ApiServer, manifest: Manifest) -> str:
-    """What the API server has against it; nothing is kept."""
+    """The error of the API server in a dry run; empty if it accepts the manifest."""
     plural = manifest["kind"].lower()
     plural = f"{plural[:-1]}ies" if plural.endswith("y") else f"{plural}s"
     metadata, version = manifest["metadata"], manifest["apiVersion"]

@@ -52,7 +52,7 @@ class Release:
         assert done.returncode == 0, done.stderr + self.pods()
 
     def test(self) -> str:
-        """What `helm test` says: it makes a record, and resolves it."""
+        """The output of `helm test`, which creates a record and resolves it."""
         done = helm.helm("test", "windowbox", *self.to, "--logs", "--timeout=3m", patience=240)
         assert done.returncode == 0, done.stderr + self.pods()
         return done.stdout
@@ -62,12 +62,12 @@ class Release:
         assert done.returncode == 0, done.stderr
 
     def run(self, *command: str) -> str:
-        """What a command says in the operator's Pod."""
+        """The output of a command in the operator's Pod."""
         pod = (f"--namespace={helm.NAMESPACE}", "deploy/windowbox-operator")
         return self.node.kubectl("exec", *pod, "--", "windowbox", *command)
 
     def metrics(self, role: str) -> str:
-        """What the Pod of a role tells Prometheus."""
+        """The metrics of a role's Pod."""
         selected = f"--selector=app.kubernetes.io/component={role}"
         names = self.node.kubectl("get", "pods", f"--namespace={helm.NAMESPACE}", selected, "--output=name")
         pod = names.split()[0].removeprefix("pod/")
@@ -75,13 +75,13 @@ class Release:
         return self.node.kubectl("get", "--raw", path)
 
     def streams(self, query: str) -> list[dict[str, Any]]:
-        """What the first NATS server tells of its streams."""
+        """The streams of the first NATS server."""
         path = f"/api/v1/namespaces/{helm.NAMESPACE}/pods/windowbox-nats-0:8222/proxy/jsz?{query}"
-        told = json.loads(self.node.kubectl("get", "--raw", path))
-        return list(told["account_details"][0]["stream_detail"])
+        answer = json.loads(self.node.kubectl("get", "--raw", path))
+        return list(answer["account_details"][0]["stream_detail"])
 
     def resolved(self, names: Iterable[str]) -> dict[str, str]:
-        """What the name server in Pods answers to these names."""
+        """The answers of the name server in Pods for these names."""
         questions = [part for name in sorted(names) for part in (name, "A")]
         done = subprocess.run(
             ["dig", f"@{service_address(self.node, 53)}", "+noall", "+answer", *questions],
@@ -91,13 +91,13 @@ class Release:
         return {row[0].rstrip("."): row[4] for row in rows}
 
     def restarts(self) -> dict[str, int]:
-        """How often containers were started again, where they were."""
+        """The number of restarts of each container that was restarted."""
         found = json.loads(self.node.kubectl("get", "pods", f"--namespace={helm.NAMESPACE}", "--output=json"))
         statuses = {one["metadata"]["name"]: one["status"]["containerStatuses"][0] for one in found["items"]}
         return {name: one["restartCount"] for name, one in statuses.items() if one["restartCount"]}
 
     def pods(self) -> str:
-        """What the Pods are doing, and what they said last."""
+        """The Pods, their last events and log lines."""
         namespace = f"--namespace={helm.NAMESPACE}"
         shown = self.node.kubectl("get", "pods", namespace, "--output=wide")
         events = self.node.kubectl("get", "events", namespace, "--sort-by=.lastTimestamp")
@@ -120,7 +120,7 @@ def fixture(
     nodes: int = 1,
     edge: bool = False,
 ) -> Iterator[Release]:
-    """A release on nodes of its own, as helm has installed it; helm uninstalls it in the end."""
+    """A release that helm installs on its own nodes, and uninstalls in the end."""
     servers.need("helm", "named", "dig")
     for world in worldwithnodes.fixture(factory, nodes=nodes):
         folder = factory.mktemp("release")
@@ -132,7 +132,7 @@ def fixture(
 
 
 def bring_image(world: NodeWorld, archive: Path, image: Image | None = None, *, edge: bool = False) -> None:
-    """Have the nodes' containerds know an image: that of windowbox, if no other is given."""
+    """Import an image, by default that of windowbox, into the nodes' containerds."""
     image = image or ownimage.image(edge=edge)
     images.write(image, archive)
     sandbox = creation.detached(world.sandbox.folder, world.sandbox.state)
@@ -163,7 +163,7 @@ def one_of_each(world: NodeWorld) -> dict[str, Any]:
 
 
 def three_servers(world: NodeWorld) -> dict[str, Any]:
-    """Values beside those for availability. Each NATS server has a Service with an address of its own."""
+    """Values beside those for availability. Each NATS server has a Service with its own address."""
     name_server = service_address(world, 53)
     servers = {f"windowbox-nats-{number}": service_address(world, 4222 + number) for number in range(3)}
     return {

@@ -1,4 +1,4 @@
-"""AdmissionReviews as API servers send them, and what they say when answered."""
+"""AdmissionReviews as API servers send them, and objects after the answers."""
 
 from __future__ import annotations
 

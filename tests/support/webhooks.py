@@ -1,4 +1,4 @@
-"""An admission webhook of the tests' own, and how many packets to its Service leave the host."""
+"""An admission webhook for tests, and a count of packets to its Service that leave the host."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def configured(api: ApiServer) -> Iterator[None]:
 
 
 def ask(api: ApiServer, name: str) -> str:
-    """Create a ConfigMap, and say what the webhook warned of. Refused if it could not be asked."""
+    """Create a ConfigMap, and return the webhook's warning. Refused if the call fails."""
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
     # Without `dryRun` the name would be taken at the second try.
     path = "/api/v1/namespaces/default/configmaps?dryRun=All"
@@ -76,11 +76,11 @@ def ask(api: ApiServer, name: str) -> str:
 
 
 def refused(api: ApiServer) -> tuple[str, float]:
-    """What the API server says instead of asking the webhook, and after how many seconds."""
+    """The API server's error if it cannot call the webhook, and the seconds until it comes."""
     while True:
         began = time.monotonic()
         try:
-            ask(api, "refused")  # it hears of a new webhook soon, not at once
+            ask(api, "refused")  # it reads a new configuration with a delay
         except Refused as error:
             return str(error), time.monotonic() - began
 

@@ -53,7 +53,7 @@ def check_denied(garden: VirtualGarden, example: Example) -> None:
 
 
 def refusal(garden: VirtualGarden, example: Example) -> str:
-    """Why the object is not taken; empty if it is."""
+    """The error for the object; empty if it is accepted."""
     try:
         garden.api.create(f"{path_of(example)}?dryRun=All", dict(example.object))
     except WindowboxError as error:
@@ -127,12 +127,12 @@ def test_another_pod_takes_over_the_configurations(garden: VirtualGarden) -> Non
 
 
 def asking(garden: VirtualGarden) -> AbstractContextManager[Asked]:
-    """A client that creates wrong Shoots all the time."""
+    """A client that creates invalid Shoots all the time."""
     wrong = EXAMPLES["WA-18"]
 
     def ask() -> str:
-        told = refusal(garden, wrong)
-        return "" if wrong.denied in told else told or "it was taken"
+        error = refusal(garden, wrong)
+        return "" if wrong.denied in error else error or "it was accepted"
 
     return releasedshoot.repeating(ask)
 
@@ -148,7 +148,7 @@ def shown(garden: VirtualGarden) -> set[str]:
 
 
 def age_authority(garden: VirtualGarden) -> None:
-    """Have the authority look as if it were to be renewed by now."""
+    """Make the authority due for renewal."""
     [found] = secrets(garden, AUTHORITY)
     now = int(time.time())
     labels = (f"issued-at-time={now - 29 * 86400}", f"valid-until-time={now + 86400}")

@@ -60,16 +60,16 @@ def test_the_api_server_calls_webhooks_through_their_service(installed: Release,
 
 
 def test_metrics_show_versions_and_enabled_pools(installed: Release) -> None:
-    def told() -> None:
+    def check() -> None:
         assert _supported(installed.metrics("watch")) == {("Kubernetes", True)}
 
-    echoclient.until(told, patience=60)
+    echoclient.until(check, patience=60)
     pools = set(re.findall(r'windowbox_queue_waiting{pool="([a-z-]+)"}', installed.metrics("work-all")))
     assert "ingress" not in pools
     assert {"dnsrecord", "exposure", "infrastructure"} <= pools
 
 
 def _supported(metrics: str) -> set[tuple[str, bool]]:
-    """Components whose versions are told, and whether windowbox is known to work with them."""
-    told = re.findall(r'^windowbox_version_supported{component="(\w+)",.*} (\S+)$', metrics, re.MULTILINE)
-    return {(component, float(supported) == 1) for component, supported in told}
+    """Components with a version in the metrics, and whether windowbox supports it."""
+    found = re.findall(r'^windowbox_version_supported{component="(\w+)",.*} (\S+)$', metrics, re.MULTILINE)
+    return {(component, float(supported) == 1) for component, supported in found}

@@ -42,8 +42,8 @@ def test_release_images_are_pulled_by_digest_with_secret(
         install(installed, values(installed, images.address, digest), tmp_path / "values.yaml")
 
         def check_refused() -> None:
-            told = events(installed)
-            assert any("401 Unauthorized" in one and images.address in one for one in told), told
+            found = events(installed)
+            assert any("401 Unauthorized" in one and images.address in one for one in found), found
             assert "ImagePullBackOff" in {one for pod in pods(installed) for one in waiting(pod)}
 
         echoclient.until(check_refused, patience=PATIENCE)
