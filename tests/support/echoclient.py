@@ -1,4 +1,4 @@
-"""Clients of the echo server, from wherever they like to come."""
+"""Clients of the echo server, from any source address."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def greeted(connection: socket.socket) -> Answer:
 
 
 def goes_on(connection: socket.socket) -> None:
-    """Say something over a connection that was greeted, and hear it again."""
+    """Check that a greeted connection still echoes."""
     connection.sendall(b"still there?")
     heard = b""
     while len(heard) < 12:
@@ -63,7 +63,7 @@ def tcp(address: str, port: int, payload: bytes = b"", *, source: str = "", time
         while more := connection.recv(65536):
             heard += more
     if not heard:
-        raise ConnectionResetError(errno.ECONNRESET, "closed without a word")
+        raise ConnectionResetError(errno.ECONNRESET, "closed without a byte")
     return _parsed(heard)
 
 
@@ -73,7 +73,7 @@ def udp(address: str, port: int, payload: bytes = b"?", *, source: str = "", tim
 
 
 def flow(address: str, port: int = 80, *, source: str = "", timeout: float = 1) -> socket.socket:
-    """A socket of which all datagrams belong together."""
+    """A socket whose datagrams are one flow."""
     client = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
     client.settimeout(timeout)
     if source:
@@ -88,7 +88,7 @@ def asked(client: socket.socket, payload: bytes = b"?") -> Answer:
 
 
 def outcome(address: str, port: int = 80, *, source: str = "", timeout: float = 3) -> str:
-    """What becomes of a connection: the pod that greets, `refused`, `closed` without a byte, `silent`, or
+    """The outcome of a connection: the pod that greets, `refused`, `closed` without a byte, `silent`, or
     `unreachable`: no host has the address."""
     try:
         return tcp(address, port, source=source, timeout=timeout).pod

@@ -1,4 +1,4 @@
-"""The files of programs that run: some vanish while they are read."""
+"""Files of running programs, some of which vanish while they are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def below(folder: Path, *, without: frozenset[str] = frozenset()) -> list[Path]:
 
 
 def read(path: Path) -> bytes:
-    """What is in a file; nothing if it has vanished."""
+    """The content of a file; empty if it has vanished."""
     try:
         return path.read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -24,5 +24,5 @@ def read(path: Path) -> bytes:
 
 
 def contents(folder: Path) -> bytes:
-    """What is in all files in a folder, together."""
+    """The contents of all files in a folder, concatenated."""
     return b"".join(read(path) for path in below(folder))

@@ -79,14 +79,14 @@ async def test_machines_are_followed_with_rights_in_one_namespace(
 
 
 def _limited(plane: ControlPlane, folder: Path) -> Path:
-    """The kubeconfig of somebody who may see Pods of one namespace."""
+    """The kubeconfig of a user who may read the Pods of one namespace."""
 
     def apply(path: str, kind: str, version: str, **content: Any) -> None:
         plane.api.apply(path, {**_object(kind, version, path.rpartition("/")[2]), **content})
 
     for space in (NAMESPACE, "default"):
         apply(f"/api/v1/namespaces/{space}", "Namespace", "v1")
-        # The controller that would make it is not there.
+        # No controller creates it here.
         apply(f"/api/v1/namespaces/{space}/serviceaccounts/default", "ServiceAccount", "v1")
     group = "rbac.authorization.k8s.io"
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]

@@ -1,4 +1,4 @@
-"""What the owner of the edges says of load balancers, whatever becomes of it, of the bus, and of others."""
+"""The states that the edge reports, through failures of the edge, the bus and other processes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ref(world: BalancerWorld, name: str) -> ObjectRef:
 
 
 async def digest(parts: BalancerParts, service: ObjectRef) -> str | None:
-    """What the state of a Service is about; None if it has none."""
+    """The digest in the state of a Service; None without a state."""
     found = None
     with contextlib.suppress(TransientError):  # the bus may be away
         found = await parts.states.get(service)
@@ -106,7 +106,7 @@ async def test_bus_outages_delay_a_release(world: BalancerWorld, monkeypatch: py
 
 
 def wish_that_fails_once(parts: BalancerParts, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The next time that the edge has something to tell, it cannot. Then it is noted here of whom."""
+    """Fail the next wish of the edge. The returned list then holds the key of its Service."""
     rightly, failed = Queue.wish, list[str]()
 
     async def wish(queue: Queue, key: str, asked: Wish) -> None:
@@ -149,7 +149,7 @@ async def test_an_envoy_that_cannot_start_delays_no_other_service(world: Balance
     broken = await world.service("broken")
     folders = world.folder / "edge"
     folders.mkdir(parents=True)
-    (folders / edges.box_name(broken.uid)).write_text("where its folder would have to be")
+    (folders / edges.box_name(broken.uid)).write_text("a file in the place of its folder")
     async with world.worker():
         said = await world.complaint("broken", "Envoy does not start")
         assert "write to" in said

@@ -39,7 +39,7 @@ async def world(
 
 @contextlib.asynccontextmanager
 async def edge(world: BalancerWorld, roles: RoleServer) -> AsyncIterator[Path]:
-    """`windowbox edge`, which is told of no cluster and has the password of no other role. Yields its log."""
+    """`windowbox edge` without a cluster, and with the password of its own role only. Yields its log."""
     file, log = world.folder / "edge.yaml", world.folder / "edge.log"
     nats = {"url": roles.url, "user": "edge", "password": roles.passwords["edge"]}
     balancing = world.settings.model_dump(mode="json", exclude_defaults=True)

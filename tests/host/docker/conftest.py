@@ -38,7 +38,7 @@ async def engine(host: Host) -> AsyncIterator[Engine]:
 
 @pytest.fixture
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> LoadBalancerSettings:
-    """What `docker-host+folder`, or the like, stands for: an attachment, with a folder or without."""
+    """The settings for, say, `docker-host+folder`: an attachment, with a folder or without."""
     kind, _, folder = request.param.partition("+")
     return LoadBalancerSettings.model_validate(
         {
@@ -53,7 +53,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> LoadBalancerSett
 
 @pytest.fixture
 def attach(settings: LoadBalancerSettings) -> Callable[[Engine], Attachment]:
-    """Makes the attachment as a windowbox does that has just been started."""
+    """Creates the attachment as a new process of windowbox does."""
     return lambda engine: opening.on_docker(engine, settings)
 
 

@@ -1,4 +1,4 @@
-"""A host of the tests' own: a network namespace with a Docker engine, into which the tests move."""
+"""A host for these tests: a network namespace with a Docker engine, which the tests enter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.host.docker import envoyimage
 IMAGE = "windowbox-test-envoy"
 NETWORK = "kind"
 BACKEND4, BACKEND6 = "192.0.2.1", "2001:db8::1"
-"""Addresses of the host that containers reach, too."""
+"""Addresses of the host that its containers can reach."""
 RANGE4, RANGE6 = "172.18.255.224/27", "fd00:ff::e0/123"
 
 
@@ -36,8 +36,8 @@ class Host:
         return set(shown.split())
 
     def inspected(self, container: str) -> dict[str, Any]:
-        (told,) = json.loads(self.engine.docker("inspect", container))
-        return dict(told)
+        (found,) = json.loads(self.engine.docker("inspect", container))
+        return dict(found)
 
     def crash(self, container: str) -> None:
         """Kill a container's program behind the engine's back."""
@@ -46,33 +46,33 @@ class Host:
         subprocess.run(["nsenter", there, "kill", "-9", pid], check=True, timeout=60)
 
     def tidy(self) -> None:
-        """Take away what tests leave: containers, and then aliases and routes, which stay by intention."""
+        """Remove the containers of a test, then aliases and routes, which outlive them by intention."""
         while left := self.containers():
-            # Some may be on their way out already.
+            # The engine may be removing some already.
             subprocess.run(["docker", "--host", f"unix://{self.socket}", "rm", "--force", *left], timeout=60)
         for family, prefix in (("-4", RANGE4), ("-6", RANGE6)):
             for what in ("address flush dev lo to", "route flush exact"):
                 subprocess.run(["ip", family, *what.split(), prefix], check=True, timeout=60)
 
     def routes(self) -> list[str]:
-        """All but those that come with an alias of the loopback."""
+        """All routes except those of aliases on the loopback."""
         shown = [
             subprocess.run(["ip", family, "route"], capture_output=True, text=True, check=True, timeout=60)
             for family in ("-4", "-6")
         ]
         lines = "".join(one.stdout for one in shown).splitlines()
-        # Without containers the bridge is down; nobody took its routes away.
+        # Without containers, the bridge is down, but keeps its routes.
         return [line.replace(" linkdown", "") for line in lines if " dev lo " not in line]
 
 
 def missing() -> str | None:
-    """Why there can be no such host here; None if it may be tried."""
+    """Why this machine cannot have such a host; None if it may be tried."""
     return engines.missing() or envoyimage.missing()
 
 
 @contextlib.contextmanager
 def host(folder: Path) -> Iterator[Host]:
-    """It ends, with all that was made in it, when this process ends. Unable if there can be none."""
+    """The host ends with everything in it when this process ends. Unable if it cannot be created."""
     with engines.engine(folder) as engine:
         image = folder / "image.tar"
         envoyimage.write(image)

@@ -1,4 +1,4 @@
-"""What holds for Envoys in containers, however they are attached."""
+"""Envoys in containers, with every attachment."""
 
 from __future__ import annotations
 

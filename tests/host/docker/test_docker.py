@@ -1,4 +1,4 @@
-"""The door to Docker."""
+"""The adapter for Docker engines."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def test_every_error_of_the_library_is_translated(error: type[DockerError]) -> N
     ("LB-14-docker-away", 900, "Cannot connect", Unreachable),
 )
 def test_answers_of_docker_are_translated(status: int, message: str, error: type[WindowboxError]) -> None:
-    told = docker.refusal("start container a", DockerError(status, message))
-    assert type(told) is error
-    assert str(told).startswith("start container a: ")
-    assert message in str(told)
+    found = docker.refusal("start container a", DockerError(status, message))
+    assert type(found) is error
+    assert str(found).startswith("start container a: ")
+    assert message in str(found)
 
 
 async def test_an_engine_that_is_away_is_unreachable(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ async def test_an_end_missed_during_an_outage_is_noticed(engine: Engine, host: H
     await engine.start(container)
     async with interrupted(host.socket, tmp_path) as (address, cut), docker.opened(address) as far:
         ended = asyncio.ensure_future(far.ended(await far.look(container)))
-        for _ in range(5):  # so many answers later, it has had its own, and waits
+        for _ in range(5):  # after these responses, `ended` has had its own, and waits
             await far.look(container)
         async with cut():
             await engine.remove(container)

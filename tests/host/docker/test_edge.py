@@ -1,4 +1,4 @@
-"""The edge, as load balancers use it, with its Envoys in containers."""
+"""The edge with its Envoys in containers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from workers.loadbalancer.envoy.edge import Edge
 
 FLEXIBLE = ["docker-host+folder", "docker-routed"]
 ALL = [*FLEXIBLE, "docker-per-service+folder"]
-"""One of each kind. That files reach Envoy with a folder and without, the tests of attachments show."""
+"""One of each kind: the tests of attachments show that files reach Envoy with a folder and without."""
 
 everywhere = pytest.mark.parametrize("settings", ALL, indirect=True)
 where_ports_are_free = pytest.mark.parametrize("settings", FLEXIBLE, indirect=True)

@@ -1,4 +1,4 @@
-"""What is left of these tests if they are killed: nothing."""
+"""A killed test leaves no engine behind."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _all_ended(folder: Path) -> bool:
 
 
 def _of(folder: Path) -> list[str]:
-    """The processes that are told of the folder, or run below it."""
+    """The processes with this folder in their command line."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""Envoys in a network of their own, to which the host sends whole prefixes."""
+"""Envoys that share the network of one container, to which the host routes prefixes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that never rests: it opens connections all the time, keeps some long, and counts what fails."""
+"""A client that opens connections all the time, keeps some open, and counts failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 _PATIENCE = 5.0
 _PAUSE = 0.1
-"""Seconds between two words over a long connection."""
+"""Seconds between two messages over a long connection."""
 
 
 @dataclass
@@ -23,9 +23,9 @@ class Steady:
     failed: list[str] = field(default_factory=list)
     """Connections that could not be made, or were cut before they were greeted."""
     broken: list[str] = field(default_factory=list)
-    """Long connections that did not go on."""
+    """Long connections that were cut."""
     served: list[tuple[float, str]] = field(default_factory=list)
-    """When, and by which Pod."""
+    """The time, and the Pod that answered."""
     lasting: dict[int, str] = field(default_factory=dict)
     """The Pod of each long connection."""
     begun: threading.Event = field(default_factory=threading.Event)
@@ -34,7 +34,7 @@ class Steady:
     """Another one was served."""
 
     def enough(self, more: int = 100) -> None:
-        """Wait until so many more connections have been served."""
+        """Wait for this many more served connections."""
         with self.more:
             wanted = len(self.served) + more
             enough = self.more.wait_for(lambda: len(self.served) >= wanted, 60)
@@ -51,7 +51,7 @@ class Steady:
         return {pod for _, pod in self.served[-last:]}
 
     def unharmed(self) -> None:
-        """Nothing has failed."""
+        """Check that no connection failed."""
         assert (self.failed, self.broken) == ([], [])
         assert self.served
 

@@ -50,14 +50,14 @@ def new_key(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Bastion:
-    """One that is there."""
+    """A Bastion that is ready."""
 
     world: World
     key: Path
     address: str
 
     def ssh(self, source: str, *command: str) -> list[str]:
-        """What to type at `source` for `command` to run on the Bastion. Ends if nobody answers any more."""
+        """The command that runs `command` on the Bastion, and ends if the Bastion stops responding."""
         known = self.key.with_name("known_hosts")
         return [
             "ssh", "-F", "none", "-T", "-b", source, "-i", str(self.key),
@@ -72,10 +72,10 @@ class Bastion:
         return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
     def admits(self, source: str) -> bool:
-        """Whether somebody can log in."""
+        """Whether a client can log in."""
         try:
             return self.run(source, "echo in").stdout == "in\n"
-        except subprocess.TimeoutExpired:  # as `ssh` may wait for ever until it has logged in
+        except subprocess.TimeoutExpired:  # before it has logged in, `ssh` may wait for ever
             return False
 
     def outcome(self, source: str) -> str:
@@ -83,7 +83,7 @@ class Bastion:
 
     @contextlib.contextmanager
     def session(self, source: str) -> Iterator[Callable[[], bool]]:
-        """Logged in, with a program at the other end that says again what is said to it: whether it does."""
+        """A session that runs `cat` on the Bastion; yields a check that it still echoes."""
         with subprocess.Popen(
             self.ssh(source, "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         ) as process:
@@ -101,7 +101,7 @@ class Bastion:
                 process.kill()
 
     def allow(self, *cidrs: str) -> None:
-        """Change who may connect, as clients do, and wait until that is reported as done."""
+        """Change the allowed ranges as clients do, and wait until the Bastion is ready again."""
         body = {"metadata": {"annotations": _asking()}, "spec": {"ingress": blocks(*cidrs)}}
         changed = self.world.merge(BASTIONS.path(SHOOT, NAME), body)["metadata"]["generation"]
         until(self.world, BASTIONS, NAME, lambda found: ready(found) and _generation(found) >= changed)
@@ -185,7 +185,7 @@ _STAYS, _GOES, _COMES, _NEVER = "127.9.31.1", "127.9.31.130", "127.9.32.1", "127
 
 @pytest.fixture(scope="module")
 def reached(traffic: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bastion]:
-    """A Bastion that lets in 127.9.31.0/24."""
+    """A Bastion that admits 127.9.31.0/24."""
     if not sshimage.found() or not shutil.which("ssh"):
         pytest.skip("OpenSSH is not on this machine: install openssh-server and openssh-client")
     key = new_key(tmp_path_factory.mktemp("ssh"))

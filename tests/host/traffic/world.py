@@ -1,4 +1,4 @@
-"""A sandbox with nodes, load balancers in it, and what was written about them."""
+"""A sandbox with nodes, its load balancers, and their Events and writes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Balanced:
         return self.world.wait(self.name, holds)
 
     def events(self) -> list[tuple[str, str]]:
-        """Reason and message of each, in order; one that was repeated is there once."""
+        """Reason and message of each Event, in order; a repeated one counts once."""
         return [(event["reason"], event["message"]) for event in self.world.events(self.name)]
 
     def tells(self, *wanted: tuple[str, str]) -> None:
@@ -100,11 +100,11 @@ class Balanced:
         return echoclient.outcome(self.address, port, **how)
 
     def refuses(self, port: int = 80) -> None:
-        """Wait until nobody listens."""
+        """Wait until connections are refused."""
         echoclient.becomes("refused", partial(self.outcome, port))
 
     def nodes(self, connections: int) -> set[str]:
-        """The nodes whose Pods answer to so many connections."""
+        """The nodes whose Pods answer this many connections."""
         return {self.tcp().node for _ in range(connections)}
 
 
@@ -137,7 +137,7 @@ class World:
         ready: Callable[[Manifest], object] | None = None,
         **spec: Any,
     ) -> Iterator[Balanced]:
-        """A Service that is there for a while, by default with port 80 over TCP; given once it is served."""
+        """A Service, by default with port 80 over TCP, once it is served; deleted at the end."""
         name = f"web-{next(_names)}"
         self.create(name, ports, annotated or {}, **spec)
         try:
@@ -192,14 +192,14 @@ class World:
         self.api.request("DELETE", path).close()
 
     def events(self, name: str) -> list[Manifest]:
-        """What was told of a Service as a load balancer. The API server may tell things of its own."""
+        """Events of our controller about a Service. The API server reports others."""
         query = f"fieldSelector=involvedObject.name={name},involvedObject.kind=Service"
         found = self.api.read(f"/api/v1/namespaces/default/events?{query}")["items"]
         ours = (event for event in found if event.get("source", {}).get("component") == "service-controller")
         return sorted(ours, key=lambda event: int(event["metadata"]["resourceVersion"]))
 
     def writes(self, name: str) -> list[tuple[str, str]]:
-        """Who of ours wrote what of the Service `name`: `(worker, patch services/status)`, in order."""
+        """The writes of our processes to the Service `name`: `(worker, patch services/status)`, in order."""
         lines = (json.loads(line) for line in (self.folder / "audit.log").read_text().splitlines())
         return [
             (event["user"]["username"].rpartition(":")[2], _request(event))
@@ -236,12 +236,12 @@ class World:
         self.until(path.rpartition("/")[0], name, is_rolled)
 
     def register(self, node: str) -> None:
-        """Have a node that was deleted come back, and wait until it is ready."""
+        """Register a deleted node again, and wait until it is ready."""
         self.nodes.call(self.nodes.sandbox.kill(f"{node}/kubelet"))
         self.until("/api/v1/nodes", node, lambda found: found and _is_ready(found))
 
     def entrance(self, peer: str) -> str:
-        """The node through which a Pod's peer came: nodes put an address of their own in front."""
+        """The node that forwarded a connection to a Pod: nodes replace the client's address by their own."""
         address = ipaddress.ip_address(peer.rpartition(":")[0].strip("[]"))
         found = [
             node.name
@@ -252,7 +252,7 @@ class World:
         return found[0] if found else "the host"
 
     def back_at_a_node(self, address: str, port: int, size: int) -> int:
-        """How many bytes come back to a node that sends so many, as one datagram."""
+        """The size of the echo of one datagram of this size that a node sends."""
         namespace = network.namespace_path(self.nodes.nodes[0].namespace)
         asking = f"echoclient.udp({address!r}, {port}, bytes({size}), timeout=5)"
         script = f"from tests.support import echoclient; print(len({asking}.said))"
@@ -288,7 +288,7 @@ class World:
 
     @contextlib.contextmanager
     def settings(self, process: str, section: str, **values: Any) -> Iterator[None]:
-        """A process of ours started anew with other settings, and at the end as it was."""
+        """Restart one of our processes with other settings, and restore them at the end."""
         path = self.nodes.sandbox.settings_file(process)
         before = path.read_text()
         settings = yaml.safe_load(before)
