@@ -1,8 +1,11 @@
-"""The complete example of a Worker in the contract, and Workers made up for tests."""
+"""The complete example of a Worker in the contract, and Workers for tests."""
 
 from __future__ import annotations
 
+import base64
 import copy
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -74,20 +77,23 @@ def worker(*pools: dict[str, Any], status: dict[str, Any] | None = None, **metad
     )
 
 
+def saved_state(machine_deployments: dict[str, Any]) -> dict[str, Any]:
+    """`status.state`, as gardenlet saves the machines of a Worker that migrates."""
+    content = json.dumps({"machineDeployments": machine_deployments}).encode()
+    return {"state": base64.b64encode(gzip.compress(content)).decode()}
+
+
 def site(of: Object, *families: str, resources: bool = False) -> Site:
-    """What the groups of a Worker share, whatever its pools are."""
+    """The facts that all groups of a Worker share."""
     bare = Object({**of.raw, "spec": {**of.spec, "pools": []}})
     shoot = ShootFacts(technical_id=TECHNICAL_ID, ip_families=families or ("IPv4",))
     return workerplan.plan(bare, shoot, _cluster(profile()), with_resources=resources).site
 
 
-def groups(
-    of: Object, known: dict[str, Any] | None = None, shoot: dict[str, Any] | None = None
-) -> list[Group]:
-    """What a Worker asks for."""
+def groups(of: Object, known: dict[str, Any] | None = None) -> list[Group]:
+    """The groups of a Worker's pools."""
     facts = ShootFacts(technical_id=TECHNICAL_ID, ip_families=("IPv4",))
-    cluster = _cluster(known or profile()) | {"shoot": shoot or {}}
-    return list(workerplan.plan(of, facts, cluster, with_resources=False).groups)
+    return list(workerplan.plan(of, facts, _cluster(known or profile()), with_resources=False).groups)
 
 
 def _cluster(known: dict[str, Any]) -> dict[str, Any]:

@@ -173,7 +173,7 @@ async def test_an_unreachable_api_server_gets_one_request() -> None:
 async def test_only_node_conflicts_are_retried_soon(
     kind: str, error: TransientError | PermanentError, again: float | None
 ) -> None:
-    step = run(api_with("a", **{kind: error}), rolled("a", "xy", marked=OLD))
+    step = run(api_with("a", labels={}, **{kind: error}), rolled("a", "xy", marked=OLD))
     await inplaceupdate.update(step)
     assert step.again == again
     assert (step.node_error is error) is (again is None), "a later run retries, with backoff"

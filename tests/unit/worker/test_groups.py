@@ -32,45 +32,25 @@ def bare(raw: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in raw.items() if name != "status"} | {"metadata": metadata}
 
 
-@rule("AP1.2", "A6-R4")
-def test_the_secrets_are_those_of_the_example() -> None:
+@rule("AP1.2", "A6-R4", "AP1.3", "A6-R6", "A6-R1", "AP1.4", "A6-R7", "A6-R8", "A10-R1")
+def test_the_objects_of_a_worker_are_those_of_the_example() -> None:
     asked, groups = of_contract()
-    secrets = example.example("AP1.2")
+    at, secrets, deployments = example.site(asked), example.example("AP1.2"), example.example("AP1.4")
     script = base64.b64decode(secrets[0]["data"]["userData"])
-    made = [workerplan.secret(group, example.site(asked), script) for group in groups]
-    assert made == [bare(one) for one in secrets]
-
-
-@rule("AP1.3", "A6-R6", "A6-R1")
-def test_the_classes_are_those_of_the_example() -> None:
-    asked, groups = of_contract()
-    made = [workerplan.machine_class(group, example.site(asked)) for group in groups]
-    assert made == [bare(one) for one in example.example("AP1.3")]
-
-
-@rule("AP1.4", "A6-R7", "A6-R8", "A10-R1")
-def test_the_deployments_are_those_of_the_example() -> None:
-    asked, groups = of_contract()
-    made = [workerplan.deployment(group, example.site(asked), group.minimum) for group in groups]
-    assert made == [bare(one) for one in example.example("AP1.4")]
-
-
-@rule("AP1.4")
-def test_the_deployments_of_the_example_need_no_patch() -> None:
-    asked, groups = of_contract()
-    found = [Object(one) for one in example.example("AP1.4")]
-    at = example.site(asked)
-    assert [
-        workerplan.deployment_patch(one, g, at, g.minimum) for one, g in zip(found, groups, strict=True)
-    ] == [{}] * 4
+    assert [workerplan.secret(group, at, script) for group in groups] == [bare(one) for one in secrets]
+    classes = [workerplan.machine_class(group, at) for group in groups]
+    assert classes == [bare(one) for one in example.example("AP1.3")]
+    made = [workerplan.deployment(group, at, group.minimum) for group in groups]
+    assert made == [bare(one) for one in deployments]
+    for found, group in zip(deployments, groups, strict=True):
+        assert workerplan.deployment_patch(Object(found), group, at, group.minimum) == {}
 
 
 @rule("A6-R2", "A6-R3")
 def test_zones_are_counted_by_their_order() -> None:
     one, two = example.groups(worker(pool(zones=["b", "a"])))
-    assert (one.name, one.zone, two.name, two.zone) == (
-        f"{example.TECHNICAL_ID}-small-z1", "b", f"{example.TECHNICAL_ID}-small-z2", "a",
-    )  # fmt: skip
+    assert (one.name, one.zone) == (f"{example.TECHNICAL_ID}-small-z1", "b")
+    assert (two.name, two.zone) == (f"{example.TECHNICAL_ID}-small-z2", "a")
     assert one.class_name[-5:] == two.class_name[-5:]
     [region] = example.groups(worker(pool()))
     assert region.zone == "local"
@@ -104,9 +84,8 @@ def test_a_setting_adds_resources_zone_and_volumes() -> None:
     disks = [{"name": "data", "size": "5Gi"}]
     asked = worker(pool(volume={"size": "20Gi"}, dataVolumes=disks, zones=["a"]))
     [group] = example.groups(asked)
-    assert set(workerplan.machine_class(group, example.site(asked))["providerSpec"]) == {
-        "image", "ipPoolNameV4", "namespace",
-    }  # fmt: skip
+    plain = workerplan.machine_class(group, example.site(asked))["providerSpec"]
+    assert plain.keys() == {"image", "ipPoolNameV4", "namespace"}
     spec = workerplan.machine_class(group, example.site(asked, resources=True))["providerSpec"]
     amounts = {"cpu": "1", "memory": "8Gi"}
     assert spec["resources"] == {"requests": amounts, "limits": amounts}
@@ -178,6 +157,7 @@ def test_the_first_zones_get_more(size: int, shares: list[int]) -> None:
 
 SCALED = worker(pool(minimum=2, maximum=5))
 AT = example.site(SCALED)
+AUTOSCALED = {"hibernated": False, "scaled": True, "awake": False}
 
 
 def found(replicas: int = 2, **spec: Any) -> Object:
@@ -195,63 +175,45 @@ def found(replicas: int = 2, **spec: Any) -> Object:
     ("A9-5-too-few", 1, {}, 2),
     ("A9-6-too-many", 9, {}, 5),
     ("A9-7-as-the-autoscaler-says", 4, {}, 4),
-    ("A9-R1-one-that-nobody-had-seen-is-not-shrunk", 4, {"awake": True}, 4),
+    ("A9-R1-an-unseen-deployment-is-not-shrunk", 4, {"awake": True}, 4),
 )
 def test_replicas(there: int | None, flags: dict[str, bool], replicas: int) -> None:
     [group] = example.groups(SCALED)
-    flags = {"hibernated": False, "scaled": True, "awake": False} | flags
     before = None if there is None else found(there)
-    assert workerplan.replicas(group, before, **flags) == replicas
+    assert workerplan.replicas(group, before, **{**AUTOSCALED, **flags}) == replicas
 
 
-@rule("A9-R4")
-def test_limits_are_those_of_the_zone() -> None:
-    first, second = example.groups(worker(pool(minimum=3, maximum=5, zones=["a", "b"])))
-    nine = found(9)
-    flags = {"hibernated": False, "scaled": True, "awake": False}
-    assert [workerplan.replicas(group, nine, **flags) for group in (first, second)] == [3, 2]
-
-
-@rule("A9-R2")
-def test_a_pool_of_fixed_size_beside_one_that_is_scaled_keeps_its_size() -> None:
-    [group] = example.groups(worker(pool(minimum=2, maximum=2)))
-    flags = {"hibernated": False, "scaled": True, "awake": False}
-    assert [workerplan.replicas(group, found(n), **flags) for n in (1, 2, 3)] == [2, 2, 2]
+@cases(
+    "sizes there replicas",
+    ("A9-R4-limits-of-each-zone", {"minimum": 3, "maximum": 5, "zones": ["a", "b"]}, 9, [3, 2]),
+    ("A9-R2-a-fixed-size-grows", {"minimum": 2, "maximum": 2}, 1, [2]),
+    ("A9-R2-a-fixed-size-stays", {"minimum": 2, "maximum": 2}, 2, [2]),
+    ("A9-R2-a-fixed-size-shrinks", {"minimum": 2, "maximum": 2}, 3, [2]),
+)
+def test_sizes_of_a_pool_limit_its_replicas(sizes: dict[str, Any], there: int, replicas: list[int]) -> None:
+    groups = example.groups(worker(pool(**sizes)))
+    assert [workerplan.replicas(group, found(there), **AUTOSCALED) for group in groups] == replicas
 
 
 def test_fields_of_other_clients_stay() -> None:
-    before = found(paused=True, progressDeadlineSeconds=5, rollbackTo={"revision": 1})
-    before = Object(
-        merge(
-            before.raw,
-            {
-                "metadata": {
-                    "labels": {"mine": "x"},
-                    "annotations": {"deployment.kubernetes.io/revision": "3"},
-                },
-                "spec": {"template": {"metadata": {"annotations": {"kept": "y"}}}},
-            },
-        )
-    )
+    template = {"metadata": {"annotations": {"kept": "y"}}}
+    before = found(paused=True, progressDeadlineSeconds=5, rollbackTo={"revision": 1}, template=template)
+    head = {"labels": {"mine": "x"}, "annotations": {"deployment.kubernetes.io/revision": "3"}}
+    before = Object(merge(before.raw, {"metadata": head}))
     [group] = example.groups(SCALED)
     assert workerplan.deployment_patch(before, group, AT, 2) == {}
     assert workerplan.deployment_patch(before, group, AT, 3) == {"spec": {"replicas": 3}}
 
 
-def test_settings_that_a_pool_has_lost_are_removed() -> None:
-    asked = worker(
-        pool(
-            labels={"a": "1", "b": "2"},
-            taints=[{"key": "k", "effect": "NoSchedule"}],
-            clusterAutoscaler={"maxNodeProvisionTime": "30m0s"},
-            machineControllerManager={
-                "machineDrainTimeout": "1h0m0s",
-                "nodeConditions": ["A", "B"],
-                "autoPreserveFailedMachineMax": 1,
-            },
-        )
+def test_former_settings_of_a_pool_are_removed() -> None:
+    settings: dict[str, Any] = {"machineDrainTimeout": "1h0m0s", "nodeConditions": ["A", "B"]}
+    former = pool(
+        labels={"a": "1", "b": "2"},
+        taints=[{"key": "k", "effect": "NoSchedule"}],
+        clusterAutoscaler={"maxNodeProvisionTime": "30m0s"},
+        machineControllerManager={**settings, "autoPreserveFailedMachineMax": 1},
     )
-    [before] = example.groups(asked)
+    [before] = example.groups(worker(former))
     made = Object(workerplan.deployment(before, AT, 1))
     assert made.annotations == {"autoscaler.gardener.cloud/max-node-provision-time": "30m0s"}
     assert made.spec["template"]["spec"]["nodeConditions"] == "A,B"

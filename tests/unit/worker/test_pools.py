@@ -32,14 +32,12 @@ def rotation(**rotated: Any) -> dict[str, Any]:
 @rule("A7", "A7-R2")
 def test_the_hash_of_a_rolling_pool_depends_on_its_secret_name_only() -> None:
     # gardenlet makes that name: here of the Kubernetes version, machine type, image and container runtime.
-    agent = (
-        f"gardener-node-agent-small-{workerplan.combined(['1.35', 'local', 'local1.0.0', 'containerd'])[:16]}"
-    )
+    content = workerplan.combined(["1.35", "local", "local1.0.0", "containerd"])
+    agent = f"gardener-node-agent-small-{content[:16]}"
     assert agent == "gardener-node-agent-small-6af919d2b5e8f371"
     assert workerplan.class_hash(parsed("small", nodeAgentSecretName=agent)) == "7dbbe"
-    other = parsed(
-        "small", nodeAgentSecretName=agent, machineType="large", zones=["a"], minimum=0, labels={"a": "b"}
-    )
+    changed: dict[str, Any] = {"machineType": "large", "zones": ["a"], "minimum": 0, "labels": {"a": "b"}}
+    other = parsed("small", nodeAgentSecretName=agent, **changed)
     assert workerplan.class_hash(other) == "7dbbe"
     assert workerplan.combined([agent, "x"])[:5] == "7f2a1"
 
@@ -66,11 +64,10 @@ def test_vectors_of_pools_that_are_updated_in_place(
     assert workerplan.class_hash(asked, in_place) == of_class
 
 
-def test_the_roll_out_of_a_pool_has_a_time_of_its_own() -> None:
+def test_a_pending_roll_out_of_a_pool_has_its_own_time() -> None:
     pending = [{"name": "other", "lastInitiationTime": "2026-01-01T00:00:00Z"}, {"name": "big"}]
-    shoot = rotation(
-        certificateAuthorities={"lastInitiationTime": ROTATED, "pendingWorkersRollouts": pending}
-    )
+    authorities = {"lastInitiationTime": ROTATED, "pendingWorkersRollouts": pending}
+    shoot = rotation(certificateAuthorities=authorities)
     assert workerplan.in_place_hash(big(), shoot) == workerplan.in_place_hash(big(), {})
     pending[1]["lastInitiationTime"] = ROTATED
     expected = rotation(certificateAuthorities={"lastInitiationTime": ROTATED})
@@ -180,7 +177,7 @@ USED = {"name": "local", "version": "1.0.0", "image": "former"}
         flavored(flavor("arm", architecture=["arm64"]), machine={"architecture": ["amd64"]}),
     ),
 )
-def test_an_image_that_was_used_before_stays_known(profile: dict[str, Any]) -> None:
+def test_a_reported_image_stays_usable(profile: dict[str, Any]) -> None:
     assert found(profile, remembered(USED)) == "former"
     with pytest.raises(Malformed, match=r"local/1\.0\.0 neither in") as raised:
         found(profile)
@@ -200,9 +197,8 @@ def test_a_status_that_cannot_be_decoded_is_an_error() -> None:
     profile["providerConfig"]["typo"] = 1
     with pytest.raises(Malformed, match="of the CloudProfile: typo is unknown"):
         found(profile, remembered(USED))
-    with pytest.raises(
-        Malformed, match=r"could not decode worker status of worker 'shoot--local--demo/demo'.*typo"
-    ):
+    undecoded = r"could not decode worker status of worker 'shoot--local--demo/demo'.*typo"
+    with pytest.raises(Malformed, match=undecoded):
         found(example.profile(("2.0.0", "new")), remembered(USED, typo=1))
 
 
@@ -210,10 +206,10 @@ def test_a_status_that_cannot_be_decoded_is_an_error() -> None:
 def test_each_image_in_use_is_reported_once() -> None:
     one = UsedImage(name="a", version="1", image="x")
     other = UsedImage(name="b", version="1", image="y")
-    told = workerplan.provider_status([one, other, one], example.parsed(example.profile()))
-    assert [image["name"] for image in told["machineImages"]] == ["a", "b"]
+    reported = workerplan.provider_status([one, other, one], example.parsed(example.profile()))
+    assert [image["name"] for image in reported["machineImages"]] == ["a", "b"]
     profile = example.parsed(flavored())
     arm = UsedImage(name="a", version="1", image="z", capabilities={"architecture": ["arm64"]})
     all_ = UsedImage(name="a", version="1", image="x", capabilities={"boot": ["plain", "secure"]})
-    told = workerplan.provider_status([one, arm, all_], profile)
-    assert [image["image"] for image in told["machineImages"]] == ["x", "z"]
+    reported = workerplan.provider_status([one, arm, all_], profile)
+    assert [image["image"] for image in reported["machineImages"]] == ["x", "z"]

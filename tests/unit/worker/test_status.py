@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -77,12 +76,6 @@ NO_SET = Pending(f"{CREATE} updated machine set {WHERE}")
 OLD_STAY = "Waiting until all old machines are drained and terminated. Waiting for 2 machine(s)..."
 ONE = Failed('machine(s) failed: 1 error occurred: "a": no image')
 TWO = Failed('machine(s) failed: 2 errors occurred: ["a", "b": no image, "c": quota]')
-
-
-OUTDATED = (
-    f'machine deployment "{example.TECHNICAL_ID}-small-z1" in namespace "{example.TECHNICAL_ID}" '
-    "is unhealthy: observed generation outdated (0/1)."
-)
 
 
 def failing(**machines: str) -> dict[str, Any]:
@@ -178,22 +171,6 @@ def test_health_of_a_deployment(status: dict[str, Any], reason: str) -> None:
     assert healthchecks.unhealthy_machines(deployment(group(), **status)) == reason
 
 
-@cases(
-    "status hibernated message",
-    ("A18-R5-ready", {}, False, "All health checks successful"),
-    ("A18-R3-hibernated", {"conditions": []}, True, "Shoot is hibernated"),
-    ("A18-R4-failed", failing(a="quota"), False, 'machine "a" failed: quota.'),
-    ("A18-R4-unhealthy", {"observedGeneration": 0}, False, OUTDATED),
-)
-def test_every_node_ready(status: dict[str, Any], hibernated: bool, message: str) -> None:
-    results = {"EveryNodeReady": [healthchecks.nodes([deployment(group(), **status)])]}
-    now = datetime(2026, 9, 1, tzinfo=UTC)
-    (said,) = healthchecks.conditions_patch(Object({}), results, now, hibernated=hibernated)["conditions"]
-    good = not message.startswith("machine ")
-    assert (said["type"], said["status"], said["message"]) == ("EveryNodeReady", str(good), message)
-    assert said["reason"] == ("HealthCheckSuccessful" if good else "HealthCheckUnsuccessful")
-
-
 DEPLOYMENT: dict[str, Any] = {
     "metadata": {"name": "machine-controller-manager", "namespace": "shoot--one", "generation": 1},
     "spec": {"replicas": 0},
@@ -201,22 +178,21 @@ DEPLOYMENT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("live", [DEPLOYMENT, None], ids=["there", "missing"])
-async def test_a_deployment_that_is_not_mirrored_yet_is_not_missing(live: dict[str, Any] | None) -> None:
+async def test_a_deployment_that_is_not_mirrored_yet_is_not_missing() -> None:
     async def read(ref: ObjectRef) -> None:
         """Nothing is mirrored."""
 
     async def call(*args: Any, **options: Any) -> Any:
-        return live
+        return DEPLOYMENT
 
     recorder, connection = SimpleNamespace(read=read, call=call), SimpleNamespace(call=None)
     target = TargetCluster(RUNTIME, cast(Any, recorder), cast(Any, connection))
     result = await workeractuator.manager_health(target, "shoot--one")
-    assert ("not found" in str(result)) == (live is None)
+    assert "not found" not in str(result)
 
 
 NOW = datetime(2026, 8, 21, 10, 0, 4, 700000, tzinfo=UTC)
-PROCESSING, SUCCEEDED = {"state": "Processing"}, {"state": "Succeeded"}
+PROCESSING, SUCCEEDED, FAILED = {"state": "Processing"}, {"state": "Succeeded"}, {"state": "Error"}
 LISTED = [{"name": f"{example.TECHNICAL_ID}-small-z1", "minimum": 1, "maximum": 1}]
 
 
@@ -225,13 +201,13 @@ def time(seconds: str) -> str:
 
 
 def asked(
-    seconds: str, last: dict[str, Any], told: str, *, listed: bool = True, year: str = "2026"
+    seconds: str, last: dict[str, Any], reported: str, *, listed: bool = True, year: str = "2026"
 ) -> Object:
     """A Worker that was requested, and reported its MachineDeployments, so many seconds after ten."""
     status: dict[str, Any] = {"lastOperation": last}
-    if told:
+    if reported:
         deployments = LISTED if listed else []
-        status |= {"machineDeploymentsLastUpdateTime": time(told), "machineDeployments": deployments}
+        status |= {"machineDeploymentsLastUpdateTime": time(reported), "machineDeployments": deployments}
     at = {TIMESTAMP: time(seconds).replace("2026", year)} if seconds else {}
     return worker(pool(), status=status, annotations=at)
 
@@ -240,19 +216,18 @@ def asked(
     "found reported",
     ("A4-R1-for-the-first-time", asked("", {}, ""), "4"),
     ("A4-R1-a-new-request", asked("4.5", SUCCEEDED, "0"), "5"),
-    ("A4-R1-told-already", asked("3.5", PROCESSING, "4"), None),
+    ("A4-R1-reported-already", asked("3.5", PROCESSING, "4"), None),
     ("A4-R1-a-new-request-within-the-same-second", asked("4.5", PROCESSING, "4"), "5"),
     ("A4-R1-always-later-than-before", asked("", SUCCEEDED, "4"), "5"),
     ("A4-R1-others-than-before", asked("", PROCESSING, "3", listed=False), "4"),
     ("a-clock-that-cannot-be-right", asked("4.5", PROCESSING, "3", year="2999"), "4"),
+    ("a-failure-alone-is-no-request", asked("", FAILED, "3"), None),
+    ("no-pools", worker(), None),
 )
 def test_when_machine_deployments_are_reported(found: Object, reported: str | None) -> None:
-    told = workerstate.machine_deployments(found, example.groups(found), NOW)
+    patch = workerstate.machine_deployments(found, example.groups(found), NOW)
     at = time(reported) if reported else ""
-    assert told == ({"machineDeployments": LISTED, "machineDeploymentsLastUpdateTime": at} if at else {})
-
-
-FAILED = {"state": "Error"}
+    assert patch == ({"machineDeployments": LISTED, "machineDeploymentsLastUpdateTime": at} if at else {})
 
 
 @cases(
@@ -268,15 +243,6 @@ def test_when_user_data_is_read_again(found: Object, answered: bool) -> None:
     assert workerstate.secrets_are_written(found) == answered
 
 
-def test_a_failure_alone_gives_deployments_no_new_time() -> None:
-    found = asked("", FAILED, "3")
-    assert workerstate.machine_deployments(found, example.groups(found), NOW) == {}
-
-
-def test_a_worker_without_pools_reports_none() -> None:
-    assert workerstate.machine_deployments(worker(), [], NOW) == {}
-
-
 @rule("AP1.1")
 def test_the_status_of_the_example() -> None:
     [raw] = example.example("AP1.1")
@@ -284,10 +250,8 @@ def test_the_status_of_the_example() -> None:
     known = example.profile(("1.0.0", found.status["providerStatus"]["machineImages"][0]["image"]))
     groups = example.groups(found, known)
     fresh = Object({**raw, "status": {}})
-    assert (
-        workerstate.machine_deployments(fresh, groups, NOW)["machineDeployments"]
-        == found.status["machineDeployments"]
-    )
+    reported = workerstate.machine_deployments(fresh, groups, NOW)["machineDeployments"]
+    assert reported == found.status["machineDeployments"]
     images = workerplan.provider_status((group.image for group in groups), example.parsed(known))
     assert images == found.status["providerStatus"]
     there = {one["metadata"]["name"]: Object(one) for one in example.example("AP1.4")}
@@ -320,11 +284,8 @@ HASH = "158f7ddcc5c0a83f"
 def test_hashes_of_pools_updated_in_place(
     strategy: str, before: dict[str, str], status: dict[str, int], hashes: Any
 ) -> None:
-    told = in_place(strategy, before, **status)
-    if hashes == "same":
-        assert told == {}
-    else:
-        assert told == {"inPlaceUpdates": {"workerPoolToHashMap": hashes} if hashes else None}
+    patch = {} if hashes == "same" else {"inPlaceUpdates": hashes and {"workerPoolToHashMap": hashes}}
+    assert in_place(strategy, before, **status) == patch
 
 
 SET: dict[str, Any] = {
@@ -334,12 +295,8 @@ SET: dict[str, Any] = {
 }  # fmt: skip
 
 
-def encoded(content: object) -> dict[str, Any]:
-    return packed(json.dumps(content).encode())
-
-
 def one(**deployment: Any) -> dict[str, Any]:
-    return encoded({"machineDeployments": {"d": deployment}})
+    return {"state": example.saved_state({"d": deployment})}
 
 
 def packed(content: bytes) -> dict[str, Any]:
@@ -349,8 +306,8 @@ def packed(content: bytes) -> dict[str, Any]:
 @rule("A15-R2", "A15-R3", "A15-R4")
 def test_the_state_is_decoded_for_the_namespace_of_the_worker() -> None:
     machine = {"metadata": {"name": "m"}, "spec": {"providerID": "machine-m"}}
-    content = {"machineDeployments": {"d": {"replicas": 2, "machineSets": [SET], "machines": [machine]}}}
-    [(name, state)] = workerrestoration.decoded(worker(status=encoded(content))).items()
+    saved = one(replicas=2, machineSets=[SET], machines=[machine])
+    [(name, state)] = workerrestoration.decoded(worker(status=saved)).items()
     assert (name, state.replicas) == ("d", 2)
     assert state.sets == (
         {
@@ -367,7 +324,7 @@ def test_the_state_is_decoded_for_the_namespace_of_the_worker() -> None:
     "status",
     ("A15-R3-none", {}),
     ("A15-R3-empty", {"state": {}}),
-    ("A15-R3-nothing-in-it", encoded({})),
+    ("A15-R3-nothing-in-it", packed(b"{}")),
     ("A15-R2-no-sets", one(replicas=2, machineSets=[])),
 )
 def test_no_state(status: dict[str, Any]) -> None:
