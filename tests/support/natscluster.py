@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import random
-import shutil
 import signal
 import subprocess
 import threading
@@ -24,6 +23,7 @@ from sandbox.nodes import network
 from sandbox.programs import binaries
 from sandbox.servers.controlplane import healthy
 from tests.support import servers
+from tests.support.natsserver import Startable
 from tests.support.natstls import Tls
 from windowbox.settings.bussettings import Access
 
@@ -104,8 +104,8 @@ class Member:
         }
 
 
-class NatsCluster:
-    """Servers that keep their addresses when they are stopped, emptied and started again."""
+class NatsCluster(Startable):
+    """Three servers of one cluster."""
 
     def __init__(self, folder: Path, seats: Sequence[Seat] = ()) -> None:
         self._folder = folder
@@ -135,15 +135,6 @@ class NatsCluster:
     def stop(self) -> None:
         for member in self.members:
             member.stop()
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
-    def wipe(self) -> None:
-        """Stop, and forget everything."""
-        self.stop()
-        shutil.rmtree(self._folder)
 
     def clear(self) -> None:
         """Forget everything, without a stop."""

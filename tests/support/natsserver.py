@@ -1,4 +1,4 @@
-"""A NATS server that can be away for a while, and come back with or without its memory."""
+"""A NATS server that can be stopped, and started again with or without its store."""
 
 from __future__ import annotations
 
@@ -18,12 +18,24 @@ from windowbox.errors import WindowboxError
 
 
 class Startable(Protocol):
+    """A server, or several, that keep their addresses when they are stopped, emptied and started again."""
+
+    _folder: Path
+
     def start(self) -> None: ...
     def stop(self) -> None: ...
-    def wipe(self) -> None: ...
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def wipe(self) -> None:
+        """Stop, and forget everything."""
+        self.stop()
+        shutil.rmtree(self._folder)
 
 
-class NatsServer:
+class NatsServer(Startable):
     def __init__(self, folder: Path, *options: str) -> None:
         self.port = processes.free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
@@ -38,15 +50,6 @@ class NatsServer:
 
     def stop(self) -> None:
         self._running.close()
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
-
-    def wipe(self) -> None:
-        """Stop, and forget everything."""
-        self.stop()
-        shutil.rmtree(self._folder)
 
 
 _Server = TypeVar("_Server", bound=Startable)
