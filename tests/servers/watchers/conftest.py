@@ -1,4 +1,4 @@
-"""A watcher of many simulated clusters, and what the bus has heard of them."""
+"""A watcher of many simulated clusters, and what it has announced of them."""
 
 from __future__ import annotations
 

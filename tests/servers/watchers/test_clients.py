@@ -1,4 +1,4 @@
-"""Watches whose client of an API server is closed while they are open: nothing is missed for that."""
+"""Watches whose client of an API server is closed while they are open miss nothing."""
 
 from __future__ import annotations
 

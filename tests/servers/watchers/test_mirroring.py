@@ -11,7 +11,7 @@ import pytest
 
 from bus import streams, subjects
 from bus.leases.leases import Leases
-from bus.messages import Announcement
+from bus.messages import OPERATION, Announcement
 from bus.transport.connection import Bus
 from sandbox import files
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, listed, service, watched
@@ -212,7 +212,7 @@ async def test_a_superseded_mirror_doubts_the_bus(bus: Bus, apis: ApiServers, te
     await soon(mirror.listed.wait())
     await bus.publish(subjects.seen(ObjectRef("tenant", SERVICES.id, "default", "web")), b"another's")
     apis.put("tenant", SERVICES, service("web"))
-    with pytest.raises(Superseded):
+    with pytest.raises(Superseded, match="web"):
         await soon(mirroring)
     assert doubted.is_set()
 
@@ -241,6 +241,9 @@ async def test_a_late_purge_spares_what_is_announced_later(bus: Bus, monkeypatch
     arrives.set()
     await asyncio.wait([clearing])
     assert clearing.cancelled()
+    marker = await bus.last(streams.OBJECTS, subjects.listed("gone", SERVICES.id))
+    assert marker
+    assert marker.headers[OPERATION] == "DELETED"  # views forget the cluster by it
     assert await bus.last(streams.OBJECTS, OLD) is None
     assert await bus.last(streams.OBJECTS, NEW) is not None
 

@@ -1,4 +1,4 @@
-"""What is listed again when the connection to the bus is back, or a lease was lost."""
+"""Listings after the bus was away, and after a lease was lost."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ async def test_a_bus_that_lost_everything_is_filled_again(
         await emptied(nats, bus)
         for cluster in there.everywhere:
             await there.tells(cluster, "web", "LISTED")
+        await there.add("after")
 
 
 async def test_a_rolled_back_bus_is_noticed_behind_other_messages(
