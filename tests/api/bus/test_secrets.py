@@ -63,7 +63,7 @@ async def test_no_secret_leaks_anywhere(
 
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
 @pytest.mark.parametrize("times", [0, 1, 2])
-def test_the_search_finds_what_is_encoded(before: str, times: int) -> None:
+def test_the_search_finds_encoded_markers(before: str, times: int) -> None:
     markers = Markers()
     text = f"{before}{markers.new('here')} and more".encode()
     for _ in range(times):

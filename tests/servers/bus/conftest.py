@@ -1,4 +1,4 @@
-"""The tests of the bus run on one server, and on three whose leaders step down all the time."""
+"""Tests of the bus run on one server, and on three whose leaders step down all the time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClust
 
 @pytest.fixture(params=["one", "three"])
 def nats_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Where a bus is that this test has for itself."""
+    """The URL of a bus for this test alone."""
     if request.param == "one":
         (tmp_path / "nats").mkdir()
         with servers.nats_server(tmp_path / "nats") as url:
@@ -52,7 +52,7 @@ def nats(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NatsServer 
 
 @pytest.fixture
 def one_server(tmp_path: Path) -> Iterator[NatsServer]:
-    """One server, where that is what a test is about."""
+    """One server, for tests in which its own state matters."""
     if reason := servers.missing("nats-server"):
         pytest.skip(reason)
     with started(NatsServer(tmp_path / "nats")) as server:

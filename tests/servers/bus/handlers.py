@@ -1,4 +1,4 @@
-"""Handlers that do what the name of an object says, pools that run them, and the story that they tell."""
+"""Handlers that behave as the name of an object says, pools that run them, and a record of their runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def comes_to_rest(bus: Bus, patience: float = PATIENCE) -> None:
     """Wait until the pool has no wishes and no items."""
 
     async def rests() -> bool:
-        with contextlib.suppress(WindowboxError):  # as long as servers do not answer
+        with contextlib.suppress(WindowboxError):  # while no server answers
             return not await waiting(bus, streams.TRIGGERS) and not await waiting(bus, streams.WORK)
         return False
 
@@ -71,11 +71,11 @@ class Said:
 
 @dataclass
 class Telling:
-    """Handles whatever comes.
+    """Handles each item by the name of its object.
 
-    `gated…` waits until `gate` is set, `stubborn…` too, and stops slowly; `deadly…` ends the process;
-    `hanging…` blocks it; `reporting…` waits, and reports which process it was; `failing…` finds the world
-    away; `broken…` has a bug in its first three attempts; `lasting…` takes up to two seconds.
+    `gated…` waits until `gate` is set; `stubborn…` too, and it stops slowly; `deadly…` kills the process;
+    `hanging…` blocks it; `reporting…` waits, and reports its process; `failing…` raises Unreachable;
+    `broken…` has a bug in its first three attempts; `lasting…` takes up to two seconds.
     """
 
     bus: Bus
@@ -105,13 +105,13 @@ class Telling:
                 try:
                     await self.gate.wait()
                 finally:
-                    await asyncio.sleep(0.3)  # it takes its time, even when it is cancelled
+                    await asyncio.sleep(0.3)  # it stops slowly, even when it is cancelled
             case "deadly":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "hanging":
                 time.sleep(2)  # noqa: ASYNC251
             case "lasting":
-                await asyncio.sleep(random.uniform(0, 2))  # as the world outside takes its time
+                await asyncio.sleep(random.uniform(0, 2))  # calls to the outside take some time
             case "failing" if not self.gate.is_set():
                 raise Unreachable("the world is away")
             case "broken" if item.wish.attempt < 3:
@@ -140,7 +140,7 @@ class Doing:
 
 
 class Story:
-    """What handlers have said so far; somebody may wait for more."""
+    """What handlers have said so far."""
 
     def __init__(self) -> None:
         self.all: list[Said] = []
@@ -159,7 +159,7 @@ class Story:
         return self.shorts.count(short)
 
     async def until(self, short: str, times: int = 1) -> None:
-        """Wait until this was said so often."""
+        """Wait until this was said so many times."""
         await self.until_so(lambda: self.times(short) >= times, f"{times} x {short!r}")
 
     async def until_so(self, is_so: Callable[[], bool], what: str) -> None:

@@ -40,7 +40,7 @@ async def work(url: str, ack_wait: str, ca: str = "") -> None:
 
 
 async def own(url: str) -> None:
-    """Holds a lease, and prints when it begins and ends to do so."""
+    """Hold a lease, and print when that begins and ends."""
 
     async def act() -> None:
         leases.check()
@@ -51,7 +51,7 @@ async def own(url: str) -> None:
             print("lost", flush=True)
 
     async def refrain() -> None:
-        """Print when the lease no longer counts as ours, which may be before we hear of it."""
+        """Print when the lease no longer counts as ours, perhaps before the bus says so."""
         with contextlib.suppress(leases.Lost):
             while True:
                 leases.check()
@@ -64,7 +64,7 @@ async def own(url: str) -> None:
 
 
 async def schedule(url: str, name: str, after: str) -> None:
-    """Schedules a wish, and prints its own time."""
+    """Schedule a wish, and print the time of this process."""
     async with connected(Access(url)) as bus:
         await Queue(bus, POOL).schedule(key(name), Wish(reason=Reason.RETRY), float(after))
     print(time.time())

@@ -1,4 +1,4 @@
-"""Buckets: compare-and-set, and knowing what stands in them, whatever becomes of the server's memory."""
+"""Buckets: compare-and-set, and copies that notice every loss of the store. Views, and reports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OTHER = subjects.of_address("fd00::1")
 
 
 class Told:
-    """What a bucket tells those who listen."""
+    """The calls of a bucket's listeners."""
 
     def __init__(self, bucket: Bucket) -> None:
         self.changes: list[tuple[str, bytes | None]] = []

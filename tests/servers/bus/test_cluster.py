@@ -1,4 +1,4 @@
-"""Three servers, of which one falls behind, dies, or steps down while others are asked."""
+"""Three servers, of which one falls behind, dies, or steps down during requests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cluster(nats_cluster: NatsCluster) -> NatsCluster:
 
 @contextlib.asynccontextmanager
 async def behind(cluster: NatsCluster, buses: list[Bus]) -> AsyncIterator[tuple[Bus, Bus]]:
-    """A server that does not hear for a while, and then answers what it was asked before it catches up."""
+    """A stopped server that answers pending requests before it has caught up, and another server."""
     leader = (await buses[0].api(f"STREAM.INFO.{streams.INTENTS}"))["cluster"]["leader"]
     late = (int(leader.removeprefix("n")) + 1) % 3
     process = cluster.members[late].process
@@ -84,7 +84,7 @@ async def snapshot(bus: Bus) -> list[str]:
     return [one.subject async for one in consumers.snapshot(bus, streams.INTENTS, [subjects.intent(">")])]
 
 
-async def test_after_an_election_as_much_is_asked_for_as_before(
+async def test_an_election_leaves_the_requested_number_unchanged(
     cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests of the same size are refused one by one: each makes room for messages."""
@@ -127,7 +127,7 @@ async def test_after_an_election_as_much_is_asked_for_as_before(
 async def test_wishes_are_enqueued_again_after_an_election(
     cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch, heard: bool
 ) -> None:
-    """Which a leader that was deposed may have refused: no sweep was due for an hour."""
+    """A deposed leader may have refused their items, and the next sweep is due in an hour."""
     if heard:
         monkeypatch.setattr(elections, "_LOOK", 3600)
     else:
@@ -149,7 +149,7 @@ async def test_wishes_are_enqueued_again_after_an_election(
 
 @rule("V-4")
 async def test_a_wish_right_after_a_run_needs_no_sweep(bus: Bus) -> None:
-    """Each object is wished for as soon as its last run has ended, when its item is about to be settled."""
+    """Each wish comes as soon as the last run has ended, when its item is about to be acknowledged."""
     async with working(bus) as pool:
         story = pool.story
 

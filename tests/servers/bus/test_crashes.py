@@ -32,7 +32,7 @@ async def test_a_run_that_died_with_its_process_is_finished_by_another(bus: Bus,
 
 
 @rule("V-3")
-async def test_a_wish_whose_item_got_lost_is_found_by_the_sweep(bus: Bus) -> None:
+async def test_the_sweep_enqueues_a_wish_without_an_item(bus: Bus) -> None:
     # What a crash between settling an item and looking for another wish leaves behind.
     await bus.publish(subjects.wish(POOL, key("web")), EVENT.encoded())
     async with working(bus) as pool:

@@ -1,4 +1,4 @@
-"""One owner at a time, whatever happens to it."""
+"""A lease has one owner at a time, even if that is killed, frozen or cut off."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LEASE = f"$KV.{streams.LEASES}.thing"
 
 
 class EdgeController:
-    """Somebody who wants the lease, and notes when it has it."""
+    """A candidate for the lease, which records when it holds it."""
 
     def __init__(self, bus: Bus, name: str, holding: set[str]) -> None:
         self.name = name
@@ -82,7 +82,7 @@ async def test_a_graceful_stop_passes_the_lease_on(bus: Bus) -> None:
     assert (await entry(bus)).headers["KV-Operation"] == "DEL"
 
 
-async def test_those_of_one_process_have_a_lease_together(bus: Bus) -> None:
+async def test_users_in_one_process_share_a_lease(bus: Bus) -> None:
     leases, began = Leases(bus, "both", "work"), [asyncio.Event(), asyncio.Event()]
 
     async def act(which: int) -> None:
@@ -105,7 +105,7 @@ async def test_those_of_one_process_have_a_lease_together(bus: Bus) -> None:
             await soon(other.began.wait())
 
 
-async def test_all_leases_of_a_process_are_renewed_as_one(bus: Bus) -> None:
+async def test_a_process_renews_one_key_for_all_leases(bus: Bus) -> None:
     """The life of the process is renewed, and each lease written once."""
     leases, held = Leases(bus, "me", "work"), [asyncio.Event() for _ in range(3)]
 
@@ -129,7 +129,7 @@ async def test_all_leases_of_a_process_are_renewed_as_one(bus: Bus) -> None:
     assert {liveness.subject(e.headers[HOLDER]) for e in written} == {e.subject for e in renewed}
 
 
-async def test_a_lease_that_another_was_given_is_lost(bus: Bus) -> None:
+async def test_a_lease_rewritten_by_another_holder_is_lost(bus: Bus) -> None:
     async with owning(bus) as owner:
         life = Life("work")
         await bus.publish(liveness.subject(life.name), b"other")
@@ -244,7 +244,7 @@ async def test_leases_are_acquired_again_in_another_store(nats: NatsServer, nats
         await soon(owner.began.wait())
 
 
-async def test_a_process_that_was_stopped_for_too_long_does_not_go_on(one_bus: Bus) -> None:
+async def test_a_process_stopped_for_too_long_cancels_its_work(one_bus: Bus) -> None:
     """It stops its work before it asks: its key may expire before the answer comes."""
     async with owning(one_bus) as owner:
         async for stored in consumers.follow(one_bus, _STREAM, [liveness.subject("work.>")]):
@@ -267,7 +267,7 @@ async def test_an_answer_that_was_lost_costs_no_lease(one_bus: Bus) -> None:
         assert not owner.ended.is_set()
 
 
-async def test_a_lease_whose_entry_names_us_is_kept(one_bus: Bus) -> None:
+async def test_a_lease_that_still_names_its_owner_is_kept(one_bus: Bus) -> None:
     """Its owner wrote it again, and the answer was lost."""
     async with owning(one_bus) as owner:
         holder = (await entry(one_bus)).headers[HOLDER]

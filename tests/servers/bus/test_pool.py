@@ -118,7 +118,7 @@ async def test_a_graceful_stop_lets_runs_finish(bus: Bus) -> None:
     assert second.story.shorts == ["begin web", "end web"]
 
 
-async def test_a_graceful_stop_gives_back_what_takes_too_long(bus: Bus) -> None:
+async def test_a_graceful_stop_requeues_runs_that_take_too_long(bus: Bus) -> None:
     async with working(bus, ack_wait=60) as first:
         await first.begin("stubborn")
         async with working(bus, story=first.story, who=2, ack_wait=60) as second:
@@ -186,7 +186,7 @@ async def test_a_request_whose_run_could_not_end_is_not_replaced_by_a_comparison
 
 
 @rule("V-9")
-async def test_a_bug_lets_its_object_wait_and_no_other(bus: Bus) -> None:
+async def test_a_bug_delays_only_its_own_object(bus: Bus) -> None:
     async with working(bus) as pool:
         await pool.wish("broken")
         await pool.wish("web")
@@ -208,7 +208,7 @@ async def test_an_item_that_fails_for_long_is_not_quarantined(bus: Bus) -> None:
     assert pool.story.times("aside failing") == 0
 
 
-async def test_a_pool_goes_on_after_the_server_was_away(nats: NatsServer, nats_bus: Bus) -> None:
+async def test_a_pool_continues_after_a_server_restart(nats: NatsServer, nats_bus: Bus) -> None:
     async with working(nats_bus, ack_wait=1) as pool:
         await pool.begin("gated")
         nats.restart()
@@ -219,7 +219,7 @@ async def test_a_pool_goes_on_after_the_server_was_away(nats: NatsServer, nats_b
     assert overlaps(pool.story.all) == []
 
 
-async def test_a_pool_goes_on_when_the_store_is_another_one(nats: NatsServer, nats_bus: Bus) -> None:
+async def test_a_pool_continues_with_another_store(nats: NatsServer, nats_bus: Bus) -> None:
     async with working(nats_bus, ack_wait=1) as pool:
         await pool.begin("before")
         await pool.end("before")
@@ -287,7 +287,7 @@ async def test_a_requested_run_replaces_an_insisting_wish(bus: Bus) -> None:
 
 
 @pytest.mark.parametrize(("after", "note"), [(900, "it failed"), (300, "a renewal")], ids=["later", "sooner"])
-async def test_a_merged_wish_says_what_comes_first(bus: Bus, after: float, note: str) -> None:
+async def test_a_merged_wish_has_the_note_of_the_earlier_one(bus: Bus, after: float, note: str) -> None:
     queue = Queue(bus, POOL)
     await queue.schedule(key("web"), Wish(reason=Reason.RETRY, insist=True, note="it failed"), 600)
     await queue.schedule(key("web"), Wish(reason=Reason.DUE, note="a renewal"), after, asked=False)

@@ -1,4 +1,4 @@
-"""Of the processes that share a consumer, one is given messages first."""
+"""Of the processes that share a consumer, one gets messages first."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def test_a_rank_makes_and_keeps_its_consumer_ranked(bus: Bus, before: bool
     assert info["config"]["ack_wait"] == 20_000_000_000
 
 
-async def test_a_worker_whose_calls_fail_lets_others_come_first(one_bus: Bus) -> None:
+async def test_a_worker_whose_calls_fail_steps_aside(one_bus: Bus) -> None:
     queue, rank, failed, succeeded = Queue(one_bus, POOL), Rank(one_bus), [], []
 
     async def fail(item: Item) -> Outcome:

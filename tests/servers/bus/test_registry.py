@@ -1,4 +1,4 @@
-"""Which clusters take part, and which processes are there."""
+"""The registry of member clusters, and the presence of processes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_cluster_joins_changes_and_leaves(bus: Bus) -> None:
     ]
 
 
-async def test_a_cluster_that_does_not_take_part_cannot_leave(bus: Bus) -> None:
+async def test_a_cluster_that_is_no_member_cannot_leave(bus: Bus) -> None:
     with pytest.raises(Missing, match="no cluster 'elsewhere' is a member"):
         await Registry(bus).leave("elsewhere")
     await Registry(bus).join(SHOOT)

@@ -1,4 +1,4 @@
-"""From what is announced to what is wished for."""
+"""Routing: from announcements to wishes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _all_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bus.workqueue.routing._YOUNG", -1.0)
 
 
-async def test_a_new_pool_hears_the_last_of_every_object(bus: Bus) -> None:
+async def test_a_new_pool_receives_the_last_version_of_each_object(bus: Bus) -> None:
     for state in ("first", "second", "third"):
         await announce(bus, "one", state)
     await announce(bus, "two", "only")
@@ -108,7 +108,7 @@ async def test_a_change_comes_with_the_version_before(bus: Bus) -> None:
 
 
 @rule("V-9")
-async def test_a_change_that_could_not_be_routed_comes_again(bus: Bus) -> None:
+async def test_a_change_that_failed_to_route_is_redelivered(bus: Bus) -> None:
     interest = All(failures=1)
     await announce(bus, "web")
     async with running(Router(bus, Queue(bus, POOL), interest).run()):
@@ -126,7 +126,7 @@ async def test_routers_share_the_changes(bus: Bus) -> None:
     assert sum(len(interest.seen) for interest in interests) == 30
 
 
-async def test_a_router_goes_on_when_the_store_is_another_one(nats: NatsServer, nats_bus: Bus) -> None:
+async def test_a_router_continues_with_another_store(nats: NatsServer, nats_bus: Bus) -> None:
     async with running(Router(nats_bus, Queue(nats_bus, POOL), All()).run()):
         await announce(nats_bus, "before")
         await eventually(lambda: is_wished(nats_bus, "before"))
@@ -153,7 +153,7 @@ async def test_the_sweep_enqueues_unfinished_objects(bus: Bus) -> None:
         await eventually(lambda: is_wished(bus, "left", "newer"))
 
 
-async def test_others_have_their_turns_between_the_large_objects_of_a_sweep(bus: Bus) -> None:
+async def test_a_sweep_yields_after_each_large_object(bus: Bus) -> None:
     turns = 0
     seen: list[int] = []
 
@@ -245,11 +245,7 @@ async def test_a_due_wish_that_cannot_be_read_is_a_wish(bus: Bus) -> None:
     await bus.publish(subjects.due(POOL, subjects.key(space("web"))), b"nonsense")
     async with running(run_due(bus, Queue(bus, POOL))):
         await eventually(lambda: is_wished(bus, "web"))
-
-        async def nothing_is_due() -> bool:
-            return not await waiting(bus, "LATER")
-
-        await eventually(nothing_is_due)
+        await eventually(lambda: nothing_is_due(bus))
 
 
 async def nothing_in_hand(bus: Bus) -> bool:

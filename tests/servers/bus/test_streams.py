@@ -96,7 +96,7 @@ async def test_a_stream_that_cannot_be_brought_up_to_date_is_explained(bus: Bus)
 
 
 @pytest.mark.parametrize("nats_url", ["one"], indirect=True)
-async def test_three_replicas_are_asked_for_where_they_are_set(nats_url: str) -> None:
+async def test_three_replicas_are_requested_where_they_are_set(nats_url: str) -> None:
     async with connected(Access(nats_url)) as bus:
         with pytest.raises(ApiError, match="replicas > 1 not supported in non-clustered mode"):
             await streams.ensure(bus, replicas=3)

@@ -45,7 +45,7 @@ def server(tls: Tls, tmp_path: Path) -> Iterator[NatsServer]:
 
 @pytest.fixture
 def verifying(tls: Tls, tmp_path: Path) -> Iterator[NatsServer]:
-    """A server that lets in whoever shows a certificate of its authority, and nobody else."""
+    """A server that admits only clients with a certificate of its authority."""
     with started(NatsServer(tmp_path / "nats", *tls.options(verify=True))) as made:
         yield made
 
@@ -251,7 +251,7 @@ def elsewhere() -> Iterator[str]:
 
 @contextlib.asynccontextmanager
 async def listening(host: str) -> AsyncIterator[tuple[str, asyncio.Queue[bytes]]]:
-    """Somebody who says to be a NATS server without TLS, and what was told there."""
+    """A server that claims to be NATS without TLS, and what clients sent to it."""
     heard: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

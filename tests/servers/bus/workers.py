@@ -1,4 +1,4 @@
-"""Worker processes, and the story that they tell together."""
+"""Worker processes, and the record of their runs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Wishing:
     def __init__(self, bus: Bus, crew: Workers, what: str = "web") -> None:
         self.wished = 0
         self.over = False
-        """Nobody begins to wish any more."""
+        """No further wishes are made."""
         self._what = what
         self._crew = crew
         self._bus = bus
@@ -137,7 +137,7 @@ class Wishing:
                         await asyncio.sleep(1)  # servers are being elected
 
     async def _left(self) -> str:
-        """The state of the queue, for those who have to find out why."""
+        """The state of the queue, to diagnose a failure."""
         told = [f"{one}: {await waiting(self._bus, one)}" for one in (streams.TRIGGERS, streams.WORK)]
         consumer = await self._bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{POOL}")
         stream = await self._bus.api(f"STREAM.INFO.{streams.WORK}")

@@ -1,4 +1,4 @@
-"""A bus bus anew knows nothing until clusters are listed: nothing irreversible is decided before."""
+"""A new bus knows no objects until clusters are listed: no irreversible decision is made before."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ async def test_a_name_with_unknown_twins_is_not_deleted(roles: RoleServer) -> No
             await Actuator(twins).force_delete(run)
 
 
-async def test_a_worker_that_follows_again_forgets_what_it_knew(bus: Bus) -> None:
+async def test_a_worker_that_follows_again_starts_empty(bus: Bus) -> None:
     await bus.publish(subjects.listed(RUNTIME, DNSRECORDS.id), b"")
     await announce(bus, ONE, SPEC)
     twins, claims = twins_of(bus)

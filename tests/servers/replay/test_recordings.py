@@ -62,7 +62,7 @@ async def test_a_bus_that_knows_objects_already_is_left_alone(empty: Bus) -> Non
     assert len(await everything(empty)) == before
 
 
-def test_the_command_tells_how_much_it_has_published(nats_url: str) -> None:
+def test_the_command_prints_the_number_of_versions(nats_url: str) -> None:
     shown = CliRunner().invoke(cli, ["replay", str(DEMO), "--onto", nats_url, "--speed", "0"])
     assert shown.exit_code == 0
     assert shown.output == f"134 object versions published onto {nats_url}\n"
@@ -100,7 +100,7 @@ async def test_each_process_is_recorded_with_its_own_settings(bus: Bus) -> None:
     assert not any("host" in one.process for one in found.runs)
 
 
-async def test_settings_are_told_again_to_a_bus_that_has_forgotten(nats: NatsServer, nats_bus: Bus) -> None:
+async def test_settings_are_written_again_to_an_emptied_bus(nats: NatsServer, nats_bus: Bus) -> None:
     async with running(recordings.tell_settings(nats_bus, "host/1", NORTH)):
         await eventually(lambda: _told(nats_bus))
         await emptied(nats, nats_bus)

@@ -105,7 +105,7 @@ async def opened(
             yield api, clusters
 
 
-async def test_a_context_that_nobody_uses_may_name_missing_files(file: Path) -> None:
+async def test_an_unused_context_may_name_missing_files(file: Path) -> None:
     async with served("a") as (one,):
         write(file, one.host, old="https://127.0.0.1:1")
         trust(file, 1, certificate_authority="/gone.crt")
