@@ -69,7 +69,7 @@ def _timeless(status: Any) -> dict[str, Any]:
 
 
 @rule("D-3", "D-4", "B.14")
-async def test_a_missing_secret_is_an_error_that_says_so(backups: Backups) -> None:
+async def test_a_missing_secret_is_reported(backups: Backups) -> None:
     client, name = await keeping.shoot(backups)
     bucket, secret = keeping.fresh("bucket"), keeping.fresh("missing")
     await backups.bucket(bucket, secret)

@@ -48,7 +48,7 @@ async def test_an_entry_comes_and_goes(backups: Backups, forced: dict[str, Any])
 
 
 @rule("BE-3")
-async def test_what_others_put_into_the_secret_of_etcd_is_taken_out(backups: Backups) -> None:
+async def test_foreign_fields_of_the_secret_of_etcd_are_removed(backups: Backups) -> None:
     client, name = await keeping.shoot(backups)
     secret = await backups.secret(key=b"value")
     await client.secret("etcd-backup", old=b"o", bucketName=b"theirs")

@@ -272,7 +272,7 @@ async def test_a_deletion_waits_for_pod_and_service(world: KindWorld) -> None:
 
 
 @rule("BA-4", "U-1")
-async def test_after_its_deletion_a_bastion_says_that_it_was_reconciled(world: KindWorld) -> None:
+async def test_a_deleted_bastion_reports_that_it_was_reconciled(world: KindWorld) -> None:
     made = await bastions.standing(world, finalizers=["example.com/other"])
     await made.shoot.delete(BASTIONS, "cli")
 

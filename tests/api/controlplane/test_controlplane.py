@@ -59,7 +59,7 @@ async def deploying(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[Kind
 
 
 @rule("A.6", "Y-1", "Y-2", "Y-3", "B.18", "M-1", "M-2", "M-3", "U-1")
-async def test_the_first_run_makes_all_that_the_contract_says(deploying: KindWorld) -> None:
+async def test_the_first_run_creates_all_objects_of_the_contract(deploying: KindWorld) -> None:
     shoot = await controlplanes.shoot_of(deploying)
     await controlplanes.controlplane(shoot)
     done = await controlplanes.until_ready(shoot)
@@ -137,7 +137,7 @@ async def until_applied(shoot: Client) -> None:
 
 
 @rule("M-5", "B.23")
-async def test_a_deletion_waits_for_what_is_in_the_shoot(world: KindWorld) -> None:
+async def test_a_deletion_waits_for_objects_in_the_shoot(world: KindWorld) -> None:
     shoot = await controlplanes.shoot_of(world)
     async with ResourceManager(shoot).at_work() as at_work:
         await until_applied(shoot)

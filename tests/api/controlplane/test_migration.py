@@ -28,7 +28,7 @@ async def seeds(
 
 
 @rule("A.13", "O-1", "O-5", "N-2", "F-2", "B.22", "Z-2", "Z-3")
-async def test_a_control_plane_moves_with_what_persists(seeds: Seeds) -> None:
+async def test_a_control_plane_moves_with_its_persistent_secrets(seeds: Seeds) -> None:
     old = await controlplanes.ready(seeds.source)
     saved = [
         one for one in (await controlplanes.secrets(old)).values() if one.labels.get("persist") == "true"

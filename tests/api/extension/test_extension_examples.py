@@ -48,7 +48,7 @@ async def shoot(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[Client]:
 
 
 @rule("A.11", "M-3")
-async def test_extensions_become_what_the_examples_say(
+async def test_extensions_become_ready_as_the_examples_say(
     shoot: Client, examples: tuple[list[Any], list[Any]]
 ) -> None:
     before, after = examples

@@ -79,7 +79,7 @@ INVALID = "Error during apply of object v1/ServiceAccount/x is invalid: metadata
     ("E-2-invalid-object", INVALID, ["ERR_CONFIGURATION_PROBLEM"]),
     ("E-2-other-reason", "a finalizer of somebody is left", None),
 )
-async def test_a_deletion_that_is_stuck_says_why(
+async def test_a_blocked_deletion_reports_the_reason(
     world: KindWorld, words: str, codes: list[str] | None
 ) -> None:
     shoot = await world.shoot()
@@ -121,7 +121,7 @@ async def test_an_error_stays_until_all_is_well(world: KindWorld) -> None:
 
 
 @rule("B.21")
-async def test_who_asks_again_is_told_what_is_waited_for(world: KindWorld) -> None:
+async def test_a_repeated_request_reports_the_wait(world: KindWorld) -> None:
     shoot = await world.shoot()
     await extended(shoot)
     await shoot.until_failed(EXTENSIONS, SEED)

@@ -206,9 +206,7 @@ async def test_the_resource_manager_is_asked_whether_objects_are_gone(world: Kin
     ("M-7-shoot", SHOOT, True),
     ("M-7-after-worker", AFTER_WORKER, True),
 )
-async def test_a_migration_leaves_in_the_shoot_what_is_there(
-    world: KindWorld, type_: str, stays: bool
-) -> None:
+async def test_a_migration_keeps_the_objects_in_the_shoot(world: KindWorld, type_: str, stays: bool) -> None:
     shoot = await world.shoot()
     kind = DEPLOYMENTS if type_ == AFTER_WORKER else SERVICE_ACCOUNTS
     there = world.client(shoot.namespace if type_ == SEED else "kube-system")

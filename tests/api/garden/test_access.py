@@ -133,7 +133,7 @@ async def test_our_seed_and_shoot_are_annotated_with_no_more_rights_than_seedaut
 
 @rule("WP-23")
 @pytest.mark.parametrize(("granted", "reason"), [(True, Missing), (False, Forbidden)])
-async def test_whoever_has_no_access_to_the_garden_ends(
+async def test_a_process_without_access_to_the_garden_ends(
     extension: Extension, tmp_path: Path, granted: bool, reason: type[Exception]
 ) -> None:
     if granted:

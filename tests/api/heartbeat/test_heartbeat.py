@@ -170,7 +170,7 @@ def ended(running: dict[str, subprocess.Popen[bytes]]) -> Iterator[None]:
 
 
 @rule("HB-1", "A.14")
-async def test_the_lease_is_what_the_contract_shows(beating: Beating) -> None:
+async def test_the_lease_equals_that_of_the_contract(beating: Beating) -> None:
     found = await beating.until_beating()
     assert found.raw["apiVersion"] == "coordination.k8s.io/v1"
     assert found.raw["kind"] == "Lease"

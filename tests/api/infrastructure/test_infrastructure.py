@@ -216,7 +216,7 @@ async def test_reconciling_twenty_again_costs_two_writes_each(plane: ControlPlan
 
 
 @rule("N-2", "I-2")
-async def test_handed_over_an_infrastructure_keeps_the_finalizers_of_others(world: KindWorld) -> None:
+async def test_a_migrated_infrastructure_keeps_foreign_finalizers(world: KindWorld) -> None:
     shoot = await world.shoot()
     await shoot.create(
         INFRASTRUCTURES, "local", infrastructures.spec(shoot), finalizers=["example.com/other"]

@@ -107,7 +107,7 @@ async def test_an_edit_is_repaired_with_fewest_calls(
     assert written(audit.requests()) == {f"patch {kind.plural}": calls}
 
 
-async def test_what_others_add_beside_ours_makes_nobody_write(world: KindWorld) -> None:
+async def test_additions_of_other_programs_cause_no_write(world: KindWorld) -> None:
     shoot = await world.shoot()
     there = await infrastructures.ready(shoot)
     audit = world.audit()

@@ -55,7 +55,7 @@ async def _refused(shoot: Client, complaint: str) -> None:
     assert await infrastructures.made(shoot) == []
 
 
-async def test_a_shoot_without_networking_is_told_so(world: KindWorld) -> None:
+async def test_a_shoot_without_networking_is_an_error(world: KindWorld) -> None:
     shoot = await world.shoot(spec={"networking": None})
     await infrastructure(shoot)
     await _refused(shoot, "spec.networking.nodes of the Shoot is not set: give it a CIDR")
@@ -67,7 +67,7 @@ async def test_an_empty_provider_config_is_none(world: KindWorld) -> None:
     await shoot.until_ready(INFRASTRUCTURES, "local")
 
 
-async def test_a_namespace_of_somebody_else_is_left_alone(world: KindWorld) -> None:
+async def test_a_foreign_namespace_is_left_alone(world: KindWorld) -> None:
     shoot = await world.shoot()
     there = behind(shoot)
     await world.kube.create(NAMESPACES, "", {"metadata": {"name": there.namespace, "labels": {"a": "b"}}})

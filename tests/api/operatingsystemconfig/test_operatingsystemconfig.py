@@ -159,7 +159,7 @@ async def test_the_name_that_was_reported_once_is_kept(world: KindWorld) -> None
 
 
 @rule("X-8", "X-5")
-async def test_what_is_no_longer_wanted_leaves_the_status(world: KindWorld) -> None:
+async def test_former_and_foreign_fields_leave_the_status(world: KindWorld) -> None:
     shoot = await world.shoot()
     updates = {"operatingSystemVersion": "2.0.0", "kubelet": "1.36.0"}
     await shoot.create(OSCS, "original", {"purpose": "reconcile", "inPlaceUpdates": updates})
@@ -179,7 +179,7 @@ async def test_what_is_no_longer_wanted_leaves_the_status(world: KindWorld) -> N
 
 
 @rule("X-1", "B.12")
-async def test_a_missing_secret_is_told_and_leaves_nothing_behind(world: KindWorld) -> None:
+async def test_a_missing_secret_is_reported_and_creates_nothing(world: KindWorld) -> None:
     shoot = await world.shoot()
     spec = {"purpose": "provision", "files": [from_secret("later", "key")]}
     await shoot.create(OSCS, "init", spec)
@@ -282,7 +282,7 @@ async def test_a_hundred_share_one_secret(world: KindWorld) -> None:
     assert base64.b64encode(b"the same for all") in scripts.pop()
 
 
-async def test_what_is_in_secrets_is_neither_kept_nor_told(
+async def test_data_of_secrets_is_neither_stored_nor_reported(
     plane: ControlPlane, nats: NatsServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     markers = Markers()

@@ -46,7 +46,7 @@ class Showing:
     ("overtaken-by-a-newer-status", {"observedGeneration": 1, "ttl": 30}, STATUS, {}),
     ("never-reported", None, STATUS, {}),
 )
-async def test_a_quarantine_keeps_what_is_not_written_yet(
+async def test_a_quarantine_keeps_unwritten_reports(
     bus: Bus, reported: dict[str, Any] | None, shown: dict[str, Any], patch: dict[str, Any]
 ) -> None:
     object = {"metadata": {"name": "web", "uid": "u", "resourceVersion": "7"}, "status": STATUS}

@@ -159,7 +159,7 @@ async def test_a_link_below_the_root_is_refused(
     assert mode(elsewhere) == 0o750
 
 
-async def test_links_within_a_folder_go_but_not_what_they_lead_to(
+async def test_links_within_a_folder_are_removed_but_not_their_targets(
     folders: BackupFolders, root: Path, elsewhere: Path
 ) -> None:
     (root / "bucket" / "entry").mkdir(parents=True)
@@ -211,7 +211,7 @@ async def test_a_file_in_the_place_of_a_folder_is_named(folders: BackupFolders, 
     assert (root / "bucket").read_text() == "not ours"
 
 
-async def test_a_root_that_is_missing_is_named_and_not_made(folders: BackupFolders, root: Path) -> None:
+async def test_a_missing_root_is_named_and_not_created(folders: BackupFolders, root: Path) -> None:
     os.rmdir(root)
     with pytest.raises(Malformed, match=r"backup\.root .*make it, or correct") as refused:
         await folders.make("bucket")

@@ -38,12 +38,12 @@ PURPOSE = {"security.gardener.cloud/purpose": "workload-identity-token-requestor
         ),
     },
 )
-def test_an_entry_says_whose_backups_it_holds(name: str, entry: Entry) -> None:
+def test_the_name_of_an_entry_names_its_shoot(name: str, entry: Entry) -> None:
     assert backupsecrets.entry(name) == entry
 
 
 @pytest.mark.parametrize("name", ["nodashes", "--uid", "source-", "shoot--"])
-def test_a_name_that_tells_no_shoot_is_malformed(name: str) -> None:
+def test_a_name_without_a_shoot_is_malformed(name: str) -> None:
     with pytest.raises(Malformed, match=r"metadata\.name"):
         backupsecrets.entry(name)
 
@@ -74,7 +74,7 @@ def test_a_reference_that_leads_nowhere_is_malformed(reference: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "a b", "a?b=c"])
-def test_what_no_secret_can_be_called_is_malformed(name: str) -> None:
+def test_an_invalid_name_of_a_secret_is_malformed(name: str) -> None:
     for reference in ({"name": name, "namespace": "garden"}, {"name": "a", "namespace": name}):
         with pytest.raises(Malformed, match=r"spec\.secretRef: .* cannot be a name"):
             backupsecrets.referenced({"secretRef": reference})
@@ -138,7 +138,7 @@ LABELS = {**PURPOSE, f"{WI}provider": "local"}
         ),
     },
 )
-def test_what_etcd_is_told(given: Object, found: Object | None, wanted: Content) -> None:
+def test_the_content_of_the_secret_of_etcd(given: Object, found: Object | None, wanted: Content) -> None:
     assert backupsecrets.content("entry", "bucket", "/mnt", given, found) == wanted
 
 
@@ -179,7 +179,7 @@ def test_an_identity_that_is_incomplete_is_named(
         ),
     },
 )
-def test_how_it_becomes_what_is_wanted(found: Object, patch: dict[str, Any] | None) -> None:
+def test_the_patch_to_the_wanted_content(found: Object, patch: dict[str, Any] | None) -> None:
     assert backupsecrets.patch(Content(OURS, BY, {}), found) == patch
 
 

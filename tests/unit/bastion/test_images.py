@@ -240,7 +240,7 @@ def images(*versions: dict[str, Any], **more: Any) -> CloudProfileSpec:
         ),
     },
 )
-def test_what_cannot_be_found_is_named(found: CloudProfileSpec, said: str) -> None:
+def test_a_missing_image_is_named(found: CloudProfileSpec, said: str) -> None:
     with pytest.raises(Malformed) as caught:
         bastionimages.image(found, NOW)
     assert said in str(caught.value)

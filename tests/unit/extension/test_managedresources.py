@@ -34,7 +34,7 @@ def test_checksums(data: dict[str, bytes], sum_: str) -> None:
 
 
 @rule("C.3", "M-1", "M-3", "A.11")
-def test_names_follow_from_what_is_held() -> None:
+def test_names_of_secrets_follow_from_their_data() -> None:
     bundle = Bundle("local-ext-shoot", "shoot--local--local", {"data.yaml.br": b"abc"})
     name = "managedresource-local-ext-shoot-dfe7a23f"
     assert bundle.secret_name == name
@@ -179,11 +179,11 @@ def asked_at(seconds: float) -> Object:
         "not-being-deleted": (leaving("False", "DeletionPending", "class has changed"), None),
     },
 )
-def test_when_it_is_asked_to_look_again(found: Object, pause: float | None) -> None:
+def test_when_the_resource_manager_is_asked_to_check(found: Object, pause: float | None) -> None:
     now = datetime(2026, 9, 1, 10, 0, 10, tzinfo=UTC)
     assert managedresources.next_look(found, now) == pause
 
 
-def test_who_has_just_been_asked_is_given_time() -> None:
+def test_a_resource_manager_is_not_asked_twice_at_once() -> None:
     now = datetime(2026, 9, 1, 10, 0, 0, 100000, tzinfo=UTC)
     assert managedresources.next_look(asked_at(0.05), now) == pytest.approx(0.15)
