@@ -83,14 +83,3 @@ def test_backups_are_kept_in_a_folder_of_the_node(values: dict[str, Any]) -> Non
     assert group["podSecurityContext"]["runAsUser"] == 0
     assert {*group["securityContext"]["capabilities"]["add"]} == {"DAC_OVERRIDE", "FOWNER"}
     assert volume["hostPath"]["path"] == group["settings"]["backup"]["mount_path"]
-
-
-@pytest.mark.parametrize("name", ["controllerregistration", "extension"])
-def test_charts_have_the_version_of_the_chart(name: str) -> None:
-    [version] = {
-        yaml.safe_load((CHART.parent / chart / "Chart.yaml").read_text())["version"]
-        for chart in (CHART.name, RUNTIME, APPLICATION)
-    }
-    text = (FOLDER / f"{name}.yaml").read_text()
-    assert f"windowbox:{version}" in text
-    assert f"tag: {version}" in text
