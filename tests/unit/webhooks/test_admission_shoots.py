@@ -74,14 +74,7 @@ def test_nodes_are_in_the_range_of_machines_or_of_the_host(given: Json, range_: 
 
 
 @rule("AD-41")
-@pytest.mark.parametrize(
-    "nodes",
-    [
-        *("", "10.0.0.0", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/255.255.0.0", "10.0.0.0/0.0.255.255"),
-        *("10.0.0/16", "010.0.0.0/16", "fd00::%eth0/64", "10.0.0.0/-1", " 10.0.0.0/16", "x" * 4_000),
-        *("10.0.0.0/٢", "a/\n", "10.0.0.0/016", "fd00:10:1:100::/056", "::ffff:10.0.0.0/112"),
-    ],
-)
+@pytest.mark.parametrize("nodes", ["", "10.0.0.0", "10.0.0.0/016", "a/\n", "fd00::%eth0/64", "x" * 4_000])
 def test_malformed_ranges_of_nodes_are_refused(nodes: str) -> None:
     message = refusal("validator", shoot(nodes))
     assert message.startswith(f'{PATH}: Invalid value: "')
