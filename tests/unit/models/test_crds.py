@@ -62,11 +62,8 @@ def bare(node: Any) -> Any:
         case dict():
             # A property may be called "description" too; that one is a schema, not a text.
             kept = {key: value for key, value in node.items() if key != "annotations"}
-            found = {key: bare(value) for key, value in kept.items() if not _is_text(key, value)}
+            texts = {key for key, value in kept.items() if key == "description" and isinstance(value, str)}
+            found = {key: bare(value) for key, value in kept.items() if key not in texts}
             return found | {"required": sorted(node["required"])} if "required" in node else found
         case _:
             return node
-
-
-def _is_text(key: str, value: object) -> bool:
-    return key == "description" and isinstance(value, str)
