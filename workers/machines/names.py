@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _DIGITS = str.maketrans("0123456789", "456789bcdf")
+"""Kubernetes' safe encoding of decimal numbers."""
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """The alphabet of Kubernetes' generated names: no vowels, no digits that look like letters."""
 _LENGTH = 5
@@ -30,14 +31,9 @@ def template_hash(template: Mapping[str, Any], collisions: int = 0) -> str:
     return str(value)
 
 
-def encoded(digits: str) -> str:
-    """A decimal number in Kubernetes' safe encoding."""
-    return digits.translate(_DIGITS)
-
-
 def set_name(deployment: str, digits: str) -> str:
     """The name of the MachineSet for a template with this hash."""
-    return f"{deployment}-{encoded(digits)[:_LENGTH]}"
+    return f"{deployment}-{digits.translate(_DIGITS)[:_LENGTH]}"
 
 
 def machine_name(machine_set: str, uid: str, number: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from bus.messages import Announcement
 from bus.transport.connection import Bus
@@ -14,36 +14,24 @@ from workers.core.recorder import Recorder
 from workers.core.serving import Tasks
 from workers.machines import facts
 from workers.machines.facts import MachineFacts
-from workers.machines.sets import MachineSet
+from workers.machines.sets import MachineSet, oldest_first
 
-
-class _Namespace(NamedTuple):
-    cluster: str
-    name: str
-
-
-class _Machine(NamedTuple):
-    home: _Namespace
-    facts: MachineFacts
-
-
-class _Set(NamedTuple):
-    home: _Namespace
-    set: MachineSet
+_Home = tuple[str, str]
+"""Cluster and namespace, the index of both views."""
 
 
 class MachineViews:
     """The Machines and MachineSets of each namespace."""
 
     def __init__(self, bus: Bus) -> None:
-        def machine(ref: ObjectRef, found: Object) -> _Machine:
-            return _Machine(_Namespace(ref.cluster, ref.namespace), facts.machine(found))
+        def machine(ref: ObjectRef, found: Object) -> tuple[_Home, MachineFacts]:
+            return (ref.cluster, ref.namespace), facts.machine(found)
 
-        def machine_set(ref: ObjectRef, found: Object) -> _Set:
-            return _Set(_Namespace(ref.cluster, ref.namespace), MachineSet(found))
+        def machine_set(ref: ObjectRef, found: Object) -> tuple[_Home, MachineSet]:
+            return (ref.cluster, ref.namespace), MachineSet(found)
 
-        self._machines: View[_Machine] = View(bus, MACHINES.id, machine, index=lambda one: one.home)
-        self._sets: View[_Set] = View(bus, MACHINE_SETS.id, machine_set, index=lambda one: one.home)
+        self._machines = View(bus, MACHINES.id, machine, index=lambda entry: entry[0])
+        self._sets = View(bus, MACHINE_SETS.id, machine_set, index=lambda entry: entry[0])
 
     @property
     def tasks(self) -> Tasks:
@@ -58,10 +46,10 @@ class MachineViews:
         """The Machines beside an object, by name, as current as the event that started this run."""
 
         async def current_machines() -> list[dict[str, Any]]:
-            home = _Namespace(namespace.cluster, namespace.namespace)
+            home = namespace.cluster, namespace.namespace
             await self._machines.caught_up(*home)
-            found = [self._machines.get(ref) for ref in sorted(self._machines.refs(home))]
-            return [one.facts.record() for one in found if one]
+            by_name = sorted(self._machines.found(home), key=lambda found: found[0])
+            return [machine.record() for _, (_, machine) in by_name]
 
         return [
             MachineFacts.from_record(one) for one in await recorder.call("machines", None, current_machines)
@@ -71,18 +59,16 @@ class MachineViews:
         """The MachineSets beside an object, oldest first, as current as the event that started this run."""
 
         async def current_sets() -> list[Any]:
-            home = _Namespace(namespace.cluster, namespace.namespace)
+            home = namespace.cluster, namespace.namespace
             await self._sets.caught_up(*home)
-            found = [self._sets.get(ref) for ref in sorted(self._sets.refs(home))]
-            return [dict(one.set.object.raw) for one in found if one]
+            return [dict(one.object.raw) for _, (_, one) in self._sets.found(home)]
 
-        found = [MachineSet(Object(one)) for one in await recorder.call("machine sets", None, current_sets)]
-        return sorted(found, key=lambda one: one.age)
+        found = await recorder.call("machine sets", None, current_sets)
+        return oldest_first(MachineSet(Object(one)) for one in found)
 
     def known_sets(self, cluster: str, namespace: str) -> list[MachineSet]:
         """The MachineSets of a namespace, perhaps a moment old. For mappings, not for decisions."""
-        found = [self._sets.get(ref) for ref in self._sets.refs(_Namespace(cluster, namespace))]
-        return [one.set for one in found if one]
+        return [one for _, (_, one) in self._sets.found((cluster, namespace))]
 
 
 async def triggers(change: Announcement, before: PreviousVersion) -> bool:

@@ -11,6 +11,7 @@ from windowbox.models import machinekeys as keys
 from windowbox.models.machines import StrategyType
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import MACHINE_SETS
+from workers.core.owned.manifests import manifest
 from workers.machines import facts, names, templates
 from workers.machines.deployments import DeploymentSpec
 from workers.machines.facts import MachineFacts, strings
@@ -115,24 +116,19 @@ class State:
         labels = {**metadata.get("labels", {}), keys.TEMPLATE_HASH: digits}
         selector = templates.pruned(self.spec.selector)
         matched = {**selector.get("matchLabels", {}), keys.TEMPLATE_HASH: digits}
-        revision = {keys.REVISION: str(self.revision)}
-        return {
-            "apiVersion": f"{MACHINE_SETS.group}/{MACHINE_SETS.version}",
-            "kind": MACHINE_SETS.kind,
-            "metadata": {
-                "name": names.set_name(self.deployment.name, digits),
-                "labels": labels,
-                "annotations": {**self.copied_annotations, **revision, **self.size_annotations},
-                "finalizers": [keys.FINALIZER],
-                "ownerReferences": [facts.owner_reference(self.deployment, "MachineDeployment")],
-            },
-            "spec": {
-                "replicas": replicas,
-                "selector": {**selector, "matchLabels": matched},
-                "template": {**template, "metadata": {**metadata, "labels": labels}},
-                **self._copied_fields,
-            },
+        spec = {
+            "replicas": replicas,
+            "selector": {**selector, "matchLabels": matched},
+            "template": {**template, "metadata": {**metadata, "labels": labels}},
+            **self._copied_fields,
         }
+        name = names.set_name(self.deployment.name, digits)
+        owners = [facts.owner_reference(self.deployment, "MachineDeployment")]
+        made = manifest(MACHINE_SETS, name, labels=labels, owners=owners, spec=spec)
+        revision = {keys.REVISION: str(self.revision)}
+        annotations = {**self.copied_annotations, **revision, **self.size_annotations}
+        made["metadata"] |= {"annotations": annotations, "finalizers": [keys.FINALIZER]}
+        return made
 
     def set_patch(self, new: MachineSet) -> dict[str, Any]:
         """The merge patch of the newest set, with changes of the deployment that replace no machines."""

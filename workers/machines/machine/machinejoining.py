@@ -155,13 +155,10 @@ class MachineJoining:
             said = str(run.machine.last_operation.get("description") or "")
             if why := said.removeprefix(machinestatus.CREATING).removeprefix(": "):
                 change = replace(change, description=f"{change.description} {why}")
+        event = EventIntent(type="Warning", reason=str(change.phase), note=change.description[:900])
         # Success needs no Event: the status shows it, and each Event costs a write.
-        event = (
-            None
-            if change.state == OperationState.SUCCESSFUL
-            else EventIntent(type="Warning", reason=str(change.phase), note=change.description[:900])
-        )
-        await run.report_change(change, event, conditions)
+        successful = change.state == OperationState.SUCCESSFUL
+        await run.report_change(change, None if successful else event, conditions)
         if before in (Phase.PENDING, Phase.NEW) and change.phase == Phase.RUNNING:
             # A used bootstrap token could add other nodes to the Shoot.
             token = names.token(names.token_id(run.machine.uid))

@@ -100,11 +100,8 @@ def in_words(found: Sequence[Condition]) -> str:
 
 def sync_patch(machine: Object, node: Object) -> Patch | None:
     """The strategic merge patch that gives the node what its Machine asks for; None if nothing differs."""
-    try:
-        remembered = json.loads(str(node.annotations.get(machinekeys.LAST_APPLIED, "")))
-    except (ValueError, RecursionError):
-        remembered = None
-    template, last = _template(machine.spec.get("nodeTemplate")), _template(remembered)
+    template = _template(machine.spec.get("nodeTemplate"))
+    last = _template(_noted(node, machinekeys.LAST_APPLIED))
     metadata: Patch = {}
     for kind in _KINDS:
         wanted, found = template[kind], getattr(node, kind)
@@ -142,12 +139,8 @@ def capacity_patches(machine_class: Object, node: Object) -> tuple[Patch, Patch]
     None if nothing differs. Amounts are compared with the last written ones: the API normalizes quantities.
     """
     wanted = virtual_capacity(machine_class)
-    noted = node.annotations.get(machinekeys.LAST_VIRTUAL_CAPACITY)
-    try:
-        remembered = json.loads(str(noted)) if noted else None
-    except (ValueError, RecursionError):
-        remembered = None
-    last = {str(name): str(amount) for name, amount in mapping(remembered).items()}
+    noted = mapping(_noted(node, machinekeys.LAST_VIRTUAL_CAPACITY))
+    last = {str(name): str(amount) for name, amount in noted.items()}
     there = mapping(node.status.get("capacity"))
     if wanted == last and wanted.keys() <= there.keys():
         return None
@@ -172,6 +165,14 @@ def compared(node: Object) -> Any:
     said = [(one["type"], one["status"], one.get("reason"), one.get("message")) for one in conditions(node)]
     head = (node.uid, node.deleting, node.labels, node.annotations, node.finalizers)
     return head, node_taints(node), node.spec.get("unschedulable"), said
+
+
+def _noted(node: Object, annotation: str) -> Any:
+    """The JSON in an annotation; None if it is missing or invalid: tenants can write to nodes."""
+    try:
+        return json.loads(str(node.annotations.get(annotation, "")))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _template(raw: Any) -> dict[str, Any]:

@@ -182,8 +182,7 @@ class MachineViews:
         return self._namespaces.get(namespace) == "none"
 
     def _found(self, *index: str) -> list[KnownMachine]:
-        found = (self._machines.get(ref) for ref in self._machines.refs(index))
-        return [one for one in found if one is not None]
+        return [one for _, one in self._machines.found(index)]
 
 
 def home_of(cluster: str) -> str:

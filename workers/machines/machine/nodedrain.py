@@ -74,14 +74,10 @@ def is_sick(node: Object, now: datetime) -> bool:
     return False
 
 
-def retries(timeouts: Timeouts) -> int:
-    """How often an eviction is tried before the Pod is deleted (B12-R2)."""
-    return min(timeouts.evict_retries, int(timeouts.drain / _EVICTION_PAUSE))
-
-
 def evicted_until(asked: datetime, timeouts: Timeouts) -> datetime:
-    """The end of the evictions: Pods that are still there are deleted then."""
-    return asked + timedelta(seconds=retries(timeouts) * _EVICTION_PAUSE)
+    """The end of the evictions: Pods that are still there are deleted then (B12-R2)."""
+    retries = min(timeouts.evict_retries, int(timeouts.drain / _EVICTION_PAUSE))
+    return asked + timedelta(seconds=retries * _EVICTION_PAUSE)
 
 
 def candidates(pods: Sequence[Object]) -> list[Object]:

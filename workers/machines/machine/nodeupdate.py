@@ -83,11 +83,9 @@ async def advance(
         await run.report_part(lastOperation=last, conditions=conditions)
         return run.retry_drain()
     # The phase first: the node agent may start as soon as the condition says that the node is empty.
-    text, operation = (
-        f"Machine {run.ref.name} is undergoing an in-place update",
-        OperationType.IN_PLACE_UPDATE,
-    )
-    change = Change(Phase.IN_PLACE_UPDATING, operation, OperationState.PROCESSING, text)
+    text = f"Machine {run.ref.name} is undergoing an in-place update"
+    operation, state = OperationType.IN_PLACE_UPDATE, OperationState.PROCESSING
+    change = Change(Phase.IN_PLACE_UPDATING, operation, state, text)
     await run.report_change(change, conditions=conditions)
     await _set_reason(run, shoot, node, DRAINED)
     return None

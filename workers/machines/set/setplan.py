@@ -13,6 +13,7 @@ from windowbox.models.extensions import instant, spelled
 from windowbox.models.machines import Phase
 from windowbox.models.objects import Object, mapping, mappings
 from windowbox.models.refs import MACHINES
+from workers.core.owned.manifests import manifest
 from workers.machines import facts, names, preservation, templates
 from workers.machines.facts import MachineFacts
 from workers.machines.preservation import AUTO
@@ -158,18 +159,17 @@ def machine(owner: MachineSet, name: str) -> dict[str, Any]:
     """The manifest of a Machine, with the fields that its driver would write next."""
     template = templates.pruned(owner.template)
     given, pod = template.get("metadata", {}), names.pod(name)
-    return {
-        "apiVersion": f"{MACHINES.group}/{MACHINES.version}",
-        "kind": MACHINES.kind,
-        "metadata": {
-            "name": name,
-            "ownerReferences": [facts.owner_reference(owner.object, "MachineSet")],
-            "finalizers": list(dict.fromkeys([*given.get("finalizers", []), keys.FINALIZER])),
-            "labels": {**given.get("labels", {}), keys.NODE: pod},
-            "annotations": {keys.PRIORITY: keys.USUAL_PRIORITY, **given.get("annotations", {})},
-        },
-        "spec": {**template.get("spec", {}), "providerID": pod},
+    labels, spec = (
+        {**given.get("labels", {}), keys.NODE: pod},
+        {**template.get("spec", {}), "providerID": pod},
+    )
+    owners = [facts.owner_reference(owner.object, "MachineSet")]
+    made = manifest(MACHINES, name, labels=labels, owners=owners, spec=spec)
+    made["metadata"] |= {
+        "finalizers": list(dict.fromkeys([*given.get("finalizers", []), keys.FINALIZER])),
+        "annotations": {keys.PRIORITY: keys.USUAL_PRIORITY, **given.get("annotations", {})},
     }
+    return made
 
 
 def freeze_limits(owner: MachineSet, wanted: int | None, surge: int, up: int, down: int) -> Limits:

@@ -16,14 +16,14 @@ import orjson
 from windowbox.errors import Malformed, Waiting
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, Resource
-from workers.core.owned.manifests import Manifest
+from workers.core.owned.manifests import Manifest, manifest
 from workers.core.owned.targets import TargetCluster, in_batches
 from workers.machines.worker.workerstate import Observed
 
 _REQUEUE_AFTER = 1.0
 _LARGEST = 32 * 1024 * 1024
 """Bytes of unpacked state: some thousands of machines. A larger state is a decompression bomb."""
-_KEPT = ("name", "annotations", "labels")
+_KEPT = ("annotations", "labels")
 """Owner references and uids of the former seed name objects that do not exist here."""
 
 
@@ -111,17 +111,13 @@ def _manifests(resource: Resource, found: object, namespace: str) -> Iterator[Ma
         one = Object(mapping(raw))
         if not isinstance(one.metadata.get("name"), str) or not one.name:
             raise _malformed(f"has a {resource.kind} without a name")
-        metadata = {name: one.metadata[name] for name in _KEPT if one.metadata.get(name)}
-        yield {
-            "apiVersion": f"{resource.group}/{resource.version}",
-            "kind": resource.kind,
-            "metadata": {**metadata, "namespace": namespace},
-            "spec": dict(one.spec),
-        }
+        made = manifest(resource, one.name, namespace, spec=dict(one.spec))
+        made["metadata"] |= {name: one.metadata[name] for name in _KEPT if one.metadata.get(name)}
+        yield made
 
 
 def _malformed(what: str) -> Malformed:
     return Malformed(
         f"status.state {what}, so that the machines of the former seed are unknown: "
-        "migrate the control plane anew"
+        "migrate the control plane again"
     )
