@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.kindworld import KindWorld
-from tests.support.machines import MachineClient, deployment, machine_client
+from tests.support.machines import MachineClient, deployment
 from tests.support.rules import rule
 from tests.support.running import eventually
 from windowbox.models import machinekeys as keys
@@ -47,7 +47,7 @@ async def test_a_deleted_lease_is_not_remembered(client: MachineClient, world: K
 
 
 @rule("C15-R4")
-async def test_no_lease_outlives_its_namespace(client: MachineClient, world: KindWorld) -> None:
+async def test_a_deleted_namespace_loses_machines_and_lease(client: MachineClient, world: KindWorld) -> None:
     await client.complete()
     kube, namespace = client.shoot.kube, client.shoot.namespace
     await kube.delete(NAMESPACES, "", namespace)
@@ -91,10 +91,3 @@ async def test_a_lease_of_a_former_version_is_mirrored(client: MachineClient) ->
     found = await client.shoot.get(LEASES, _NAME)
     assert found
     assert found.labels == {"app.kubernetes.io/managed-by": "windowbox"}
-
-
-async def test_a_deleted_namespace_loses_its_machines(world: KindWorld) -> None:
-    async with machine_client(world) as client:
-        await client.complete(2)
-        await client.shoot.kube.delete(NAMESPACES, "", client.shoot.namespace)
-        await client.shoot.until_gone(NAMESPACES, client.shoot.namespace)

@@ -11,7 +11,7 @@ from tests.support import traces
 from tests.support.machines import MachineClient, conditions, deployment, rolled
 from tests.support.rules import rule
 from windowbox.models import machinekeys as keys
-from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINES, WORKERS
+from windowbox.models.refs import MACHINES, WORKERS
 
 pytestmark = pytest.mark.serves("machinedeployment", "machineset")
 
@@ -59,14 +59,6 @@ async def test_a_deployment_is_scaled_up_and_down(client: MachineClient) -> None
     assert left <= grown
 
 
-async def test_a_deleted_deployment_deletes_sets_and_machines(client: MachineClient) -> None:
-    await client.complete(2)
-    await client.shoot.delete(MACHINE_DEPLOYMENTS, "pool")
-    await client.until_gone()
-    assert await client.sets() == []
-    assert await client.machines() == []
-
-
 @rule("C5", "C5-R1", "L33")
 async def test_another_class_replaces_machines_within_surge(client: MachineClient) -> None:
     client.driver.remembers = True
@@ -95,14 +87,16 @@ async def test_no_machine_is_created_during_a_migration(client: MachineClient) -
         "spec": {"type": "another", "region": "local", "pools": [], "secretRef": {}},
     }
     await client.make(worker, WORKERS)
-    await _last_operation(client, "Migrate")
+    last = {"type": "Migrate", "state": "Succeeded", "description": "d", "progress": 100}
+    status = {"status": {"lastOperation": last | {"lastUpdateTime": "2026-01-01T00:00:00Z"}}}
+    await client.shoot.merge(WORKERS, "w", status, part="status")
     [gone, stays] = await client.machines()
     await client.shoot.merge(MACHINES, gone.name, {"metadata": {"finalizers": None}})
     await client.shoot.delete(MACHINES, gone.name)
-    # That nothing is made has no event.
+    # No event shows that no machine is created.
     await asyncio.sleep(2)
     assert [one.name for one in await client.machines()] == [stays.name]
-    # The Worker may be gone before the machines are: then the Cluster still tells.
+    # The Worker may be gone before the machines are: then the Cluster still shows the migration.
     await client.shoot.cluster(status={"lastOperation": {"type": "Migrate"}})
     await client.shoot.delete(WORKERS, "w")
     await client.scale(3)
@@ -113,16 +107,9 @@ async def test_no_machine_is_created_during_a_migration(client: MachineClient) -
     await client.until_complete()
 
 
-async def _last_operation(client: MachineClient, type_: str) -> None:
-    last = {"type": type_, "state": "Succeeded", "description": "d", "progress": 100}
-    status = {"status": {"lastOperation": last | {"lastUpdateTime": "2026-01-01T00:00:00Z"}}}
-    await client.shoot.kube.merge(WORKERS, client.shoot.namespace, "w", status, part="status")
-
-
 async def test_a_complete_deployment_waits_to_renew_the_lease(client: MachineClient, tmp_path: Path) -> None:
     await client.complete(1)
-    [told] = await traces.waiting(client.shoot, "machinedeployment", "pool", tmp_path)
-    assert told["title"].startswith("machinedeployment: again at ")
-    assert told["details"] == [
-        "because: the Lease machine-controller-manager of its namespace is renewed then"
-    ]
+    [item] = await traces.waiting(client.shoot, "machinedeployment", "pool", tmp_path)
+    assert item["title"].startswith("machinedeployment: again at ")
+    because = "because: the Lease machine-controller-manager of its namespace is renewed then"
+    assert item["details"] == [because]

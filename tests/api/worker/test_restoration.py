@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import gzip
-import json
 from typing import Any
 
 import pytest
@@ -15,7 +12,7 @@ from tests.api.worker import workerobjects
 from tests.api.worker.workerobjects import NAME
 from tests.support.kindworld import Client, KindWorld
 from tests.support.rules import rule
-from tests.support.workerexample import pool
+from tests.support.workerexample import pool, saved_state
 from windowbox.errors import WindowboxError
 from windowbox.models import refs
 from windowbox.models.extensions import OPERATION
@@ -30,11 +27,6 @@ def saved(found: Object, **metadata: Any) -> dict[str, Any]:
     """An object as gardenlet saves it: without owners, status and uid."""
     kept = {name: value for name, value in found.metadata.items() if name in KEPT}
     return {"metadata": {**kept, **metadata}, "spec": dict(found.spec)}
-
-
-def packed(content: dict[str, Any]) -> dict[str, Any]:
-    text = gzip.compress(json.dumps({"machineDeployments": content}).encode())
-    return {"state": base64.b64encode(text).decode()}
 
 
 async def state(shoot: Client) -> dict[str, Any]:
@@ -52,7 +44,7 @@ async def state(shoot: Client) -> dict[str, Any]:
             "machineSets": [saved(one, labels=mine) for one in sets],
             "machines": [saved(one) for one in await workerobjects.listed(shoot, refs.MACHINES, **mine)],
         }
-    return packed(content)
+    return saved_state(content)
 
 
 async def forget_machines(shoot: Client) -> None:
@@ -76,26 +68,23 @@ async def test_machines_survive_the_migration_of_their_worker(world: KindWorld) 
             refs.MACHINE_DEPLOYMENTS, workerobjects.deployment(shoot), {"spec": {"replicas": 3}}
         )
         await workerobjects.until_deployed(shoot, lambda found: found.status.get("availableReplicas") == 3)
-        kept, machines, sets = (
-            await state(shoot),
-            await workerobjects.names(shoot, refs.MACHINES),
-            await workerobjects.names(shoot, refs.MACHINE_SETS),
-        )
+        kept, machines = await state(shoot), await workerobjects.names(shoot, refs.MACHINES)
+        sets = await workerobjects.names(shoot, refs.MACHINE_SETS)
         assert (len(machines), len(sets)) == (3, 2)
         await shoot.ask(refs.WORKERS, NAME, "migrate")
         await shoot.until(refs.WORKERS, NAME, says("Succeeded", "Successfully migrated Worker"))
         await shoot.until(refs.WORKERS, NAME, lambda found: found is not None and not found.finalizers)
         assert await workerobjects.names(shoot, refs.MACHINES) == machines
 
-        # The other seed: the same namespace without anything that was there.
+        # The other seed: the same namespace, emptied.
         await forget_machines(shoot)
         await world.quiet()
         await workerobjects.create(shoot, small, operation="wait-for-state")
         await shoot.merge(refs.WORKERS, NAME, {"status": {"state": kept}}, part="status")
         await world.quiet()
-        found = await shoot.get(refs.WORKERS, NAME)
-        assert found
-        assert (dict(found.status), found.finalizers) == ({"state": kept}, ())
+        waiting = await shoot.get(refs.WORKERS, NAME)
+        assert waiting
+        assert (dict(waiting.status), waiting.finalizers) == ({"state": kept}, ())
         await shoot.ask(refs.WORKERS, NAME, "restore")
         found = await shoot.until_ready(refs.WORKERS, NAME)
         assert OPERATION not in found.annotations
@@ -105,11 +94,11 @@ async def test_machines_survive_the_migration_of_their_worker(world: KindWorld) 
         assert (await workerobjects.until_deployed(shoot)).spec["replicas"] == 3
         assert await workerobjects.names(shoot, refs.MACHINES) == machines
         assert await workerobjects.names(shoot, refs.MACHINE_SETS) == sets
-        assert {one.name for one in driver.seen} == set(machines)  # nor were there others for a moment
+        assert {one.name for one in driver.seen} == set(machines)  # no others existed for a moment
 
 
 @pytest.mark.serves("worker")
-async def test_a_machine_that_goes_during_a_restoration_does_not_come_back(world: KindWorld) -> None:
+async def test_a_machine_deleted_during_a_restoration_is_not_recreated(world: KindWorld) -> None:
     small = pool(maximum=8)
     shoot = await workerobjects.shoot_with(world, small)
     name, class_ = workerobjects.deployment(shoot), {"class": {"kind": "MachineClass", "name": "former"}}
@@ -119,7 +108,7 @@ async def test_a_machine_that_goes_during_a_restoration_does_not_come_back(world
 
     machines = [one(f"m{number}", **class_) for number in range(3)]
     sets = [one("set", replicas=3, template={"spec": class_})]
-    kept = packed({name: {"replicas": 3, "machineSets": sets, "machines": machines}})
+    kept = saved_state({name: {"replicas": 3, "machineSets": sets, "machines": machines}})
     await workerobjects.create(shoot, small, operation="wait-for-state")
     await shoot.merge(refs.WORKERS, NAME, {"status": {"state": kept}}, part="status")
     await shoot.ask(refs.WORKERS, NAME, "restore")

@@ -9,6 +9,7 @@ import pytest
 
 from tests.api.bastion.bastions import cloud_profile
 from tests.api.infrastructure.infrastructures import says
+from tests.api.machine.machines import phase_of
 from tests.api.worker import workerobjects
 from tests.api.worker.workerobjects import NAME, SCRIPT
 from tests.support.kindworld import Client, KindWorld
@@ -46,12 +47,8 @@ async def until_says(shoot: Client, state: str, words: str) -> Object:
 
 
 async def fail(shoot: Client, machine: str, in_phase: Phase, then: Phase) -> str:
-    """Have the last operation of a machine fail, once it is in a phase. Returns what is said of it."""
-
-    def is_there(found: Object | None) -> bool:
-        return bool(found and (found.status.get("currentStatus") or {}).get("phase") == in_phase)
-
-    found = await shoot.until(refs.MACHINES, machine, is_there)
+    """Fail the last operation of a machine, once it is in a phase. Returns the failure's description."""
+    found = await shoot.until(refs.MACHINES, machine, lambda one: phase_of(one) == in_phase)
     assert found
     await set_phase(shoot.kube, found, then, OperationState.FAILED)
     return f"simulated: {then}"
@@ -89,9 +86,8 @@ async def test_a_worker_gets_its_machines_and_is_deleted(world: KindWorld) -> No
         await shoot.delete(refs.WORKERS, NAME)
         text = "3 machines, 2 machine sets, 2 machine deployments, 2 machine classes"
         await until_says(shoot, "Processing", f"deleted: {text}")
-        assert {one.labels["force-deletion"] for one in await workerobjects.listed(shoot, refs.MACHINES)} == {
-            "True"
-        }
+        machines = await workerobjects.listed(shoot, refs.MACHINES)
+        assert {one.labels["force-deletion"] for one in machines} == {"True"}
         driver.release(left=3)
         await shoot.until_gone(refs.WORKERS, NAME)
     for kind in (refs.MACHINE_CLASSES, refs.MACHINE_DEPLOYMENTS, refs.MACHINE_SETS, refs.MACHINES):
@@ -105,22 +101,17 @@ async def test_unwanted_objects_are_deleted_after_the_wanted_are_ready(world: Ki
     shoot = await workerobjects.shoot_with(world, small, old)
     async with workerobjects.driven(shoot) as driver:
         await workerobjects.ready(shoot, small, old)
-        former, before = (
-            await workerobjects.machine_class(shoot),
-            await workerobjects.names(shoot, refs.MACHINES),
-        )
+        former, deployment = await workerobjects.machine_class(shoot), workerobjects.deployment(shoot)
+        before = await workerobjects.names(shoot, refs.MACHINES)
         # As the autoscaler does:
-        await shoot.merge(
-            refs.MACHINE_DEPLOYMENTS, workerobjects.deployment(shoot), {"spec": {"replicas": 3}}
-        )
+        await shoot.merge(refs.MACHINE_DEPLOYMENTS, deployment, {"spec": {"replicas": 3}})
         await workerobjects.until_deployed(shoot, lambda found: found.status.get("availableReplicas") == 3)
         driver.hold()
         rolled = {**small, "nodeAgentSecretName": "gardener-node-agent-other"}
         await shoot.ask(refs.WORKERS, NAME, spec=workerobjects.spec(shoot, rolled))
         await until_says(shoot, "Processing", "3/3 desired machine(s) available, 1/3 machine(s) updated")
-        assert workerobjects.deployment(shoot, "old-z1") in await workerobjects.names(
-            shoot, refs.MACHINE_DEPLOYMENTS
-        )
+        deployments = await workerobjects.names(shoot, refs.MACHINE_DEPLOYMENTS)
+        assert workerobjects.deployment(shoot, "old-z1") in deployments
         assert former in await workerobjects.names(shoot, refs.MACHINE_CLASSES)
         foreign = {"provider": "other", "providerSpec": {}, "metadata": {"name": "foreign"}}
         head = {"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass"}
@@ -131,7 +122,7 @@ async def test_unwanted_objects_are_deleted_after_the_wanted_are_ready(world: Ki
         await until_says(shoot, "Error", f"machine {unwanted} failed: {why}")
         driver.release(left=1)
         await shoot.until_ready(refs.WORKERS, NAME)
-        assert await workerobjects.names(shoot, refs.MACHINE_DEPLOYMENTS) == [workerobjects.deployment(shoot)]
+        assert await workerobjects.names(shoot, refs.MACHINE_DEPLOYMENTS) == [deployment]
         current = await workerobjects.machine_class(shoot)
         assert current != former
         assert await workerobjects.names(shoot, refs.MACHINE_CLASSES) == [current]
@@ -162,7 +153,7 @@ async def test_failed_machines_are_reported_at_once_until_they_are_gone(world: K
         assert found.last_operation["state"] == "Succeeded"
 
 
-@rule("A9-R3")
+@rule("A9-R3", "A18-R3")
 async def test_a_shoot_hibernates_and_wakes_up(world: KindWorld) -> None:
     small = pool(minimum=2, maximum=3)
     shoot = await workerobjects.shoot_with(world, small)
@@ -260,8 +251,8 @@ async def test_a_manual_update_is_reported_by_the_hash_of_the_pool(world: KindWo
     )
 
     def hash_of(found: Object | None) -> str:
-        told = found.status.get("inPlaceUpdates", {}) if found else {}
-        return str(told.get("workerPoolToHashMap", {}).get("small", ""))
+        updates = found.status.get("inPlaceUpdates", {}) if found else {}
+        return str(updates.get("workerPoolToHashMap", {}).get("small", ""))
 
     await workerobjects.create(shoot, small)
     former = await workerobjects.roll_out(shoot)

@@ -65,7 +65,7 @@ async def machine_class(shoot: Client) -> str:
 
 
 async def roll_out(shoot: Client, updated: int = 1) -> str:
-    """Make the set of the pool `small`, and report, as machine-controller-manager does. Returns its name."""
+    """Create the set of the pool `small`, and report, as machine-controller-manager. Returns its name."""
     found, name = await until_deployed(shoot), await machine_class(shoot)
     owners, template = [facts.owner_reference(found, found.raw["kind"])], found.spec["template"]
     with contextlib.suppress(Conflict):
@@ -80,7 +80,7 @@ async def roll_out(shoot: Client, updated: int = 1) -> str:
 
 @contextlib.asynccontextmanager
 async def driven(shoot: Client, **driver: Any) -> AsyncIterator[SimulatedDriver]:
-    """Machines of the Shoot join and go as a simulated driver says."""
+    """A simulated driver lets machines of the Shoot join and terminate."""
     made = SimulatedDriver(shoot.kube, shoot.namespace, **driver)
     async with running(made.run()):
         yield made

@@ -1,18 +1,16 @@
 """The move of a Shoot's control plane from one seed to another, as gardenlet does it.
 
-Both seeds are this sandbox: the second one is the namespace without the machine objects that were there.
+Both seeds are this sandbox: the second one is the same namespace, without machine objects.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import gzip
-import json
 from typing import Any
 
 from sandbox.shoots import shootmanifests, waiting
 from tests.host.machines.conftest import ShootWorld
+from tests.support.workerexample import saved_state
 from windowbox.errors import Refused
 
 _MACHINES = "machinedeployments", "machinesets", "machines", "machineclasses"
@@ -24,7 +22,7 @@ class Move:
         self._api, self._home = world.sandbox.api, world.shoot.technical_id
 
     def leave(self) -> dict[str, Any]:
-        """On the seed that is left. Returns the Worker, and the state of its machines."""
+        """Migrate from the first seed. Returns the Worker, and the state of its machines."""
         self._operation("Migrate")
         worker = self._api.read(self._worker)
         self._ask("migrate")
@@ -34,7 +32,7 @@ class Move:
         for plural in _MACHINES:
             for name in [one["metadata"]["name"] for one in self._listed(plural)]:
                 with contextlib.suppress(Refused):
-                    self._patch(self._path(plural, name), {"metadata": {"finalizers": None}})
+                    self._api.merge(self._path(plural, name), {"metadata": {"finalizers": None}})
                     self._api.request("DELETE", self._path(plural, name)).close()
         for plural in _MACHINES:
             for one in self._listed(plural):
@@ -43,14 +41,14 @@ class Move:
         return {"spec": worker["spec"], "state": state}
 
     def arrive(self, left: dict[str, Any]) -> None:
-        """On the other seed."""
+        """Restore on the other seed."""
         self._operation("Restore")
         waits = {"gardener.cloud/operation": "wait-for-state"}
         metadata = {"name": shootmanifests.WORKER, "namespace": self._home, "annotations": waits}
         head = {"apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "Worker"}
         workers = self._worker.rpartition("/")[0]
         self._api.create(workers, {**head, "metadata": metadata, "spec": left["spec"]})
-        self._patch(f"{self._worker}/status", {"status": {"state": left["state"]}})
+        self._api.merge(f"{self._worker}/status", {"status": {"state": left["state"]}})
         self._ask("restore")
         self._until("Restore")
 
@@ -66,17 +64,14 @@ class Move:
     def _listed(self, plural: str) -> list[dict[str, Any]]:
         return list(self._api.read(self._path(plural))["items"])
 
-    def _patch(self, path: str, patch: dict[str, Any]) -> None:
-        self._api.merge(path, patch)
-
     def _operation(self, type_: str) -> None:
-        """What gardenlet is doing with the Shoot."""
+        """Write gardenlet's operation to the Cluster."""
         path = f"/apis/extensions.gardener.cloud/v1alpha1/clusters/{self._home}"
         last = {"lastOperation": {"type": type_, "state": "Processing"}}
-        self._patch(path, {"spec": {"shoot": {"status": last}}})
+        self._api.merge(path, {"spec": {"shoot": {"status": last}}})
 
     def _ask(self, operation: str) -> None:
-        self._patch(self._worker, {"metadata": {"annotations": {"gardener.cloud/operation": operation}}})
+        self._api.merge(self._worker, {"metadata": {"annotations": {"gardener.cloud/operation": operation}}})
 
     def _until(self, type_: str) -> None:
         def done(worker: dict[str, Any]) -> bool:
@@ -87,7 +82,6 @@ class Move:
         waiting.until(self._api, workers, name, done, f"{type_} has not succeeded", patience=120)
 
     def _state(self) -> dict[str, str]:
-        """The machines, as gardenlet saves them."""
         sets, machines = self._listed("machinesets"), self._listed("machines")
         content = {
             one["metadata"]["name"]: {
@@ -97,8 +91,7 @@ class Move:
             }
             for one in self._listed("machinedeployments")
         }
-        packed = gzip.compress(json.dumps({"machineDeployments": content}).encode())
-        return {"state": base64.b64encode(packed).decode()}
+        return saved_state(content)
 
 
 def _saved(found: dict[str, Any]) -> dict[str, Any]:
