@@ -22,7 +22,7 @@ _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 
 @pytest.fixture(autouse=True)
 def alone() -> Iterator[None]:
-    """Each test finds no objects of others."""
+    """Remove the objects of each test."""
     with leftovers.removed():
         yield
 
@@ -36,7 +36,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="package")
 def defined(plane: ControlPlane) -> Iterator[None]:
-    """The kinds that webhooks of Gardener's own programs look for."""
+    """The kinds that webhooks of Gardener's own programs read."""
     standins.define(plane.api)
     yield
     standins.remove(plane.api)
@@ -49,7 +49,7 @@ def of_garden(plane: ControlPlane, defined: None, tmp_path_factory: pytest.TempP
     with providerlocal.admission(tmp_path_factory.mktemp("admission"), plane.kubeconfig) as url:
         yield url
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-        # Nobody answers the API server any more.
+        # The webhook server is gone: the API server must not call it any more.
         with contextlib.suppress(Refused):
             name = "gardener-extension-admission-local"
             plane.api.request("DELETE", f"{_CONFIGURATIONS}/{kind}/{name}").close()

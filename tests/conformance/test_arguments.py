@@ -1,4 +1,4 @@
-"""What Gardener's own chart passes to its program is taken by ours, as Gardener's sources render it."""
+"""windowbox accepts the arguments that Gardener's own chart passes to its program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROMETHEUS = {"remoteWriteURLs": ["https://one.example"], "externalLabels": {"a"
 
 
 def taken(folder: Path, name: str = NAME, **values: Any) -> Settings:
-    """The settings that these arguments of the container make, as `windowbox work` reads them."""
+    """The settings that `windowbox work` reads from the container's arguments."""
     installing.bring_gardeners_charts(folder)
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(values))

@@ -1,4 +1,4 @@
-"""gardenlet's own health checker makes the conditions of a Shoot of what we report."""
+"""gardenlet's own health checker derives the conditions of a Shoot from our reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def care(shoot: Client) -> dict[str, str]:
 
 
 @rule("H-1", "H-2", "H-3", "H-4")
-async def test_gardenlet_makes_conditions_of_our_reports(plane: ControlPlane, nats: NatsServer) -> None:
+async def test_gardenlet_derives_conditions_from_our_reports(plane: ControlPlane, nats: NatsServer) -> None:
     servers.need(PROGRAM)
     small = pool(minimum=1, maximum=1)
     kinds = KindSettings(
@@ -61,7 +61,7 @@ async def test_gardenlet_makes_conditions_of_our_reports(plane: ControlPlane, na
 
 
 async def _garden(world: KindWorld) -> None:
-    with contextlib.suppress(Conflict):  # another test has made it
+    with contextlib.suppress(Conflict):  # another test has created it
         await world.kube.create(NAMESPACES, "", {"metadata": {"name": GARDEN}})
 
 
@@ -74,12 +74,12 @@ async def _fail_machine(shoot: Client) -> None:
 
 async def _unhealthy(shoot: Client, name: str, **spec: Any) -> None:
     times = {"lastTransitionTime": "2026-09-01T10:00:00Z", "lastUpdateTime": "2026-09-01T10:00:00Z"}
-    told = [
+    conditions = [
         {"type": f"Resources{type_}", "status": status, "reason": "R", "message": name, **times}
         for type_, status in (("Applied", "True"), ("Healthy", "False"), ("Progressing", "False"))
     ]
     made = {"apiVersion": "resources.gardener.cloud/v1alpha1", "kind": "ManagedResource"}
     body = made | {"metadata": {"name": name}, "spec": {"secretRefs": [{"name": "a"}], **spec}}
     await shoot.kube.create(MANAGED_RESOURCES, shoot.namespace, body)
-    status = {"observedGeneration": 1, "conditions": told}
+    status = {"observedGeneration": 1, "conditions": conditions}
     await shoot.merge(MANAGED_RESOURCES, name, {"status": status}, part="status")

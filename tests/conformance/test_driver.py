@@ -120,7 +120,7 @@ async def test_a_lost_pod_is_replaced_before_the_health_timeout(driven: Driven) 
 
 @each_mode
 @rule("C15-R4")
-async def test_one_program_goes_on_without_the_lease(driven: Driven) -> None:
+async def test_one_program_serves_machines_after_a_lost_lease(driven: Driven) -> None:
     await driven.make(deployment(replicas=3))
     await driven.until_complete()
     name, ours = "machine-controller-manager", "system:windowbox:worker"
@@ -168,7 +168,7 @@ async def test_machines_are_updated_one_after_the_other(driven: Driven) -> None:
     before, agents = await driven.uids(), NodeAgents(driven.shoot.kube)
 
     def clean(node: Object | None) -> bool:
-        """Whether Pods may go to the node again, but for a taint that the node agent takes away."""
+        """Whether the node takes Pods again, but for a taint that the node agent removes."""
         if node is None or node.spec.get("unschedulable"):
             return False
         taints = {one["key"] for one in node.spec.get("taints") or []}
@@ -177,7 +177,7 @@ async def test_machines_are_updated_one_after_the_other(driven: Driven) -> None:
 
     async with running(agents.run()):
         if driven.mode == "full":
-            await driven.shoot.delete(MACHINE_CLASSES, "small")  # which stays until nobody needs it
+            await driven.shoot.delete(MACHINE_CLASSES, "small")  # its finalizer holds it while it is in use
         await driven.roll("big")
         await driven.until(rolled)
         for name in before:
@@ -186,7 +186,7 @@ async def test_machines_are_updated_one_after_the_other(driven: Driven) -> None:
     assert max(agents.selected) == 1
     assert list(agents.reasons.values()) == [_STEPS] * 3
     assert agents.schedulable == []
-    # Gardener's own leaves the class as it was.
+    # Gardener's own does not change the class.
     assert set(await driven.classes()) == {"big" if driven.mode == "full" else "small"}
     if driven.mode == "full":
         await driven.shoot.until_gone(MACHINE_CLASSES, "small")
@@ -218,7 +218,7 @@ async def test_people_choose_the_nodes_of_a_manual_update(driven: Driven) -> Non
         assert failed
         assert failed.last_operation["description"].endswith("no space left")
         assert await driven.uids() == before
-        # A person has put it right.
+        # A person has repaired it.
         await driven.mark(broken, UPDATE_RESULT=keys.SUCCESSFUL)
         await driven.until(rolled)
     assert await driven.uids() == before

@@ -1,4 +1,4 @@
-"""gardenlet's own code handles a ControlPlane, and makes the conditions of a Shoot."""
+"""gardenlet's own code deploys, migrates, restores and destroys a ControlPlane."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorl
 
 
 async def run(shoot: Client, *steps: str) -> tuple[str, str]:
-    """Have these steps done; what is said of them, and the complaint if one fails."""
+    """Run these steps. Returns their output, and the error output if one fails."""
     program: Path = await asyncio.to_thread(binaries.find, PROGRAM)
     command, pipe = (program, str(shoot.world.plane.kubeconfig), shoot.namespace), asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, *steps, stdout=pipe, stderr=pipe)
@@ -47,8 +47,7 @@ async def test_gardenlet_accepts_the_reports_of_a_control_plane(world: KindWorld
     assert await gardenlet(shoot, "deploy", "wait", "deploy", "wait") == ""
 
     await shoot.cluster(cloudProfile={"spec": {"providerConfig": None}})
-    told = await gardenlet(shoot, "deploy", "wait")
-    assert "add a CloudProfileConfig" in told
+    assert "add a CloudProfileConfig" in await gardenlet(shoot, "deploy", "wait")
     await shoot.cluster(cloudProfile=PROFILE)
     assert await gardenlet(shoot, "deploy", "wait") == ""
 

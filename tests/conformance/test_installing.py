@@ -1,6 +1,6 @@
 """Gardener's own controllers install windowbox from deploy/gardener: gardenlet's and gardener-operator's.
 
-Its resource manager applies what they have rendered. Pods are made, but nobody runs them.
+Its resource manager applies the rendered manifests. Pods are created, but no kubelet runs them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def test_gardenlet_installs_windowbox(cluster: ControlPlane, charts: Path,
     assert deployments.keys() >= {f"{prefix}-{one}" for one in ("watch", "work-all", "patch", "admit")}
     variables = {name: _variables(one) for name, one in deployments.items()}
     assert {one["SEED_NAME"] for one in variables.values()} == {"local"}
-    # Only workers go to the garden.
+    # Only workers connect to the garden.
     assert [name for name, one in variables.items() if "GARDEN_KUBECONFIG" in one] == [f"{prefix}-work-all"]
     autoscalers = await _named(api, AUTOSCALERS, EXTENSION)
     assert autoscalers.keys() == {f"{name}-vpa" for name in deployments}
@@ -55,7 +55,7 @@ async def test_gardenlet_installs_windowbox(cluster: ControlPlane, charts: Path,
     await gardens.gardenlet(cluster, charts, registration)
     again = await api.get(MANAGED_RESOURCES, "garden", INSTALLATION)
     assert found
-    assert again.spec == found.spec, "each reconciliation would roll all Pods out anew"
+    assert again.spec == found.spec, "each reconciliation would roll all Pods"
 
 
 @rule("WP-31")
@@ -73,7 +73,7 @@ async def test_gardener_operator_installs_windowbox(cluster: ControlPlane, chart
     assert installed
     assert installed["reason"] == "ReconcileSuccessful", (installed, complaint)
 
-    # Its cluster, the garden, and what gardenlets are to install.
+    # The operator's cluster, the garden, and the registration for gardenlets.
     runtime = await _named(api, DEPLOYMENTS, "runtime-extension-provider-local")
     assert "windowbox-provider-local-runtime-work-all" in runtime
     [admission] = (await _named(api, DEPLOYMENTS, "garden")).values()

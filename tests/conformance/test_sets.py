@@ -1,7 +1,7 @@
 """MachineDeployments of windowbox and of Gardener's machine-controller-manager, step by step.
 
-Machines change only when a test says so. After each step both have to come to the state that is written
-here, and stay there.
+Machines change only when a test says so. After each step both controllers have to reach the same state, and
+stay there.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import HEARTBEATS, MACHINE_DEPLOYMENTS
 
 _STAYS = 0.5
-"""Seconds for which a state must not change any more: nothing tells that a controller has nothing to do."""
+"""Seconds for which a state must not change any more: no event shows that a controller is idle."""
 
 
 @dataclass(frozen=True)
 class Both:
-    """The same client at work for both controllers."""
+    """Clients with the same objects for both controllers."""
 
     ours: MachineClient
     gardeners: MachineClient
@@ -55,8 +55,7 @@ class Both:
             one.driver.release(joined, left)
 
     async def stay(self, **wanted: Any) -> None:
-        """Both are in this state, and do nothing more."""
-        # That nothing more happens has no event.
+        """Both are in this state, and stay in it."""
         await asyncio.sleep(_STAYS)
         for one in (self.ours, self.gardeners):
             assert await state(one) == {"failed": 0, **wanted}
@@ -78,7 +77,7 @@ async def becomes(name: str, client: MachineClient, **wanted: Any) -> None:
 
 
 async def state(client: MachineClient) -> dict[str, Any]:
-    """What a person would look at: numbers and conditions of the deployment, its sets and machines."""
+    """Numbers and conditions of the deployment, and numbers of its sets and machines."""
     found = await client.shoot.get(MACHINE_DEPLOYMENTS, "pool")
     machines = Counter((_class(one), _phase(one)) for one in await client.machines())
     return {
@@ -91,7 +90,7 @@ async def state(client: MachineClient) -> dict[str, Any]:
 
 
 def _set(found: Object) -> tuple[int, ...]:
-    """Wanted, there, ready and available."""
+    """Wanted, existing, ready and available."""
     return (found.spec.get("replicas", 0), *_numbers(found, "replicas", "readyReplicas", "availableReplicas"))
 
 
@@ -148,7 +147,7 @@ def _whole(replicas: int, of: str = "small") -> dict[str, Any]:
 
 
 @rule("C7", "C8", "C9")
-async def test_machines_are_made(both: Both) -> None:
+async def test_machines_are_created(both: Both) -> None:
     await both.do(lambda one: one.make(deployment(replicas=3)))
     await both.become(
         status=(3, 3, 0, 3),
@@ -193,8 +192,8 @@ async def test_machines_are_scaled(both: Both) -> None:
 async def test_machines_roll_without_surge(both: Both) -> None:
     await _complete(both, 2, surge=0, unavailable=1)
     await both.do(lambda one: one.roll("big"))
-    # Gardener's may make both machines at once here, more than the surge admits: it counts none that is still
-    # to be made. And it makes the first one when the old one is gone, windowbox when it is going.
+    # Gardener's may create both machines at once here, more than the surge allows: it does not count machines
+    # still to be created. It creates the first when the old one is gone, windowbox when it is terminating.
     both.release(left=1)
     await becomes(
         "windowbox",
@@ -233,7 +232,7 @@ async def test_the_autoscaler_chooses_the_machine_to_delete(both: Both) -> None:
         now = "2026-01-01T00:00:00Z"
         annotations = {keys.TRIGGER_DELETION: f"{chosen.name}~{now}", keys.SCALER_TIME: now}
         await one.change({"metadata": {"annotations": annotations}, "spec": {"replicas": 2}})
-    # Gardener's own sometimes deletes one more than was chosen, and makes another.
+    # Gardener's own sometimes deletes one more than was chosen, and creates another.
     await both.become(joined=1, left=2, **_whole(2))
     assert {one.name for one in await both.ours.machines()} == left[0]
 
@@ -254,13 +253,13 @@ async def test_a_paused_deployment_does_not_roll(both: Both) -> None:
 @rule("C11-R2", "C11-R3", "C11-R6")
 async def test_too_many_machines_freeze(both: Both) -> None:
     await _complete(both, 1)
-    # Gardener's own looks at intervals, when the surplus may be deleted again.
+    # Gardener's own checks at intervals, when the surplus may be deleted again.
     async with running(_intrude(both.ours)):
         await both.ours.until_frozen(True)
 
 
 async def _intrude(client: MachineClient) -> None:
-    """Many more machines than there ought to be, again and again: those that are surplus are soon deleted."""
+    """Create surplus machines again and again: the set soon deletes them."""
     [owner] = await client.sets()
     for attempt in itertools.count():
         names = [f"intruder-{attempt}-{number}" for number in range(12)]

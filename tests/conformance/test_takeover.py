@@ -1,4 +1,4 @@
-"""windowbox takes the place of Gardener's own provider-local while a Shoot is there, and gives it back."""
+"""windowbox replaces Gardener's own provider-local while a Shoot exists, and is replaced again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MADE = (
     refs.MANAGED_RESOURCES, refs.MACHINE_CLASSES, refs.MACHINE_DEPLOYMENTS, refs.DEPLOYMENTS,
     refs.ENDPOINT_SLICES, refs.HEARTBEATS,
 )  # fmt: skip
-"""What both programs make of the objects that they serve."""
+"""The kinds of objects that both programs create."""
 RELEASE = "extension-provider-local-4f7xk"
 COLLECTABLE = "resources.gardener.cloud/garbage-collectable-reference"
 """The label of Secrets whose names tell their content."""
@@ -61,7 +61,7 @@ All = Mapping[tuple[str, str, str], Seen]
 
 @dataclass
 class Site:
-    """A Shoot, what others do for it, and where its backups are."""
+    """A Shoot, its machines, and the folder of its backups."""
 
     plane: ControlPlane
     nats: NatsServer
@@ -141,12 +141,12 @@ class Site:
             await self.shoot.ask(resource, name)
 
     async def seen(self) -> All:
-        """What there is of the Shoot, and of the release, once all that is served is ready."""
+        """The objects of the Shoot and of the release, once all served objects are ready."""
         while True:
             for resource, name in self.served():
                 await self.shoot.until_ready(resource, name)
             found = await self._look()
-            # Gardener's own program may have begun again with an object that was ready before.
+            # Gardener's own program may reconcile an object again that was ready before.
             served = {(resource.kind, name) for resource, name in self.served()}
             if all(ready(one.object) for (kind, _, name), one in found.items() if (kind, name) in served):
                 return found
@@ -181,7 +181,7 @@ async def site(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> AsyncIt
 
 
 def _profile() -> dict[str, Any]:
-    """With what Gardener's own program looks for before it makes a Bastion."""
+    """A profile with the fields that Gardener's own program needs for a Bastion."""
     profile = bastions.cloud_profile()
     profile["spec"]["machineTypes"][0] |= {"architecture": "amd64", "gpu": "0", "memory": "1Gi"}
     for version in profile["spec"]["machineImages"][0]["versions"]:
@@ -195,7 +195,7 @@ async def test_a_running_provider_is_replaced_and_comes_back(site: Site) -> None
         left = await site.seen()
     async with site.by_windowbox():
         _same_objects(left, await site.seen())
-        # What gardenlet asks for once a day.
+        # gardenlet requests this once a day.
         await site.ask()
         taken = await site.seen()
         _same_objects(left, taken)
@@ -211,27 +211,28 @@ async def test_a_running_provider_is_replaced_and_comes_back(site: Site) -> None
         _same_objects(taken, back)
         _same_status(left, back)
         for resource, name in reversed(site.served()):
-            # To delete a Worker, Gardener's own program wants the kubeconfig of a real Shoot.
+            # To delete a Worker, Gardener's own program needs the kubeconfig of a real Shoot.
             if resource != refs.WORKERS:
                 await site.shoot.delete(resource, name)
                 await site.shoot.until_gone(resource, name)
 
 
 def _same_objects(before: All, after: All) -> None:
-    """Nothing was made anew or taken away, generated secrets included; finalizers are the same."""
+    """No object was recreated or removed, generated secrets included; finalizers are the same."""
     for key, (uid, object) in before.items():
         if COLLECTABLE in object.labels or key[2].startswith(RENEWED):
             continue
         assert key in after, f"{key} is gone"
-        assert after[key].uid == uid, f"{key} was made anew"
+        assert after[key].uid == uid, f"{key} was recreated"
         assert after[key].object.finalizers == object.finalizers, key
 
 
 def _same_status(before: All, after: All) -> None:
     for key, (_, object) in before.items():
         if "lastOperation" in object.status:
-            told = after[key].object.status
-            assert {k: v for k, v in told.items() if k not in UNTIMED} == {
-                k: v for k, v in object.status.items() if k not in UNTIMED
-            }
-            assert told["lastOperation"]["description"] == object.last_operation["description"]
+            found = after[key].object
+            now, former = (
+                {k: v for k, v in one.status.items() if k not in UNTIMED} for one in (found, object)
+            )
+            assert now == former
+            assert found.last_operation["description"] == object.last_operation["description"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -35,8 +34,6 @@ class SimulatedDriver:
     """If set, a deleted Machine goes with each release."""
     nodes: Kube | None = None
     """The cluster in which nodes are created for them, if any."""
-    fails: Callable[[Object], bool] = lambda machine: False
-    """Which Machines become Failed instead of Running."""
     seen: list[Object] = field(default_factory=list)
     """Versions of Machines, in the order in which they were announced; only with `remembers`."""
     remembers: bool = False
@@ -119,11 +116,15 @@ class SimulatedDriver:
             await (self.joins.acquire() if self.joins else asyncio.sleep(self.joining))
             machine = self._versions.get(machine.uid, machine)
             if not machine.deleting:
-                failed = self.fails(machine)
-                if self.nodes and not failed:
-                    await self._make_node(machine, self.nodes)
-                state = OperationState.FAILED if failed else OperationState.SUCCESSFUL
-                await self._set(machine, Phase.FAILED if failed else Phase.RUNNING, state)
+                if self.nodes:
+                    body = {
+                        "apiVersion": "v1",
+                        "kind": "Node",
+                        "metadata": {"name": f"machine-{machine.name}"},
+                    }
+                    with contextlib.suppress(Conflict):
+                        await self.nodes.create(NODES, "", body)
+                await self._set(machine, Phase.RUNNING, OperationState.SUCCESSFUL)
                 self.ran.append(time.perf_counter())
         else:
             return False
@@ -137,7 +138,8 @@ class SimulatedDriver:
             "annotations": {keys.PRIORITY: machine.annotations.get(keys.PRIORITY, "3")},
         }
         patch = {"metadata": metadata, "spec": {"providerID": f"machine-{machine.name}"}}
-        self._keep(await self.kube.merge(MACHINES, machine.namespace, machine.name, patch))
+        changed = await self.kube.merge(MACHINES, machine.namespace, machine.name, patch)
+        self._versions[machine.uid] = changed
 
     async def _leave(self, machine: Object) -> bool:
         if keys.FINALIZER not in machine.finalizers:
@@ -153,16 +155,8 @@ class SimulatedDriver:
         self._versions.pop(machine.uid, None)
         return False
 
-    async def _make_node(self, machine: Object, nodes: Kube) -> None:
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"machine-{machine.name}"}}
-        with contextlib.suppress(Conflict):
-            await nodes.create(NODES, "", body)
-
     async def _set(self, machine: Object, phase: Phase, state: OperationState) -> None:
-        self._keep(await set_phase(self.kube, machine, phase, state))
-
-    def _keep(self, machine: Object) -> None:
-        self._versions[machine.uid] = machine
+        self._versions[machine.uid] = await set_phase(self.kube, machine, phase, state)
 
 
 async def set_phase(
@@ -170,12 +164,8 @@ async def set_phase(
 ) -> Object:
     """Write the phase of a Machine."""
     now = spelled(datetime.now(UTC))
-    operation: dict[str, Any] = {
-        "type": "Create",
-        "state": state,
-        "description": f"simulated: {phase}",
-        "lastUpdateTime": now,
-    }
+    operation: dict[str, Any] = {"type": "Create", "state": state, "description": f"simulated: {phase}"}
+    operation["lastUpdateTime"] = now
     patch = {
         "metadata": {"resourceVersion": machine.resource_version},
         "status": {"currentStatus": {"phase": phase, "lastUpdateTime": now}, "lastOperation": operation},

@@ -1,13 +1,9 @@
-"""A simulator of what happens to machine Pods: a kubelet starts them, and they join as nodes.
-
-It plays no more than a driver of machines can see: the Pod's status, and the node in the Shoot.
-"""
+"""A simulator of machine Pods, as far as a driver sees them: they start, and join as nodes of the Shoot."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -33,9 +29,8 @@ class MachineSimulator:
     join: float = 0.0
     """Seconds from then until its node is ready."""
     joins: bool = True
-    taints: Collection[Mapping[str, str]] = ()
     held: set[str] = field(default_factory=set)
-    """Pods that are left alone."""
+    """Pods that the simulator ignores."""
     gone: dict[str, float] = field(default_factory=dict)
     """When each Pod was gone."""
     _seen: set[str] = field(default_factory=set)
@@ -73,10 +68,10 @@ class MachineSimulator:
             await self.running(pod)
             if self.joins:
                 await asyncio.sleep(self.join)  # what is simulated takes time
-                await self.node(pod.name, taints=self.taints)
+                await self.node(pod.name)
 
     async def running(self, pod: Object) -> None:
-        """The Pod's container runs."""
+        """Report that the Pod's container runs."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         container = {"name": "node", "image": "x", "imageID": "x", "ready": False, "restartCount": 0}
         state = {"state": {"running": {"startedAt": now}}}
@@ -89,14 +84,14 @@ class MachineSimulator:
         )
 
     async def status(self, pod: str, **status: Any) -> None:
-        """What the Pod says."""
+        """Report the Pod's status."""
         await self.provider.merge(PODS, self.namespace, pod, {"status": status}, part="status")
 
-    async def node(self, name: str, *, taints: Collection[Mapping[str, str]] = (), **conditions: str) -> None:
-        """The node is there, with these conditions."""
+    async def node(self, name: str, **conditions: str) -> None:
+        """Create or update the node with these conditions."""
         said = GOOD | conditions
         status = {"conditions": [{"type": k, "status": v, "reason": "Simulated"} for k, v in said.items()]}
-        body = {"metadata": {"name": name}, "spec": {"taints": list(taints)}, "status": status}
+        body = {"metadata": {"name": name}, "status": status}
         with contextlib.suppress(WindowboxError):
             # The API server takes the status with the node, as it does from a kubelet.
             await self.shoot.create(NODES, "", body)
