@@ -1,4 +1,4 @@
-"""Objects of a garden, drawn by lot around what its admission looks at."""
+"""Random objects of a garden, with the fields that its admission reads."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _ODD_LENGTHS = (
 
 
 class Change(NamedTuple):
-    """What was done to an object after it was drawn."""
+    """The change of an object after it was drawn."""
 
     how: Literal["nothing", "type", "unknown", "version"]
     place: Place = ()
     value: Any = None
-    """What is there now."""
+    """The new value."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A question to the admission, and the parent that it looks up."""
+    """A review for the admission, and the parent that it reads."""
 
     path: str
     review: Drawn
@@ -57,7 +57,7 @@ class Case:
     change: Change
 
     def without(self) -> Drawn:
-        """The review as if the field that was changed were not there."""
+        """The review without the changed field."""
         review, place = copy.deepcopy(self.review), self.change.place
         for object in ("object", "oldObject"):
             with contextlib.suppress(KeyError, IndexError, TypeError):
@@ -75,7 +75,7 @@ class Lot:
     def __init__(self, seed: str) -> None:
         self.chance = random.Random(seed)
         self.oddness = 0.0
-        """How probable each oddity is. Many at once would hide each other."""
+        """The probability of each oddity. Many at once would hide each other."""
         self.names: tuple[str, ...] = ("a", "b", "c")
         """Of machine images."""
 
@@ -253,7 +253,7 @@ class Lot:
 
 
 def parents(seed: str) -> dict[str, Drawn]:
-    """CloudProfiles that others refer to, by name."""
+    """CloudProfiles that NamespacedCloudProfiles refer to, by name."""
     lot = Lot(seed)
     lot.names = ("a", "d")
     lot.oddness = 0.03
@@ -272,11 +272,11 @@ KINDS = {
     "WorkloadIdentity": (VALIDATE, "workloadidentities", ""),
     "Secret": (SECRETS, "secrets", ""),
 }
-"""What is asked about, where, with which resource and subresource."""
+"""Path of the webhook, resource and subresource of each kind."""
 
 
 def cases(seed: str, kind: str, count: int, parents: Iterable[str]) -> Iterator[Case]:
-    """So many questions; every third one is about an object that was changed somewhere."""
+    """Reviews of a kind; in every third one the object has been changed somewhere."""
     lot, names = Lot(f"{seed} {kind}"), tuple(parents)
     path, resource, subresource = KINDS[kind]
     for number in range(count):
@@ -285,7 +285,7 @@ def cases(seed: str, kind: str, count: int, parents: Iterable[str]) -> Iterator[
 
 
 def ranges() -> Iterator[Case]:
-    """A question about a Shoot for each spelling of a range of nodes, hosted and self-hosted."""
+    """A review of a Shoot for each spelling of a range of nodes, hosted and self-hosted."""
     for pool, start, length in itertools.product(
         ({"name": "one"}, {"name": "one", "controlPlane": {}}),
         (*_STARTS, *_ODD_STARTS),
@@ -319,7 +319,7 @@ def _case(
 
 
 def _changed(lot: Lot, object: Drawn) -> Change:
-    """Change the object somewhere: a value of a wrong type, a field that nobody knows, or its version."""
+    """Change the object somewhere: a value of a wrong type, an unknown field, or another version."""
     places = [one for one in _places(object) if one[0] not in ("metadata", "apiVersion", "kind")]
     how: Literal["type", "unknown", "version"] = lot.one(
         "type", "type", "type", "unknown", "unknown", "version"

@@ -38,7 +38,7 @@ class MachineApi:
     """The clusters and the recorder of a run: both see the same objects, or fail with the given errors."""
 
     errors: dict[str, Exception] = field(default_factory=dict)
-    """What requests fail with, by kind; with `List`: what a list of that kind fails with."""
+    """The errors of requests by kind; with `List`, of a list of that kind."""
     stored: dict[str, Object] = field(default_factory=_held)
     asked: list[str] = field(default_factory=list)
 

@@ -36,7 +36,7 @@ def machine_set(
     class_name: str = "small",
     **fields: Any,
 ) -> MachineSet:
-    """A set whose machines are all available, unless said otherwise."""
+    """A set whose machines are all available by default."""
     metadata = {
         "name": name,
         "uid": f"uid-{name}",
@@ -92,5 +92,5 @@ def state(of: Object, *sets: MachineSet, terminating: Sequence[str] = ()) -> Sta
 
 
 def sized(desired: int, largest: int) -> dict[str, Any]:
-    """Metadata that tells for how many machines a set was sized."""
+    """Metadata with the numbers of machines that a set was sized for."""
     return {"annotations": {keys.DESIRED_REPLICAS: str(desired), keys.MAX_REPLICAS: str(largest)}}

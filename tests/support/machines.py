@@ -50,7 +50,7 @@ def deployment(
 
 @dataclass(frozen=True)
 class DeploymentClient:
-    """A client at work on machine objects of one namespace."""
+    """A client for the machine objects of one namespace."""
 
     shoot: Client
 
@@ -77,11 +77,11 @@ class DeploymentClient:
         return await self.listed(MACHINE_SETS)
 
     async def fail(self, machine: Object) -> None:
-        """Have a machine be Failed."""
+        """Set a machine's phase to Failed."""
         await set_phase(self.shoot.kube, machine, Phase.FAILED, OperationState.FAILED)
 
     async def intrude(self, owner: Object, name: str) -> None:
-        """Make a machine that a set did not ask for, but owns."""
+        """Create a surplus machine that a set owns."""
         template = owner.spec["template"]
         body = {
             "apiVersion": "machine.sapcloud.io/v1alpha1",
@@ -96,12 +96,12 @@ class DeploymentClient:
         await self.make(body, MACHINES)
 
     async def events(self) -> set[str]:
-        """Reasons of all Events of the namespace."""
+        """The reasons of all Events of the namespace."""
         page = await self.shoot.kube.page(_EVENTS, namespace=self.shoot.namespace, limit=5000)
         return {str(raw.get("reason")) for raw in page.items}
 
     async def until_frozen(self, frozen: bool, name: str = "pool") -> Object:
-        # Gardener's own looks at each creation, and else once a minute.
+        # Gardener's own checks at each creation, and otherwise once a minute.
         return await self.until(lambda one: ("Frozen" in conditions(one)) is frozen, name, patience=90.0)
 
     async def until(
@@ -134,14 +134,14 @@ class MachineClient(DeploymentClient):
 
 
 def complete(found: Object) -> bool:
-    """Whether all machines are there, and all are of the newest template."""
+    """Whether all machines are available and have the newest template."""
     status, wanted = found.status, found.spec.get("replicas", 0)
     counts = [status.get(name) or 0 for name in ("replicas", "updatedReplicas", "availableReplicas")]
     return status.get("observedGeneration") == found.generation and counts == [wanted] * 3
 
 
 def rolled(found: Object) -> bool:
-    """Whether all machines are of a template that came later."""
+    """Whether all machines have a later template than the first."""
     return complete(found) and found.status["observedGeneration"] > 1
 
 
@@ -161,7 +161,7 @@ async def machine_client(world: KindWorld, **driver: Any) -> AsyncIterator[Machi
 
 
 async def join(shoot: Client) -> None:
-    """Have the nodes of the Shoot, which are in the same cluster, watched as another cluster's."""
+    """Make the Shoot a member, whose nodes are watched; they are in the same cluster."""
     await shoot.secret("gardener", kubeconfig=shoot.world.kubeconfig("target"))
     async with connected(Access(shoot.world.nats.url, name="join")) as bus:
         secret = SecretKey(namespace=shoot.namespace, name="gardener")

@@ -1,4 +1,4 @@
-"""The node agent, as far as updates in place need it: it leaves a result where a node is ready."""
+"""The node agent, as far as in-place updates need it: it labels ready nodes with a result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windowbox.models.refs import NODES
 
 @dataclass
 class NodeAgents:
-    """The agents of all nodes of a cluster whose names begin so."""
+    """The agents of all nodes whose names begin with the prefix."""
 
     kube: Kube
     prefix: str = "machine-"
@@ -26,7 +26,7 @@ class NodeAgents:
     selected: list[int] = field(default_factory=list)
     """How many nodes were selected at once, each time a node changed."""
     schedulable: list[str] = field(default_factory=list)
-    """Nodes that were to be updated though Pods could come to them."""
+    """Nodes that were to be updated while they were still schedulable."""
     _nodes: dict[str, Object] = field(default_factory=dict)
 
     async def run(self) -> None:
