@@ -1,4 +1,4 @@
-"""An API server that asks webhooks, and nothing of them left behind."""
+"""An API server that calls webhooks; their configurations are removed afterwards."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ async def test_a_config_without_its_cluster_is_denied_in_the_words_of_the_api(ho
         assert "failSwapOn: false" in made.spec["files"][0]["content"]["inline"]["data"]
 
 
-async def test_decisions_are_noted_in_the_journal(hooks: Hooks) -> None:
+async def test_decisions_are_recorded_in_the_journal(hooks: Hooks) -> None:
     where = await hooks.shoot("shoot--hooks--noted")
     async with hooks.admitted(), connected(hooks.bus.access("operator")) as bus:
         await hooks.asked(where)
@@ -116,7 +116,7 @@ async def test_decisions_are_noted_in_the_journal(hooks: Hooks) -> None:
     assert given.object["metadata"]["annotations"] == {"kept": "this"}
 
 
-async def test_doctor_tells_why_an_api_server_is_not_answered(hooks: Hooks) -> None:
+async def test_doctor_says_why_webhooks_are_not_reached(hooks: Hooks) -> None:
     async def verdict(of: str = NAME) -> tuple[str, str]:
         found = {one.what: one async for one in findings(hooks.kube)}[f"MutatingWebhookConfiguration {of}"]
         return found.verdict, found.said
@@ -144,7 +144,7 @@ async def test_doctor_tells_why_an_api_server_is_not_answered(hooks: Hooks) -> N
     assert "does not answer" in (await verdict())[1]
 
 
-async def test_second_calls_are_made_only_for_what_still_matters(hooks: Hooks) -> None:
+async def test_second_calls_are_made_only_where_needed(hooks: Hooks) -> None:
     where = await hooks.shoot("shoot--hooks--again")
     settings = hooks.settings(second_calls=True, self_hosted=True)
     async with admitted(settings), connected(hooks.bus.access("operator")) as bus:
@@ -161,7 +161,7 @@ async def test_second_calls_are_made_only_for_what_still_matters(hooks: Hooks) -
             return await outcomes(OPERATING_SYSTEM_CONFIGS.id, "one") == ["patched", "allowed"]
 
         await eventually(noted)
-        # Those of before, too, that showed that the API server asks.
+        # Including those of `asked`.
         assert set(await outcomes(DEPLOYMENTS.id, "kube-scheduler")) == {"patched"}
         assert await outcomes(DEPLOYMENTS.id, "kube-apiserver") == []
 
@@ -233,7 +233,7 @@ async def test_the_admission_of_a_garden(hooks: Hooks) -> None:
 
 
 @rule("WF-21", "WF-23")
-async def test_a_configuration_that_others_have_changed_is_written_again(hooks: Hooks) -> None:
+async def test_a_foreign_change_of_a_configuration_is_undone(hooks: Hooks) -> None:
     async with hooks.admitted():
         before = await hooks.kube.get(CONFIGURATION, "", NAME)
         await hooks.kube.merge(CONFIGURATION, "", NAME, {"webhooks": [], "metadata": {"labels": None}})
@@ -279,7 +279,7 @@ async def load(hooks: Hooks, namespace: str) -> AsyncIterator[Callable[[int], Aw
         async with asyncio.TaskGroup() as group:
             for number in itertools.count():
                 group.create_task(create(number))
-                # The time between requests is what is asked for.
+                # The rate of requests is the subject.
                 await asyncio.sleep(1 / 25)
 
     async def more(count: int) -> None:
@@ -306,7 +306,7 @@ async def test_a_rotation_under_load_fails_no_request(hooks: Hooks) -> None:
 
 
 async def _age_authority(seed: Seed) -> None:
-    """Have the authority look as if it were to be renewed by now."""
+    """Make the authority due for renewal."""
     ours = SECRETS._replace(selector="name=ca-provider-local-webhook")
     (found,) = (await seed.kube.page(ours, namespace=NAMESPACE)).items
     now = int(time.time())
@@ -344,7 +344,7 @@ async def test_a_certificate_of_a_lost_authority_is_replaced_at_once(hooks: Hook
         await hooks.asked(where)
 
 
-async def test_a_runtime_cluster_has_a_lease_and_a_configuration_of_its_own(hooks: Hooks) -> None:
+async def test_a_runtime_cluster_has_its_own_lease_and_configuration(hooks: Hooks) -> None:
     async with hooks.admitted(), hooks.admitted(runtime=True):
         for name in (NAME, f"{NAME}-runtime"):
             assert (await hooks.kube.get(CONFIGURATION, "", name)).raw["webhooks"]

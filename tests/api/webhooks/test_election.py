@@ -36,7 +36,7 @@ async def lone(seed: Seed) -> AsyncIterator[Seed]:
 
 
 class Leading:
-    """What is done by the leader, and whether it is being done."""
+    """The leader's task, and whether it runs."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -61,7 +61,7 @@ async def _held_by(seed: Seed) -> str:
 
 
 async def _renewed(seed: Seed) -> None:
-    """Wait until the holder has renewed the Lease once more."""
+    """Wait for the next renewal of the Lease by its holder."""
     before = (await seed.kube.get(LEASES, NAMESPACE, NAME)).spec["renewTime"]
 
     async def changed() -> bool:
@@ -93,7 +93,7 @@ async def test_the_admission_of_a_garden_works_without_a_bus(plane: ControlPlane
             assert await _held_by(seed) == "second"
 
 
-async def test_the_lease_changes_hands_when_its_holder_renews_it_no_more(lone: Seed) -> None:
+async def test_an_expired_lease_gets_another_holder(lone: Seed) -> None:
     seed, ours = lone, Leading()
     other = Leading()
     async with running(_election(seed, "other").while_leading(other.act)):

@@ -119,7 +119,7 @@ def images(tmp_path: Path) -> Path:
 
 
 async def stored_before(kube: Kube) -> None:
-    """What is there before the webhooks are."""
+    """Create the objects that are older than the webhooks."""
     for name in BEFORE:
         kind, namespace, _ = place(EXAMPLES[name])
         await kube.create(kind, namespace, given(EXAMPLES[name].object))
@@ -147,7 +147,7 @@ async def is_known(kube: Kube, example: Example) -> bool:
 
 
 async def check(kube: Kube, example: Example, servers: list[str]) -> None:
-    """Ask for what the example asks for."""
+    """Send the request of an example, and compare the stored object."""
     kind, namespace, _ = place(example)
     if example.denied:
         with pytest.raises(WindowboxError) as refused:
