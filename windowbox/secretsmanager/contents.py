@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -93,14 +93,6 @@ def lifetime(data: Mapping[str, bytes]) -> tuple[int, int] | None:
         int(certificate.not_valid_before_utc.timestamp()),
         int(certificate.not_valid_after_utc.timestamp()),
     )
-
-
-def unix_time(text: object) -> int | None:
-    """A time of the API as unix time; None if it is none."""
-    try:
-        return int(datetime.fromisoformat(str(text)).timestamp())
-    except (ValueError, OverflowError):
-        return None
 
 
 def _is_for(config: Certificate, certificate: x509.Certificate) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from windowbox.models.extensions import instant
 from windowbox.models.objects import Json, mapping
 from windowbox.secretsmanager import configs, contents, secrets
 from windowbox.secretsmanager.configs import Authority, BasicAuth, Certificate, Config, Usage
@@ -40,10 +41,12 @@ class Policy:
         status = mapping(shoot.get("status"))
         rotation = mapping(mapping(mapping(status.get("credentials")).get("rotation")))
         authorities = mapping(rotation.get("certificateAuthorities"))
-        initiated = contents.unix_time(authorities.get("lastInitiationTime"))
-        if initiated is not None and initiated < 0:
-            initiated = None  # Go's zero time: never
-        return cls(rotation=initiated, drop_old=str(authorities.get("phase")) in _DROPS_OLD)
+        initiated = instant(authorities.get("lastInitiationTime"))
+        seconds = int(initiated.timestamp()) if initiated else -1
+        # Go's zero time means that no rotation was initiated.
+        return cls(
+            rotation=seconds if seconds >= 0 else None, drop_old=str(authorities.get("phase")) in _DROPS_OLD
+        )
 
 
 WEBHOOKS = Policy(renew_authorities=True, keep_old=timedelta(hours=24), current_signs=True)
