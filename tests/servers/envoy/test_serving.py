@@ -1,9 +1,10 @@
-"""What clients find at a load balancer, with a real Envoy between them and the nodes."""
+"""Clients of a load balancer, with a real Envoy between them and the nodes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import resource
 import socket
 from collections import Counter
@@ -22,6 +23,7 @@ from tests.support.rules import rule
 from tests.support.running import eventually, soon
 from windowbox.models.loadbalancers import Listener
 from workers.loadbalancer.envoy import bootstrap, resources
+from workers.loadbalancer.envoy.process import Process
 
 
 @pytest.fixture
@@ -80,22 +82,12 @@ async def test_clients_outside_the_ranges_receive_no_byte(world: World) -> None:
     ("LB-7-ranges-ipv6-denied", ("fd00::/8",), ""),
 )
 async def test_ranges_hold_for_ipv6(world: World, allowed: tuple[str, ...], reached: str) -> None:
-    node = await _node_of_ipv6(world, "n1")
-    port = await _free_port_of_ipv6()
-    one = Listener("::1", port, "TCP", (node.endpoint,), check=node.check, allowed=allowed)
+    port, node_port, check = (_free_port_of_ipv6() for _ in range(3))
+    node = await world.node("n1", "::1", node_port, check)
+    one = Listener("::1", port, "TCP", (node.endpoint,), check=check, allowed=allowed)
     assert await world.serve(one, replace(one, protocol="UDP")) == {}
     assert await greeting("::1", port) == reached
     assert await named("::1", port, patience=5 if reached else 0.3) == reached
-
-
-@rule("LB-7-families", "LB-15-10")
-async def test_each_family_has_backends_of_its_own(world: World) -> None:
-    (four,), address = await world.nodes(1), world.address()
-    six, port = await _node_of_ipv6(world, "six"), await _free_port_of_ipv6()
-    of_six = Listener("::1", port, "TCP", (six.endpoint,), check=six.check)
-    assert await world.serve(listener(address, [four], port=port), of_six) == {}
-    assert await greeting(address, port) == "n1"
-    assert await greeting("::1", port) == "six"
 
 
 @rule("LB-7-affinity", "LB-15-9", "LB-11-6")
@@ -141,7 +133,7 @@ async def test_without_a_healthy_node_connections_are_closed(world: World) -> No
 
 
 @rule("LB-7-draining", "LB-7-cluster")
-async def test_a_draining_node_keeps_the_old_and_gets_nothing_new(world: World) -> None:
+async def test_a_draining_node_keeps_only_old_connections(world: World) -> None:
     nodes, address = await world.nodes(2), world.address()
     await world.serve(listener(address, nodes))
     async with talk(address) as before:
@@ -166,7 +158,7 @@ async def test_a_draining_node_keeps_the_old_and_gets_nothing_new(world: World) 
 
 
 @rule("LB-7-local")
-async def test_pods_move_before_their_new_node_was_asked(world: World) -> None:
+async def test_pods_move_before_their_new_node_is_checked(world: World) -> None:
     (old, new), address = await world.nodes(2), world.address()
     new.healthy = False
     await world.serve(listener(address, [old, new]))
@@ -241,7 +233,7 @@ async def test_udp_flows_survive_changes_of_other_nodes(world: World) -> None:
 
 
 @rule("LB-2-idempotent")
-async def test_the_same_again_writes_nothing(world: World, tmp_path: Path) -> None:
+async def test_an_unchanged_load_balancer_writes_nothing(world: World, tmp_path: Path) -> None:
     nodes, address = await world.nodes(2), world.address()
     one = balancer(listener(address, nodes), listener(address, nodes, "UDP"))
     assert await world.edge.write([one]) is True
@@ -252,7 +244,7 @@ async def test_the_same_again_writes_nothing(world: World, tmp_path: Path) -> No
 
 
 @rule("LB-15-2")
-async def test_a_port_in_use_is_reported_and_harms_nobody(world: World) -> None:
+async def test_a_port_in_use_is_reported_and_harms_no_other(world: World) -> None:
     nodes, address = await world.nodes(1), world.address()
     one = balancer(listener(address, nodes), listener(address, nodes, port=PORT + 1))
     both = [one, balancer(listener(world.address(), nodes), name="other")]
@@ -268,9 +260,9 @@ async def test_a_port_in_use_is_reported_and_harms_nobody(world: World) -> None:
 
     assert await world.edge.write(both) is False
     assert await world.edge.write(both, retry=True) is True  # as its port may have become free
-    told = {s.load_balancer.ref.name: s.problems async for s in world.edge.wait_applied(both)}
+    after = {s.load_balancer.ref.name: s.problems async for s in world.edge.wait_applied(both)}
 
-    assert told == {"web": {}, "other": {}}
+    assert after == {"web": {}, "other": {}}
     assert await greeting(address) == "n1"
     assert await world.edge.write(both, retry=True) is False
 
@@ -279,13 +271,13 @@ async def test_an_unsettled_listener_reports_the_awaited_check(world: World) -> 
     silent = world.address()
     await world.serve(listener(world.address(), []))
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         """Once Envoy reads it in time, which takes it longer on a busy machine."""
-        told = await world.serve(listener(world.address(), [Node("silent", silent)]), patience=0.5)
-        return told == {"8080/TCP": "Envoy waits for the first health check of its endpoints"}
+        found = await world.serve(listener(world.address(), [Node("silent", silent)]), patience=0.5)
+        return found == {"8080/TCP": "Envoy waits for the first health check of its endpoints"}
 
     with contextlib.closing(Silent(silent)):
-        await eventually(is_told)
+        await eventually(is_reported)
 
 
 @rule("LB-7-families")
@@ -303,6 +295,16 @@ async def test_more_udp_ports_than_files_may_be_watched(world: World) -> None:
     listeners = [listener(address, nodes, "UDP", port=9000 + i) for i in range(200)]
     assert await world.serve(*listeners, patience=60) == {}
     assert await named(address, 9199) == "n1"
+
+
+@rule("LB-11-8", "LB-15-6")
+async def test_tcp_ports_cost_no_watches_of_files(world: World) -> None:
+    nodes, address = await world.nodes(1), world.address()
+    await world.serve(listener(address, nodes))
+    before = _inotify_instances(await world.envoy())
+    many = [listener(address, nodes, port=9000 + i) for i in range(100)]
+    assert await world.serve(*many, patience=60) == {}
+    assert _inotify_instances(await world.envoy()) == before < 10
 
 
 async def test_new_endpoints_among_many_are_checked_often_first(world: World) -> None:
@@ -325,11 +327,15 @@ async def test_new_endpoints_among_many_are_checked_often_first(world: World) ->
     await eventually(usual)
 
 
-async def _node_of_ipv6(world: World, name: str) -> Node:
-    return await world.node(name, "::1", await _free_port_of_ipv6(), await _free_port_of_ipv6())
+def _inotify_instances(envoy: Process) -> int:
+    count = 0
+    for descriptor in Path(f"/proc/{envoy.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            count += os.readlink(descriptor) == "anon_inode:inotify"
+    return count
 
 
-async def _free_port_of_ipv6() -> int:
+def _free_port_of_ipv6() -> int:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
         port: int = server.getsockname()[1]
         return port
