@@ -1,4 +1,4 @@
-"""externalTrafficPolicy, and which nodes get traffic."""
+"""externalTrafficPolicy, and the nodes that get traffic."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _before(traffic: World, lonely: str, policy: str = "Local") -> Iterator[Bala
     """A Service before the only echo server, which all connections and datagrams reach."""
     selector = {"app": lonely}
     with traffic.service(tcp(), udp(), selector=selector, externalTrafficPolicy=policy) as service:
-        # Nodes without endpoints swallow what they get; over UDP, nobody tries another in their place.
+        # Nodes without endpoints drop packets; over UDP, Envoy does not retry at another node.
         home = {_home(traffic, lonely)}
         echoclient.becomes(
             home, lambda: {ask().node for _ in range(30) for ask in (service.udp, service.tcp)}
@@ -87,7 +87,7 @@ def test_without_endpoints_clients_are_closed_at_once(traffic: World, policy: st
 
 
 @rule("LB-4-policy", "LB-4-healthport", "LB-7-cluster")
-def test_the_policy_can_be_changed_to_and_fro(traffic: World) -> None:
+def test_the_policy_can_be_changed_and_restored(traffic: World) -> None:
     one, home = next(iter(traffic.pods().items()))
     traffic.merge(f"/api/v1/namespaces/default/pods/{one}", {"metadata": {"labels": {"moved": "no"}}})
     with traffic.service(selector={"app": "echo", "moved": "no"}) as service:
@@ -118,7 +118,7 @@ def _spread(traffic: World) -> Iterator[tuple[Balanced, list[socket.socket]]]:
 
 
 def _spares(service: Balanced, node: str, held: list[socket.socket]) -> None:
-    """Wait until the node gets nothing new, and see that connections to it go on."""
+    """Wait until the node gets no new connection; open ones continue."""
     echoclient.becomes(False, lambda: node in service.nodes(30))
     for connection in held:
         echoclient.goes_on(connection)
@@ -129,7 +129,7 @@ def _uses(service: Balanced, node: str) -> None:
 
 
 @rule("LB-5-taint", "LB-5-triggers", "LB-7-draining")
-def test_a_node_that_drains_gets_nothing_new_and_keeps_the_old(traffic: World) -> None:
+def test_a_node_that_drains_keeps_only_old_connections(traffic: World) -> None:
     node = "/api/v1/nodes/node-3"
     with _spread(traffic) as (service, held):
         traffic.merge(node, {"spec": {"taints": [_DRAINED]}})
@@ -154,17 +154,9 @@ def test_a_node_being_deleted_keeps_only_old_connections(traffic: World) -> None
         _uses(service, "node-3")
 
 
-@rule("LB-5-excluded")
-def test_a_labelled_node_gets_nothing(traffic: World) -> None:
-    with _spread(traffic) as (service, held), traffic.excluded("node-2"):
-        _spares(service, "node-2", held)
-        traffic.label("node-2", "false")
-        _uses(service, "node-2")
-
-
 @rule("LB-15-5")
-def test_udp_reaches_the_pods_that_come_after(traffic: World, lonely: str) -> None:
-    """While the client keeps its socket: first on the same node, then on another."""
+def test_udp_flows_move_to_new_pods(traffic: World, lonely: str) -> None:
+    """With one client socket: first to a Pod on the same node, then on another."""
     with (
         traffic.service(udp(), selector={"app": lonely}) as service,
         echoclient.flow(service.address) as client,

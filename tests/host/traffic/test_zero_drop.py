@@ -1,4 +1,4 @@
-"""Everything may change under clients who never rest, and none of them notices."""
+"""Changes of Services and nodes fail no connection of clients that connect all the time."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_a_node_is_removed_and_added(traffic: World) -> None:
     client.unharmed()
 
 
-@rule("LB-15-4")
-def test_a_node_is_changed(traffic: World) -> None:
+@rule("LB-5-excluded", "LB-15-4")
+def test_a_node_is_excluded_and_included(traffic: World) -> None:
     gone = _pod_of(traffic, "node-2")
     with _served(traffic) as (_, client):
         with traffic.excluded("node-2"):
@@ -84,7 +84,7 @@ def test_connections_of_a_port_that_goes_are_finished(traffic: World) -> None:
             service.patch(ports=[tcp(80)])
             service.wait(shows("80/TCP"))
             service.refuses(81)
-            # The node port has been taken back as well; connections through it are in the kernel's memory.
+            # The node port is released as well; conntrack keeps the connections through it.
             with steady(service.address, lasting=0) as client:
                 client.enough(250)
             echoclient.goes_on(held)
