@@ -1,4 +1,4 @@
-"""Clients who never rest, and which of their failures may be: all others are faults."""
+"""Clients that connect all the time; failures without an excuse are faults."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Callers:
             writer.close()
 
     async def _stay(self, shown: Shown, place: Place) -> None:
-        """A connection that is kept for as long as it lasts, and then made anew."""
+        """A connection that is kept for as long as it lasts, and then opened again."""
         while place in self.services.by_uid[shown.uid].ports:
             async with self._noting(shown, place) as call:
                 reader, writer = await call.greeted()

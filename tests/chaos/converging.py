@@ -1,4 +1,4 @@
-"""What both runs ask in the end, and gather on the way: who ran when, and what is still waiting."""
+"""Questions at the end of a chaos run, and the journal of all runs on the way."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def settled(patience: float, *questions: Question) -> list[str]:
         if now > told + _TELL:
             told = now
             logger.warning("after %.0f s, %d problems are left: %s", now - begun, len(problems), problems[:3])
-        await asyncio.sleep(0.5)  # nobody tells that all of this is well
+        await asyncio.sleep(0.5)  # no event says that all of this is well
 
 
 async def _attempt(question: Question) -> list[str]:

@@ -20,7 +20,7 @@ from sandbox.supervisor import Supervisor
 
 SERVERS: Literal[1, 3] = 3 if os.environ.get("CHAOS_NATS") == "3" else 1
 PATIENCE = 3 if SERVERS == 3 else 1
-"""Everything takes so many times as long: three servers agree on each message, and choose leaders anew."""
+"""Everything takes so many times as long: three servers agree on each message, and elect new leaders."""
 
 
 @contextlib.asynccontextmanager

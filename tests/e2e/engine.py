@@ -141,4 +141,4 @@ def _await(made: Engine, process: subprocess.Popen[bytes], log: Path) -> None:
         if process.poll() is not None or time.monotonic() > limit:
             last = (log.read_text().strip().splitlines() or ["it said nothing"])[-1]
             raise Unable(f"dockerd does not run here: {last}")
-        time.sleep(0.1)  # dockerd tells nobody that it serves
+        time.sleep(0.1)  # no event says that dockerd serves

@@ -1,4 +1,4 @@
-"""The flows of the life cycle: what is written in which order, and what a client sees of it."""
+"""The life cycle of a record: the order of writes, and what a client sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Shoot of a namespace means for the records in it: moving, failing, being forced away."""
+"""Records of a Shoot that migrates, fails, or is deleted by force."""
 
 from __future__ import annotations
 

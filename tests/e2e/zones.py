@@ -1,4 +1,4 @@
-"""What other clients of a name server see and do."""
+"""A client of a name server, besides windowbox."""
 
 from __future__ import annotations
 
@@ -73,4 +73,4 @@ def until(server: NameServer, name: str, values: list[str], record_type: str = "
     limit = time.monotonic() + 60
     while (found := answers(server, name, record_type)) != values:
         assert time.monotonic() < limit, f"{name} stays {found}"
-        time.sleep(0.05)  # a name server tells nobody of a change
+        time.sleep(0.05)  # no event says that a zone has changed

@@ -1,4 +1,4 @@
-"""`windowbox top`, what `windowbox status` tells of the bus, and `windowbox clusters`."""
+"""`windowbox top`, the bus in `windowbox status`, and `windowbox clusters`."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ async def wish_for_three(url: str) -> None:
             await Queue(bus, "dnsrecord").wish(key, Wish(reason=Reason.EVENT))
 
 
-def test_what_waits_is_counted_even_where_nobody_ever_worked(alone: CommandLine, nats_url: str) -> None:
+def test_waiting_items_are_counted_without_any_worker(alone: CommandLine, nats_url: str) -> None:
     asyncio.run(wish_for_three(nats_url))
     pools = by_name(alone.json("top", "--once"))
     assert (pools["dnsrecord"]["workers"], pools["dnsrecord"]["waiting"]) == (0, 3)
     assert (pools["patch"]["workers"], pools["patch"]["waiting"]) == (0, 0)
 
 
-def test_an_empty_server_is_no_reason_to_fail(alone: CommandLine) -> None:
+def test_an_empty_bus_is_shown(alone: CommandLine) -> None:
     told = alone.json("top", "--once")
     assert told["streams"] == []
     assert told["server"] is None

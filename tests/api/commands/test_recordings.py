@@ -18,7 +18,7 @@ from workers.core.lifecycle.actuators import Run
 from workers.dns.record.actuator import DNSRecordActuator
 
 
-def test_what_happened_is_recorded_and_happens_again(operated: Operated, tmp_path: Path) -> None:
+def test_recorded_runs_are_replayed_without_differences(operated: Operated, tmp_path: Path) -> None:
     space = operated.space()
     good = space.record(space.name(), ["10.0.0.1"])
     good.until_ready()
@@ -41,7 +41,7 @@ def test_what_happened_is_recorded_and_happens_again(operated: Operated, tmp_pat
 
 
 @pytest.mark.parametrize("since", ["yesterday", "5", "1h30"])
-def test_what_is_no_duration_is_explained(since: str, tmp_path: Path) -> None:
+def test_an_invalid_duration_is_explained(since: str, tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, ["record", "--since", since, "-o", str(tmp_path / "day.wbx")])
     assert shown.exit_code == 2
     assert "write 90s, 15m, 1h30m or 1d" in shown.output
@@ -51,7 +51,7 @@ def replayed(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["replay", str(DEMO), *arguments])
 
 
-def test_without_differences_it_ends_well() -> None:
+def test_a_replay_without_differences_succeeds() -> None:
     shown = replayed()
     assert shown.exit_code == 0
     assert "runs replayed, none with differences" in shown.output

@@ -1,4 +1,4 @@
-"""Kinds and types that nobody here serves: left alone, and named by `windowbox doctor`."""
+"""Unserved kinds and types are left alone, and named by `windowbox doctor`."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_doctor_ignores_kinds_that_are_not_installed(
     assert found["pool ingress"]["verdict"] == "note"
 
 
-def test_doctor_says_that_it_may_not_look(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> None:
+def test_doctor_reports_missing_rights(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> None:
     found = doctor(plane.kubeconfigs["patcher"], nats.url, tmp_path)
     kinds = [what for what in found if what.startswith("kind ")]
     assert kinds == [f"kind {kind}" for kind in KINDS]

@@ -1,4 +1,4 @@
-"""`windowbox doctor` tells whether the cluster's version is one that windowbox is tried with."""
+"""`windowbox doctor` checks the version of the cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windowbox.settings.settings import ClusterSettings
 from windowbox.versions import Range
 
 
-def test_a_version_that_is_tried_is_well(control_plane: ControlPlane) -> None:
+def test_a_supported_version_is_ok(control_plane: ControlPlane) -> None:
     found = servers.kubernetes(ClusterSettings(kubeconfig=control_plane.kubeconfig))
     assert (found.verdict, versions.problem("Kubernetes", found.said)) == ("ok", None)
 

@@ -1,4 +1,4 @@
-"""What stands in examples/ is understood by a real API server, strictly, in the order that it tells."""
+"""A real API server accepts the files of examples/, strictly, in their order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ each = pytest.mark.parametrize("example", SHOWN, ids=lambda path: path.stem)
 
 
 @each
-def test_an_example_is_applied_and_a_second_time_changes_nothing(plane: ControlPlane, example: Path) -> None:
+def test_an_example_is_applied_idempotently(plane: ControlPlane, example: Path) -> None:
     apply = ("apply", "--validate=strict", "-f", str(example))
     worldwithnodes.kubectl(plane.kubeconfig, *apply)
     again = worldwithnodes.kubectl(plane.kubeconfig, *apply).splitlines()
@@ -37,7 +37,7 @@ def test_an_example_is_applied_and_a_second_time_changes_nothing(plane: ControlP
 
 
 @each
-def test_an_example_says_in_its_head_how_it_is_used(example: Path) -> None:
+def test_the_head_of_an_example_names_its_command(example: Path) -> None:
     head = example.read_text().partition("apiVersion")[0]
     assert all(line.startswith("#") for line in head.splitlines())
     assert f"kubectl apply -f examples/{example.name}" in head or "kubectl apply -f`" in head

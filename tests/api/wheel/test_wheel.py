@@ -59,7 +59,7 @@ def test_the_wheel_holds_the_packages_and_their_data(wheel: Path) -> None:
         assert wanted == {name for name in held if name.startswith(f"sandbox/shipped/{kind}/")}
 
 
-def test_all_that_is_imported_is_declared(wheel: Path) -> None:
+def test_all_imports_are_declared(wheel: Path) -> None:
     """In the wheel, or by what the wheel declares."""
     with zipfile.ZipFile(wheel) as archive:
         sources = [archive.read(name) for name in archive.namelist() if name.endswith(".py")]

@@ -85,7 +85,7 @@ def test_records_are_shown_before_the_parts_with_nodes(machine: tuple[dict[str, 
     assert not re.search("left out", said, re.IGNORECASE)
 
 
-def test_an_interrupted_demo_leaves_no_half_a_sandbox(machine: tuple[dict[str, str], Releases]) -> None:
+def test_an_interrupted_demo_leaves_no_running_sandbox(machine: tuple[dict[str, str], Releases]) -> None:
     environment, served = machine
     served.dripping.add(path_of(PROGRAMS["kubelet"]))
     with _demo(environment) as demo:

@@ -1,4 +1,4 @@
-"""How the kubelets of real nodes come to be known by the cluster."""
+"""TLS bootstrap of the kubelets of real nodes."""
 
 from __future__ import annotations
 

@@ -123,8 +123,8 @@ with worldwithnodes.opened(folder, options) as world:
 
 
 def _cleared(seen: Traces) -> bool:
-    """Whether somebody clears it all away right now."""
+    """Whether another sandbox is clearing all of it."""
     limit = time.monotonic() + 60
     while seen.left() and time.monotonic() < limit:
-        time.sleep(0.1)  # the kernel tells nobody of a mount or an interface that is gone
+        time.sleep(0.1)  # no event says that a mount or an interface is gone
     return not seen.left()

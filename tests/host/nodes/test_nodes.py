@@ -1,4 +1,4 @@
-"""Real nodes: what a cluster promises, they do."""
+"""Real nodes serve Pods, Services and health checks as in any cluster."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_large_datagrams_pass_both_ways(nodes: NodeWorld, echo: dict[str, Any]) 
     assert answer.said == payload
 
 
-def test_health_checks_tell_where_endpoints_are(nodes: NodeWorld) -> None:
+def test_health_checks_show_where_endpoints_are(nodes: NodeWorld) -> None:
     service = nodes.deploy_echo(
         "local", replicas=1, service={"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
     )

@@ -28,7 +28,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert answer.stdout.strip() == "[]"
 
 
-def test_help_tells_the_exit_codes_and_every_command() -> None:
+def test_help_lists_the_exit_codes_and_every_command() -> None:
     shown = CliRunner().invoke(cli.cli, ["--help"]).output
     assert "Exit codes" in shown
     assert [name for name in NAMES if f"  {name} " not in shown] == []
@@ -73,7 +73,7 @@ def test_a_sandbox_is_started_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_p
         ("--sync-interval", "soon", "write 100ms, 10s, 2m or always"),
     ],
 )
-def test_a_bad_option_is_a_question_of_usage(option: str, value: str, remedy: str) -> None:
+def test_a_bad_option_is_a_usage_error(option: str, value: str, remedy: str) -> None:
     shown = CliRunner().invoke(cli.cli, ["up", option, value])
     assert shown.exit_code == 2
     assert remedy in shown.output

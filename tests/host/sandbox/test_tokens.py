@@ -1,4 +1,4 @@
-"""How the API server of a sandbox knows windowbox's own processes."""
+"""Tokens of windowbox's own processes for the API server of a sandbox."""
 
 from __future__ import annotations
 

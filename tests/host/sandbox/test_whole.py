@@ -1,4 +1,4 @@
-"""A sandbox as `windowbox up` makes it: what is asked of the cluster arrives in DNS."""
+"""A sandbox as `windowbox up` starts it: DNSRecords of the cluster arrive in DNS."""
 
 from __future__ import annotations
 

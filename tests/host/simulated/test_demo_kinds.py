@@ -1,4 +1,4 @@
-"""What the demo shows of kinds that make objects, on simulated nodes: what it says is what happens."""
+"""The demo of kinds that create objects, on simulated nodes."""
 
 from __future__ import annotations
 

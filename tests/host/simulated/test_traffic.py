@@ -1,4 +1,4 @@
-"""The node simulator's open_ports, seen by clients; all is told to it through the API."""
+"""Open ports of the node simulator, as clients see them; tests steer it through the API."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_service_without_ready_endpoints_refuses(world: World) -> None:
             await world.kube.delete(ENDPOINT_SLICES, "default", part["metadata"]["name"])
     await becomes("refused", FIRST, port)
     await world.endpoints(service, ["simulated-1"], ready=False)
-    marker = await world.served()  # whatever was said before it has been heard, too
+    marker = await world.served()  # earlier changes have been handled, too
     await becomes("simulated-1", FIRST, marker[1])
     assert await outcome(FIRST, port) == "refused"
     assert await asked(FIRST, port, b"?") == "refused"
@@ -109,7 +109,7 @@ async def test_a_node_without_local_endpoints_drops(world: World) -> None:
     await becomes("refused", FIRST, check)
 
 
-async def test_a_node_about_to_go_says_so(world: World) -> None:
+async def test_a_node_about_to_go_reports_it(world: World) -> None:
     assert (await health(FIRST, 10256))[0] == 200
     await world.kube.merge(NODES, "", "simulated-1", TAINTED)
     await eventually(lambda: _has_health(503))
@@ -129,7 +129,7 @@ async def _has_health(status: int) -> bool:
     ("refuse", "refuse", "refused", "refused"),
     ("drop", "drop", "dropped", "dropped"),
 )
-async def test_a_node_misbehaves_until_told_otherwise(
+async def test_a_node_misbehaves_while_it_is_annotated(
     world: World, behaviour: str, tcp: str, udp: str
 ) -> None:
     _, port = await world.served()

@@ -1,4 +1,4 @@
-"""A cluster with simulated nodes, and clients who knock at their open_ports."""
+"""A cluster with simulated nodes, and clients of their open ports."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def becomes(wanted: str, address: str, port: int) -> None:
 
 
 class Caller(asyncio.DatagramProtocol):
-    """A UDP client that keeps what it hears."""
+    """A UDP client that keeps all answers."""
 
     def __init__(self) -> None:
         self.heard: asyncio.Queue[bytes | Exception] = asyncio.Queue()
@@ -137,7 +137,7 @@ async def asked(address: str, port: int, data: bytes) -> bytes | str:
 
 
 async def answered(address: str, port: int, data: bytes) -> bytes:
-    """The answer to a datagram, once there is somebody who answers."""
+    """The answer to a datagram, once the port answers."""
 
     async def heard() -> bytes | None:
         answer = await asked(address, port, data)
@@ -147,7 +147,7 @@ async def answered(address: str, port: int, data: bytes) -> bytes:
 
 
 async def health(address: str, port: int) -> tuple[int, Any]:
-    """What /healthz says; 0 if nobody is there."""
+    """The answer of /healthz; 0 if there is none."""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.5)) as session,
