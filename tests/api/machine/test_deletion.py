@@ -1,4 +1,4 @@
-"""Deletion of machines: a drain first, as budgets allow; then orphans, also those of a hibernation."""
+"""Deletion of machines: drains within disruption budgets, orphaned Pods and nodes, hibernation."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ async def guest(made: Machines, name: str, node: str, **metadata: Any) -> Object
     await kube.create(ALL_PODS, home, {"metadata": head, "spec": spec})
     ready = {"type": "Ready", "status": "True"}
     status = {"phase": "Running", "conditions": [ready]}
-    # Of Pods that do not run, budgets say nothing.
+    # Disruption budgets count only running Pods.
     return await kube.merge(ALL_PODS, home, name, {"status": status}, part="status")
 
 
 @rule("B12-R4", "B12-R5", "B12-R8", "L2")
-async def test_a_node_is_emptied_as_budgets_allow(made: Machines) -> None:
+async def test_a_drain_respects_disruption_budgets(made: Machines) -> None:
     kube, home = made.world.kube, made.shoot.namespace
     await made.running("full")
     await guest(made, "guest", "machine-full")
@@ -87,7 +87,7 @@ async def test_a_label_forces_the_deletion(made: Machines) -> None:
 
 
 @rule("B13", "B13-R5")
-async def test_classes_and_secrets_are_held_while_somebody_needs_them(made: Machines) -> None:
+async def test_finalizers_hold_classes_and_secrets_in_use(made: Machines) -> None:
     async def until(resource: Resource, name: str, by: str, held: bool) -> None:
         await made.shoot.until(resource, name, lambda one: one is not None and (by in one.finalizers) == held)
 
@@ -175,10 +175,7 @@ async def test_a_node_stays_until_its_machine_has_ended(made: Machines) -> None:
 
 @rule("B13-R3", "A15-R6")
 async def test_pods_and_nodes_of_a_moving_shoot_are_kept(made: Machines) -> None:
-    """gardenlet deletes the Worker and the machines at the same time; the Cluster tells before.
-
-    Another seed has the machines, and their Pods may not be known here.
-    """
+    """The Cluster shows the migration before gardenlet deletes Worker and machines at the same time."""
     await made.joined("moved")
     await made.shoot.cluster(status={"lastOperation": {"type": "Migrate", "state": "Processing"}})
     await made.end("moved")
@@ -209,7 +206,7 @@ async def test_a_restored_machine_takes_over_the_pod_that_runs(made: Machines) -
     assert (await made.pod("moved")).uid == pod.uid
 
 
-async def test_recorded_runs_do_the_same_again(made: Machines) -> None:
+async def test_recorded_runs_replay_without_differences(made: Machines) -> None:
     began = datetime.now(UTC)
     await made.running("taped")
     await made.end("taped")
@@ -219,7 +216,7 @@ async def test_recorded_runs_do_the_same_again(made: Machines) -> None:
     result = await replay.replayed(recording)
     assert result.differences == []
     assert result.replayed >= 3
-    # A drain is not in the turn of the provider cluster, which others wait for: it is opened again after it.
+    # Other runs wait for the provider cluster: a run closes it during a drain, and opens it again.
     drain, drains = ("pods", "machine-taped"), 0
     for run in recording.runs:
         calls = [(call.door, call.request) for call in run.calls]
@@ -231,14 +228,14 @@ async def test_recorded_runs_do_the_same_again(made: Machines) -> None:
 
 @dataclass
 class Sleeping:
-    """The machines of a Shoot without a Deployment of its API server, and who takes part."""
+    """The machines of a Shoot without a Deployment of its API server, and the member clusters."""
 
     made: Machines
     registry: Registry
     joined: list[Client] = field(default_factory=list)
 
     async def join(self, shoot: Client) -> None:
-        """Have the cluster of the Shoot take part."""
+        """Make the cluster of the Shoot a member."""
         await shoot.secret("gardener", kubeconfig=shoot.world.kubeconfig("target"))
         await shoot.kube.merge(
             refs.NAMESPACES, "", shoot.namespace, _marks("gardener", f"infra-{shoot.namespace}")
@@ -246,8 +243,7 @@ class Sleeping:
         self.joined.append(shoot)
 
     async def wake_all(self) -> None:
-        """All tests share the API server: no Shoot of this one may take part in a later one's windowbox."""
-
+        """All tests share the API server: no Shoot of this one may join a later one's windowbox."""
         for shoot in self.joined:
             await shoot.cluster()  # machines that are left end with their nodes
         await eventually(lambda: not self.registry.asleep())
@@ -255,14 +251,14 @@ class Sleeping:
             await shoot.kube.merge(refs.NAMESPACES, "", shoot.namespace, _marks(None, None))
 
     async def hibernate(self, shoot: Client, *, complete: bool) -> None:
-        """What gardenlet writes before machines end, and when all has ended."""
+        """Write what gardenlet writes before machines are deleted, or afterwards."""
         await shoot.cluster(spec={"hibernation": {"enabled": True}}, status={"isHibernated": complete})
 
     async def until_asleep(self, shoot: Client) -> None:
         await eventually(lambda: shoot.namespace in self.registry.asleep())
 
     async def end(self, machine: str) -> None:
-        """As a Worker ends the machines of a Shoot that is to be hibernated."""
+        """Delete a machine by force, as the Worker of a hibernating Shoot does."""
         await self.made.shoot.merge(refs.MACHINES, machine, FORCED)
         await self.made.end(machine)
 
@@ -303,7 +299,7 @@ async def test_a_shoot_is_awake_until_its_machines_have_ended(sleeping: Sleeping
     await sleeping.join(other)
     await sleeping.hibernate(made.shoot, complete=False)
     await sleeping.hibernate(other, complete=True)
-    await sleeping.until_asleep(other)  # by then the first has been looked at, too
+    await sleeping.until_asleep(other)  # by then the first has been checked, too
     assert made.shoot.namespace not in sleeping.registry.asleep()
     await sleeping.end("ends")
     assert await made.find_node("ends") is None
@@ -320,7 +316,7 @@ async def test_nodes_left_by_a_hibernation_go_after_waking(sleeping: Sleeping) -
         await guest(made, f"guest-of-{name}", f"machine-{name}")
     await sleeping.hibernate(made.shoot, complete=True)
     await sleeping.until_asleep(made.shoot)
-    await sleeping.end("left")  # nobody can reach the Shoot
+    await sleeping.end("left")  # the Shoot is unreachable
     assert await made.find_node("left")
     assert await sleeping.pod("guest-of-left")
     await made.shoot.cluster()

@@ -1,4 +1,4 @@
-"""Machines that cannot be made, or do not join, or meet others: what they say, and how they recover."""
+"""Machines that are not created, do not join, or conflict with others: their reports and recovery."""
 
 from __future__ import annotations
 
@@ -50,16 +50,12 @@ async def test_a_wrong_class_is_reported_until_it_is_corrected(made: Machines) -
 
 @rule("L3")
 @pytest.mark.simulated(joins=False)
-async def test_why_a_machine_is_not_there_is_said_in_its_status_and_in_events(made: Machines) -> None:
+async def test_status_and_events_say_why_a_machine_has_not_joined(made: Machines) -> None:
     made.simulator.held.add("machine-stuck")
     machine = await made.machine("stuck")
     await made.until("stuck", "Pending")
-    unscheduled = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": "0/1 nodes",
-    }
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    unscheduled["message"] = "0/1 nodes"
     await made.simulator.status("machine-stuck", conditions=[unscheduled])
     await made.until_described("stuck", "Pod machine-stuck cannot be scheduled (0/1 nodes): make room")
     waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
@@ -68,12 +64,12 @@ async def test_why_a_machine_is_not_there_is_said_in_its_status_and_in_events(ma
     await made.simulator.status("machine-stuck", conditions=[], containerStatuses=[stuck])
     await made.until_described("stuck", "image example/node:1 cannot be pulled")
 
-    async def told() -> bool:
+    async def are_reported() -> bool:
         page = await made.world.kube.page(EVENTS, limit=5000)
         mine = [one for one in page.items if one["involvedObject"].get("uid") == machine.uid]
         return {"Unschedulable", "ImageNotPulled"} <= {one["reason"] for one in mine}
 
-    await eventually(told)
+    await eventually(are_reported)
     await made.simulator.running(await made.pod("stuck"))
     await made.simulator.node("machine-stuck", Ready="False")
     await made.until_described("stuck", "node machine-stuck is not ready")
@@ -96,7 +92,7 @@ async def test_a_machine_waits_until_its_shoot_is_known_or_marked_as_none(made: 
 
 @rule("B8-R2")
 @pytest.mark.simulated(joined=False)
-async def test_a_machine_is_made_as_soon_as_its_shoot_joins(made: Machines) -> None:
+async def test_a_machine_is_created_once_its_shoot_joins(made: Machines) -> None:
     began = datetime.now(UTC)
     await made.machine("early")
     await made.until_described("early", "the Shoot's API server is not known yet")
@@ -109,7 +105,7 @@ async def test_a_machine_is_made_as_soon_as_its_shoot_joins(made: Machines) -> N
 
 @rule("B4-R7", "L4")
 @pytest.mark.simulated(joins=False)
-async def test_a_pod_that_was_deleted_before_it_joined_is_made_again(made: Machines) -> None:
+async def test_a_pod_deleted_before_joining_is_recreated(made: Machines) -> None:
     await made.machine("again")
     await made.until("again", "Pending")
     first = await made.pod("again")
@@ -122,7 +118,7 @@ async def test_a_pod_that_was_deleted_before_it_joined_is_made_again(made: Machi
 
 
 @rule("B9-R4", "L3", "B12-R1")
-async def test_a_machine_whose_pod_was_evicted_fails_and_goes_at_once(made: Machines) -> None:
+async def test_a_machine_with_an_evicted_pod_fails_at_once(made: Machines) -> None:
     await made.running("full")
     pod = {"spec": {"nodeName": "machine-full", "containers": [{"name": "a", "image": "a"}]}}
     await made.shoot.kube.create(refs.PODS, "default", {"metadata": {"name": "on-full"}, **pod})
@@ -131,13 +127,13 @@ async def test_a_machine_whose_pod_was_evicted_fails_and_goes_at_once(made: Mach
     await made.simulator.node("machine-full", Ready="Unknown")
     found = await made.until("full", "Failed")
     assert f"Pod machine-full was evicted ({message}): give its pool a larger volume" in description(found)
-    # Its kubelet, which would let the Pod on it go, has ended with it.
+    # Its kubelet, which would terminate the Pod on it, has ended with it.
     await made.end("full")
     await made.world.kube.remove(refs.PODS, "default", "on-full", grace=0)
 
 
 @rule("B9-R4", "L3")
-async def test_an_unhealthy_machine_is_given_up_when_its_pod_is_deleted(made: Machines) -> None:
+async def test_an_unhealthy_machine_fails_once_its_pod_is_deleted(made: Machines) -> None:
     await made.running("slow")
     await made.simulator.node("machine-slow", Ready="Unknown")
     await made.until("slow", "Unknown")
@@ -222,8 +218,7 @@ async def test_a_pod_of_another_control_plane_is_neither_taken_nor_deleted(made:
         spec = {**other.class_body("shared")["providerSpec"], "namespace": made.infra}
         await other.machine_class("shared", providerSpec=spec)
         await other.machine("first", of="shared")
-        told = await other.until_described("first", "belongs to Machine")
-        assert f"belongs to Machine {made.shoot.namespace}/first" in description(told)
+        await other.until_described("first", f"belongs to Machine {made.shoot.namespace}/first")
         await other.end("first")
     after = await made.pod("first")
     assert (after.uid, after.annotations, after.deleting) == (pod.uid, pod.annotations, False)
@@ -248,8 +243,8 @@ async def test_a_machine_of_a_class_that_never_was_can_be_deleted(made: Machines
     await made.end("typo")
 
 
-async def test_a_pod_in_another_provider_cluster_is_no_machines(made: Machines) -> None:
-    """Whoever has a cluster that takes part may have Pods of any name there."""
+async def test_pods_of_other_provider_clusters_are_ignored(made: Machines) -> None:
+    """Owners of member clusters may create Pods of any name there."""
     labels = {"app": "machine", "machine": "prey", "machine-provider": "local"}
     annotations = {"machine.windowbox/owner": f"{made.shoot.namespace}/prey"}
     head = {"name": "machine-prey", "namespace": made.infra, "uid": "forged"}
