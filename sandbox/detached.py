@@ -17,6 +17,7 @@ from sandbox.state import ChildState, State
 from windowbox.errors import Missing, Refused, Unreachable
 
 _LOOK_AGAIN = 0.05
+_PATIENCE = 120
 _HOPELESS = 5
 """A child that crashed this often and never became ready will not recover by itself."""
 
@@ -25,7 +26,6 @@ def up(
     folder: Path,
     chosen: Mapping[str, object],
     *,
-    patience: float = 120,
     say: Callable[[str, ChildState], None] = lambda name, child: None,
 ) -> State:
     """Start the sandbox in `folder`, and wait until all children are ready. Idempotent.
@@ -59,7 +59,7 @@ def up(
                 start_new_session=True,  # Ctrl-C in this terminal must not end it
             )
         _wait_for_first_word(folder, supervisor)
-    return _wait(folder, patience, say)
+    return _wait(folder, say)
 
 
 def down(folder: Path, *, wipe: bool = False) -> list[str]:
@@ -121,8 +121,8 @@ def _wait_for_first_word(folder: Path, supervisor: subprocess.Popen[bytes]) -> N
         time.sleep(_LOOK_AGAIN)
 
 
-def _wait(folder: Path, patience: float, say: Callable[[str, ChildState], None]) -> State:
-    limit, printed = time.monotonic() + patience, set[tuple[str, str]]()
+def _wait(folder: Path, say: Callable[[str, ChildState], None]) -> State:
+    limit, printed = time.monotonic() + _PATIENCE, set[tuple[str, str]]()
     while True:
         state = states.read(folder)
         if state is None or not state.running():

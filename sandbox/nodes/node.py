@@ -17,6 +17,8 @@ from sandbox.restarter import Restarter
 from sandbox.state import State
 from windowbox.errors import Missing
 
+_PATIENCE = 60
+
 
 class Node:
     """One real node of a running sandbox."""
@@ -53,11 +55,11 @@ class Node:
         network.unplug(self._claim, self.name)
         await asyncio.gather(*(restarter.crash() for step in self._steps for restarter in step))
 
-    async def repair(self, *, patience: float = 60) -> None:
+    async def repair(self) -> None:
         """Undo `cut` and `kill`, and wait until the node is ready again."""
         network.repair(self.namespace)
         network.plug(self._claim, self.name)
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(_PATIENCE):
             for step in self._steps:
                 for restarter in step:
                     restarter.start()

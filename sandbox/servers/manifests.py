@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -35,7 +34,7 @@ def secret(namespace: str, name: str, texts: Mapping[str, str], type: str = "") 
     }
 
 
-def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
+def apply_all(api: ApiServer) -> None:
     """Create or update the namespace, the rights and the kinds. Idempotent."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
     api.apply_object(namespace)
@@ -43,7 +42,7 @@ def apply_all(api: ApiServer, crds: Path = shipped.CRDS) -> None:
     # The owner of a sandbox created its Secrets, so roles may read them in all namespaces.
     for made in [*rbac.manifests(everywhere=True), *rbac.for_runner(), *webhooks]:
         api.apply_object(made)
-    texts = [path.read_text() for path in sorted(crds.glob("*.yaml"))]
+    texts = [path.read_text() for path in sorted(shipped.CRDS.glob("*.yaml"))]
     define(api, *(one for text in texts for one in yaml.load_all(text, _LOADER) if one))
 
 
