@@ -178,9 +178,9 @@ class Space:
         self.api.apply(path, head | {"metadata": {"name": self.namespace}, "spec": spec})
 
 
-def space(api: ApiServer, witness: Witness, zone: str, *, shoot: bool = False, name: str = "") -> Space:
+def space(api: ApiServer, witness: Witness, zone: str, *, shoot: bool = False) -> Space:
     """A new namespace; with `shoot`, the control plane's of a Shoot."""
-    made = name or f"{'shoot--' if shoot else ''}t-{uuid.uuid4().hex[:8]}"
+    made = f"{'shoot--' if shoot else ''}t-{uuid.uuid4().hex[:8]}"
     labels = {"gardener.cloud/role": "shoot"} if shoot else {}
     api.apply(
         NAMESPACES.path("", made),

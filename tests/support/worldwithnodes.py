@@ -1,6 +1,6 @@
 """A control plane with real nodes for tests, and echo servers in Pods behind Services.
 
-Whoever wants one for all tests of a package writes in its conftest.py:
+For one world per package, write in its conftest.py:
 
     @pytest.fixture(scope="package")
     def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorld]:
@@ -37,6 +37,8 @@ from tests.support.guardian import guarded
 T = TypeVar("T")
 
 PATIENCE = 60.0
+_DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+_SERVICES = "/api/v1/namespaces/default/services"
 _NAMES = {"POD_NAME": "metadata.name", "NODE_NAME": "spec.nodeName"}
 
 
@@ -95,7 +97,6 @@ class NodeWorld:
         replicas: int = 3,
         tcp: Sequence[int] = (8080,),
         udp: Sequence[int] = (),
-        namespace: str = "default",
         service: Mapping[str, Any] | None = None,
         pod: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
@@ -104,23 +105,17 @@ class NodeWorld:
         `service` and `pod` are laid over the specs of the Service (a NodePort if nothing else is said) and
         of the Pods. Ports are named `tcp-8080`, and the same outside and inside.
         """
-        deployments = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-        self.api.apply(f"{deployments}/{name}", _deployment(name, replicas, tcp, udp, pod or {}))
-        found = self.api.apply(
-            f"/api/v1/namespaces/{namespace}/services/{name}", _service(name, tcp, udp, service or {})
-        )
-        for event in self.api.events(f"{deployments}?fieldSelector=metadata.name={name}", seconds=60):
+        self.api.apply(f"{_DEPLOYMENTS}/{name}", _deployment(name, replicas, tcp, udp, pod or {}))
+        found = self.api.apply(f"{_SERVICES}/{name}", _service(name, tcp, udp, service or {}))
+        for event in self.api.events(f"{_DEPLOYMENTS}?fieldSelector=metadata.name={name}", seconds=60):
             status = event["object"].get("status", {})
             observed = status.get("observedGeneration") == event["object"]["metadata"]["generation"]
             if observed and status.get("readyReplicas", 0) == status.get("replicas", 0) == replicas:
                 return found
         raise TimeoutError(f"{name} has not {replicas} ready Pods after a minute")
 
-    def remove_echo(self, name: str, *, namespace: str = "default") -> None:
-        for path in (
-            f"/apis/apps/v1/namespaces/{namespace}/deployments",
-            f"/api/v1/namespaces/{namespace}/services",
-        ):
+    def remove_echo(self, name: str) -> None:
+        for path in (_DEPLOYMENTS, _SERVICES):
             self.api.request("DELETE", f"{path}/{name}").close()
 
 

@@ -78,8 +78,8 @@ class Operated:
     named: NameServer
     witness: Witness
 
-    def space(self, *, shoot: bool = False) -> Space:
-        return client.space(self.plane.api, self.witness, self.named.zone, shoot=shoot)
+    def space(self) -> Space:
+        return client.space(self.plane.api, self.witness, self.named.zone)
 
 
 @contextlib.contextmanager
