@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox import processes
 from sandbox import state as states
+from tests.support.guardian import afterwards
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,18 +56,6 @@ class CommandLine:
         known = {key: value for key, value in os.environ.items() if not key.startswith("WINDOWBOX_S")}
         return {**known, "WINDOWBOX_HOME": str(self.home), **self.variables}
 
-    @contextlib.contextmanager
-    def ended(self) -> Iterator[None]:
+    def ended(self) -> AbstractContextManager[int]:
         """Its sandbox is ended afterwards, even if the test process is killed."""
-        # Reads until our end of the pipe is closed, which the kernel does for us if nobody else can.
-        guardian = subprocess.Popen(
-            ["sh", "-c", 'cat >/dev/null; exec "$@" down', "guardian", *self.program],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=self.cwd,
-            env=self.environment(), start_new_session=True,
-        )  # fmt: skip
-        try:
-            yield
-        finally:
-            assert guardian.stdin is not None
-            guardian.stdin.close()
-            guardian.wait(120)
+        return afterwards(*self.program, "down", cwd=self.cwd, env=self.environment(), patience=120)

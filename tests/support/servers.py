@@ -130,8 +130,8 @@ def name_server(
 def control_plane(folder: Path, *, controllers: bool = False, audit: bool = False) -> Iterator[ControlPlane]:
     """etcd and an API server, with the kinds in deploy/crds and the rights of each role.
 
-    With `controllers`, namespaces end and owners take along what they own; with `audit`, every request is
-    noted in audit.log.
+    With `controllers`, namespaces end and owned objects are deleted with their owners; with `audit`, every
+    request is written to audit.log.
     """
     identity = controlplane.identities(folder / "pki")
     port, etcd_port = processes.free_port(), processes.free_port()
@@ -144,13 +144,12 @@ def control_plane(folder: Path, *, controllers: bool = False, audit: bool = Fals
         process = stack.enter_context(restartable(server, folder))
         manifests.apply_all(api)
         if controllers:
-            stack.enter_context(running(_controllers(folder, identity, port), folder))
-        yield ControlPlane(api.url, _kubeconfig(folder, api), api, _role_kubeconfigs(folder, api), process)
-
-
-def _controllers(folder: Path, identity: controlplane.Identities, api_port: int) -> Child:
-    program, file = binaries.find("kube-controller-manager"), folder / "controllers.kubeconfig"
-    return controlplane.controllers(program, identity, file, processes.free_port(), api_port)
+            program, file = binaries.find("kube-controller-manager"), folder / "controllers.kubeconfig"
+            child = controlplane.controllers(program, identity, file, processes.free_port(), port)
+            stack.enter_context(running(child, folder))
+        kubeconfig = folder / "admin.kubeconfig"
+        files.write_private(kubeconfig, kubeconfigs.text(api.url, api.ca, api.user))
+        yield ControlPlane(api.url, kubeconfig, api, _role_kubeconfigs(folder, api), process)
 
 
 @contextlib.contextmanager
@@ -164,7 +163,7 @@ def running(child: Child, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def start(child: Child, folder: Path) -> subprocess.Popen[bytes]:
-    """Start `child` and wait until it is ready; what it says goes to a log in `folder`."""
+    """Start `child` and wait until it is ready; its output goes to a log in `folder`."""
     log = folder / f"{child.name}.out"
     process = processes.start(child.argv, log, env=dict(child.env))
     try:
@@ -224,12 +223,6 @@ def wait(ready: Callable[[], bool], process: subprocess.Popen[bytes], name: str,
         if time.monotonic() > limit:
             raise TimeoutError(f"{name} is not ready after a minute:\n{log.read_text()[-2000:]}")
         time.sleep(0.01)  # what a program needs to be ready differs, and few can tell it
-
-
-def _kubeconfig(folder: Path, api: ApiServer) -> Path:
-    path = folder / "admin.kubeconfig"
-    files.write_private(path, kubeconfigs.text(api.url, api.ca, api.user))
-    return path
 
 
 def _role_kubeconfigs(folder: Path, api: ApiServer) -> dict[str, Path]:
