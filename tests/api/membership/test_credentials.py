@@ -18,18 +18,17 @@ from bus.clusters.clusters import Clusters, clusters
 from bus.clusters.registry import Member, Registry
 from bus.transport.connection import Bus
 from sandbox.servers import certificates
-from tests.api.watchers.conftest import Records, heard, in_namespace
-from tests.api.watchers.test_watching import member, portable, store_kubeconfig, watcher
+from tests.api.watchers.conftest import Records, in_namespace
+from tests.api.watchers.test_watching import member, portable, store_kubeconfig
 from tests.support import loopback
+from tests.support.cases import cases
 from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
-from tests.support.tenantconfigs import naming, with_user
+from tests.support.tenantconfigs import naming, program, with_user
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Malformed, PermanentError, TransientError, Unreachable
-from windowbox.models.refs import DNSRECORDS, NAMESPACES, SECRETS
+from windowbox.models.refs import NAMESPACES, SECRETS
 from windowbox.settings.clustersettings import EgressSettings
-
-WHICH = f"shoot--a/{DNSRECORDS.id}"
 
 
 @pytest_asyncio.fixture
@@ -81,16 +80,6 @@ def distrusting(plane: ControlPlane) -> str:
     return yaml.safe_dump(content)
 
 
-def running_a_program(trace: Path) -> str:
-    script = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": "sh",
-        "args": ["-c", f"touch {trace}"],
-        "interactiveMode": "Never",
-    }
-    return naming("https://127.0.0.1:1", user={"exec": script}).decode()
-
-
 async def renew(records: Records, text: str) -> None:
     content = base64.b64encode(text.encode()).decode()
     await records.kube.merge(SECRETS, records.namespace, "kubeconfig", {"data": {"kubeconfig": content}})
@@ -100,29 +89,20 @@ async def answers(kube: Kube) -> bool:
     return (await kube.get(NAMESPACES, "", "default")).name == "default"
 
 
-@pytest.mark.parametrize("wrong", [unknown, distrusting])
-async def test_credentials_that_were_renewed_are_read_again(
-    bus: Bus, control_plane: ControlPlane, records: Records, wrong: Any
-) -> None:
-    await records.create("web")
-    await store_kubeconfig(records, wrong(control_plane))
-    async with watcher(bus, records.kube) as one:
-        await one.registry.join(member("shoot--a", records))
-        await one.reaches("broken", WHICH)
-        await renew(records, portable(control_plane))
-        await one.reaches("watching", WHICH)
-    assert ("LISTED", "web", "10.0.0.1") in await heard(bus, records, "shoot--a")
-
-
+@cases(
+    "wrong refusal",
+    ("an-unknown-token", unknown, "Unauthorized"),
+    ("another-authority", distrusting, "no usable connection"),
+)
 async def test_a_client_is_kept_until_its_credentials_are_refused(
-    bus: Bus, control_plane: ControlPlane, records: Records
+    bus: Bus, control_plane: ControlPlane, records: Records, wrong: Any, refusal: str
 ) -> None:
-    await store_kubeconfig(records, unknown(control_plane))
+    await store_kubeconfig(records, wrong(control_plane))
     async with process(bus, records) as one:
         await one.join(member("shoot--a", records))
         first = await one.clusters.get("shoot--a")
         assert await one.clusters.get("shoot--a") is first
-        with pytest.raises(PermanentError, match="Unauthorized"):
+        with pytest.raises((PermanentError, Unreachable), match=refusal):
             await answers(first)
         await renew(records, portable(control_plane))
         second = await one.clusters.get("shoot--a")
@@ -148,27 +128,25 @@ async def test_the_client_of_a_cluster_that_leaves_is_closed(
         assert await answers(await one.clusters.get("shoot--a"))
 
 
-@pytest.mark.parametrize(("origin", "denied"), [("provider", True), ("namespace", False), ("person", False)])
-async def test_own_networks_are_denied_to_provider_clusters_alone(
-    bus: Bus, records: Records, origin: str, denied: bool
+@cases(
+    "origin address denied",
+    ("own-networks-to-a-provider-cluster", "provider", "10.0.0.1", True),
+    ("own-networks-to-a-namespace", "namespace", "10.0.0.1", False),
+    ("own-networks-to-a-person", "person", "10.0.0.1", False),
+    ("loopback-to-a-person", "person", "127.0.0.1", True),
+)
+async def test_kubeconfigs_in_secrets_lead_to_permitted_addresses_only(
+    bus: Bus, records: Records, origin: str, address: str, denied: bool
 ) -> None:
     """The API servers of control planes are Services of the cluster that windowbox serves."""
-    await store_kubeconfig(records, naming("https://10.0.0.1").decode())
+    await store_kubeconfig(records, naming(f"https://{address}").decode())
     theirs = member("shoot--a", records).model_copy(update={"origin": origin})
     async with process(bus, records, EgressSettings(denied=(ip_network("10.0.0.0/8"),))) as one:
         if denied:
-            await one.refuses(theirs, r"10.0.0.1, where none may be")
+            await one.refuses(theirs, f"{address}, where none may be")
         else:
             await one.join(theirs)
-            assert (await one.clusters.get("shoot--a")).host == "https://10.0.0.1"
-
-
-async def test_loopback_is_denied_to_all_kubeconfigs_in_secrets(
-    bus: Bus, control_plane: ControlPlane, records: Records
-) -> None:
-    await store_kubeconfig(records, portable(control_plane))
-    async with process(bus, records, EgressSettings()) as one:
-        await one.refuses(member("shoot--a", records), r"127.0.0.1, where none may be")
+            assert (await one.clusters.get("shoot--a")).host == f"https://{address}"
 
 
 @pytest.mark.parametrize("origin", ["person", "settings", "namespace", "provider"])
@@ -176,7 +154,7 @@ async def test_bus_entries_never_name_files_or_programs(
     bus: Bus, records: Records, tmp_path: Path, origin: Any
 ) -> None:
     trace, file, others = tmp_path / "trace", tmp_path / "kubeconfig", tmp_path / "others"
-    file.write_text(running_a_program(trace))
+    file.write_bytes(naming("https://127.0.0.1:1", user={"exec": program(trace)}))
     async with process(bus, records, files={"shoot--b": file, "shoot--a": others}) as one:
         theirs = Member(id="shoot--a", file=str(file), origin=origin)
         await one.refuses(theirs, r"settings of this process name no file .*/kubeconfig for it")
@@ -187,14 +165,12 @@ async def test_a_file_that_the_settings_name_may_run_a_program(
     bus: Bus, records: Records, tmp_path: Path
 ) -> None:
     trace, file = tmp_path / "trace", tmp_path / "kubeconfig"
-    file.write_text(running_a_program(trace))
+    file.write_bytes(naming("https://127.0.0.1:1", user={"exec": program(trace)}))
     async with process(bus, records, files={"shoot--a": file}) as one:
         await one.refuses(Member(id="shoot--a", file=str(file)))  # it writes no credentials
     assert trace.exists()
 
 
-async def test_a_member_without_credentials_does_not_get_those_of_the_process(
-    bus: Bus, records: Records
-) -> None:
+async def test_a_member_without_credentials_is_refused(bus: Bus, records: Records) -> None:
     async with process(bus, records) as one:
         await one.refuses(Member(id="shoot--a"), "neither a Secret nor a file")

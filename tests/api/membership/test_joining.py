@@ -134,7 +134,7 @@ async def test_a_cluster_leaves_with_its_namespace(bus: Bus, records: Records) -
         await eventually(made.left)
 
 
-async def test_what_a_person_let_join_is_left_alone(
+async def test_a_member_registered_by_a_person_is_kept(
     bus: Bus, records: Records, control_plane: ControlPlane
 ) -> None:
     async with world(bus, records, file=control_plane.kubeconfig) as made:
@@ -210,9 +210,7 @@ async def test_an_unreachable_cluster_keeps_its_mirrored_objects(
         wire.resume()
 
 
-async def test_what_a_cluster_left_behind_while_nobody_watched_is_cleared_away(
-    bus: Bus, records: Records
-) -> None:
+async def test_leftovers_of_a_cluster_are_purged_at_start(bus: Bus, records: Records) -> None:
     async with world(bus, records) as made:
         name = (await made.joins()).id
     assert await on_the_bus(bus, name)
