@@ -1,4 +1,4 @@
-"""Ports, addresses and source ranges: what is listened on, who may come, and who answers."""
+"""Ports, addresses, source ranges, affinity and options of load balancers."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_a_service_has_hundreds_of_ports(traffic: World) -> None:
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])
 def test_a_client_keeps_its_node_over_tcp_and_udp(traffic: World, policy: str) -> None:
     def entrance(answer: Answer) -> str:
-        """With Local nodes hand on to their own Pods, and do not put themselves in front."""
+        """With Local, nodes forward to their own Pods and keep the client's address."""
         return answer.node if policy == "Local" else traffic.entrance(answer.peer)
 
     def entrances(ask: Callable[..., Answer]) -> set[str]:
         return {entrance(ask(source=source)) for source in _CLIENTS}
 
     with traffic.service(tcp(), udp(), sessionAffinity="ClientIP", externalTrafficPolicy=policy) as service:
-        # A node that has not heard of the Service is left out for a while, and its clients go elsewhere.
+        # A node whose kube-proxy does not know the Service yet is skipped: its clients reach other nodes.
         for ask in (service.tcp, service.udp):
             echoclient.becomes(traffic.names, partial(entrances, ask))
         first, again = ({s: service.tcp(source=s) for s in _CLIENTS} for _ in range(2))
@@ -78,18 +78,14 @@ def test_affinity_can_be_switched_off_and_on(traffic: World) -> None:
 
 
 @rule("LB-7-ranges", "LB-11-6", "LB-15-8")
-@pytest.mark.parametrize("by", ["field", "annotation"])
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
-def test_clients_outside_the_source_ranges_are_refused(traffic: World, family: str, by: str) -> None:
+def test_clients_outside_the_source_ranges_are_refused(traffic: World, family: str) -> None:
+    # By the annotation; test_source_ranges_can_be_changed uses the field.
     allowed, refused, bits = "127.9.1.7", "127.9.2.7", 32
     if family == "IPv6":
         allowed, refused, bits = traffic.source(0x17), traffic.source(0x27), 128
-    prefix = f"{allowed}/{bits}"
-    field = [prefix] if by == "field" else []
-    annotated = {_RANGES: f" {prefix} , 10.0.0.0/8"} if by == "annotation" else {}
-    with traffic.service(
-        tcp(), udp(), annotated=annotated, ipFamilies=[family], loadBalancerSourceRanges=field
-    ) as service:
+    annotated = {_RANGES: f" {allowed}/{bits} , 10.0.0.0/8"}
+    with traffic.service(tcp(), udp(), annotated=annotated, ipFamilies=[family]) as service:
         service.served(source=allowed)
         service.served_by_udp(source=allowed)
         assert [service.outcome(source=refused) for _ in range(5)] == ["closed"] * 5
@@ -164,7 +160,7 @@ def test_the_proxy_protocol_tells_pods_their_client(
         answer = service.served(80, b"hello", source=traffic.client)
         assert answer.said.startswith(header(traffic.client))
         assert answer.said.endswith(b"hello")
-        # The header was for the Pods alone: those who answer health checks did not take offence.
+        # Health checks carry no header: kube-proxies would refuse it, and no node would be healthy.
         assert service.nodes(30) == set(traffic.pods().values())
 
 
