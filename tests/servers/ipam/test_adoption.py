@@ -65,7 +65,7 @@ async def test_nothing_is_allocated_before_all_claims_are_known(bus: Bus) -> Non
         assert await everybody(store) == {"10.0.0.20": ["web"], "10.0.0.21": ["api"], new[0]: ["newcomer"]}
 
 
-async def test_listeners_learn_that_an_empty_book_needs_adoption(bus: Bus) -> None:
+async def test_listeners_see_that_an_empty_store_needs_adoption(bus: Bus) -> None:
     needs: list[bool] = []
     store = AddressStore(bus, [range_of(SMALL)])
     store.on_change(lambda: needs.append(store.needs_adoption()))
@@ -74,14 +74,14 @@ async def test_listeners_learn_that_an_empty_book_needs_adoption(bus: Bus) -> No
     assert needs == [True]
 
 
-async def test_rebuilding_a_complete_book_changes_nothing(store: AddressStore) -> None:
+async def test_adoption_of_a_complete_store_changes_nothing(store: AddressStore) -> None:
     shown = {name: await allocated(store, name) for name in ("web", "api")}
     before = await everybody(store)
     assert (await adopt_all(store, claims(shown.items()))).wake == ()
     assert await everybody(store) == before
 
 
-async def test_addresses_that_are_not_ours_to_give_are_not_taken_over(bus: Bus) -> None:
+async def test_addresses_outside_the_range_are_not_adopted(bus: Bus) -> None:
     async with opened(bus, SMALL) as store:
         await adopt_all(store, claims([("web", ["192.0.2.1"])]))
         assert await everybody(store) == {}
@@ -122,7 +122,7 @@ async def test_a_service_with_an_address_adopts_no_other(store: AddressStore) ->
     assert await everybody(store) == {has[0]: ["greedy"]}
 
 
-async def test_where_all_is_lost_uncontested_claims_come_first_then_older_services(bus: Bus) -> None:
+async def test_uncontested_claims_come_first_then_older_services(bus: Bus) -> None:
     async with opened(bus, SMALL) as store:
         thief = shows("thief", "10.0.0.20", "10.0.0.21", created="2025")
         other, victim = shows("web", "10.0.0.22"), shows("victim", "10.0.0.20", created="2024")
@@ -235,7 +235,7 @@ async def test_a_process_that_noticed_an_older_copy_waits_for_a_newer_marker(
         assert not store.needs_adoption()
 
 
-async def test_a_book_is_incomplete_while_disconnected(nats: NatsServer, nats_bus: Bus) -> None:
+async def test_a_store_is_incomplete_while_disconnected(nats: NatsServer, nats_bus: Bus) -> None:
     async with settled(nats_bus, SMALL) as store:
         before = await allocated(store, "web")
         async with away(nats, store):

@@ -131,7 +131,7 @@ async def test_a_hostile_cluster_spoils_no_adoption_but_its_own(
         assert not store.has_address(service("greedy", "endless"))
 
 
-async def test_a_defect_that_one_cluster_finds_spoils_no_adoption_but_its_own(
+async def test_a_bug_triggered_by_one_cluster_spares_the_others(
     bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim = adoption.claim
@@ -183,9 +183,7 @@ async def test_the_claims_of_one_cluster_are_bounded(
     assert "cluster many has more load balancers than 3" in caplog.text
 
 
-async def test_a_lease_of_the_addresses_that_is_back_has_nothing_listed_while_the_bus_is_connected(
-    nats: NatsServer, tmp_path: Path
-) -> None:
+async def test_a_renewed_lease_lists_no_cluster_again(nats: NatsServer, tmp_path: Path) -> None:
     async with connected(Access(nats.url)) as bus, api_servers() as apis:
         await ensured(bus)
         paths = {name: tmp_path / f"{name}.kubeconfig" for name in (RUNTIME, "shoot")}

@@ -105,7 +105,7 @@ async def test_a_kept_address_is_not_given_to_others_and_comes_back(two: Address
     assert two.expired(now=2000.0) == []
 
 
-async def test_a_kept_address_is_given_back_when_its_time_is_over(store: AddressStore) -> None:
+async def test_a_kept_address_is_released_after_the_grace_period(store: AddressStore) -> None:
     (address,) = await allocated(store, "web")
     await store.keep(service("web"), "web", until=1000.0)
     await store.keep(service("web"), "web", until=3000.0)  # asked again, it does not begin anew
@@ -236,7 +236,7 @@ async def test_a_failed_share_is_explained_in_a_notice(store: AddressStore) -> N
 
 
 @cases("status stays", ("the-older", [], "10.0.0.17"), ("the-one-in-its-status", ["10.0.0.18"], "10.0.0.18"))
-async def test_of_two_addresses_of_one_family_one_is_given_back(
+async def test_of_two_addresses_of_one_family_one_is_released(
     store: AddressStore, status: list[str], stays: str
 ) -> None:
     for since, address in enumerate(["10.0.0.17", "10.0.0.18"]):
@@ -331,7 +331,7 @@ def test_all_sharers_get_their_address_back() -> None:
 # Rights.
 
 
-async def test_a_worker_may_do_all_that_the_book_asks_of_it(
+async def test_the_rights_of_a_worker_suffice_for_the_store(
     roles: RoleServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with connected(roles.access("watcher")) as watcher:

@@ -56,7 +56,7 @@ class Allocation:
             if of not in request.families:
                 return results.wrong_family(of, address)
         for address in sorted(self._known):
-            await self._read(address)
+            await self._read(address)  # from the server: the next write must expect the entry's sequence
         for wanted in sorted(request.families):
             await self._allocate(wanted)
         waited = ref in self._index.waiters
@@ -64,7 +64,7 @@ class Allocation:
         if waits:
             await self._store.join_queue(ref, self._waiter)
             await self._store.bucket.catch_up()
-            if self._store.is_complete() and (self._awaits_completion or self._store.is_servable(ref)):
+            if self._store.is_complete() and (self._awaits_completion or self._index.is_servable(ref)):
                 # An address was released just before the Service joined: no event would requeue it.
                 raise StaleRead
         freed = []
@@ -215,10 +215,10 @@ class Allocation:
 
     def _free(self, wanted: Family) -> Iterator[str]:
         """Free addresses, those to avoid last."""
-        range_ = self._index.range_of(self._request.ref.cluster)
+        ref, avoided = self._request.ref, []
+        range_ = self._index.range_of(ref.cluster)
         assert range_ is not None  # or there would have been no room
-        avoided = []
-        for address in ranges.candidates(range_, wanted, self._request.seed):
+        for address in ranges.candidates(range_, wanted, f"{ref.cluster}/{ref.namespace}/{ref.name}"):
             if not self._holdings.held(address).holders:
                 if address in self._request.avoid:
                     avoided.append(address)
@@ -265,16 +265,16 @@ class Allocation:
         if self._index.marker is None:
             await self._store.report_loss()
         self._awaits_completion = True
-        self._obstacles.append(results.rebuilding(self._since()))
+        self._obstacles.append(results.rebuilding())
         if self._may_queue():
             self._waiter = self._waiter.model_copy(update={"families": (*self._waiter.families, wanted)})
 
     def _queue_for_any(self, wanted: Family) -> None:
-        ref, since = self._request.ref, self._since()
+        ref = self._request.ref
         total = self._index.total(ref.cluster, wanted)
         if self._may_queue():
-            ahead = self._index.ahead(ref, wanted, since)
-            self._obstacles.append(results.used_up(wanted, total, since, ahead))
+            ahead = self._index.ahead(ref, wanted, self._since())
+            self._obstacles.append(results.used_up(wanted, total, ahead))
             self._waiter = self._waiter.model_copy(update={"families": (*self._waiter.families, wanted)})
         else:
             self._obstacles.append(results.queue_full(wanted, total, MOST_WAITING))

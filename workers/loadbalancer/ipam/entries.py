@@ -106,12 +106,11 @@ class Marker(Message):
 
 def conflict(holder: Holder, others: Iterable[Holder]) -> Holder | None:
     """One of `others` that cannot share an address with `holder`."""
-    return next((other for other in others if not can_share(holder, other)), None)
-
-
-def can_share(one: Holder, other: Holder) -> bool:
-    """Whether both may have the same address."""
-    return _same_group(one, other) and not set(one.ports) & set(other.ports)
+    ports = set(holder.ports)
+    for other in others:
+        if not _same_group(holder, other) or ports & set(other.ports):
+            return other
+    return None
 
 
 def port_conflicts(holder: Holder, other: Holder) -> list[str]:

@@ -178,6 +178,7 @@ class AddressIndex:
         """
         found: list[ObjectRef] = []
         theirs = self.holdings.of(besides)
+        # Free, or held by `besides` alone.
         available = {a for a in freed if len(self.holdings.held(a).holders) == (a in theirs)}
         keys = [self._range_key(besides.cluster, of) for of in FAMILIES] + [
             self._key_of(a) for a in available

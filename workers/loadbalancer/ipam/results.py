@@ -52,10 +52,6 @@ class AddressRequest:
         """The requested addresses by family."""
         return {family(address): address for address in self.requested}
 
-    @property
-    def seed(self) -> str:
-        return f"{self.ref.cluster}/{self.ref.namespace}/{self.ref.name}"
-
     def holder(self, since: float, before: Holder | None = None) -> Holder:
         """Its entry as a holder since `since`, unless it was a holder `before`."""
         same = before is not None and before.uid == self.uid
@@ -88,9 +84,6 @@ class Queued:
 
     reason: str
     note: str
-    since: float
-    place: int
-    """Position in the queue; 1 is the next."""
     wake: tuple[ObjectRef, ...] = ()
 
 
@@ -114,15 +107,13 @@ class Released:
     wake: tuple[ObjectRef, ...] = ()
 
 
-def used_up(family: Family, total: int, since: float, ahead: int) -> Queued:
+def used_up(family: Family, total: int, ahead: int) -> Queued:
     # Without its position: each step forward would cause another Event.
     waits = "others have waited longer" if ahead else "it gets the next that is given back"
     return Queued(
         USED_UP,
         f"all {total} {family} addresses of its range are in use; {waits}: "
         "delete a Service that is no longer needed, or widen loadbalancer.ranges in windowbox's settings",
-        since,
-        ahead + 1,
     )
 
 
@@ -143,12 +134,10 @@ def quota_exceeded(family: Family, quota: int) -> Rejected:
     )
 
 
-def rebuilding(since: float) -> Queued:
+def rebuilding() -> Queued:
     return Queued(
         REBUILDING,
         "allocations are being restored: a new address is given as soon as all that are in use are known",
-        since,
-        1,
     )
 
 

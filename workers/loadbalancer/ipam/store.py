@@ -166,10 +166,6 @@ class AddressStore:
         """Services that wait although there is an address for them: they were not requeued."""
         return self.index.servable() if self.is_complete() else []
 
-    def is_servable(self, ref: ObjectRef) -> bool:
-        """Whether this Service waits although there is an address for it."""
-        return self.is_complete() and self.index.is_servable(ref)
-
     def expired(self, now: float) -> list[ObjectRef]:
         """Services with an address whose grace period is over."""
         holders = (holder for _, held in self.index.holdings.kept() for holder in held.holders)

@@ -192,7 +192,7 @@ class Waking:
     def _in_turn(self, cluster: str) -> Iterator[ObjectRef]:
         """All Services of a cluster, round-robin: each call continues where the last one has stopped."""
         turns = self._turns.setdefault(cluster, deque())
-        for _ in range(2):
+        for _ in range(2):  # the rest of the current round, and a whole round more
             while turns:
                 yield turns.popleft()
             turns.extend(self._services.refs(cluster))
