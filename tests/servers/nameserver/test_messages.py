@@ -69,7 +69,7 @@ def reply_of(wanted: RecordSet) -> bytes:
 
 @hypothesis.settings(max_examples=300, deadline=None)
 @given(record_sets())
-def test_values_come_back_as_they_went(wanted: RecordSet) -> None:
+def test_values_survive_the_wire(wanted: RecordSet) -> None:
     reply = verified(reply_of(wanted), query(wanted), None, "the server")
     found = messages.record_set(wanted.key, reply)
     assert found is not None

@@ -23,65 +23,70 @@ MARK = "_windowbox-a.x"
 HELD = Held(ownership.mark(OURS.key, ZONE, "me"))
 
 
+@pytest.fixture
+def me(named: Named, opened: Opener) -> Nameserver:
+    return opened(settings(named.server, ownership="me"))
+
+
+@pytest.fixture
+def you(named: Named, opened: Opener) -> Nameserver:
+    return opened(settings(named.server, ownership="you"))
+
+
 @rule("DN-49")
-async def test_a_claim_comes_and_goes_with_its_record(named: Named, nameserver: Nameserver) -> None:
-    await nameserver.replace(ZONE, OURS, owner="me")
+async def test_a_claim_comes_and_goes_with_its_record(named: Named, me: Nameserver) -> None:
+    await me.replace(ZONE, OURS)
     assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=me"']
-    await nameserver.replace(ZONE, OTHER, owner="me")
+    await me.replace(ZONE, OTHER)
     assert named.dig("x") == ["2.2.2.2"]
-    await nameserver.delete(ZONE, OURS.key, owner="me")
+    await me.delete(ZONE, OURS.key)
     assert (named.dig("x"), named.dig(MARK, "TXT")) == ([], [])
 
 
-@rule("DN-49", "N-16")
-async def test_a_foreign_record_is_refused_with_its_owners_name(named: Named, nameserver: Nameserver) -> None:
-    await nameserver.replace(ZONE, OURS, owner="me")
+@rule("DN-48", "DN-49", "N-16")
+async def test_a_foreign_record_is_refused_with_its_owners_name(
+    named: Named, me: Nameserver, you: Nameserver
+) -> None:
+    await me.replace(ZONE, OURS)
     with pytest.raises(Refused, match=rf"x\.{ZONE} A belongs to me"):
-        await nameserver.replace(ZONE, OTHER, owner="you")
-    await nameserver.delete(ZONE, OURS.key, owner="you")
+        await you.replace(ZONE, OTHER)
+    await you.delete(ZONE, OURS.key)
     assert named.dig("x") == ["1.1.1.1"]
 
 
 @rule("DN-49")
-async def test_one_foreign_record_does_not_keep_the_others_out(named: Named, nameserver: Nameserver) -> None:
-    await nameserver.replace(ZONE, OURS, owner="me")
+async def test_one_foreign_record_does_not_keep_the_others_out(
+    named: Named, me: Nameserver, you: Nameserver
+) -> None:
+    await me.replace(ZONE, OURS)
     others = [rrset(f"y{n}", "A", "1.1.1.1") for n in range(50)]
     outcomes = await asyncio.gather(
-        *(nameserver.replace(ZONE, each, owner="you") for each in [*others, OTHER]), return_exceptions=True
+        *(you.replace(ZONE, each) for each in [*others, OTHER]), return_exceptions=True
     )
     assert [type(outcome) for outcome in outcomes if outcome] == [Refused]
     assert named.dig("y49") == ["1.1.1.1"]
 
 
 @rule("DN-49")
-async def test_an_unmarked_record_is_adopted_if_as_wanted(named: Named, nameserver: Nameserver) -> None:
-    await nameserver.replace(ZONE, OURS)
-    with pytest.raises(Refused, match="bears no owner's mark"):
-        await nameserver.replace(ZONE, OTHER, owner="me")
-    await nameserver.delete(ZONE, OURS.key, owner="me")
-    assert named.dig("x") == ["1.1.1.1"]
-    await nameserver.replace(ZONE, OURS, owner="me")
-    assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=me"']
-
-
-@rule("DN-48", "DN-49")
-async def test_an_unmarked_record_is_deleted_if_its_values_match(
-    named: Named, nameserver: Nameserver
+async def test_an_unmarked_record_with_the_wanted_values_is_adopted(
+    named: Named, nameserver: Nameserver, me: Nameserver
 ) -> None:
     await nameserver.replace(ZONE, OURS)
-    await nameserver.delete(ZONE, OURS.key, owner="me", unless_changed=OTHER)
+    with pytest.raises(Refused, match="bears no owner's mark"):
+        await me.replace(ZONE, OTHER)
+    await me.delete(ZONE, OURS.key)
     assert named.dig("x") == ["1.1.1.1"]
-    await nameserver.delete(ZONE, OURS.key, owner="me", unless_changed=OURS)
-    assert named.dig("x") == []
+    await me.replace(ZONE, OURS)
+    assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=me"']
 
 
 @rule("DN-47", "DN-49")
 @pytest.mark.parametrize("claim", [HELD, Unclaimed()], ids=["held", "unclaimed"])
 @pytest.mark.parametrize("deleting", [False, True], ids=["replace", "delete"])
 async def test_a_claim_lost_since_the_lookup_changes_nothing(
-    named: Named, nameserver: Nameserver, claim: Held | Unclaimed, deleting: bool
+    named: Named, you: Nameserver, claim: Held | Unclaimed, deleting: bool
 ) -> None:
-    await nameserver.replace(ZONE, OURS, owner="you")
+    await you.replace(ZONE, OURS)
     change = Delete(OTHER.key, "me") if deleting else Replace(OTHER.key, messages.rrset(OTHER), "me")
     update = UpdateMessage(messages.name(ZONE))
     ownership.guard(update, change, claim, ZONE)
@@ -94,11 +99,13 @@ async def test_a_claim_lost_since_the_lookup_changes_nothing(
     assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=you"']
 
 
-async def test_a_claim_below_a_wildcard_is_no_existing_record(named: Named, nameserver: Nameserver) -> None:
-    await nameserver.replace(ZONE, rrset("*.w", "A", "9.9.9.9"), owner="other")
-    await nameserver.replace(ZONE, rrset("x.w", "A", "1.1.1.1"), owner="me")
+async def test_a_claim_below_a_wildcard_is_no_existing_record(
+    named: Named, me: Nameserver, you: Nameserver
+) -> None:
+    await you.replace(ZONE, rrset("*.w", "A", "9.9.9.9"))
+    await me.replace(ZONE, rrset("x.w", "A", "1.1.1.1"))
     assert named.dig("x.w") == ["1.1.1.1"]
-    assert named.dig("_windowbox-wildcard-a.w", "TXT") == ['"heritage=windowbox,owner=other"']
+    assert named.dig("_windowbox-wildcard-a.w", "TXT") == ['"heritage=windowbox,owner=you"']
 
 
 @cases("name length", ("label", "x" * 63, 13 + 63 + 21), ("name", ".".join(["x" * 57] * 4), 58))
@@ -115,13 +122,15 @@ GOOD = {"name": "good", "secret": KEY}
 
 @rule("DN-49")
 @pytest.mark.parametrize("key", [GOOD, None], ids=["signed", "unsigned"])
-async def test_all_of_many_marks_are_found(named: Named, opened: Opener, key: dict[str, str] | None) -> None:
+async def test_all_of_many_marks_are_found(
+    named: Named, opened: Opener, you: Nameserver, key: dict[str, str] | None
+) -> None:
     ours = opened(settings(named.server, ownership="us", key=key))
     names = [f"n{number}" for number in range(NUMBER)] + ["*.wild", "deep.er"]
     await asyncio.gather(*(ours.replace(ZONE, rrset(n, "A", "1.1.1.1"), resource=f"for {n}") for n in names))
     await ours.replace(ZONE, rrset("alias", "CNAME", "elsewhere.example.com"), resource="for alias")
     await ours.replace(ZONE, rrset("unknown", "A", "1.1.1.1"))
-    await ours.replace(ZONE, rrset("theirs", "A", "1.1.1.1"), owner="them", resource="for theirs")
+    await you.replace(ZONE, rrset("theirs", "A", "1.1.1.1"), resource="for theirs")
     named.nsupdate(f"update add plain.{ZONE} 60 TXT heritage=windowbox,resource=for-plain")
     wanted = {Mark(RecordKey(f"{name}.{ZONE}", "A"), f"for {name}") for name in names}
     wanted.add(Mark(RecordKey(f"alias.{ZONE}", "CNAME"), "for alias"))

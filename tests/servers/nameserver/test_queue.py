@@ -136,7 +136,7 @@ async def test_closing_ends_every_wait(named: Named, nameserver: Nameserver) -> 
 
 
 @rule("DN-31")
-async def test_a_deletion_that_left_the_record_is_not_believed(named: Named, nameserver: Nameserver) -> None:
+async def test_a_record_left_by_a_deletion_is_detected(named: Named, nameserver: Nameserver) -> None:
     """Somebody writes it again between the deletion and its proof: so only the proof is asked here."""
     wanted = rrset("x", "A", "1.1.1.1")
     await nameserver.replace(ZONE, wanted)
@@ -161,7 +161,7 @@ def add(queue: ChangeQueue, change: Change | RecordSet) -> asyncio.Future[None]:
 
 
 @rule("DN-32", "DN-68")
-async def test_a_name_under_way_is_left_alone_and_deletions_come_first() -> None:
+async def test_a_name_in_flight_waits_and_deletions_come_first() -> None:
     backlog = ChangeQueue()
     add(backlog, rrset("x", "A", "1.1.1.1"))
     add(backlog, Delete(rrset("x", "CNAME").key))
@@ -266,14 +266,16 @@ async def test_the_next_address_takes_over(named: Named, opened: Opener) -> None
 
 
 @rule("DN-74")
-async def test_a_stranger_server_is_skipped(named: Named, start_named: NamedFactory, opened: Opener) -> None:
+async def test_a_server_without_the_zone_is_skipped(
+    named: Named, start_named: NamedFactory, opened: Opener
+) -> None:
     stranger = start_named({"example.com": "allow-update { any; };"})
     nameserver = opened(settings(stranger.server, named.server))
     await nameserver.replace(ZONE, rrset("x", "A", "1.1.1.1"))
     assert named.dig("x") == ["1.1.1.1"]
 
 
-def test_all_this_works_on_the_loop_of_the_products_processes(named: Named) -> None:
+def test_the_client_works_on_uvloop(named: Named) -> None:
     async def write() -> list[RecordKey]:
         nameserver = Nameserver(settings(named.server))
         records = [rrset(f"x{n}", "A", "1.1.1.1") for n in range(300)]
@@ -286,7 +288,7 @@ def test_all_this_works_on_the_loop_of_the_products_processes(named: Named) -> N
 
 
 @rule("DN-67")
-async def test_replies_find_their_questions_whatever_their_number(named: Named) -> None:
+async def test_thousands_of_replies_match_their_requests(named: Named) -> None:
     connection = await connected("127.0.0.1", named.port, "the server", None, 5)
     questions = [
         [messages.query(messages.name(f"x{n}.{ZONE}"), RdataType.A) for n in range(3000)] for _ in range(3)
@@ -313,7 +315,7 @@ async def test_a_message_that_is_too_long_is_not_sent(named: Named) -> None:
 
 
 @rule("DN-43")
-async def test_a_change_that_loses_three_connections_is_given_back(named: Named, opened: Opener) -> None:
+async def test_a_change_that_loses_three_connections_fails(named: Named, opened: Opener) -> None:
     nameserver = opened(settings(named.server, message_timeout=0.1, patience=0.5))
     await nameserver.replace(ZONE, rrset("x", "A", "1.1.1.1"))
     with named.paused(), pytest.raises(Unreachable, match=f"127.0.0.1:{named.port}"):

@@ -1,4 +1,4 @@
-"""The host's resolver is asked out of curiosity: whatever it says, nothing fails."""
+"""The host's resolver: its answer is reported, and never fails a run."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ from windowbox.models.recordsets import RecordSet
 )
 async def test_a_wanted_answer_is_recognised(named: Named, nameserver: Nameserver, wanted: RecordSet) -> None:
     await nameserver.replace(ZONE, wanted)
-    finding = await ask_resolver(wanted, servers=["127.0.0.1"], port=named.port)
-    assert (finding.answers, "as wanted" in finding.text) == (True, True)
+    assert "as wanted" in await ask_resolver(wanted, servers=["127.0.0.1"], port=named.port)
 
 
 @rule("DN-111", "DN-114")
-async def test_an_answer_is_never_remembered(named: Named, nameserver: Nameserver) -> None:
+async def test_answers_are_never_cached(named: Named, nameserver: Nameserver) -> None:
     old, new = rrset("x", "A", "1.1.1.1", ttl=3600), rrset("x", "A", "2.2.2.2", ttl=3600)
     before = await ask_resolver(old, servers=["127.0.0.1"], port=named.port)
     await nameserver.replace(ZONE, old)
     lagging = await ask_resolver(new, servers=["127.0.0.1"], port=named.port)
     await nameserver.replace(ZONE, new)
     after = await ask_resolver(new, servers=["127.0.0.1"], port=named.port)
-    assert [before.answers, lagging.answers, after.answers] == [False, False, True]
-    assert "still answers 1.1.1.1" in lagging.text
+    assert ["as wanted" in text for text in (before, lagging, after)] == [False, False, True]
+    assert "still answers 1.1.1.1" in lagging
 
 
 @rule("DN-114")
@@ -45,18 +44,17 @@ async def test_a_resolver_that_is_away_is_no_failure() -> None:
     finding = await ask_resolver(
         rrset("x", "A", "1.1.1.1"), servers=["127.0.0.1"], port=processes.free_port(), timeout=0.1
     )
-    assert not finding.answers
-    assert "does not answer" in finding.text
+    assert "does not answer" in finding
 
 
 @rule("DN-112")
 @pytest.mark.parametrize(
     "code", [value for name, value in vars(aiodns.error).items() if name.startswith("ARES_E")]
 )
-async def test_whatever_aiodns_raises_becomes_a_finding(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_errors_of_aiodns_become_a_sentence(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object) -> None:
         raise aiodns.error.DNSError(code, "said the library")
 
     monkeypatch.setattr(aiodns.DNSResolver, "query_dns", broken)
     finding = await ask_resolver(rrset("x", "A", "1.1.1.1"))
-    assert finding.text.endswith("said the library")
+    assert finding.endswith("said the library")

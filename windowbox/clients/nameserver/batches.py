@@ -131,8 +131,6 @@ class BatchSender:
             match item.change, owner:
                 case Replace(), None:
                     self._claims[id(item)] = Unclaimed()
-                case Delete(unless_changed=RRset()), None:
-                    self._claims[id(item)] = Adoptable()
                 case Delete(), None:
                     logger.info("%s: not changed, as it has no owner's mark", item.key)
                     item.succeed()

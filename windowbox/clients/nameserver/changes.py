@@ -42,14 +42,11 @@ class Delete:
 
     key: RecordKey
     owner: str | None = None
-    unless_changed: RRset | None = None
-    """Only while it has exactly these values; other values belong to another owner."""
 
     @property
     def size(self) -> int:
         """Octets in an update, at most."""
-        guards = messages.octets(self.unless_changed) if self.unless_changed else 0
-        return _NAME_SIZE + guards + (_MARK_SIZE if self.owner else 0)
+        return _NAME_SIZE + (_MARK_SIZE if self.owner else 0)
 
 
 Change = Replace | Delete

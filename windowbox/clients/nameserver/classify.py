@@ -113,7 +113,7 @@ def diagnosis(wanted: RRset, zone: str, reply: Message, soa: Message, everything
 
     `soa` and `everything` are answers to queries for SOA and ANY at the same name.
     """
-    what = f"{messages.name_text(wanted.name)} {messages.type_text(wanted.rdtype)}"
+    what = f"{messages.name_text(wanted.name)} {RdataType.to_text(wanted.rdtype)}"
 
     def ignored(because: str, remedy: str) -> Failure:
         return Failure(Refused, f"{what} was ignored: {because}; {remedy}", PERSON_SOON)
@@ -134,7 +134,7 @@ def diagnosis(wanted: RRset, zone: str, reply: Message, soa: Message, everything
         if wanted.rdtype != RdataType.CNAME == alias.rdtype and alias.name == wanted.name:
             target = messages.text(alias[0])
             return ignored(f"a CNAME stands at the name and points to {target}", "delete one of the two")
-    others = {messages.type_text(r.rdtype) for r in everything.answer if r.name == wanted.name} - {"CNAME"}
+    others = {RdataType.to_text(r.rdtype) for r in everything.answer if r.name == wanted.name} - {"CNAME"}
     if wanted.rdtype == RdataType.CNAME and others:
         return ignored(
             f"there are {', '.join(sorted(others))} records at the name, which a CNAME cannot join",

@@ -10,7 +10,6 @@ import dns.flags
 import dns.message
 import dns.name
 import dns.rdata
-import dns.rdatatype
 import dns.rrset
 from dns.message import Message
 from dns.name import Name
@@ -117,7 +116,3 @@ def text(rdata: Rdata) -> str:
 
 def rcode_text(rcode: Rcode) -> str:
     return rcode.name if rcode <= Rcode.NOTZONE else f"RCODE{int(rcode)}"
-
-
-def type_text(number: RdataType) -> str:
-    return dns.rdatatype.to_text(number)

@@ -36,45 +36,27 @@ class Nameserver:
         self._listeners: list[_Listener] = []
 
     async def replace(
-        self,
-        zone: str,
-        wanted: RecordSet,
-        *,
-        key: TsigKey | None = None,
-        owner: str | None = None,
-        resource: str = "",
+        self, zone: str, wanted: RecordSet, *, key: TsigKey | None = None, resource: str = ""
     ) -> None:
         """Make the RRset what is `wanted`, and prove it by reading it back. Idempotent.
 
-        With an `owner`, only if the record is its own or has no owner: see `ownership`. The owner's mark
+        In a zone with `ownership`, only if the record is ours or has no owner: see `ownership`. The mark
         names `resource`, the object of the RRset.
         Raises Refused or Malformed if this can never succeed, and a TransientError if it cannot now.
         """
         settings = self._zone(zone)
-        change = Replace(wanted.key, messages.rrset(wanted), owner or settings.ownership, resource)
+        change = Replace(wanted.key, messages.rrset(wanted), settings.ownership, resource)
         await self._queue(settings, key).submit(change)
 
-    async def delete(
-        self,
-        zone: str,
-        record: RecordKey,
-        *,
-        key: TsigKey | None = None,
-        owner: str | None = None,
-        unless_changed: RecordSet | None = None,
-    ) -> None:
-        """Delete the RRset, and prove it. Idempotent.
-
-        A record of another owner, or with values other than `unless_changed`, stays.
-        """
+    async def delete(self, zone: str, record: RecordKey, *, key: TsigKey | None = None) -> None:
+        """Delete the RRset, and prove it. Idempotent. A record of another owner stays."""
         settings = self._zone(zone)
         messages.name(record.name)  # Malformed concerns this caller alone, not its batch
-        values = messages.rrset(unless_changed) if unless_changed else None
-        await self._queue(settings, key).submit(Delete(record, owner or settings.ownership, values))
+        await self._queue(settings, key).submit(Delete(record, settings.ownership))
 
-    async def read(self, zone: str, record: RecordKey, *, key: TsigKey | None = None) -> RecordSet | None:
+    async def read(self, zone: str, record: RecordKey) -> RecordSet | None:
         """The update server's answer for `record`, which may come from a wildcard."""
-        queue = self._queue(self._zone(zone), key)
+        queue = self._queue(self._zone(zone), None)
         query = messages.query(messages.name(record.name), RdataType[record.type])
         [reply] = await queue.ask(lambda connection: connection.exchange([query]))
         return messages.record_set(record, reply)

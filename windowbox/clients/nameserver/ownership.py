@@ -103,8 +103,6 @@ def guard(update: UpdateMessage, change: Change, claim: Claim | None, zone: str)
     name, marked = messages.name(change.key.name), messages.name(mark_name(change.key, zone))
     number = RdataType[change.key.type]
     match change, claim:
-        case Delete(unless_changed=RRset() as values), None:
-            update.present(name, *values)
         case _, None:
             pass
         case _, Held(found):
@@ -112,7 +110,7 @@ def guard(update: UpdateMessage, change: Change, claim: Claim | None, zone: str)
         case _, Unclaimed():
             update.absent(name, number)
             update.absent(marked, RdataType.TXT)
-        case (Replace(rrset=values), Adoptable()) | (Delete(unless_changed=RRset() as values), Adoptable()):
+        case Replace(rrset=values), Adoptable():
             update.present(name, *values)
             update.absent(marked, RdataType.TXT)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import aiodns
@@ -20,18 +19,10 @@ from windowbox.models.recordsets import RecordSet
 TIMEOUT = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class ResolverFinding:
-    """Whether the resolver gives the wanted answer, and a sentence about it."""
-
-    answers: bool
-    text: str
-
-
 async def ask_resolver(
     wanted: RecordSet, *, servers: Sequence[str] = (), port: int = 53, timeout: float = TIMEOUT
-) -> ResolverFinding:
-    """Ask the host's resolver, or `servers`, about `wanted`. Never raises: the finding holds every error."""
+) -> str:
+    """Ask the host's resolver, or `servers`, about `wanted`. Never raises: the sentence tells of errors."""
     # A resolver object caches answers, empty ones for up to an hour, and its cache cannot be disabled.
     # So each question gets a new object: https://github.com/c-ares/c-ares/issues/1293
     what = f"{wanted.key.name} {wanted.key.type}"
@@ -46,12 +37,12 @@ async def ask_resolver(
         ) as resolver:
             answer = await resolver.query_dns(wanted.key.name + ".", wanted.key.type)
     except aiodns.error.DNSError as error:
-        return ResolverFinding(False, f"this host's resolver does not answer for {what}: {error.args[-1]}")
+        return f"this host's resolver does not answer for {what}: {error.args[-1]}"
     found = {text for record in answer.answer if (text := _text(record.data)) is not None}
     if found == set(wanted.values):
-        return ResolverFinding(True, f"this host's resolver answers for {what} as wanted")
+        return f"this host's resolver answers for {what} as wanted"
     shown = ", ".join(sorted(found)[:5]) or "nothing"
-    return ResolverFinding(False, f"this host's resolver still answers {shown} for {what}")
+    return f"this host's resolver still answers {shown} for {what}"
 
 
 def _text(data: object) -> str | None:

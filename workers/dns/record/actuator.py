@@ -95,8 +95,7 @@ class DNSRecordActuator(Actuator):
         request = {"do": "replace", **name, "ttl": wanted.ttl, "values": list(wanted.values)}
 
         async def replace() -> None:
-            owner = zone.ownership
-            await self._nameserver.replace(zone.name, wanted, key=key, owner=owner, resource=resource)
+            await self._nameserver.replace(zone.name, wanted, key=key, resource=resource)
 
         await run.recorder.call("dns", request, replace, effect=True)
         for place in former:
@@ -105,10 +104,7 @@ class DNSRecordActuator(Actuator):
         _note(run.memo, [*unknown, here])
         if self._ask_resolver:
             # For `trace` only: the resolver of this host may lag, which is no failure.
-            async def finding() -> str:
-                return (await ask_resolver(wanted)).text
-
-            await run.recorder.call("resolver", {"name": here.key.name}, finding)
+            await run.recorder.call("resolver", {"name": here.key.name}, ask_resolver, wanted)
         return {"zone": zone.name}
 
     async def delete(self, run: Run) -> None:
@@ -186,10 +182,9 @@ class DNSRecordActuator(Actuator):
         if await run.recorder.call("twin", name, twin):
             return
         key = await self._key(run, zone)
-        owner = zone.ownership
 
         async def delete() -> None:
-            await self._nameserver.delete(place.zone, record, key=key, owner=owner)
+            await self._nameserver.delete(place.zone, record, key=key)
             # DNSRecords that this record kept out can be written now. Without this hint, they retry later.
             with contextlib.suppress(NotListed):
                 for displaced in await self._twins.displaced(run.ref, place.zone, record):

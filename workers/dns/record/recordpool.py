@@ -22,6 +22,8 @@ from workers.dns.record.claims import Claims
 from workers.dns.record.orphans import OrphanedNames
 from workers.dns.record.twins import LEASE, SharedTwins
 
+logger = logging.getLogger(__name__)
+
 
 def serving(common: Common, row: Served) -> Serving:
     dns, nameserver = common.dns, common.nameserver
@@ -81,9 +83,6 @@ class NameserverGauges:
             metrics.dns_waiting.labels(zone.zone).set(zone.waiting)
             metrics.dns_connected.labels(zone.zone).set(zone.connected)
             metrics.dns_breaker.labels(zone.zone).set(zone.breaker_open)
-
-
-logger = logging.getLogger(__name__)
 
 
 class DriftCheck:
