@@ -1,4 +1,4 @@
-"""A cluster to mirror, and what the bus has heard of it."""
+"""A cluster to mirror, and what was announced of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bus.transport.connection import Bus
 from sandbox import files, processes
 from sandbox.programs import binaries
 from sandbox.servers import controlplane, kubeconfigs, manifests
-from tests.support import apiservers, servers
+from tests.support import apiservers, servers, webserver
 from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
@@ -35,16 +35,9 @@ _numbers = itertools.count(1)
 
 @contextlib.asynccontextmanager
 async def serving(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
-    """A server that answers everything so. What is yielded is a kubeconfig for it."""
-    application = web.Application()
-    application.router.add_route("*", "/server/{path:.*}", answer)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield apiservers.kubeconfig(f"http://127.0.0.1:{runner.addresses[0][1]}", "server")
-    finally:
-        await runner.cleanup()
+    """A kubeconfig for a server that answers every request by `answer`."""
+    async with webserver.serving(web.route("*", "/server/{path:.*}", answer)) as url:
+        yield apiservers.kubeconfig(url, "server")
 
 
 @dataclass(frozen=True)

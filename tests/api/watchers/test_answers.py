@@ -1,4 +1,4 @@
-"""Answers that are too much: nobody holds more of them than the limits allow."""
+"""Responses that are too large or malformed are refused within the limits of memory and time."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def little_memory(most: int) -> Any:
         tracemalloc.stop()
 
 
-async def test_nothing_compressed_is_asked_for_or_read() -> None:
+async def test_compressed_responses_are_neither_requested_nor_read() -> None:
     asked: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -200,8 +200,10 @@ async def test_a_watch_that_brings_ever_more_is_given_up(bus: Bus, monkeypatch: 
     [
         *({"name": name} for name in ("", "x" * 254, "a/b", "A", "a\n")),
         *({"namespace": name} for name in ("n" * 64, "", "a.b")),
-        *({"uid": "u" * 129}, {"resourceVersion": "1" * 129}),
-        *({"labels": {"a": 5}}, {"labels": {"a": None}}, {"finalizers": [{}]}, {"ownerReferences": ["a"]}),
+        *({"uid": uid} for uid in ("u" * 129, "a\r\nb: c")),
+        *({"resourceVersion": version} for version in ("1" * 129, 7)),
+        *({"labels": labels} for labels in ({"a": 5}, {"a": None})),
+        *({"annotations": [5]}, {"finalizers": [{}]}, {"ownerReferences": ["a"]}, {"generation": "x"}),
     ],
     ids=lambda metadata: str(metadata)[:30],
 )
@@ -215,14 +217,41 @@ async def test_metadata_of_a_wrong_form_or_length_is_refused(metadata: dict[str,
                 await asked
 
 
-@pytest.mark.parametrize("metadata", [{"continue": "c" * 8193}, {"resourceVersion": "1" * 129}])
-async def test_the_place_of_a_page_is_short(metadata: dict[str, str]) -> None:
-    async with tenant(giving(orjson.dumps({"metadata": metadata, "items": []}))) as client:
+@cases(
+    "body",
+    ("a-web-page", b"<html>"),
+    ("a-list", b"[]"),
+    ("a-number-as-metadata", b'{"metadata": 5}'),
+    ("a-mapping-as-items", b'{"items": {"a": 1}}'),
+    ("a-number-as-item", b'{"items": [5]}'),
+    ("an-empty-item", b'{"items": [{}]}'),
+    ("a-list-as-metadata-of-an-item", b'{"items": [{"metadata": []}]}'),
+    ("a-long-continue-token", orjson.dumps({"metadata": {"continue": "c" * 8193}, "items": []})),
+    ("a-long-version", orjson.dumps({"metadata": {"resourceVersion": "1" * 129}, "items": []})),
+)
+async def test_a_page_of_a_wrong_form_is_refused(body: bytes) -> None:
+    async with tenant(giving(body)) as client:
         with pytest.raises(Unreachable, match="not from a Kubernetes API"):
             await client.page(DNSRECORDS)
 
 
-async def test_what_would_be_much_more_in_memory_is_not_taken_apart() -> None:
+@cases(
+    "line",
+    ("a-number", b"5"),
+    ("nothing", b"{}"),
+    ("a-number-as-object", b'{"type": "ADDED", "object": 5}'),
+    ("an-empty-object", b'{"type": "ADDED", "object": {}}'),
+    ("a-list-as-metadata", b'{"type": "ADDED", "object": {"metadata": []}}'),
+    ("words-as-code", b'{"type": "ERROR", "object": {"code": "x"}}'),
+    ("a-number-as-type", b'{"type": 5, "object": {"metadata": {"resourceVersion": "1"}}}'),
+)
+async def test_a_watch_line_of_a_wrong_form_is_refused(line: bytes) -> None:
+    async with tenant(giving(b"", line + b"\n")) as client:
+        with pytest.raises(Unreachable, match="not from a Kubernetes API"):
+            await watched(client)
+
+
+async def test_responses_with_too_many_parts_are_not_parsed() -> None:
     big = orjson.dumps(record(1) | {"spec": [[]] * 1_300_000})
     async with tenant(giving(big, b'{"type": "ADDED", "object": ' + big + b"}\n")) as client:
         for asked in (client.page(DNSRECORDS), client.get(DNSRECORDS, "n", "r"), watched(client)):
@@ -230,7 +259,7 @@ async def test_what_would_be_much_more_in_memory_is_not_taken_apart() -> None:
                 await asked
 
 
-async def test_while_a_big_answer_is_taken_apart_others_go_on() -> None:
+async def test_other_tasks_run_while_a_big_response_is_parsed() -> None:
     deep = orjson.loads(b"[" * 150 + b"]" * 150)
     async with tenant(giving(orjson.dumps(record(1) | {"spec": [deep] * 1200}))) as client:
         asking = asyncio.create_task(client.get(DNSRECORDS, "n", "r"))
@@ -243,7 +272,7 @@ async def test_while_a_big_answer_is_taken_apart_others_go_on() -> None:
     assert max(pauses) < 0.7 * sum(pauses)
 
 
-async def test_a_watch_over_a_stranded_connection_is_begun_anew(
+async def test_a_watch_over_a_stranded_connection_is_restarted(
     bus: Bus, control_plane: ControlPlane, records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kube, "_SILENCE", 1.0)
