@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bus import permissions
 from commands import installation
@@ -20,7 +19,6 @@ from tests.support.cases import cases
 from tests.support.helm import Manifest, dry_run, of_kind, refusal, rendered
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from tools.chart.generated import CHART
 from windowbox.rights import rbac
 from windowbox.settings import imagevector, settings
 
@@ -85,13 +83,13 @@ def test_api_servers_reach_webhooks_where_gardener_makes_network_policies() -> N
     services = of_kind(rendered(**EVERYTHING | GARDENER), "Service")
     service = services["gardener-extension-provider-local"]
     prefix = "networking.resources.gardener.cloud/"
-    told = service["metadata"]["annotations"]
+    annotations = service["metadata"]["annotations"]
     # The port of the Pods, not that of the Service.
     pods = [{"protocol": "TCP", "port": 11250}]
     assert [one["port"] for one in service["spec"]["ports"]] == [443]
-    assert json.loads(told[f"{prefix}from-world-to-ports"]) == pods
-    assert json.loads(told[f"{prefix}from-all-webhook-targets-allowed-ports"]) == pods
-    assert told[f"{prefix}pod-label-selector-namespace-alias"] == "extensions"
+    assert json.loads(annotations[f"{prefix}from-world-to-ports"]) == pods
+    assert json.loads(annotations[f"{prefix}from-all-webhook-targets-allowed-ports"]) == pods
+    assert annotations[f"{prefix}pod-label-selector-namespace-alias"] == "extensions"
 
 
 def test_pods_of_webhooks_answer_until_proxies_know_that_they_end() -> None:
@@ -271,6 +269,7 @@ def test_keys_of_zones_are_for_workers_alone(tmp_path: Path) -> None:
     ("a-pool", {"work": [{"pools": ["dns"]}]}, "value must be one of"),
     ("two-groups-of-one-name", {"work": [{}, {}]}, "the name all is there twice"),
     ("a-way-to-scale", {"work": [{"autoscaling": {"type": "a"}}]}, "value must be one of"),
+    ("two-ways-to-scale", {"work": [{"autoscaling": {"type": ["hpa", "keda"]}}]}, "work/0/autoscaling/type"),
     ("keda-without-pools", {"work": [{"autoscaling": {"type": "keda"}}]}, "needs pools"),
     ("edge-without-ranges", {"edge": {"enabled": True}}, "settings.loadbalancer.ranges"),
     ("a-bus-without-passwords", {"nats": {"enabled": False}}, "nats.existingSecret"),
@@ -279,18 +278,6 @@ def test_keys_of_zones_are_for_workers_alone(tmp_path: Path) -> None:
 )
 def test_invalid_values_are_refused_by_name(values: dict[str, Any], reason: str) -> None:
     assert reason in refusal(**values)
-
-
-def test_values_of_gardeners_objects_are_rendered() -> None:
-    for file, path in (("controllerregistration", ("helm",)), ("extension", ("deployment", "extension"))):
-        manifests = yaml.safe_load_all((CHART.parents[1] / "gardener" / f"{file}.yaml").read_text())
-        place = next(iter(manifests))
-        place = place.get("spec", place)
-        for name in path:
-            place = place[name]
-        for values in (place["values"], place.get("runtimeClusterValues", {})):
-            found = of_kind(rendered(**(values | GARDENER)), "Deployment")
-            assert all(one["spec"]["template"]["metadata"]["labels"] for one in found.values())
 
 
 def test_images_are_pinned_and_come_from_one_registry() -> None:

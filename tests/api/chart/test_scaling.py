@@ -12,6 +12,7 @@ import yaml
 
 from sandbox.servers import manifests
 from sandbox.servers.apiserver import ApiServer
+from tests.api.chart.test_chart import GARDENER
 from tests.support import helm, installing
 from tests.support.cases import cases
 from tests.support.helm import Manifest, dry_run, of_kind, refusal, rendered
@@ -71,11 +72,6 @@ def test_two_that_would_scale_the_same_pods_are_refused(scaling: str, kind: str,
     assert f"extraObjects: {kind} mine scales windowbox-work-a, which is scaled {reason}" in refused
     others = rendered(work=[group], extraObjects=[_scaler(kind, "something-else")])
     assert "mine" in of_kind(others, kind)
-
-
-def test_a_group_has_one_way_to_scale() -> None:
-    refused = refusal(work=[{"pools": ["dnsrecord"], "autoscaling": {"type": ["hpa", "keda"]}}])
-    assert "work/0/autoscaling/type" in refused
 
 
 def test_keda_counts_the_items_of_each_pool() -> None:
@@ -225,13 +221,16 @@ def test_pods_that_are_counted_by_memory_are_refused(kind: str, spec: dict[str, 
     assert "mine" in of_kind(rendered(extraObjects=given), kind)
 
 
-def test_gardener_gets_them() -> None:
+def test_values_for_gardener_enable_autoscalers() -> None:
     folder = CHART.parents[1] / "gardener"
     [deployment, _] = yaml.safe_load_all((folder / "controllerregistration.yaml").read_text())
     operator = yaml.safe_load((folder / "extension.yaml").read_text())["spec"]["deployment"]
     extension, admission = operator["extension"], operator["admission"]
     for values in (deployment["helm"]["values"], extension["values"], extension["runtimeClusterValues"]):
-        assert len(of_kind(rendered(**values), KIND)) == 5
+        manifests = rendered(**values | GARDENER)
+        assert len(of_kind(manifests, KIND)) == 5
+        deployments = of_kind(manifests, "Deployment").values()
+        assert all(one["spec"]["template"]["metadata"]["labels"] for one in deployments)
     assert len(_admission(**admission["values"])) == 1
 
 
