@@ -21,6 +21,7 @@ from aiohttp import web
 from sandbox.servers import certificates
 from tests.support import apiservers, webserver
 from tests.support.admitted import Json, resource
+from tests.support.cases import cases
 from tests.support.reviews import UID, admission_review, mutated, response
 from tests.support.rules import rule
 from webhooks import connections, lookups, server, table
@@ -42,7 +43,7 @@ _IDLE_IN_GO = 92.0
 
 @dataclass
 class Notes:
-    """A journal that keeps what it is told."""
+    """A journal in memory."""
 
     kept: list[Decision] = field(default_factory=list)
 
@@ -136,44 +137,46 @@ async def allowed(caller: Caller, path: str = "/node", object: Json = NODE) -> b
 
 @rule("WF-13", "WF-40", "WF-41", "WF-50")
 async def test_a_review_is_answered_over_tls(caller: Caller) -> None:
-    status, told = await caller.review()
-    assert (status, told["uid"], told["allowed"]) == (200, UID, True)
-    capacity = mutated(NODE, told)["status"]["capacity"]
+    status, answer = await caller.review()
+    assert (status, answer["uid"], answer["allowed"]) == (200, UID, True)
+    capacity = mutated(NODE, answer)["status"]["capacity"]
     assert capacity == {"cpu": "100", "memory": "100Gi", "pods": "110"}
     assert [decision.review.name for decision in caller.notes.kept] == ["one"]
 
 
 @rule("WF-40")
-async def test_another_content_type_is_answered_with_code_400(caller: Caller) -> None:
-    status, body = await caller.ask("/node", b"{}", "text/plain")
-    told = response(body)["status"]
-    assert (status, told["code"]) == (200, 400)
-    assert told["message"] == "contentType=text/plain, expected application/json"
-
-
-@rule("WF-40")
-async def test_a_body_beyond_the_limit_is_answered_with_code_413(caller: Caller) -> None:
-    status, body = await caller.ask("/node", b" " * (7 * 1024 * 1024 + 1))
-    told = response(body)["status"]
-    assert (status, told["code"]) == (200, 413)
-    assert told["message"] == "request entity is too large: limit is 7340032 bytes"
+@cases(
+    "body content code message",
+    ("content-type", b"{}", "text/plain", 400, "contentType=text/plain, expected application/json"),
+    (
+        "size",
+        *(b" " * (7 * 1024 * 1024 + 1), "application/json", 413),
+        "request entity is too large: limit is 7340032 bytes",
+    ),
+)
+async def test_an_unreadable_request_is_answered_with_its_code(
+    caller: Caller, body: bytes, content: str, code: int, message: str
+) -> None:
+    status, answer = await caller.ask("/node", body, content)
+    found = response(answer)["status"]
+    assert (status, found["code"], found["message"]) == (200, code, message)
 
 
 async def test_a_compressed_body_is_not_unpacked(caller: Caller) -> None:
     packed = gzip.compress(orjson.dumps(admission_review(NODE, "nodes")))
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     async with caller.session.post(f"{caller.url}/node", data=packed, headers=headers) as answer:
-        told = response(await answer.read())["status"]
-    assert told["code"] == 400
-    assert told["message"].startswith("the body is not JSON")
+        found = response(await answer.read())["status"]
+    assert found["code"] == 400
+    assert found["message"].startswith("the body is not JSON")
 
 
 async def test_a_big_object_does_not_delay_others(caller: Caller) -> None:
     big = {**NODE, "metadata": {"name": "big"}, "spec": {"taints": [{"key": str(i)} for i in range(200_000)]}}
     long = asyncio.create_task(caller.review("/node", big))
     await caller.review()
-    _, told = await long
-    assert told["allowed"]
+    _, answer = await long
+    assert answer["allowed"]
 
 
 async def test_a_path_that_no_webhook_has_is_not_found(caller: Caller) -> None:
@@ -201,7 +204,7 @@ async def test_callers_that_break_off_are_not_logged_as_errors(
 ) -> None:
     await caller.begin("/node", size=100, seconds=5)
     while not caller.server._connections._busy:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)  # nothing tells that the server reads
+        await asyncio.sleep(0.01)  # no event shows that the server reads
     caller.begun.pop().transport.abort()
     while caller.server._connections._busy:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -235,7 +238,7 @@ async def test_a_flood_of_one_target_does_not_starve_another(caller: Caller) -> 
     flood = [asyncio.create_task(caller.review("/shoot", big, seconds=30)) for _ in range(80)]
     room = caller.server._bulkheads[Target.SHOOT].room
     while not room.locked():  # noqa: ASYNC110
-        # Nothing tells when the last place is taken.
+        # No event shows that the last place is taken.
         await asyncio.sleep(0.01)
     annotations = {"annotations": {"a": "b" * 200_000}}
     spec: Json = {"template": {"metadata": {}}}
