@@ -161,10 +161,10 @@ class Excuses:
 
     def faults(self) -> list[str]:
         """In words, all failures without an excuse."""
-        told = {failure: self._excuse(failure) for failure in self.callers.failures}
+        reported = {failure: self._excuse(failure) for failure in self.callers.failures}
         known = self.callers.services.by_uid
-        faults = [f"{known[one.uid].name} {one}" for one, excuse in told.items() if not excuse]
-        lost = Counter(told.values())["the node broke"]
+        faults = [f"{known[one.uid].name} {one}" for one, excuse in reported.items() if not excuse]
+        lost = Counter(reported.values())["the node broke"]
         most = _LOST * len(self.nodes.broken.spans)
         return faults + (
             [f"{lost} connections were lost with nodes, not at most {most}"] if lost > most else []
@@ -172,8 +172,8 @@ class Excuses:
 
     def counted(self) -> dict[str, int]:
         """How many connections were served, and failed for which reason."""
-        told = Counter(self._excuse(failure) or "no excuse" for failure in self.callers.failures)
-        return {"served": self.callers.served.total(), **told}
+        reported = Counter(self._excuse(failure) or "no excuse" for failure in self.callers.failures)
+        return {"served": self.callers.served.total(), **reported}
 
     def _excuse(self, failure: Failure) -> str:
         return next(self._excuses(failure), "")

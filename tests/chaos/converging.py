@@ -57,14 +57,14 @@ class Journal:
 
 async def settled(patience: float, *questions: Question) -> list[str]:
     """What is still not as it ought to be when patience ends; empty as soon as all is well."""
-    begun = told = time.monotonic()
+    begun = reported = time.monotonic()
     while True:
         problems = [problem for question in questions for problem in await _attempt(question)]
         now = time.monotonic()
         if not problems or now > begun + patience:
             return problems
-        if now > told + _TELL:
-            told = now
+        if now > reported + _TELL:
+            reported = now
             logger.warning("after %.0f s, %d problems are left: %s", now - begun, len(problems), problems[:3])
         await asyncio.sleep(0.5)  # no event says that all of this is well
 

@@ -147,9 +147,11 @@ class Ending(EdgeEnding):
         """Every Service has its address, and shows its ports; none is there that was deleted."""
         found, living = await self._found(), self.services.living
         problems = [f"{name} is missing" for name in living.keys() - found.keys()]
-        problems += [f"{name} should be gone: {_told(found[name])}" for name in found.keys() - living.keys()]
         problems += [
-            f"{name}: {_told(found[name])}, wanted {sorted(living[name].ports)}"
+            f"{name} should be gone: {_described(found[name])}" for name in found.keys() - living.keys()
+        ]
+        problems += [
+            f"{name}: {_described(found[name])}, wanted {sorted(living[name].ports)}"
             for name in living.keys() & found.keys()
             if found[name].uid != living[name].uid or not is_complete(found[name])
         ]
@@ -189,5 +191,5 @@ def is_complete(service: Object) -> bool:
     )
 
 
-def _told(service: Object) -> str:
+def _described(service: Object) -> str:
     return f"finalizers {service.finalizers}, deleting {service.deleting}, {service.status}"

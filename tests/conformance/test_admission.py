@@ -103,7 +103,7 @@ async def test_objects_drawn_by_lot_are_decided_alike(of_garden: str, parents: N
     cases = gardenobjects.cases(SEED, kind, COUNT, PARENTS)
     found = [one async for one in _differences(of_garden, cases)]
     unmeant = [one for one in found if not any(meant.is_one(one) for meant in MEANT)]
-    assert not unmeant, f"{len(unmeant)} of {COUNT}, first: {_told(unmeant[0])}"
+    assert not unmeant, f"{len(unmeant)} of {COUNT}, first: {_described(unmeant[0])}"
     gone = [meant.why for meant in MEANT if kind in meant.kinds and not any(map(meant.is_one, found))]
     assert not gone, "take out of the list what differs no more"
 
@@ -175,7 +175,7 @@ def _without_empty(value: Any) -> Any:
     return [_without_empty(one) for one in value] if isinstance(value, list) else value
 
 
-def _told(found: Difference) -> str:
+def _described(found: Difference) -> str:
     request, status = found.case.review["request"], found.theirs["status"]
     return (
         f"{found.case.change}\n{orjson.dumps(request['object']).decode()}\n"

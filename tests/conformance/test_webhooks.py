@@ -72,10 +72,10 @@ async def test_any_object_is_answered_as_gardener_answers_it(
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as http:
         for review in _variants(example.review(), random.Random(example.name)):
             async with http.post(url, json=review) as answer:
-                told = orjson.loads(await answer.read())["response"]
-            if told["allowed"] or not told["status"]["message"].startswith(CRASHES):
+                reported = orjson.loads(await answer.read())["response"]
+            if reported["allowed"] or not reported["status"]["message"].startswith(CRASHES):
                 compared += 1
-                _check(review["request"]["object"], told, _ours(example, review))
+                _check(review["request"]["object"], reported, _ours(example, review))
     assert compared > VARIANTS / 4 or example.name == ALWAYS_CRASHES
 
 
@@ -102,19 +102,19 @@ async def test_a_stored_entry_has_to_be_readable_only_where_it_is_replaced(
             async with http.post(
                 theirs + example.fields["path"], json={**review, "request": update}
             ) as answer:
-                told = orjson.loads(await answer.read())["response"]
+                reported = orjson.loads(await answer.read())["response"]
             ours = _ours(example, {**review, "request": update})
-            assert (told["allowed"], ours.allowed) == (allowed, allowed), (told, ours)
+            assert (reported["allowed"], ours.allowed) == (allowed, allowed), (reported, ours)
 
 
-def _check(object: Any, told: Mapping[str, Any], ours: Answer) -> None:
-    assert (ours.code == 200) == told["allowed"], (object, told, ours)
-    if not told["allowed"]:
+def _check(object: Any, reported: Mapping[str, Any], ours: Answer) -> None:
+    assert (ours.code == 200) == reported["allowed"], (object, reported, ours)
+    if not reported["allowed"]:
         return
     mine = changed(object, ours)
     # A patch of theirs may lead nowhere in the object, since it is one of what they have filled in.
     with contextlib.suppress(KeyError, IndexError):
-        others = mutated(object, dict(told))
+        others = mutated(object, dict(reported))
         assert mine == others or _edited(mine) == _edited(others)
 
 

@@ -59,8 +59,8 @@ class Deployment:
     def healthy(self) -> bool:
         """Whether all containers that run say so of themselves."""
         ids = self.engine.docker("ps", "--quiet").split()
-        told = json.loads(self.engine.docker("inspect", *ids))
-        return all(container["State"]["Health"]["Status"] == "healthy" for container in told)
+        reported = json.loads(self.engine.docker("inspect", *ids))
+        return all(container["State"]["Health"]["Status"] == "healthy" for container in reported)
 
     def dig(self, name: str) -> str:
         (bind,) = self.containers("bind")

@@ -139,7 +139,7 @@ class BalancerWorld:
         mine.sort(key=lambda e: int(e["metadata"]["resourceVersion"]))
         return [(e["reason"], e["message"]) for e in mine]
 
-    async def told(self, name: str, reason: str) -> str:
+    async def reported(self, name: str, reason: str) -> str:
         """The message of the first Event for this reason."""
 
         async def look() -> str:
@@ -151,8 +151,8 @@ class BalancerWorld:
         """The message of a Warning of the Service that contains these words."""
 
         async def look() -> str:
-            told = (f"{reason} {message}" for reason, message in await self.events(name))
-            return next((said for said in told if words in said), "")
+            reported = (f"{reason} {message}" for reason, message in await self.events(name))
+            return next((said for said in reported if words in said), "")
 
         return await eventually(look)
 

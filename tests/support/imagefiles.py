@@ -19,8 +19,10 @@ def program(name: str) -> Path:
 
 def libraries(programs: Iterable[Path]) -> set[Path]:
     """The shared libraries that these need, and the loader."""
-    told = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=False).stdout
-    return {Path(path) for path in re.findall(r"^\s+(?:\S+ => )?(/\S+) \(0x", told, re.MULTILINE)}
+    reported = subprocess.run(
+        ["ldd", *map(str, programs)], capture_output=True, text=True, check=False
+    ).stdout
+    return {Path(path) for path in re.findall(r"^\s+(?:\S+ => )?(/\S+) \(0x", reported, re.MULTILINE)}
 
 
 def add_link(image: tarfile.TarFile, name: str, target: str) -> None:

@@ -159,29 +159,29 @@ class Translation:
         return query | {"labelSelector": f"{asked},{own}" if asked else own}
 
     def into(self, object: dict[str, Any], target: Target, *, whole: bool) -> dict[str, Any]:
-        """What a shoot says, as the real server is told: a whole object, or some of its fields."""
-        told: dict[str, Any] = _renamed(object, self.real)
-        metadata = told.get("metadata") or {}
+        """An object, or some of its fields, from a Shoot, as the real server stores it."""
+        reported: dict[str, Any] = _renamed(object, self.real)
+        metadata = reported.get("metadata") or {}
         if not target.namespace:
             for key in metadata.keys() & {"name", "generateName"}:
                 metadata[key] = self.real(metadata[key])
         if whole:
             metadata["labels"] = {**(metadata.get("labels") or {}), _LABEL: self.shoot}
-        return told
+        return reported
 
     def out_of(self, object: dict[str, Any]) -> dict[str, Any]:
-        """What the real server says, as a shoot is told: an object, a list or an event of a watch."""
+        """An object, a list or an event of a watch from the real server, as a Shoot sees it."""
         if isinstance(inner := object.get("object"), dict) and "type" in object:
             return {**object, "object": self.out_of(inner)}
         if isinstance(items := object.get("items"), list):
             return {**object, "items": [self.out_of(item) for item in items]}
-        told: dict[str, Any] = _renamed(object, self.shown)
-        metadata = told.get("metadata") or {}
+        reported: dict[str, Any] = _renamed(object, self.shown)
+        metadata = reported.get("metadata") or {}
         if "namespace" not in metadata and "name" in metadata:
             metadata["name"] = self.shown(metadata["name"])
         if _LABEL in (labels := metadata.get("labels") or {}):
             del labels[_LABEL]
-        return told
+        return reported
 
 
 def _is_whole(request: web.Request, target: Target) -> bool:

@@ -57,7 +57,7 @@ class Tls:
         backdate(self.ca, self.server)
 
     def options(self, *, verify: bool = False) -> tuple[str, ...]:
-        """How nats-server is told to speak TLS, and to verify clients if that is wanted."""
+        """The configuration of nats-server for TLS, which verifies clients if wanted."""
         files = (f"--tlscert={self.server.certificate}", f"--tlskey={self.server.key}")
         return (*files, "--tlsverify", f"--tlscacert={self.ca.certificate}") if verify else ("--tls", *files)
 

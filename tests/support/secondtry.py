@@ -1,8 +1,8 @@
 """In CI, the few tests that failed beside others run once more, alone: `python -m tests.support.secondtry 1`.
 
-Thousands of tests start real servers on machines that do other things meanwhile. One of them failing there
-and passing alone is a fault of the test, of the product or of the machine. It is told by name and has to be
-found, but it does not hide what the other tests say. More than a few at once are no chance: CI fails.
+Thousands of tests start real servers on machines that are busy otherwise. A test that fails then and passes
+alone has a defect, or shows one of the product or the machine. It is printed by name and has to be explained,
+but does not hide the results of the others. More than a few at once are no coincidence: CI fails.
 """
 
 from __future__ import annotations

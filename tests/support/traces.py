@@ -18,5 +18,5 @@ async def waiting(client: Client, kind: str, name: str, folder: Path) -> list[di
     settings = folder / "operator.yaml"
     settings.write_text(yaml.safe_dump({"nats": {"url": client.world.nats.url}}))
     command = CommandLine(settings, {})
-    told = await asyncio.to_thread(command.json, "trace", kind, f"{client.namespace}/{name}")
-    return list(told["waiting"])
+    reported = await asyncio.to_thread(command.json, "trace", kind, f"{client.namespace}/{name}")
+    return list(reported["waiting"])

@@ -1,4 +1,4 @@
-"""BackupEntries, from the API to what etcd is told."""
+"""BackupEntries, from the API to the configuration of etcd."""
 
 from __future__ import annotations
 

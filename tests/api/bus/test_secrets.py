@@ -49,7 +49,7 @@ async def test_no_secret_leaks_anywhere(
                 await _mirror_a_secret(bus, space, markers)
                 await _join_clusters(bus, space, control_plane, markers)
             _change_dns(space, named, markers)
-            told = _metrics(tmp_path)
+            output = _metrics(tmp_path)
         written = _written(space)
 
     kept, said = livefiles.contents(store), _logs(tmp_path)
@@ -57,7 +57,7 @@ async def test_no_secret_leaks_anywhere(
     assert space.namespace.encode() in said
     assert markers.in_(kept) == set()
     assert markers.in_(said) == set()
-    assert markers.in_(told) == set()
+    assert markers.in_(output) == set()
     assert markers.in_(written) == set()
 
 
@@ -232,21 +232,21 @@ async def _seen(bus: Bus, ref: ObjectRef) -> None:
 async def _broken(bus: Bus, watch: str) -> None:
     """Wait until a watcher says that it cannot watch this."""
 
-    async def told() -> bool:
+    async def output() -> bool:
         states = [p.get("watches", {}).get(watch, "") for p in await presence.processes(bus)]
         return any(state.startswith("broken") for state in states)
 
-    await eventually(told)
+    await eventually(output)
 
 
 def _metrics(folder: Path) -> bytes:
     """What all processes show to who asks over HTTP."""
-    told = b""
+    output = b""
     for command in COMMANDS:
         address = re.search(r"http://[0-9.:]+/metrics", (folder / f"{command}.log").read_text())
         assert address
-        told += urllib.request.urlopen(address[0], timeout=60).read()
-    return told
+        output += urllib.request.urlopen(address[0], timeout=60).read()
+    return output
 
 
 def _written(space: Space) -> bytes:

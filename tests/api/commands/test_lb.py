@@ -120,7 +120,7 @@ async def test_one_is_shown_down_to_each_backend_byte_and_event(asked: Asked) ->
 
 async def test_the_reason_for_not_serving_is_shown(asked: Asked) -> None:
     await asked.world.service("far", metadata={"annotations": {"loadbalancer.windowbox/address": "10.1.2.3"}})
-    await asked.world.told("far", "SyncLoadBalancerFailed")
+    await asked.world.reported("far", "SyncLoadBalancerFailed")
     far = await asked.balancer("far")
     assert (far["state"], far["addresses"]) == ("waiting", [])
     assert "10.1.2.3 is none of the addresses that can be given away" in far["why"]
@@ -164,7 +164,7 @@ async def test_a_drained_one_takes_nothing_new_and_keeps_what_it_has(asked: Aske
 
 async def test_what_is_drained_before_it_ever_served_shows_no_address(asked: Asked) -> None:
     await asked.world.service("early", node_port=NODE_PORT, metadata={"annotations": {DRAIN: "true"}})
-    await asked.world.told("early", "DrainedLoadBalancer")
+    await asked.world.reported("early", "DrainedLoadBalancer")
     found = await asked.world.until("early", lambda one: bool(serving(one)))
     assert (address(found), serving(found)["status"]) == ("", "False")
     await asked("lb", "drain", "looked-at/early", "--undo")

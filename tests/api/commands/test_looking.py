@@ -23,15 +23,15 @@ from windowbox.settings.bussettings import Access
 def test_top_shows_workers_and_recent_runs(operated: Operated) -> None:
     space = operated.space()
     space.record(space.name(), ["10.0.0.1"]).until_ready()
-    told = operated.windowbox.until("top", "--once", shows=lambda told: told["pools"][-1]["rate"])
-    pools = by_name(told)
+    report = operated.windowbox.until("top", "--once", shows=lambda report: report["pools"][-1]["rate"])
+    pools = by_name(report)
     assert list(pools) == [*POOLS, "patch"]
     for pool in (pools["dnsrecord"], pools["patch"]):
         assert pool["workers"] == 1
         assert pool["rate"] > 0
         assert pool["seconds"] > 0
-    assert {stream["name"]: stream for stream in told["streams"]}["OBJECTS"]["messages"] > 0
-    assert told["server"]["connections"] >= 1
+    assert {stream["name"]: stream for stream in report["streams"]}["OBJECTS"]["messages"] > 0
+    assert report["server"]["connections"] >= 1
 
 
 def test_top_counts_errors(operated: Operated) -> None:
@@ -48,8 +48,8 @@ def test_top_counts_errors(operated: Operated) -> None:
     assert record.read().last_operation["state"] == "Error"
 
 
-def by_name(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {pool["pool"]: pool for pool in told["pools"]}
+def by_name(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {pool["pool"]: pool for pool in report["pools"]}
 
 
 def test_top_is_a_table_for_people(operated: Operated) -> None:
@@ -75,29 +75,29 @@ def test_waiting_items_are_counted_without_any_worker(alone: CommandLine, nats_u
 
 
 def test_an_empty_bus_is_shown(alone: CommandLine) -> None:
-    told = alone.json("top", "--once")
-    assert told["streams"] == []
-    assert told["server"] is None
+    report = alone.json("top", "--once")
+    assert report["streams"] == []
+    assert report["server"] is None
 
 
 def test_status_shows_processes_watches_and_streams(operated: Operated) -> None:
     operated.windowbox.until(
         "top", "--once",
-        shows=lambda told: "watching" in told["processes"][0]["watches"].values(),
+        shows=lambda report: "watching" in report["processes"][0]["watches"].values(),
     )  # fmt: skip
     found = busstatus.bus_status(settings.load(operated.windowbox.settings))
-    told = "\n".join(busstatus.lines(found))
-    assert "  run     " in told
-    assert f"runtime/{NAMESPACES.id}: watching" in told
-    assert f"zone {operated.named.zone}: connected" in told
+    report = "\n".join(busstatus.lines(found))
+    assert "  run     " in report
+    assert f"runtime/{NAMESPACES.id}: watching" in report
+    assert f"zone {operated.named.zone}: connected" in report
     assert [stream.name for stream in found.streams][:3] == ["OBJECTS", "TRIGGERS", "WORK"]
 
 
 def test_status_shows_waiting_watchers_and_missing_processes() -> None:
     state = {"runtime/dnsrecords.extensions.gardener.cloud": "waiting for its CustomResourceDefinition"}
     watcher = {"role": "watch", "process": "host/1", "metrics": "127.0.0.1:1", "watches": state}
-    told = "\n".join(busstatus.lines(BusState([watcher], [], [], None)))
-    assert "dnsrecords.extensions.gardener.cloud: waiting for its CustomResourceDefinition" in told
+    report = "\n".join(busstatus.lines(BusState([watcher], [], [], None)))
+    assert "dnsrecords.extensions.gardener.cloud: waiting for its CustomResourceDefinition" in report
     assert "no process of windowbox answers" in "\n".join(busstatus.lines(BusState([], [], [], None)))
 
 

@@ -31,14 +31,14 @@ def mended(operated: Operated) -> Record:
 
 def traced(operated: Operated, record: Record) -> dict[str, Any]:
     """The record's story, once nothing is under way any more."""
-    told = operated.windowbox.until(
+    report = operated.windowbox.until(
         "trace", "dns", f"{record.namespace}/{record.name}",
-        shows=lambda told: any(
-            "Succeeded" in str(moment["details"]) for moment in told["story"] if moment["what"] == "seen"
+        shows=lambda report: any(
+            "Succeeded" in str(moment["details"]) for moment in report["story"] if moment["what"] == "seen"
         ),
     )  # fmt: skip
-    assert isinstance(told, dict)
-    return told
+    assert isinstance(report, dict)
+    return report
 
 
 def test_the_story_leads_from_first_sight_to_written_status(operated: Operated, mended: Record) -> None:

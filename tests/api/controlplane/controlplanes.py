@@ -57,7 +57,7 @@ async def ready(world: KindWorld, name: str = "", **shoot: Any) -> Client:
 
 
 async def asked(shoot: Client) -> Object:
-    """Ask for a run, and wait until it is done and told."""
+    """Ask for a run, and wait until it is done and reported."""
     await shoot.ask(CONTROL_PLANES, "local")
     await until_ready(shoot)
     # Within one second, what was reported before looks like an answer.

@@ -129,7 +129,7 @@ async def test_neither_recordings_nor_the_bus_hold_private_keys(world: KindWorld
     assert await controlplanes.secrets(shoot) == {}
     recording = await world.recorded(began, "controlplane")
     recorded = "".join(run.model_dump_json() for run in recording.runs).encode()
-    assert b"provider-local-dummy-auth" in recorded  # it is told which there are
+    assert b"provider-local-dummy-auth" in recorded  # names are recorded
     assert markers.in_(recorded) == set()
     kept = livefiles.contents(tmp_path / "nats")
     assert shoot.namespace.encode() in kept

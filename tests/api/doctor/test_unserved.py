@@ -108,8 +108,10 @@ async def test_objects_of_unserved_types_are_left_alone(plane: ControlPlane, nat
         ]
         assert [one.raw for one in found if one] == [one.raw for one in made]
         assert not any(one.finalizers or one.status for one in made)
-        told = [one["involvedObject"].get("uid") for one in (await world.kube.page(EVENTS, limit=5000)).items]
-        assert not {one.uid for one in made} & set(told)
+        reported = [
+            one["involvedObject"].get("uid") for one in (await world.kube.page(EVENTS, limit=5000)).items
+        ]
+        assert not {one.uid for one in made} & set(reported)
         assert writes_in(world, shoot.namespace) == []
 
 

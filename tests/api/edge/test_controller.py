@@ -78,17 +78,17 @@ async def test_node_changes_survive_bus_outages(
 ) -> None:
     async with world.worker() as parts:
         await world.service("followed")
-        await world.told("followed", "EnsuredLoadBalancer")
+        await world.reported("followed", "EnsuredLoadBalancer")
         failed = wish_that_fails_once(parts, monkeypatch)
         await world.node("one", f"{PLACE}.1")
-        await world.told("followed", "UpdatedLoadBalancer")
+        await world.reported("followed", "UpdatedLoadBalancer")
         assert failed
 
 
 async def test_bus_outages_delay_a_release(world: BalancerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     async with world.worker() as parts:
         await world.service("leaving")
-        await world.told("leaving", "EnsuredLoadBalancer")
+        await world.reported("leaving", "EnsuredLoadBalancer")
         failed, remove = wish_that_fails_once(parts, monkeypatch), parts.states.remove
 
         async def waits_for_the_edge() -> bool:
@@ -138,10 +138,10 @@ async def test_a_new_edge_owner_requeues_every_service(world: BalancerWorld) -> 
     before = await told_by_the_edge()
     async with world.worker():
 
-        async def told() -> bool:
+        async def report() -> bool:
             return await told_by_the_edge() > before
 
-        await eventually(told)
+        await eventually(report)
 
 
 async def test_an_envoy_that_cannot_start_delays_no_other_service(world: BalancerWorld) -> None:

@@ -105,11 +105,11 @@ async def test_an_error_stays_until_all_is_well(world: KindWorld) -> None:
         await manager.behave(failure="no such kind")
         await extended(shoot)
 
-        def told(found: Object | None) -> bool:
+        def reported(found: Object | None) -> bool:
             said = str(found and (found.status.get("lastError") or {}).get("description"))
             return "ResourcesApplied is False" in said and "no such kind" in said
 
-        failed = await shoot.until(EXTENSIONS, SEED, told)
+        failed = await shoot.until(EXTENSIONS, SEED, reported)
         assert failed
         await two_more_runs(world, shoot.namespace)
         still = await shoot.get(EXTENSIONS, SEED)
@@ -131,9 +131,9 @@ async def test_a_repeated_request_reports_the_wait(world: KindWorld) -> None:
         EXTENSIONS, SEED, {"metadata": {"annotations": {OPERATION: "reconcile", TIMESTAMP: later}}}
     )
 
-    def told(found: Object | None) -> bool:
+    def reported(found: Object | None) -> bool:
         return found is not None and found.last_operation.get("state") == "Processing"
 
-    waiting = await shoot.until(EXTENSIONS, SEED, told)
+    waiting = await shoot.until(EXTENSIONS, SEED, reported)
     assert waiting
     assert "lastError" not in waiting.status

@@ -117,7 +117,7 @@ async def test_a_namespace_that_gets_our_label_is_taken_over_by_event(world: Kin
 
 
 class Behind(LiveRecorder):
-    """A recorder of a run that the bus has told nothing since it told of these objects."""
+    """A recorder of a run for which the bus stands still at these objects."""
 
     known: Mapping[ObjectRef, Object]
 
@@ -250,7 +250,7 @@ def _unmoved(namespace: Object) -> dict[str, Any]:
 
 @rule("A.13", "B.17", "K-1")
 async def test_without_the_provider_secret_a_deletion_fails_as_in_the_contract(world: KindWorld) -> None:
-    _, told = infrastructures.examples("A.13")
+    _, reported = infrastructures.examples("A.13")
     shoot = await world.shoot()
     await infrastructures.ready(shoot)
     await shoot.kube.delete(SECRETS, shoot.namespace, CLOUDPROVIDER)
@@ -258,9 +258,12 @@ async def test_without_the_provider_secret_a_deletion_fails_as_in_the_contract(w
     found = await shoot.until_failed(INFRASTRUCTURES, "local")
     last, error = dict(found.last_operation), dict(found.status["lastError"])
     assert last.pop("lastUpdateTime") == error.pop("lastUpdateTime")
-    del told["status"]["lastOperation"]["lastUpdateTime"], told["status"]["lastError"]["lastUpdateTime"]
-    assert last == told["status"]["lastOperation"]
-    assert error == told["status"]["lastError"] | {"codes": ["ERR_INFRA_UNAUTHENTICATED"]}
+    del (
+        reported["status"]["lastOperation"]["lastUpdateTime"],
+        reported["status"]["lastError"]["lastUpdateTime"],
+    )
+    assert last == reported["status"]["lastOperation"]
+    assert error == reported["status"]["lastError"] | {"codes": ["ERR_INFRA_UNAUTHENTICATED"]}
     assert found.finalizers == ("extensions.gardener.cloud/infrastructure",)
     await shoot.secret(CLOUDPROVIDER, kubeconfig=world.kubeconfig())
     await shoot.ask(INFRASTRUCTURES, "local")

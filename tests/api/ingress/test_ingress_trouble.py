@@ -217,10 +217,10 @@ async def test_hosts_beyond_the_first_hundred_are_told_and_have_no_records(world
     shoot = await world.shoot()
     made = await ingress(shoot, "many", *(f"h{number}.many.test" for number in range(101)))
 
-    async def told() -> bool:
+    async def reported() -> bool:
         return "TooManyHosts" in await events(shoot, made)
 
-    await eventually(told)
+    await eventually(reported)
     await until_records_are(shoot, 100)
     await world.quiet()
     assert len(await records(shoot)) == 100

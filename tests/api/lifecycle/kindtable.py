@@ -211,9 +211,9 @@ def _running(found: Object) -> dict[str, Any]:
 
 
 def _healthy(found: Object) -> dict[str, Any]:
-    told = {"status": "True", "reason": "Done", "message": "done"}
-    told |= dict.fromkeys(("lastTransitionTime", "lastUpdateTime"), "2026-09-01T10:15:30Z")
-    conditions = [told | {"type": f"Resources{one}"} for one in ("Applied", "Healthy")]
+    reported = {"status": "True", "reason": "Done", "message": "done"}
+    reported |= dict.fromkeys(("lastTransitionTime", "lastUpdateTime"), "2026-09-01T10:15:30Z")
+    conditions = [reported | {"type": f"Resources{one}"} for one in ("Applied", "Healthy")]
     return {"observedGeneration": found.generation, "conditions": conditions}
 
 

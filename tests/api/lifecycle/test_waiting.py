@@ -49,8 +49,8 @@ async def test_a_wait_is_reported_once_and_is_no_error(stage: Stage) -> None:
     assert (first.result, first.note) == ("waiting", "waiting for the tide")
     assert first.requeue
     assert first.requeue.after == 30
-    told = await last(stage, ref)
-    operation = told["lastOperation"]
+    reported = await last(stage, ref)
+    operation = reported["lastOperation"]
     assert operation.pop("lastUpdateTime")
     assert operation == {
         "type": "Create",
@@ -58,9 +58,9 @@ async def test_a_wait_is_reported_once_and_is_no_error(stage: Stage) -> None:
         "progress": 50,
         "description": "Reconciling the DNSRecord: waiting for the tide",
     }
-    assert told["lastError"] is None
+    assert reported["lastError"] is None
     assert (await run(stage, ref)).result == "waiting"
-    assert (await last(stage, ref))["sequence"] == told["sequence"]
+    assert (await last(stage, ref))["sequence"] == reported["sequence"]
     stage.crew.error = None
     assert (await run(stage, ref)).result == "succeeded"
     assert (await last(stage, ref))["lastOperation"]["state"] == "Succeeded"
@@ -92,8 +92,8 @@ async def test_progress_restarts_the_wait(stage: Stage) -> None:
     await stage.report(ref, waited(DESCRIPTION))
     stage.crew.error = Waiting("waiting for the moon")
     assert (await run(stage, ref)).result == "waiting"
-    told = await last(stage, ref)
-    assert told["lastOperation"]["description"] == "Reconciling the DNSRecord: waiting for the moon"
+    reported = await last(stage, ref)
+    assert reported["lastOperation"]["description"] == "Reconciling the DNSRecord: waiting for the moon"
 
 
 @rule("B.21")
@@ -104,9 +104,9 @@ async def test_a_changed_condition_does_not_restart_the_wait(stage: Stage) -> No
     stage.crew.error = Waiting("waiting for the tide")
     stage.crew.error.status = {"conditions": [{"type": "EveryNodeReady", "message": "other words"}]}
     assert (await run(stage, ref)).result == "waiting"
-    told = await last(stage, ref)
-    assert told["conditions"] == [{"type": "EveryNodeReady", "message": "other words"}]
-    assert told["lastOperation"]["lastUpdateTime"] == begun
+    reported = await last(stage, ref)
+    assert reported["conditions"] == [{"type": "EveryNodeReady", "message": "other words"}]
+    assert reported["lastOperation"]["lastUpdateTime"] == begun
 
 
 async def test_a_new_request_restarts_the_wait(stage: Stage) -> None:
@@ -127,11 +127,11 @@ async def test_a_slow_run_still_waiting_reports_nothing_new(
     ref = await stage.record()
     stage.crew.error = Waiting("waiting for the tide")
     await run(stage, ref)
-    told = await last(stage, ref)
+    reported = await last(stage, ref)
     monkeypatch.setattr(lifecycle, "SLOW_SECONDS", 0)
     stage.crew.task = lambda: asyncio.sleep(0.05)  # slow: it is longer than SLOW_SECONDS
     assert (await run(stage, ref)).result == "waiting"
-    assert (await last(stage, ref))["sequence"] == told["sequence"]
+    assert (await last(stage, ref))["sequence"] == reported["sequence"]
 
 
 @rule("U-1", "U-4")

@@ -31,7 +31,7 @@ async def test_another_address_is_chosen_where_a_port_is_held(world: BalancerWor
     async with world.worker() as parts:
         with taken_port(FIRST, PORT), taken_port(SECOND, PORT):
             assert await world.serve("moves", PORT) == THIRD
-            await world.told("moves", "EnsuredLoadBalancer")
+            await world.reported("moves", "EnsuredLoadBalancer")
             assert "SyncLoadBalancerFailed" not in await world.reasons("moves")
             assert [where for where, _ in parts.store.holders()] == [THIRD]
             assert await world.serve("other", PORT + 1) in (FIRST, SECOND)
@@ -45,7 +45,7 @@ async def test_a_port_held_on_all_addresses_is_reported_once(world: BalancerWorl
                 held.enter_context(taken_port(where, PORT))
             with taken_port(THIRD, PORT):
                 await world.service("stuck", PORT)
-                said = await world.told("stuck", "SyncLoadBalancerFailed")
+                said = await world.reported("stuck", "SyncLoadBalancerFailed")
                 assert f"another process of this host holds port {PORT}/TCP of {PLACE}." in said
                 assert "2 other addresses" in said
                 [(where, _)] = parts.store.holders()
@@ -61,7 +61,7 @@ async def test_a_port_held_everywhere_costs_no_exchange(world: BalancerWorld) ->
         with taken_port("0.0.0.0", 0) as everywhere:
             port = everywhere.getsockname()[1]
             await world.service("everywhere", port)
-            said = await world.told("everywhere", "SyncLoadBalancerFailed")
+            said = await world.reported("everywhere", "SyncLoadBalancerFailed")
             assert f"another process of this host holds port {port}/TCP of all addresses" in said
             [(where, holder)] = parts.store.holders()
             assert holder.name == "everywhere"
@@ -75,7 +75,7 @@ async def test_an_address_that_clients_know_is_kept(world: BalancerWorld) -> Non
         with taken_port(where, PORT + 1):
             ports = [{"name": "main", "port": PORT}, {"name": "more", "port": PORT + 1}]
             await world.merge("known", {"spec": {"ports": ports}})
-            said = await world.told("known", "SyncLoadBalancerFailed")
+            said = await world.reported("known", "SyncLoadBalancerFailed")
             assert f"port {PORT + 1}/TCP of {where}" in said
             assert await world.served("known") == where
 
@@ -86,7 +86,7 @@ async def test_a_requested_address_is_waited_for(world: BalancerWorld) -> None:
         await world.serve("other", PORT, metadata=asking(address=SECOND))
         with taken_port(FIRST, PORT):
             await world.service("fixed", PORT, metadata=asking(address=FIRST))
-            said = await world.told("fixed", "SyncLoadBalancerFailed")
+            said = await world.reported("fixed", "SyncLoadBalancerFailed")
             assert f"another process of this host holds port {PORT}/TCP of {FIRST}" in said
         assert await world.served("fixed") == FIRST
 
@@ -97,7 +97,7 @@ async def test_a_former_address_disappears_from_the_status(world: BalancerWorld)
         assert await world.serve("mover", PORT, metadata=asking(address=FIRST)) == FIRST
         with taken_port(SECOND, PORT):
             await world.merge("mover", {"metadata": asking(address=SECOND)})
-            said = await world.told("mover", "SyncLoadBalancerFailed")
+            said = await world.reported("mover", "SyncLoadBalancerFailed")
             assert f"another process of this host holds port {PORT}/TCP of {SECOND}" in said
             await world.until("mover", lambda found: not address(found))
         assert await world.served("mover") == SECOND
@@ -110,7 +110,7 @@ async def test_an_exchange_of_addresses_comes_to_an_end(world: BalancerWorld) ->
             for number in range(32, 64):
                 held.enter_context(taken_port(f"{PLACE}.{number}", PORT))
             await world.service("endless", PORT)
-            said = await world.told("endless", "SyncLoadBalancerFailed")
+            said = await world.reported("endless", "SyncLoadBalancerFailed")
             assert f"and of {MOST_OCCUPIED - 1} other addresses" in said
             [(where, _)] = parts.store.holders()
         assert await world.served("endless") == where

@@ -54,7 +54,7 @@ async def test_a_service_that_changes_class_early_is_released(world: BalancerWor
     async with world.worker() as parts:
         await world.until("fickle", lambda one: FINALIZER not in one.finalizers)
         await no_longer_in_use(parts)
-        await world.told("fickle", "DeletedLoadBalancer")
+        await world.reported("fickle", "DeletedLoadBalancer")
         found = await world.until("fickle", lambda one: not one.status.get("conditions"))
         assert address(found) == "192.0.2.1"
 
@@ -76,8 +76,8 @@ async def test_an_interrupted_run_keeps_its_address(
         monkeypatch.setattr(parts.store, "keep", keep)
         await world.merge("web", {"spec": {"type": "ClusterIP"}})
         await no_longer_in_use(parts)
-        await world.told("web", "DeletingLoadBalancer")
-        await world.told("web", "DeletedLoadBalancer")
+        await world.reported("web", "DeletingLoadBalancer")
+        await world.reported("web", "DeletedLoadBalancer")
 
 
 @two_addresses
@@ -101,9 +101,9 @@ async def test_a_waiting_service_that_becomes_invalid_holds_up_nobody(world: Bal
             await allocator.allocate(parts.store, AddressRequest(ghost, ghost.name, ("IPv4",)))
         for name in ("spoiled", "patient"):
             await world.service(name)
-            await world.told(name, "SyncLoadBalancerFailed")
+            await world.reported(name, "SyncLoadBalancerFailed")
         await world.merge("spoiled", {"metadata": asking(proxy_protocol="v9")})
-        await world.told("spoiled", "InvalidProxyProtocol")
+        await world.reported("spoiled", "InvalidProxyProtocol")
         await parts.store.release(others[0])
         await world.served("patient")
 
@@ -122,9 +122,9 @@ async def test_a_refused_change_is_reported(
 ) -> None:
     async with world.worker():
         where = await world.serve("web")
-        await world.told("web", "EnsuredLoadBalancer")
+        await world.reported("web", "EnsuredLoadBalancer")
         await world.merge("web", change)
-        await world.told("web", reason)
+        await world.reported("web", reason)
         await world.until("web", lambda one: bool(condition(one, "LoadBalancerDegraded")))
         assert await world.served("web") == where
 
@@ -137,7 +137,7 @@ async def test_a_shared_address_refuses_a_port_in_use(world: BalancerWorld) -> N
         assert await world.serve("greedy", metadata=shared) == where
         ports = [{"name": "main", "port": 80}, {"name": "more", "port": 81}, {"name": "own", "port": 82}]
         await world.merge("greedy", {"spec": {"ports": ports}})
-        assert "port 81/TCP of" in await world.told("greedy", "SyncLoadBalancerFailed")
+        assert "port 81/TCP of" in await world.reported("greedy", "SyncLoadBalancerFailed")
 
         async def has_its_own() -> bool:
             with contextlib.suppress(ConnectionRefusedError):
@@ -168,13 +168,13 @@ async def test_each_of_many_healthy_services_has_two_events(world: BalancerWorld
         for name in names:
             await world.served(name)
 
-        async def all_told() -> bool:
+        async def all_reported() -> bool:
             return all("EnsuredLoadBalancer" in reasons for reasons in (await reasons_of(world)).values())
 
-        await eventually(all_told)
+        await eventually(all_reported)
         # A last Service, whose Events come after anything that was still to be said of the others.
         await world.service("last")
-        await world.told("last", "EnsuredLoadBalancer")
+        await world.reported("last", "EnsuredLoadBalancer")
         found = await reasons_of(world)
         assert {name: found[name] for name in names} == dict.fromkeys(names, HEALTHY)
 
@@ -195,7 +195,7 @@ async def test_a_slow_envoy_is_no_failure_of_a_service(world: BalancerWorld) -> 
             await asyncio.sleep(4)  # longer than an Envoy takes that is not slow
         finally:
             os.kill(envoy.pid, signal.SIGCONT)
-        await world.told("slow", "EnsuredLoadBalancer")
+        await world.reported("slow", "EnsuredLoadBalancer")
         assert await world.reasons("slow") == HEALTHY
 
 

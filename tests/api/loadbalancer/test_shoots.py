@@ -170,11 +170,11 @@ async def test_a_node_with_a_foreign_address_is_refused(
             status = {"addresses": [{"type": "InternalIP", "address": victim.node}]}
             await api.merge(NODES, "", "stolen", {"status": status}, part="status")
 
-            async def told() -> str:
+            async def reported() -> str:
                 events = (await api.page(EVENTS)).items
                 return next((e["message"] for e in events if e["reason"] == "NodeAddressRefused"), "")
 
-            said = await eventually(told)
+            said = await eventually(reported)
         taken = f"{victim.node} is the address of another cluster's node already"
         assert said == f"No traffic is sent to node stolen: {taken}"
         for (shoot, name), ip in addresses.items():

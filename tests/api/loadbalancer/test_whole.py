@@ -54,7 +54,7 @@ async def test_a_service_gets_an_address_that_serves(world: BalancerWorld) -> No
         assert found.status["loadBalancer"]["ingress"] == [
             {"ip": where, "ipMode": "Proxy", "ports": [{"port": 80, "protocol": "TCP"}]}
         ]
-        await world.told(LONG, "EnsuredLoadBalancer")
+        await world.reported(LONG, "EnsuredLoadBalancer")
         assert await world.reasons(LONG) == ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]
 
 
@@ -66,7 +66,7 @@ async def test_a_deleted_service_leaves_nothing(world: BalancerWorld) -> None:
         await world.gone("web")
         assert await greeting(where) == ""
         await eventually(lambda: not parts.store.holders() and not parts.states.known())
-        await world.told("web", "DeletedLoadBalancer")
+        await world.reported("web", "DeletedLoadBalancer")
         assert (await world.reasons("web"))[-2:] == ["DeletingLoadBalancer", "DeletedLoadBalancer"]
 
 
@@ -137,10 +137,10 @@ async def test_the_next_free_address_goes_to_who_waits_longest(world: BalancerWo
         for number in range(3):
             await world.serve(f"web-{number}")
         await world.service("late")
-        said = await world.told("late", "SyncLoadBalancerFailed")
+        said = await world.reported("late", "SyncLoadBalancerFailed")
         assert "all 3 IPv4 addresses of its range are in use" in said
         await world.service("later")
-        await world.told("later", "SyncLoadBalancerFailed")
+        await world.reported("later", "SyncLoadBalancerFailed")
         free = await world.served("web-1")
         await world.delete("web-1")
         assert await world.served("late") == free
@@ -153,7 +153,7 @@ async def test_a_waiting_service_is_served_without_a_wake(world: BalancerWorld) 
     async with world.worker() as parts:
         await _give_all_away(parts)
         await world.service("patient")
-        await world.told("patient", "SyncLoadBalancerFailed")
+        await world.reported("patient", "SyncLoadBalancerFailed")
         [(address, holder), *_] = parts.store.holders()
         await parts.store.free(address, holder.ref)
         assert await world.served("patient") == address
@@ -166,7 +166,7 @@ async def test_a_service_just_queued_is_still_woken(
         await _give_all_away(parts)
         ended = _held_at_its_end(monkeypatch)
         await world.service("unlucky")
-        await world.told("unlucky", "SyncLoadBalancerFailed")
+        await world.reported("unlucky", "SyncLoadBalancerFailed")
         [(address, holder), *_] = parts.store.holders()
         await parts.store.free(address, holder.ref)
         await eventually(lambda: _asked_to_look(world, "unlucky"))

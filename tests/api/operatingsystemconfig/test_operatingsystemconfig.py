@@ -59,7 +59,7 @@ def in_secret(found: Object | None) -> bytes:
     return base64.b64decode(found.raw["data"]["cloud_config"])
 
 
-def told(object: Object) -> str:
+def report(object: Object) -> str:
     return str(object.status["lastError"]["description"])
 
 
@@ -184,8 +184,8 @@ async def test_a_missing_secret_is_reported_and_creates_nothing(world: KindWorld
     spec = {"purpose": "provision", "files": [from_secret("later", "key")]}
     await shoot.create(OSCS, "init", spec)
     found = await shoot.until_failed(OSCS, "init")
-    assert told(found).startswith("Error reconciling OperatingSystemConfig: ")
-    assert f"Secret {shoot.namespace}/later does not exist" in told(found)
+    assert report(found).startswith("Error reconciling OperatingSystemConfig: ")
+    assert f"Secret {shoot.namespace}/later does not exist" in report(found)
     assert found.status["lastError"]["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
     assert found.last_operation["type"] == "Create"
     assert await shoot.get(SECRETS, "osc-result-init") is None
@@ -201,8 +201,8 @@ async def test_a_secret_that_cannot_be_written_is_reported(world: KindWorld) -> 
     await world.kube.create(SECRETS, shoot.namespace, body)
     await shoot.create(OSCS, "init", {"purpose": "provision"})
     found = await shoot.until_failed(OSCS, "init")
-    assert told(found).startswith("Could not apply secret for generated cloud config: ")
-    assert found.last_operation["description"] == told(found)
+    assert report(found).startswith("Could not apply secret for generated cloud config: ")
+    assert found.last_operation["description"] == report(found)
     assert found.last_operation["type"] == "Create"
 
 
@@ -247,7 +247,7 @@ async def test_data_too_large_for_a_secret_is_reported(world: KindWorld) -> None
     large = {"path": "/a", "content": {"inline": {"encoding": "", "data": "x" * 1_100_000}}}
     await shoot.create(OSCS, "init", {"purpose": "provision", "files": [large]})
     found = await shoot.until_failed(OSCS, "init")
-    assert "and a Secret holds 1048576" in told(found)
+    assert "and a Secret holds 1048576" in report(found)
     await shoot.create(OSCS, "original", {"purpose": "reconcile", "files": [large]})
     await shoot.until_ready(OSCS, "original")
 
@@ -298,7 +298,7 @@ async def test_data_of_secrets_is_neither_stored_nor_reported(
         await shoot.create(OSCS, "unfit", {"purpose": "provision", "files": [unfit]})
         refused = await shoot.until(OSCS, "unfit", failed)
         assert refused
-        assert "the key 'key' of Secret unfit holds a NUL byte" in told(refused)
+        assert "the key 'key' of Secret unfit holds a NUL byte" in report(refused)
         reported = repr([refused.raw, (await shoot.until_ready(OSCS, "init")).raw]).encode()
         await world.quiet()
     nats.stop()

@@ -299,11 +299,11 @@ async def test_a_repeated_event_is_counted(desk: Desk) -> None:
     async with desk.open():
         for number, event in enumerate((quarrel, other, quarrel), start=1):
             await desk.report(record, event=event, observedGeneration=number)
-            assert await _told(desk, record, number) == number
+            assert await _described(desk, record, number) == number
         page = await desk.api.page(EVENTS)
-    told = {e["message"]: e for e in page.items if e["involvedObject"]["uid"] == record.uid}
-    assert {note: event["count"] for note, event in told.items()} == {quarrel.note: 2, other.note: 1}
-    about = told[quarrel.note]
+    reported = {e["message"]: e for e in page.items if e["involvedObject"]["uid"] == record.uid}
+    assert {note: event["count"] for note, event in reported.items()} == {quarrel.note: 2, other.note: 1}
+    about = reported[quarrel.note]
     assert (about["type"], about["reason"]) == ("Warning", "ReconcileError")
     assert about["involvedObject"]["kind"] == "DNSRecord"
 
@@ -313,7 +313,7 @@ async def test_an_object_with_the_longest_name_has_events(desk: Desk) -> None:
     event = EventIntent(type="Warning", reason="ReconcileError", note="näme server „ns1“ is away")
     async with desk.open():
         await desk.report(record, event=event, observedGeneration=1)
-        assert await _told(desk, record, 1) == 1
+        assert await _described(desk, record, 1) == 1
 
 
 async def test_a_status_the_object_has_is_not_written(desk: Desk) -> None:
@@ -322,21 +322,21 @@ async def test_a_status_the_object_has_is_not_written(desk: Desk) -> None:
     async with desk.open():
         await desk.report(record, event=news, shown=True, observedGeneration=7)
         await desk.outcome(record, "Events written")
-        assert await _told(desk, record, 1) == 1
+        assert await _described(desk, record, 1) == 1
         found = await desk.api.get(DNSRECORDS, "default", record.name)
     assert found.resource_version == record.resource_version
 
 
-async def _told(desk: Desk, record: Object, times: int) -> int:
-    """How often something was told about the object, once it is `times`."""
+async def _described(desk: Desk, record: Object, times: int) -> int:
+    """The count of the object's Event, once it is `times`."""
     counts: dict[str, int] = {}
     async with asyncio.timeout(60):
         watching = desk.api.watch(EVENTS, "0")
         async with contextlib.aclosing(watching):  # type: ignore[type-var]
             async for events in watching:
-                for told in (event.object for event in events if event.type in ("ADDED", "MODIFIED")):
-                    if told["involvedObject"]["uid"] == record.uid:
-                        counts[told["metadata"]["name"]] = told["count"]
+                for reported in (event.object for event in events if event.type in ("ADDED", "MODIFIED")):
+                    if reported["involvedObject"]["uid"] == record.uid:
+                        counts[reported["metadata"]["name"]] = reported["count"]
                 if sum(counts.values()) >= times:
                     break
     return sum(counts.values())

@@ -33,8 +33,8 @@ POLICIES = Path(__file__).parents[3] / "deploy" / "networkpolicies.yaml"
 NEUTRAL = "no usable connection to the API server that the kubeconfig names"
 
 
-async def told(kubeconfig: bytes, egress: Egress) -> str:
-    """What the author of the kubeconfig is told, be it used for a request or for a watch."""
+async def reported(kubeconfig: bytes, egress: Egress) -> str:
+    """The error that the author of the kubeconfig reads, the same for a request and for a watch."""
     async with kube.from_text(kubeconfig, "it", egress) as opened:
         with pytest.raises(Unreachable) as failed:
             await opened.version()
@@ -78,7 +78,7 @@ async def test_names_that_lead_to_denied_addresses_are_not_connected_to(
 ) -> None:
     caplog.set_level(logging.INFO)
     kubeconfig = naming(f"http://{name}:{internal.port}")
-    assert await told(kubeconfig, Egress()) == f"get /version: {NEUTRAL}"
+    assert await reported(kubeconfig, Egress()) == f"get /version: {NEUTRAL}"
     assert internal.requests == []
     assert "denied by egress settings" in caplog.text
     assert await reaches(kubeconfig)
@@ -87,13 +87,13 @@ async def test_names_that_lead_to_denied_addresses_are_not_connected_to(
 @pytest.mark.parametrize("name", ["127.1", "2130706433", "127.0.0.1%25lo"])
 async def test_addresses_of_an_unusual_form_are_not_connected_to(internal: Listener, name: str) -> None:
     with contextlib.suppress(WindowboxError):
-        await told(naming(f"http://{name}:{internal.port}"), Egress())
+        await reported(naming(f"http://{name}:{internal.port}"), Egress())
     assert internal.requests == []
 
 
 async def test_a_proxy_name_resolving_to_denied_addresses_fails(internal: Listener) -> None:
     kubeconfig = naming("http://192.0.2.1", {"proxy-url": f"http://localhost:{internal.port}"})
-    assert NEUTRAL in await told(kubeconfig, Egress())
+    assert NEUTRAL in await reported(kubeconfig, Egress())
     assert internal.requests == []
     assert await reaches(kubeconfig)
 
@@ -128,7 +128,7 @@ async def test_unusable_servers_are_reported_alike(tmp_path: Path, monkeypatch: 
         silent = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
         async with silent:
             servers += [distrusted.url, f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"]
-            assert {await told(naming(server), loopback.EGRESS) for server in servers} == {
+            assert {await reported(naming(server), loopback.EGRESS) for server in servers} == {
                 f"get /version: {NEUTRAL}"
             }
 

@@ -86,10 +86,10 @@ async def heard(bus: Bus, records: Records, cluster: str = RUNTIME) -> list[tupl
     """Everything that was announced of the test's namespace: operation, name and value."""
     subject = subjects.seen_namespace(cluster, DNSRECORDS.id, records.namespace)
     found = consumers.snapshot(bus, streams.OBJECTS, [subject], history=True)
-    return [_told(Announcement(stored)) async for stored in found]
+    return [_described(Announcement(stored)) async for stored in found]
 
 
-def _told(seen: Announcement) -> tuple[str, str, str]:
+def _described(seen: Announcement) -> tuple[str, str, str]:
     ref = subjects.ref(subjects.without("object", seen.stored.subject))
     values = () if seen.gone else seen.object().spec.get("values", ())
     return seen.operation, ref.name, " ".join(values)
@@ -98,7 +98,7 @@ def _told(seen: Announcement) -> tuple[str, str, str]:
 async def knows(bus: Bus, ref: ObjectRef, operation: str, value: str = "") -> bool:
     """Whether this is the last that was announced of the object."""
     stored = await bus.last(streams.OBJECTS, subjects.seen(ref))
-    return stored is not None and _told(Announcement(stored)) == (operation, ref.name, value)
+    return stored is not None and _described(Announcement(stored)) == (operation, ref.name, value)
 
 
 @dataclass(frozen=True)

@@ -189,9 +189,9 @@ async def test_two_mirrors_of_one_kind_announce_nothing_twice(bus: Bus, records:
     await asyncio.wait(mirrors)
 
     await mirrored_once(bus, records.kube)
-    told = await heard(bus, records)
-    assert len(set(told)) == len(told)
-    assert {name for _, name, value in told if value == "10.0.0.2"} == {f"web-{n}" for n in range(20)}
+    reported = await heard(bus, records)
+    assert len(set(reported)) == len(reported)
+    assert {name for _, name, value in reported if value == "10.0.0.2"} == {f"web-{n}" for n in range(20)}
 
 
 async def times(bus: Bus, records: Records, count: int) -> bool:

@@ -114,11 +114,11 @@ async def test_a_watcher_process_reports_its_watches(nats_url: str, control_plan
         connected(Access(nats_url)) as bus,
     ):
 
-        async def told() -> list[dict[str, Any]]:
+        async def reported() -> list[dict[str, Any]]:
             there = await presence.processes(bus)
             return [p for p in there if set(p.get("watches", {}).values()) == {"watching"}]
 
-        [watch] = await eventually(told)
+        [watch] = await eventually(reported)
         assert watch["role"] == "watch"
         assert set(watch["watches"]) == {f"runtime/{kind}" for kind in WATCHED}
         process.terminate()

@@ -133,7 +133,7 @@ def _replicas(scaled: Release, wanted: set[int]) -> None:
         seen = spec["replicas"], status.get("readyReplicas", 0)
         if seen[0] == seen[1] == status.get("replicas", 0) and seen[0] in wanted:
             return
-    raise TimeoutError(f"{seen} Pods are wanted and ready, not {wanted}: {_told(scaled)}")
+    raise TimeoutError(f"{seen} Pods are wanted and ready, not {wanted}: {_described(scaled)}")
 
 
 def _waiting(scaled: Release) -> int:
@@ -143,7 +143,7 @@ def _waiting(scaled: Release) -> int:
     return int(consumer["num_pending"] + consumer["num_ack_pending"])
 
 
-def _told(scaled: Release) -> str:
+def _described(scaled: Release) -> str:
     said = scaled.node.kubectl("describe", "scaledobjects,hpa", f"--namespace={helm.NAMESPACE}")
     logs = ("logs", "deploy/keda-operator", f"--namespace={keda.NAMESPACE}", "--tail=30")
     return f"{said}\n{scaled.node.kubectl(*logs)}\n{scaled.pods()}"

@@ -155,8 +155,8 @@ async def test_an_edge_is_recreated_after_a_teardown(attachment: Attachment, hos
 
 
 async def test_an_address_outside_of_the_ranges_is_reported(attachment: Attachment) -> None:
-    told = await attachment.prepare([ADDRESS, "198.51.100.7"])
-    assert told == {
+    reported = await attachment.prepare([ADDRESS, "198.51.100.7"])
+    assert reported == {
         "198.51.100.7": "198.51.100.7 is in none of the ranges: add its prefix to loadbalancer.ranges"
     }
 
@@ -164,15 +164,15 @@ async def test_an_address_outside_of_the_ranges_is_reported(attachment: Attachme
 async def test_an_address_of_the_host_itself_is_reported(attachment: Attachment) -> None:
     argv = ("ip", "address", "add", f"{ADDRESS}/32", "dev", "lo")
     await (await asyncio.create_subprocess_exec(*argv)).wait()
-    told = await attachment.prepare([ADDRESS])
-    assert told == {ADDRESS: f"this host has {ADDRESS} itself: as root: ip address del {ADDRESS} dev lo"}
+    reported = await attachment.prepare([ADDRESS])
+    assert reported == {ADDRESS: f"this host has {ADDRESS} itself: as root: ip address del {ADDRESS} dev lo"}
 
 
 async def test_without_root_the_command_is_reported(attachment: Attachment) -> None:
     prefix, hop = ip_network("198.51.100.0/24"), ip_address("172.18.0.2")
     os.seteuid(65534)
     try:
-        told = await containerroutes.have_route(prefix, hop)
+        reported = await containerroutes.have_route(prefix, hop)
     finally:
         os.seteuid(0)
-    assert told == "as root: ip -4 route replace 198.51.100.0/24 via 172.18.0.2"
+    assert reported == "as root: ip -4 route replace 198.51.100.0/24 via 172.18.0.2"

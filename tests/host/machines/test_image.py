@@ -50,10 +50,10 @@ def test_failing_user_data_is_reported(world: ShootWorld) -> None:
         world.sandbox.api, pods, "machine-fails", lambda pod: bool(_termination(pod)), "it runs", patience=90
     )
     handmade.remove(world, "fails")
-    told = _termination(ended)
-    assert told["exitCode"] == 7
-    assert told["message"].startswith("user data ended with exit code 7\n")
-    assert told["message"].endswith("all is well\n")
+    reported = _termination(ended)
+    assert reported["exitCode"] == 7
+    assert reported["message"].startswith("user data ended with exit code 7\n")
+    assert reported["message"].endswith("all is well\n")
     waiting.until_gone(world.sandbox.api, pods, "machine-fails", "it is not gone", patience=60)
     assert "userdata: all is well" in consoles.lines(world.sandbox.folder / "machines", "fails")
 

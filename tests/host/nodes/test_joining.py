@@ -87,12 +87,12 @@ def test_a_bootstrap_token_expires_and_grants_nothing_more(nodes: NodeWorld) -> 
 def test_the_token_stays_in_private_kubelet_files(nodes: NodeWorld) -> None:
     secret = _token(nodes)[1]
     folder = nodes.sandbox.folder
-    told = livefiles.below(folder, without=frozenset({"etcd", "containerd"}))
-    holders = [path for path in told if secret.encode() in livefiles.read(path)]
+    reported = livefiles.below(folder, without=frozenset({"etcd", "containerd"}))
+    holders = [path for path in reported if secret.encode() in livefiles.read(path)]
     assert sorted(holders) == [_file(nodes, node.name, "bootstrap") for node in nodes.nodes]
     assert {path.stat().st_mode & 0o777 for path in holders} == {0o600}
-    assert (folder / "logs" / "node-1" / "kubelet.log") in told
-    assert (folder / "logs" / "kube-apiserver.log") in told
+    assert (folder / "logs" / "node-1" / "kubelet.log") in reported
+    assert (folder / "logs" / "kube-apiserver.log") in reported
 
 
 def test_the_token_is_in_no_argument_or_environment(nodes: NodeWorld) -> None:
@@ -100,8 +100,8 @@ def test_the_token_is_in_no_argument_or_environment(nodes: NodeWorld) -> None:
     mark = nodes.sandbox.state.mark
     mine = [process.pid for process, found in ownership.marked().items() if found == mark]
     assert mine
-    told = [Path(f"/proc/{pid}/{name}") for pid in mine for name in ("cmdline", "environ")]
-    assert [path for path in told if secret in livefiles.read(path)] == []
+    reported = [Path(f"/proc/{pid}/{name}") for pid in mine for name in ("cmdline", "environ")]
+    assert [path for path in reported if secret in livefiles.read(path)] == []
 
 
 def test_a_node_may_renew_its_own_certificate(nodes: NodeWorld) -> None:

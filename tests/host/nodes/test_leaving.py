@@ -77,9 +77,9 @@ def test_up_clears_leftovers_of_a_killed_supervisor(windowbox: CommandLine) -> N
     seen = _traces_with_a_pod(windowbox)
     windowbox.kill(60)
     assert all(processes.wait_gone(process, 60) for process in seen.inhabitants)
-    told = windowbox("doctor", expect=None)
+    reported = windowbox("doctor", expect=None)
     # A sandbox that starts meanwhile for another test clears such things away, too.
-    assert f"{seen.site}-node-1" in told or _cleared(seen)
+    assert f"{seen.site}-node-1" in reported or _cleared(seen)
     windowbox("up", "--watchers=0", "--workers=0", "--patchers=0", "--nodes=0")
     assert seen.left() == {}
 

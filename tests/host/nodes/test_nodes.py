@@ -110,12 +110,12 @@ def test_containers_weigh_more_than_one_process(nodes: NodeWorld) -> None:
     """Only where nothing else, as systemd's slices, shares the CPU out: else the weight is as it was."""
     groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     alone = {group for _, controllers, group in groups if controllers in {"", "cpu", "cpu,cpuacct"}} == {"/"}
-    told = [
+    reported = [
         int(file.read_text())
         for file in map(Path, ("/sys/fs/cgroup/cpu/k8s.io/cpu.shares", "/sys/fs/cgroup/k8s.io/cpu.weight"))
         if file.exists()
     ]
-    assert not alone or all(weight not in {100, 1024} for weight in told)
+    assert not alone or all(weight not in {100, 1024} for weight in reported)
 
 
 def test_a_kubelet_refuses_requests_without_a_certificate(nodes: NodeWorld) -> None:

@@ -22,7 +22,7 @@ _COMMANDS = (
 
 @dataclass(frozen=True)
 class Traces:
-    """By what this one sandbox is told from all others on the machine, read while it runs."""
+    """The marks by which this sandbox differs from all others on the machine, read while it runs."""
 
     site: str
     folder: Path
@@ -32,15 +32,15 @@ class Traces:
 
     def left(self) -> dict[str, list[str]]:
         """Everything that is still there, by the kind of thing."""
-        told = {" ".join(command): self._lines(_said(*command)) for command in _COMMANDS}
-        told["mounts"] = self._lines(Path("/proc/self/mounts").read_text())
-        told["processes"] = [str(p.pid) for p in self.inhabitants if processes.alive(p)]
-        told["marked"] = [str(p.pid) for p, mark in ownership.marked().items() if mark == self.mark]
-        told["cgroups"] = [
+        reported = {" ".join(command): self._lines(_said(*command)) for command in _COMMANDS}
+        reported["mounts"] = self._lines(Path("/proc/self/mounts").read_text())
+        reported["processes"] = [str(p.pid) for p in self.inhabitants if processes.alive(p)]
+        reported["marked"] = [str(p.pid) for p, mark in ownership.marked().items() if mark == self.mark]
+        reported["cgroups"] = [
             folder for folder, _, _ in os.walk("/sys/fs/cgroup") if Path(folder).name in self.containers
         ]
-        told["run"] = [str(path) for path in [Path("/run/windowbox") / self.site] if path.exists()]
-        return {kind: found for kind, found in told.items() if found}
+        reported["run"] = [str(path) for path in [Path("/run/windowbox") / self.site] if path.exists()]
+        return {kind: found for kind, found in reported.items() if found}
 
     def _lines(self, text: str) -> list[str]:
         unreachable = f"metric {65536 + int(self.site[2:])} "

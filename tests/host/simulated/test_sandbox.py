@@ -64,12 +64,12 @@ async def test_ready_pods_of_a_deployment_are_reached(world: World) -> None:
 
     pods = [pod["metadata"]["name"] for pod in (await world.kube.page(ALL_PODS)).items]
     assert len(pods) == 2
-    await told(world, pods, "unready")
+    await output(world, pods, "unready")
     await becomes("refused", first, port)
-    await told(world, pods, None)
+    await output(world, pods, None)
     await becomes("simulated-1", first, port)
 
-    await told(world, pods[:1], "fail")
+    await output(world, pods[:1], "fail")
 
     async def replaced() -> bool:
         phases = [pod["status"]["phase"] for pod in (await world.kube.page(ALL_PODS)).items]
@@ -80,7 +80,7 @@ async def test_ready_pods_of_a_deployment_are_reached(world: World) -> None:
     await becomes("refused", first, port)
 
 
-async def told(world: World, pods: list[str], how: str | None) -> None:
+async def output(world: World, pods: list[str], how: str | None) -> None:
     for name in pods:
         await world.kube.merge(ALL_PODS, "default", name, {"metadata": {"annotations": {BEHAVIOUR: how}}})
 

@@ -99,9 +99,9 @@ async def test_a_node_without_local_endpoints_drops(world: World) -> None:
     check = service.spec["healthCheckNodePort"]
     await becomes("simulated-2", SECOND, port)
     assert await outcome(FIRST, port) == "dropped"
-    told = {"service": {"namespace": "default", "name": service.name}, "serviceProxyHealthy": True}
-    assert await health(SECOND, check) == (200, {**told, "localEndpoints": 1})
-    assert await health(FIRST, check) == (503, {**told, "localEndpoints": 0})
+    reported = {"service": {"namespace": "default", "name": service.name}, "serviceProxyHealthy": True}
+    assert await health(SECOND, check) == (200, {**reported, "localEndpoints": 1})
+    assert await health(FIRST, check) == (503, {**reported, "localEndpoints": 0})
     await world.endpoints(service, ["simulated-1", "simulated-2"])
     await becomes("simulated-1", FIRST, port)
     assert (await health(SECOND, check))[1]["localEndpoints"] == 2
@@ -142,10 +142,10 @@ async def test_a_node_misbehaves_while_it_is_annotated(
         await becomes(tcp, FIRST, port)
         assert await outcome(SECOND, port) == "simulated-2"
 
-        async def as_told() -> bool:
+        async def as_reported() -> bool:
             return await asked(FIRST, node_port(datagrams), b"?") == udp
 
-        await eventually(as_told)
+        await eventually(as_reported)
         assert (await health(FIRST, 10256))[0] == 0
     finally:
         await world.behave("simulated-1", None)

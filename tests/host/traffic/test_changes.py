@@ -119,7 +119,7 @@ def test_a_port_without_node_port_is_refused_and_the_others_served(traffic: Worl
     with traffic.service(*ports, allocateLoadBalancerNodePorts=False) as service:
         service.served()
         service.refuses(81)
-        assert "81/TCP" in service.told("NodePortMissing")
+        assert "81/TCP" in service.reported("NodePortMissing")
         (shown,) = ingress(service.read())
         assert shown["ports"] == [
             {"port": 80, "protocol": "TCP"},

@@ -91,7 +91,7 @@ def test_changed_nodes_cause_one_event(traffic: World) -> None:
 @rule("LB-3-unavailable", "LB-5-said", "LB-2-empty", "LB-11-1", "LB-15-14")
 def test_missing_nodes_are_reported_and_new_ones_used(traffic: World) -> None:
     with traffic.excluded(*traffic.names), traffic.service() as early:
-        said = early.told("UnAvailableLoadBalancer")
+        said = early.reported("UnAvailableLoadBalancer")
         assert said.startswith("There are no available nodes for LoadBalancer: all 3 nodes carry the label")
         assert EXCLUDED in said
         found = early.wait(lambda s: condition(s, "LoadBalancerServing").get("status") == "False")

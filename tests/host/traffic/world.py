@@ -73,7 +73,7 @@ class Balanced:
         """Wait until these are its Events."""
         echoclient.becomes(list(wanted), self.events)
 
-    def told(self, reason: str) -> str:
+    def reported(self, reason: str) -> str:
         """Wait for an Event, and return its message."""
 
         def message() -> str:

@@ -48,10 +48,10 @@ class Told:
 @contextlib.asynccontextmanager
 async def following(bus: Bus) -> AsyncIterator[tuple[Bucket, Told]]:
     bucket = Bucket(bus, streams.ADDRESSES)
-    told = Told(bucket)
+    reported = Told(bucket)
     async with running(bucket.run()):
         await soon(bucket.complete.wait())
-        yield bucket, told
+        yield bucket, reported
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "fd00::1", "::"])
@@ -80,13 +80,13 @@ async def test_a_write_must_name_the_last_sequence(bus: Bus) -> None:
 async def test_a_bucket_reports_changes_and_holds_entries(bus: Bus) -> None:
     writer = Bucket(bus, streams.ADDRESSES)
     before = await writer.put(KEY, b"before", 0)
-    async with following(bus) as (bucket, told):
+    async with following(bus) as (bucket, reported):
         await writer.put(OTHER, b"after", None)
         await writer.delete(KEY, before)
         await soon(bucket.catch_up())
         assert {key: entry.value for key, entry in bucket.entries.items()} == {OTHER: b"after"}
-        assert told.changes == [(KEY, b"before"), (OTHER, b"after"), (KEY, None)]
-        assert told.regresses == 0
+        assert reported.changes == [(KEY, b"before"), (OTHER, b"after"), (KEY, None)]
+        assert reported.regresses == 0
 
 
 async def test_after_catching_up_all_that_others_wrote_before_is_known(bus: Bus) -> None:
@@ -107,14 +107,14 @@ async def test_after_catching_up_all_that_others_wrote_before_is_known(bus: Bus)
 
 
 async def test_a_purge_without_an_event_is_noticed(bus: Bus) -> None:
-    async with following(bus) as (bucket, told):
+    async with following(bus) as (bucket, reported):
         await bucket.put(KEY, b"one", 0)
         await soon(bucket.catch_up())
         await bus.purge(f"KV_{streams.ADDRESSES}", subjects.entry(streams.ADDRESSES, ">"))
         await soon(bucket.catch_up())
         assert bucket.entries == {}
-        assert told.changes == [(KEY, b"one"), (KEY, None)]
-        assert told.regresses == 1
+        assert reported.changes == [(KEY, b"one"), (KEY, None)]
+        assert reported.regresses == 1
 
 
 async def test_a_purge_of_one_entry_is_noticed(bus: Bus) -> None:
@@ -129,7 +129,7 @@ async def test_a_purge_of_one_entry_is_noticed(bus: Bus) -> None:
 
 
 async def test_a_recreated_bucket_is_noticed(bus: Bus) -> None:
-    async with following(bus) as (bucket, told):
+    async with following(bus) as (bucket, reported):
         await bucket.put(KEY, b"one", 0)
         await soon(bucket.catch_up())
         await bus.api(f"STREAM.DELETE.KV_{streams.ADDRESSES}")
@@ -137,11 +137,11 @@ async def test_a_recreated_bucket_is_noticed(bus: Bus) -> None:
         await bucket.put(OTHER, b"two", 0)
         await soon(bucket.catch_up())
         assert list(bucket.entries) == [OTHER]
-        assert told.regresses == 1
+        assert reported.regresses == 1
 
 
 async def test_a_lost_connection_alone_is_no_regress(nats: NatsServer, nats_bus: Bus) -> None:
-    async with following(nats_bus) as (bucket, told):
+    async with following(nats_bus) as (bucket, reported):
         await bucket.put(KEY, b"one", 0)
         await soon(bucket.catch_up())
         nats.stop()
@@ -149,12 +149,12 @@ async def test_a_lost_connection_alone_is_no_regress(nats: NatsServer, nats_bus:
         nats.start()
         await soon(bucket.complete.wait())
         await soon(bucket.catch_up())
-        assert told.changes == [(KEY, b"one")]
-        assert told.regresses == 0
+        assert reported.changes == [(KEY, b"one")]
+        assert reported.regresses == 0
 
 
 async def test_a_store_that_was_wiped_is_noticed(nats: NatsServer, nats_bus: Bus) -> None:
-    async with following(nats_bus) as (bucket, told):
+    async with following(nats_bus) as (bucket, reported):
         await bucket.put(KEY, b"one", 0)
         await soon(bucket.catch_up())
         nats.wipe()
@@ -163,7 +163,7 @@ async def test_a_store_that_was_wiped_is_noticed(nats: NatsServer, nats_bus: Bus
         await eventually(lambda: made_anew(nats_bus))
         await soon(bucket.complete.wait())
         assert bucket.entries == {}
-        assert told.regresses == 1
+        assert reported.regresses == 1
 
 
 async def added(bucket: Bucket) -> None:
@@ -189,7 +189,7 @@ async def come_and_gone(bucket: Bucket) -> None:
 async def test_a_store_restored_from_an_older_copy_is_noticed(
     one_server: NatsServer, one_bus: Bus, tmp_path: Path, change: Callable[[Bucket], Any], overtaken: bool
 ) -> None:
-    async with following(one_bus) as (bucket, told):
+    async with following(one_bus) as (bucket, reported):
         await bucket.put(KEY, b"one", 0)
         await soon(bucket.catch_up())
         one_server.stop()
@@ -211,7 +211,7 @@ async def test_a_store_restored_from_an_older_copy_is_noticed(
         one_server.start()
         await soon(bucket.complete.wait())
         assert bucket.entries[KEY].value == b"one"
-        assert told.regresses == 1
+        assert reported.regresses == 1
 
 
 async def test_many_wait_for_the_same_change(bus: Bus) -> None:

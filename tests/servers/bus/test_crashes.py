@@ -207,13 +207,13 @@ async def test_no_object_is_ever_worked_on_twice_at_once(bus: Bus, nats_url: str
     async with workers(nats_url, ack_wait=1.0) as crew:
         alive = [await crew.start(), await crew.start()]
         for turn in range(12):
-            told = len(crew.story.all)
+            reported = len(crew.story.all)
             for name in names:
                 await wish(bus, name)
             if turn % 4 == 1:
                 await crew.kill(alive.pop(0))
                 alive.append(await crew.start())
-            await eventually(lambda: len(crew.story.all) > told)  # noqa: B023
+            await eventually(lambda: len(crew.story.all) > reported)  # noqa: B023
         await comes_to_rest(bus)
         assert {said.name for said in crew.story.all if said.word == "end"} == set(names)
         survivors = {process.pid for process in alive}

@@ -146,7 +146,7 @@ async def test_every_process_answers_for_itself(bus: Bus, nats_url: str) -> None
 
 
 async def test_a_process_that_lives_is_waited_for(bus: Bus, nats_url: str) -> None:
-    told = {"role": "watch", "process": "host/1"}
+    reported = {"role": "watch", "process": "host/1"}
     async with connected(Access(nats_url)) as other:
         leases = Leases(other, "host/1", "watch")
 
@@ -158,19 +158,19 @@ async def test_a_process_that_lives_is_waited_for(bus: Bus, nats_url: str) -> No
             begun = time.monotonic()
             assert await presence.processes(bus) == []
             assert time.monotonic() - begun > 1  # longer than for processes of which nobody knows
-            async with presence.answering(other, lambda: told):
-                await eventually(lambda: answered(bus, told))
+            async with presence.answering(other, lambda: reported):
+                await eventually(lambda: answered(bus, reported))
 
 
 @pytest.mark.parametrize("state", ["watching", secrets.token_hex(1 << 20)], ids=["packed", "shortened"])
 async def test_an_answer_too_large_for_a_message_is_shortened(
     one_server: NatsServer, one_bus: Bus, state: str
 ) -> None:
-    told: dict[str, object] = {"role": "watch", "process": "host/1", "ready": True}
+    reported: dict[str, object] = {"role": "watch", "process": "host/1", "ready": True}
     watches = {f"some-cluster-with-a-long-name-{number}/pods": "watching" for number in range(40_000)}
-    large = {**told, "watches": {**watches, "one": state}}
+    large = {**reported, "watches": {**watches, "one": state}}
     async with connected(Access(one_server.url)) as other, presence.answering(other, lambda: large):
-        await eventually(lambda: answered(one_bus, large if state == "watching" else told))
+        await eventually(lambda: answered(one_bus, large if state == "watching" else reported))
 
 
 async def answered(bus: Bus, *expected: object) -> bool:

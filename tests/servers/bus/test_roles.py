@@ -157,7 +157,7 @@ async def test_the_operator_sees_and_steers(granted: RoleServer) -> None:
         await registry.join(Member(id="shoot"))
         await registry.leave("shoot")
         answered = await presence.processes(bus)
-        told = {
+        findings = {
             name: [s.subject async for s in consumers.snapshot(bus, name, [f"{first}.>"])]
             for name, first in (("OBJECTS", "object"), ("TRIGGERS", "trigger"), ("JOURNAL", "run"))
         }
@@ -165,7 +165,7 @@ async def test_the_operator_sees_and_steers(granted: RoleServer) -> None:
         await bus.api("INFO")
 
     assert answered == [{"role": "watch", "process": "host/1"}]
-    assert told == {
+    assert findings == {
         "OBJECTS": [subjects.seen(WEB)],
         "TRIGGERS": [subjects.wish("dnsrecord", KEY)],
         "JOURNAL": [],
@@ -395,9 +395,9 @@ async def test_an_answer_stored_under_a_foreign_subject_is_ignored(roles: RoleSe
         await intents.report(worker, KEY, honest, 0)
         for subject in (subjects.intent(KEY), subjects.entry(streams.ADDRESSES, "x"), subjects.seen(WEB)):
             await forged(roles, subject)
-        told = await eventually(lambda: stored(operator, streams.OBJECTS, subjects.seen(WEB)))
-        assert b"evil" in base64.b64decode(told["data"])
-        assert answers.from_leader(told).data == b""  # so it is read where there are several servers
+        findings = await eventually(lambda: stored(operator, streams.OBJECTS, subjects.seen(WEB)))
+        assert b"evil" in base64.b64decode(findings["data"])
+        assert answers.from_leader(findings).data == b""  # so it is read where there are several servers
 
         assert (await intents.last(worker, KEY)).intent is None
         assert (await addresses.get("x")).value is None

@@ -219,7 +219,7 @@ async def test_a_change_of_another_kind_whose_mapping_fails_is_settled(bus: Bus)
         assert await is_wished(bus)
 
 
-@pytest.mark.parametrize("bugs", [False, True], ids=["told-at-once", "cannot-be-told"])
+@pytest.mark.parametrize("bugs", [False, True], ids=["reported-at-once", "cannot-be-reported"])
 async def test_an_ignored_change_is_settled_at_once(bus: Bus, bugs: bool) -> None:
     def ignores(change: Announcement) -> bool:
         if bugs:

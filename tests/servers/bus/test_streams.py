@@ -39,18 +39,18 @@ async def update(bus: Bus, stream: str, **settings: Any) -> None:
 
 
 @cases(
-    "changed told kept",
+    "changed reported kept",
     ("an-older-setting", {"max_msgs_per_subject": 3}, "max_msgs_per_subject", {"max_msgs_per_subject": 16}),
     ("what-an-operator-added", {"description": "of our team"}, "", {"description": "of our team"}),
     ("a-newer-version", {"max_msgs_per_subject": 3, "metadata": NEWER}, "", {"max_msgs_per_subject": 3}),
     ("no-version-yet", {"metadata": {"team": "ours"}}, "metadata", {"metadata": {"team": "ours", **CURRENT}}),
 )
 async def test_a_stream_with_other_settings_is_updated_or_left_alone(
-    bus: Bus, changed: dict[str, Any], told: str, kept: dict[str, Any]
+    bus: Bus, changed: dict[str, Any], reported: str, kept: dict[str, Any]
 ) -> None:
     await update(bus, "OBJECTS", **changed)
     await bus.publish("object.c.k.n.web", b"kept")
-    assert await ensured(bus) == ([f"updated stream OBJECTS: {told}"] if told else [])
+    assert await ensured(bus) == ([f"updated stream OBJECTS: {reported}"] if reported else [])
     found = await config(bus, "OBJECTS")
     found["metadata"] = {key: found["metadata"][key] for key in kept.get("metadata", ())}
     assert {key: found[key] for key in kept} == kept
@@ -76,10 +76,10 @@ async def test_each_stream_carries_the_version_of_its_schema(bus: Bus) -> None:
 
 async def test_messages_that_only_newer_versions_read_are_refused(bus: Bus) -> None:
     await update(bus, "OBJECTS", metadata=Schema(version=3, reader=2).metadata)
-    told = "stream OBJECTS has messages of schema 3, .*schema 2 or newer reads; this one has 1"
-    with pytest.raises(Refused, match=told):
+    reported = "stream OBJECTS has messages of schema 3, .*schema 2 or newer reads; this one has 1"
+    with pytest.raises(Refused, match=reported):
         await ensured(bus)
-    with pytest.raises(Refused, match=told):
+    with pytest.raises(Refused, match=reported):
         await schema.check(bus, "OBJECTS")
 
 

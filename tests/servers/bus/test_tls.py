@@ -79,24 +79,24 @@ async def test_a_server_of_a_trusted_authority_is_used(server: NatsServer, tls: 
 
 async def test_a_server_of_an_unknown_authority_is_refused(server: NatsServer, tmp_path: Path) -> None:
     for access in (trusting(server.url, Tls(tmp_path / "other")), Access(server.url)):
-        told = await refusal(access)
-        assert "correct nats.ca" in told
-        assert "certificate" in told
+        reported = await refusal(access)
+        assert "correct nats.ca" in reported
+        assert "certificate" in reported
 
 
 @cases(
-    "hosts expired told",
+    "hosts expired reported",
     ("expired", ["127.0.0.1"], True, "expired"),
     ("of-another-name", ["nats"], False, "not valid for '127.0.0.1'"),
 )
 async def test_a_certificate_that_does_not_fit_is_refused(
-    tmp_path: Path, hosts: list[str], expired: bool, told: str
+    tmp_path: Path, hosts: list[str], expired: bool, reported: str
 ) -> None:
     tls = Tls(tmp_path / "tls", hosts)
     if expired:
         tls.expire()
     with started(NatsServer(tmp_path / "nats", *tls.options())) as server:
-        assert told in await refusal(trusting(server.url, tls))
+        assert reported in await refusal(trusting(server.url, tls))
 
 
 async def test_a_verifying_server_admits_only_clients_of_its_authority(
@@ -190,10 +190,10 @@ async def test_no_password_goes_to_a_server_without_tls(tls: Tls) -> None:
 
 async def test_no_password_is_sent_in_clear_off_loopback(elsewhere: str) -> None:
     async with listening(elsewhere) as (url, heard):
-        told = await refusal(Access(url, "worker", "hunter2"))
+        reported = await refusal(Access(url, "worker", "hunter2"))
         assert await soon(heard.get()) == b""
-    assert "not on this machine's loopback" in told
-    assert "nats.ca" in told
+    assert "not on this machine's loopback" in reported
+    assert "nats.ca" in reported
 
 
 async def test_servers_off_loopback_use_tls(elsewhere: str, tmp_path: Path) -> None:
@@ -225,15 +225,15 @@ async def test_a_file_that_cannot_be_used_is_named(setting: str, content: str | 
 
 
 @pytest.mark.parametrize(
-    ("access", "told"),
+    ("access", "reported"),
     [
         (Access("nats://127.0.0.1:1", cert=Path("/x")), "nats.cert and nats.key belong together"),
         (Access("nats://127.0.0.1:1", password="x", creds=Path("/x")), "nats.creds and nats.password"),
         (Access("nats://127.0.0.1:1,ws://127.0.0.1:2"), "nats.url: ws://127.0.0.1:2"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(access: Access, told: str) -> None:
-    with pytest.raises(Malformed, match=told):
+def test_settings_that_contradict_each_other_are_refused(access: Access, reported: str) -> None:
+    with pytest.raises(Malformed, match=reported):
         access.check()
 
 

@@ -138,10 +138,10 @@ class Wishing:
 
     async def _left(self) -> str:
         """The state of the queue, to diagnose a failure."""
-        told = [f"{one}: {await waiting(self._bus, one)}" for one in (streams.TRIGGERS, streams.WORK)]
+        reported = [f"{one}: {await waiting(self._bus, one)}" for one in (streams.TRIGGERS, streams.WORK)]
         consumer = await self._bus.api(f"CONSUMER.INFO.{streams.WORK}.pool-{POOL}")
         stream = await self._bus.api(f"STREAM.INFO.{streams.WORK}")
-        return f"{told}, {consumer}, {stream['state']}"
+        return f"{reported}, {consumer}, {stream['state']}"
 
     def figures(self) -> str:
         waited = sorted(self._waited)

@@ -52,8 +52,8 @@ async def test_a_garden_that_denies_access_ends_no_worker_that_is_ready(
     monkeypatch.setattr(gardenaccess, "_FIRST", 0.01)
     async with garden(tmp_path, 503, 403) as settings:
         await gardenaccess.prove_later(settings)
-    told = [one.levelno for one in caplog.records if "access to the garden" in one.message]
-    assert told[:2] == [logging.WARNING, logging.ERROR]
+    reported = [one.levelno for one in caplog.records if "access to the garden" in one.message]
+    assert reported[:2] == [logging.WARNING, logging.ERROR]
     assert _works() == 1
 
 

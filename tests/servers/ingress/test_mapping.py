@@ -44,7 +44,7 @@ def namespace(role: str = "") -> Raw:
     return {"metadata": {"name": SPACE, "uid": "n1", "labels": {"gardener.cloud/role": role}}}
 
 
-async def told(
+async def reported(
     bus: Bus, ref: ObjectRef, operation: str, raw: Raw | None, before: Raw | None = None
 ) -> list[str]:
     """The names of what is concerned, if the object changes like this."""
@@ -82,7 +82,7 @@ async def said(bus: Bus, ref: ObjectRef, operation: str, raw: Raw | None, predec
 async def test_changes_of_ingresses(
     bus: Bus, operation: str, before: Raw | None, now: Raw | None, names: list[str]
 ) -> None:
-    assert await told(bus, WEB, operation, now, before) == names
+    assert await reported(bus, WEB, operation, now, before) == names
 
 
 @cases(
@@ -98,19 +98,19 @@ async def test_changes_of_ingresses(
 async def test_changes_of_records(
     bus: Bus, operation: str, before: Raw | None, now: Raw | None, names: list[str]
 ) -> None:
-    assert await told(bus, RECORD, operation, now, before) == names
+    assert await reported(bus, RECORD, operation, now, before) == names
 
 
 @rule("A-1")
 async def test_a_confirmation_that_is_taken_off_is_noticed(bus: Bus) -> None:
     bare = record()
     bare["metadata"]["annotations"] = {}
-    assert await told(bus, RECORD, "MODIFIED", bare, record()) == ["web"]
+    assert await reported(bus, RECORD, "MODIFIED", bare, record()) == ["web"]
 
 
 async def test_a_record_with_a_shortened_name_is_known_by_its_owner(bus: Bus) -> None:
-    assert await told(bus, ODD, "DELETED", None, record()) == ["web"]
-    assert await told(bus, ODD, "DELETED", None, record(ours=False)) == []
+    assert await reported(bus, ODD, "DELETED", None, record()) == ["web"]
+    assert await reported(bus, ODD, "DELETED", None, record(ours=False)) == []
 
 
 @cases(
@@ -126,4 +126,4 @@ async def test_changes_of_namespaces(
 ) -> None:
     await said(bus, WEB, "ADDED", ingress(), 0)
     home = ObjectRef(RUNTIME, NAMESPACES.id, "", SPACE)
-    assert await told(bus, home, operation, now, before) == names
+    assert await reported(bus, home, operation, now, before) == names

@@ -52,7 +52,7 @@ async def settled(bus: Bus, *prefixes: str, quota: int | None = None) -> AsyncIt
 async def allocate(
     store: AddressStore, name: str, families: Collection[Family] = V4, *, cluster: str = RUNTIME, **asked: Any
 ) -> Answer:
-    """Ask for a Service whose uid is its name, unless told otherwise."""
+    """Ask for a Service whose uid is its name, by default."""
     asked = {"uid": name, "ports": ["80/TCP"], **asked}
     asked |= {key: tuple(value) for key, value in asked.items() if isinstance(value, list | set)}
     request = AddressRequest(service(name, cluster), families=tuple(families), **asked)

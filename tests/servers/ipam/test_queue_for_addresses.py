@@ -398,7 +398,7 @@ STEPS = st.lists(st.one_of(REQUESTS, LEAVING), min_size=5, max_size=40)
 
 @dataclass
 class Model:
-    """What must be true, told by what the book answered."""
+    """The invariants of the index's answers."""
 
     had: dict[str, str] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)

@@ -61,8 +61,8 @@ async def taken_by_processes(
         process.stdin.write(json.dumps(request).encode() + b"\n")
         async for line in process.stdout:
             name, shown[name] = json.loads(line)
-            told.append(name)
-            if len(told) >= len(NAMES) // 3:
+            reported.append(name)
+            if len(reported) >= len(NAMES) // 3:
                 halfway.set()
 
     async def interfere() -> None:
@@ -70,7 +70,7 @@ async def taken_by_processes(
         if half:
             await half()
 
-    told: list[str] = []
+    reported: list[str] = []
     shown_to_owner.append(shown)
     async with asyncio.timeout(120):
         await asyncio.gather(interfere(), *(run(NAMES[one::PROCESSES]) for one in range(PROCESSES)))

@@ -75,7 +75,7 @@ NORTH, SOUTH = Deciding(classes=("north",)), Deciding(classes=("south",))
 async def lived(bus: Bus, process: str, settings: Deciding) -> None:
     """A process tells with which settings it runs, and does something."""
     async with running(recordings.tell_settings(bus, process, settings)):
-        await eventually(lambda: _told(bus, process, settings))
+        await eventually(lambda: _described(bus, process, settings))
         await acted(bus, process)
 
 
@@ -84,7 +84,7 @@ async def acted(bus: Bus, process: str) -> None:
     await bus.publish(subjects.run("dnsrecord", KEY), record.encoded())
 
 
-async def _told(bus: Bus, process: str = "host/1", settings: Deciding = NORTH) -> bool:
+async def _described(bus: Bus, process: str = "host/1", settings: Deciding = NORTH) -> bool:
     found = await bus.last(streams.JOURNAL, subjects.settings(process))
     return found is not None and recordings.SeenProcess.model_validate_json(found.data).settings == settings
 
@@ -102,6 +102,6 @@ async def test_each_process_is_recorded_with_its_own_settings(bus: Bus) -> None:
 
 async def test_settings_are_written_again_to_an_emptied_bus(nats: NatsServer, nats_bus: Bus) -> None:
     async with running(recordings.tell_settings(nats_bus, "host/1", NORTH)):
-        await eventually(lambda: _told(nats_bus))
+        await eventually(lambda: _described(nats_bus))
         await emptied(nats, nats_bus)
-        await eventually(lambda: _told(nats_bus))
+        await eventually(lambda: _described(nats_bus))

@@ -19,7 +19,7 @@ from windowbox.errors import Unreachable
 
 _CTR = """#!/bin/sh
 case "$*" in
-    *" images import "*) test -e {told} || {{ touch {told}; exec sleep 600; }}
+    *" images import "*) test -e {output} || {{ touch {output}; exec sleep 600; }}
 esac
 """
 """Its first import does not end."""
@@ -29,7 +29,7 @@ esac
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     ctr = tmp_path / "bin" / "ctr"
     ctr.parent.mkdir()
-    ctr.write_text(_CTR.format(told=tmp_path / "told"))
+    ctr.write_text(_CTR.format(output=tmp_path / "asked"))
     ctr.chmod(0o755)
     monkeypatch.setenv("PATH", f"{ctr.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(nodechildren, "_IMPORT_PATIENCE", 1)

@@ -188,21 +188,21 @@ async def test_nothing_is_lost_in_any_order(
         leases, first = Leases(bus, "two", "watch"), there.watching
         second = Watching(bus, leases, first.clusters, first.registry, tuple(kind.id for kind in KINDS))
         async with running(leases.run(), second.run()):
-            world, told = World(there, dice), []
+            world, reported = World(there, dice), []
             for number in range(ROUNDS):
                 for _ in range(dice.randint(1, 8)):
                     act = dice.choice(
                         (world.leave, world.leave, world.join, world.refuse, world.lose, world.pause)
                     )
-                    told.append(act.__name__)
+                    reported.append(act.__name__)
                     await act(dice.choice(there.members))
                 for name in there.members:
                     apis.put(name, SERVICES, service(f"round-{number}"))
                 for name in there.members:
                     try:
-                        await eventually(lambda name=name: world.is_told(name), PATIENCE)  # type: ignore[misc]
+                        await eventually(lambda name=name: world.is_reported(name), PATIENCE)  # type: ignore[misc]
                     except TimeoutError:
-                        pytest.fail(f"{name}: {told}; {first.states}; {second.states}")
+                        pytest.fail(f"{name}: {reported}; {first.states}; {second.states}")
 
 
 class World:
@@ -238,7 +238,7 @@ class World:
     async def pause(self, _: str) -> None:
         await asyncio.sleep(self._dice.choice(_PAUSES))  # orders differ by how far all has come
 
-    async def is_told(self, name: str) -> bool:
+    async def is_reported(self, name: str) -> bool:
         """Whether the bus holds just the Services of a cluster that takes part, and none of others."""
         services = self._services(name) if name in self._joined else set()
         found, all_of = set(), [subjects.seen_kind(name, SERVICES.id)]

@@ -260,9 +260,9 @@ async def test_a_root_that_is_read_only_is_a_clear_error(folders: BackupFolders,
 async def test_a_root_without_write_permission_is_reported(root: Path) -> None:
     if os.geteuid():
         pytest.skip("only root can become somebody else")
-    told = await asyncio.to_thread(_told_to_a_stranger, root)
-    assert told.startswith("Malformed ERR_CONFIGURATION_PROBLEM bucket in backup.root")
-    assert "let the user of this worker write there" in told
+    reported = await asyncio.to_thread(_told_to_a_stranger, root)
+    assert reported.startswith("Malformed ERR_CONFIGURATION_PROBLEM bucket in backup.root")
+    assert "let the user of this worker write there" in reported
 
 
 def _told_to_a_stranger(root: Path) -> str:

@@ -72,7 +72,7 @@ def test_each_object_is_shown_once_as_it_was_left() -> None:
         pytest.param([NAMESPACE, POLICY, delete(f"namespaces {HOME}")],
                      {f"Namespace {HOME}": "deleted",
                       f"NetworkPolicy {HOME}/deny": "gone with its namespace"}, id="taken-along"),
-        pytest.param([etcd("tell")], {"Secret shoot--a--b/etcd-backup": "wrote"}, id="told-to-etcd"),
+        pytest.param([etcd("tell")], {"Secret shoot--a--b/etcd-backup": "wrote"}, id="written-for-etcd"),
         pytest.param([etcd("tell"), etcd("take back")], {"Secret shoot--a--b/etcd-backup": "deleted"},
                      id="taken-back"),
         pytest.param([etcd("tell"), etcd("take back", False)], {"Secret shoot--a--b/etcd-backup": "wrote"},

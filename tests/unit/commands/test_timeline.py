@@ -26,7 +26,7 @@ def run(pool: str = "dnsrecord", outcome: str = "succeeded", **more: Any) -> Run
     )  # fmt: skip
 
 
-def told(*calls: Call) -> list[str]:
+def output(*calls: Call) -> list[str]:
     [moment] = timeline.moments([], [run(calls=list(calls))])
     return list(moment.details[1:])
 
@@ -164,7 +164,7 @@ def test_a_report_waits_until_it_is_written() -> None:
 def test_a_failed_call_shows_its_error() -> None:
     error = {"type": "Refused", "message": "not our zone"}
     request = {"do": "delete", "name": "web.example.com", "type": "A"}
-    assert told(Call(door="dns", request=request, error=error, effect=True)) == [
+    assert output(Call(door="dns", request=request, error=error, effect=True)) == [
         "DNS: delete web.example.com A ✗ Refused: not our zone"
     ]
 
@@ -177,7 +177,7 @@ def test_calls_without_news_are_not_shown() -> None:
         Call(door="shoot", request=None, answer={"labels": None, "facts": None}),
         Call(door="twin", request={"name": "web"}),
     ]
-    assert told(*nothing) == []
+    assert output(*nothing) == []
 
 
 @cases(
@@ -188,12 +188,12 @@ def test_calls_without_news_are_not_shown() -> None:
 )
 def test_the_shoot_is_shown_where_there_is_one(facts: dict[str, Any] | None, said: str) -> None:
     answer = {"labels": {"gardener.cloud/role": "shoot"}, "facts": facts}
-    assert told(Call(door="shoot", request=None, answer=answer)) == [f"its Shoot: {said}"]
+    assert output(Call(door="shoot", request=None, answer=answer)) == [f"its Shoot: {said}"]
 
 
 def test_reports_and_written_statuses_look_alike() -> None:
     patch = {"lastOperation": {"type": "Create", "state": "Succeeded", "description": "all is well"}}
-    assert told(
+    assert output(
         Call(door="report", request={"uid": "u", "patch": patch, "event": None}, effect=True),
         Call(door="status", request=patch, effect=True),
     ) == ["report: Create Succeeded: all is well", "status: Create Succeeded: all is well"]
@@ -254,7 +254,7 @@ SERVED = {"loadBalancer": {"ingress": [{"ip": "127.0.1.2", "ports": [{"port": 80
     ),
 )
 def test_calls_of_service_runs_are_shown(call: Call, said: list[str]) -> None:
-    assert told(call) == said
+    assert output(call) == said
 
 
 def test_a_second_delivery_is_shown() -> None:

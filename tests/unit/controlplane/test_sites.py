@@ -44,7 +44,7 @@ def config(**fields: Any) -> Object:
 
 @rule("B.9", "E-2")
 @pytest.mark.parametrize(
-    ("cluster", "told"),
+    ("cluster", "reported"),
     [
         pytest.param(profile(None), f"{CONFIG} is missing: add a CloudProfileConfig", id="no-spec"),
         pytest.param(profile({}), f"{CONFIG} is missing: add a CloudProfileConfig", id="none"),
@@ -102,10 +102,10 @@ def config(**fields: Any) -> Object:
         ),
     ],
 )
-def test_a_profile_that_cannot_be_read(cluster: Object, told: str) -> None:
+def test_a_profile_that_cannot_be_read(cluster: Object, reported: str) -> None:
     with pytest.raises(Malformed) as caught:
         controlplanesite.balancer_image(cluster)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     assert len(str(caught.value)) < 2500
 
 

@@ -193,7 +193,7 @@ def slice(*conditions: dict[str, bool], family: str = "IPv4") -> Object:
     ("a-pod-that-ends-but-serves", [slice({"ready": False, "serving": True})], False),
     ("a-pod-of-which-nothing-is-known", [slice({})], False),
     ("one-slice-of-two", [slice(), slice({"ready": True})], False),
-    ("only-the-other-family-is-told-of", [slice(family="IPv6")], False),
+    ("only-of-the-other-family", [slice(family="IPv6")], False),
 )
 def test_a_listener_without_serving_pods_is_vacant(slices: list[Object], vacant: bool) -> None:
     one = listener(slices=tuple(slices), direct=False)

@@ -34,16 +34,16 @@ def there(*at: dict[str, str], host: str = HOST, **changes: Any) -> dict[str, Ob
 
 def steps(now: Object, found: dict[str, Object], kept: tuple[str, ...] = ()) -> list[tuple[str, str]]:
     """What is planned, as kind of step and name of record."""
-    told = []
+    reported = []
     for action in ingressrecords.plan(now, ingressrecords.records(now), found, kept):
         match action:
             case Make(record) | Correct(record):
-                told.append((type(action).__name__, record["metadata"]["name"]))
+                reported.append((type(action).__name__, record["metadata"]["name"]))
             case Remove(record):
-                told.append(("Remove", record.name))
+                reported.append(("Remove", record.name))
             case Await(name) | LeaveAlone(name):
-                told.append((type(action).__name__, name))
-    return told
+                reported.append((type(action).__name__, name))
+    return reported
 
 
 LEAVING = {"deletionTimestamp": "2026-09-01T10:00:00Z"}

@@ -71,7 +71,7 @@ class World:
 
     @property
     def events(self) -> list[str]:
-        """What people are told."""
+        """The texts for people."""
         reports = [request for door, request in self.said if door == "report"]
         return [event["note"] for report in reports for event in report.get("events", ())]
 
@@ -109,15 +109,15 @@ async def test_a_failure_is_reported_and_retried(
     assert events is None or world.events == events
 
 
-@pytest.mark.parametrize(("reason", "told"), [(Reason.EVENT, False), (Reason.RETRY, True)])
+@pytest.mark.parametrize(("reason", "reported"), [(Reason.EVENT, False), (Reason.RETRY, True)])
 async def test_a_restore_of_allocations_is_reported_only_if_it_lasts(
-    services: ServiceReconciler, reason: Reason, told: bool
+    services: ServiceReconciler, reason: Reason, reported: bool
 ) -> None:
     world = World(service(metadata={"finalizers": [FINALIZER], "resourceVersion": "7"}))
     outcome = await run(services, Wish(reason=reason), world)
     assert outcome.requeue is not None
-    assert any("being restored" in event for event in world.events) is told
-    assert bool(world.events) is told
+    assert any("being restored" in event for event in world.events) is reported
+    assert bool(world.events) is reported
 
 
 @rule("LB-6-reset")

@@ -386,9 +386,9 @@ def test_of_many_nodes_twenty_are_named() -> None:
 def test_many_refusals_share_one_event_per_reason() -> None:
     many = [Refusal("SCTPNotSupported", f"port {n}/SCTP is not served", (n, "SCTP")) for n in range(1, 251)]
     few = [Refusal("InvalidPort", f"spec.ports[{n}].port is 0") for n in range(3)]
-    told = eventmessages.refused([*many, *few])
-    assert [event.reason for event in told] == ["SCTPNotSupported", *["InvalidPort"] * 3]
-    assert told[0].note == (
+    reported = eventmessages.refused([*many, *few])
+    assert [event.reason for event in reported] == ["SCTPNotSupported", *["InvalidPort"] * 3]
+    assert reported[0].note == (
         "port 1/SCTP is not served. So it is with 249 more (2/SCTP, 3/SCTP, 4/SCTP and 246 more)"
     )
 

@@ -27,7 +27,7 @@ def of_user(**user: object) -> bytes:
 
 
 @cases(
-    "kubeconfig told",
+    "kubeconfig reported",
     ("K-1-no-yaml", b"a: [", "is not YAML"),
     ("K-1-no-text", b"\x00\xff", "is not YAML"),
     ("K-1-nested-without-end", b"[" * 3000, "is not YAML"),
@@ -44,8 +44,8 @@ def of_user(**user: object) -> bytes:
     ("K-1-other-groups", of_user(**{"as-groups": ["a"]}), "as-groups is not supported"),
     ("K-1-cert-file", of_user(**{"client-certificate": "x"}), "client-certificate is not"),
 )
-def test_what_may_harm_is_refused_by_name(kubeconfig: bytes, told: str) -> None:
-    with pytest.raises(Malformed, match=told) as refused:
+def test_what_may_harm_is_refused_by_name(kubeconfig: bytes, reported: str) -> None:
+    with pytest.raises(Malformed, match=reported) as refused:
         kubeconfigs.harmless(kubeconfig, WHAT)
     assert refused.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
     assert str(refused.value).startswith(WHAT)

@@ -32,15 +32,15 @@ def test_a_job_that_fails_is_not_called_done() -> None:
 
 def test_long_jobs_report_their_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REMIND_AFTER", 0.01)
-    told = threading.Event()
+    output = threading.Event()
 
     def say(text: str) -> None:
         if re.fullmatch(r"    … etcd: 12 packages, 0 s", text):
-            told.set()
+            output.set()
 
     with Progress(say, live=False).job("etcd", "compiling", "compiled") as job:
         job.detail = "12 packages"
-        assert told.wait(20)
+        assert output.wait(20)
 
 
 def test_held_back_output_is_printed_later() -> None:

@@ -127,8 +127,8 @@ async def test_a_process_serves_its_metrics_and_health() -> None:
         serving.served("127.0.0.1:0", lambda: ready, refresh) as address,
         aiohttp.ClientSession(f"http://{address}") as session,
     ):
-        told = await (await session.get("/metrics")).text()
-        assert "windowbox_run_seconds" in told
+        reported = await (await session.get("/metrics")).text()
+        assert "windowbox_run_seconds" in reported
         assert asked == ["gauges"]
         assert (await session.get("/healthz")).status == 200
         assert (await session.get("/readyz")).status == 503

@@ -169,7 +169,7 @@ async def _reason_to_keep(own: TargetCluster, machine: ObjectRef, owners: list[d
         return f"Machine {home}/{machine.name} has just been made"
     namespace = await own.live(refs.NAMESPACES, "", home)
     if namespace is None or namespace.deleting:
-        return f"namespace {home} is gone: whoever removed it removes its machines"
+        return f"namespace {home} is gone: its machines are removed by the client that removed it"
     if not owners:
         return f"nothing in namespace {home} says that its machines are ours"
     return ""
