@@ -56,7 +56,7 @@ class Both:
 
     async def stay(self, **wanted: Any) -> None:
         """Both are in this state, and stay in it."""
-        await asyncio.sleep(_STAYS)
+        await asyncio.sleep(_STAYS)  # no event shows that nothing more happens
         for one in (self.ours, self.gardeners):
             assert await state(one) == {"failed": 0, **wanted}
 

@@ -109,7 +109,15 @@ async def test_decisions_are_recorded_in_the_journal(hooks: Hooks) -> None:
         await hooks.asked(where)
         hidden = {"kubectl.kubernetes.io/last-applied-configuration": "all of it", "kept": "this"}
         await hooks.scheduler(where, annotations=hidden)
-        record = (await eventually(lambda: reviews(bus, DEPLOYMENTS.id, where, "kube-scheduler")))[-1]
+
+        async def annotated() -> ReviewRecord | None:
+            """The record of this Deployment: those of `asked` have its name, and no annotations."""
+            found = await reviews(bus, DEPLOYMENTS.id, where, "kube-scheduler")
+            given = [unpacked(one.request)[0].object["metadata"] for one in found]
+            return next((one for one, head in zip(found, given, strict=True) if "annotations" in head), None)
+
+        record = await eventually(annotated)
+        assert record
     assert (record.webhook, record.outcome, record.operation) == ("controlplane", "patched", "CREATE")
     assert [one["op"] for one in record.patch] == ["add"]
     given, _ = unpacked(record.request)
