@@ -162,7 +162,7 @@ class LifeCycle:
             return Ignored("gone")
         if flow is Flow.SKIP:
             return Ignored("nothing is ours to delete, or the object was migrated")
-        reporter.object = begun.object
+        reporter.take(begun.object)
         operation = Operation.DELETE if flow is Flow.DELETE else operations.operation(begun.object)
         added = not has_finalizer and self.kind.finalizer in begun.object.finalizers
         return _Step(begun, flow, operation, self.kind.descriptions.of(flow), request, reporter, added)

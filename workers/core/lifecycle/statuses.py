@@ -51,8 +51,8 @@ class Descriptions:
                 return self.reconcile
 
 
-def descriptions_for(kind: str) -> Descriptions:
-    """The default texts, for kinds without their own: DNSRecord, ControlPlane, Network …"""
+def descriptions_for(kind: str, *, deleted: str = "deleted") -> Descriptions:
+    """The default texts, for kinds without their own. For some the contract says "reconciled", not "deleted"."""
 
     def phrases(doing: str, done: str) -> OperationTexts:
         return OperationTexts(
@@ -61,7 +61,7 @@ def descriptions_for(kind: str) -> Descriptions:
 
     return Descriptions(
         reconcile=phrases("Reconciling", "reconciled"),
-        delete=phrases("Deleting", "deleted"),
+        delete=phrases("Deleting", deleted),
         migrate=phrases("Migrating", "migrated"),
         restore=phrases("Restoring", "restored"),
     )

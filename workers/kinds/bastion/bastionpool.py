@@ -30,8 +30,8 @@ from windowbox.models.refs import (
     Resource,
 )
 from workers.core import clock
+from workers.core.lifecycle import statuses
 from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, parsed_spec
-from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned import manifests, ownerindex, ownermapping
 from workers.core.owned.manifests import Manifest
 from workers.core.owned.ownerindex import OwnerIndex
@@ -42,26 +42,11 @@ from workers.kinds.bastion.bastionobjects import Site
 
 logger = logging.getLogger(__name__)
 
-_RECONCILE = OperationTexts(
-    "Reconciling the Bastion", "Successfully reconciled Bastion", "Error reconciling Bastion"
-)
-
-DESCRIPTIONS = Descriptions(
-    reconcile=_RECONCILE,
-    # The contract has "reconciled" for deletions, too.
-    delete=OperationTexts(
-        "Deleting the Bastion", "Successfully reconciled Bastion", "Error deleting Bastion"
-    ),
-    # Bastions are never migrated or restored.
-    migrate=_RECONCILE,
-    restore=_RECONCILE,
-)
-
 KIND = Kind(
     resource=BASTIONS,
     pool="bastion",
     finalizer="extensions.gardener.cloud/bastion",
-    descriptions=DESCRIPTIONS,
+    descriptions=statuses.descriptions_for("Bastion", deleted="reconciled"),
     classes=frozenset({"shoot"}),
     deadline=1200.0,
     stops_on_failed_shoot=False,

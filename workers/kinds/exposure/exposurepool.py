@@ -14,8 +14,8 @@ from windowbox.errors import Malformed, Missing, Superseded, TransientError, Wai
 from windowbox.kinds import Served
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, SERVICES, ObjectRef
+from workers.core.lifecycle import statuses
 from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, shoot_of
-from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned import manifests, ownerindex
 from workers.core.owned.manifests import Manifest, manifest
 from workers.core.owned.ownerindex import OwnerIndex
@@ -24,24 +24,11 @@ from workers.core.serving import Common, Serving
 
 logger = logging.getLogger(__name__)
 
-_DONE = "Successfully reconciled SelfHostedShootExposure"
-
-_RECONCILE = OperationTexts(
-    "Reconciling the SelfHostedShootExposure", _DONE, "Error reconciling SelfHostedShootExposure"
-)
-# The contract has "reconciled" for deletions, too.
-_DELETE = OperationTexts(
-    "Deleting the SelfHostedShootExposure", _DONE, "Error deleting SelfHostedShootExposure"
-)
-
-# Exposures are never migrated or restored.
-DESCRIPTIONS = Descriptions(reconcile=_RECONCILE, delete=_DELETE, migrate=_RECONCILE, restore=_RECONCILE)
-
 KIND = Kind(
     resource=EXPOSURES,
     pool="exposure",
     finalizer="extensions.gardener.cloud/selfhostedshootexposure",
-    descriptions=DESCRIPTIONS,
+    descriptions=statuses.descriptions_for("SelfHostedShootExposure", deleted="reconciled"),
     classes=frozenset({"shoot"}),
     deadline=1200.0,
     stops_on_failed_shoot=False,
