@@ -52,7 +52,7 @@ class Descriptions:
 
 
 def descriptions_for(kind: str, *, deleted: str = "deleted") -> Descriptions:
-    """The default texts, for kinds without their own. For some the contract says "reconciled", not "deleted"."""
+    """The default texts of a kind. For some the contract has another word for deletions."""
 
     def phrases(doing: str, done: str) -> OperationTexts:
         return OperationTexts(
