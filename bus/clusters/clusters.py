@@ -42,6 +42,8 @@ class Clusters:
         self._files = {cluster: file.absolute() for cluster, file in files.items()}
         self.provider_egress = Egress(egress.denied, egress.allowed)
         """The egress rules for provider clusters."""
+        self.own_cluster = egress.own_cluster
+        """Namespaces of Secrets whose empty kubeconfig means the cluster that they are in."""
         # The API servers of control planes are Services in our own networks.
         self._egress = Egress((), egress.allowed)
         self._registry = registry
@@ -122,7 +124,7 @@ class Clusters:
             egress = self.provider_egress if member.origin == "provider" else self._egress
             async with kube.from_text(text, what, egress) as opened:
                 # A tenant may change a provider Secret, and its members' objects are trusted by others.
-                if member.origin == "provider" and identities.provider(opened, secret) != member.id:
+                if member.origin == "provider" and identities.provider(opened) != member.id:
                     raise Malformed(
                         f"{what}: {where} leads to another cluster now; another Secret will be looked for"
                     )

@@ -10,6 +10,7 @@ import hashlib
 import logging
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from bus.clusters.clusters import Clusters
@@ -154,7 +155,7 @@ class Providers:
                 else contextlib.nullcontext()
             ):
                 opened = await self._open(cluster, secret, kubeconfig, shared)
-                name = cluster if shared.own else identities.provider(opened, secret)
+                name = cluster if shared.own else identities.provider(opened)
                 yield Provider(name, opened), shared
         finally:
             shared.users -= 1
@@ -167,7 +168,10 @@ class Providers:
                     self._expire(longest, unused)
 
     async def _kubeconfig(self, cluster: str, secret: SecretKey) -> bytes:
-        """The kubeconfig in the Secret; empty if its key is, which means the Secret's own cluster."""
+        """The kubeconfig in the Secret; empty if it means the Secret's own cluster.
+
+        Tenants write these Secrets, and our rights are not theirs: a setting has to allow that.
+        """
         where = f"Secret {secret.namespace}/{secret.name}"
         if not secret.name:
             raise Malformed(f"{_COULD_NOT}: no provider secret is named: give the reference to it a name")
@@ -180,16 +184,18 @@ class Providers:
                 codes=(UNAUTHENTICATED,),
             ) from error
         data = found.raw.get("data") or {}
-        if secret.key not in data:
-            raise PermanentError(
-                f"{_COULD_NOT}: no kubeconfig found in provider secret: "
-                f"give {where} a key {secret.key!r}, empty for the cluster it is in",
-                codes=(UNAUTHENTICATED,),
-            )
         try:
-            return base64.b64decode(data[secret.key] or "", validate=True)
+            kubeconfig = base64.b64decode(data.get(secret.key) or "", validate=True)
         except (TypeError, binascii.Error) as error:
             raise Malformed(f"{_COULD_NOT}: {where}: {secret.key!r} is not base64") from error
+        own = any(fnmatchcase(secret.namespace, pattern) for pattern in self.clusters.own_cluster)
+        if secret.key not in data or not (kubeconfig or own):
+            why = "no kubeconfig found in provider secret"
+            remedy = "an empty one is refused, unless the setting egress.own_cluster has its namespace"
+            raise PermanentError(
+                f"{_COULD_NOT}: {why}: give {where} a key {secret.key!r}; {remedy}", codes=(UNAUTHENTICATED,)
+            )
+        return kubeconfig
 
     async def _open(self, cluster: str, secret: SecretKey, kubeconfig: bytes, shared: _Shared) -> Kube:
         # Callers with the same kubeconfig wait for each other, but not for servers of other kubeconfigs.

@@ -1,4 +1,7 @@
-"""Settings that let kubeconfigs in Secrets lead to loopback, where the servers of tests are."""
+"""Settings that let kubeconfigs in Secrets lead to loopback, where the servers of tests are.
+
+Empty ones of the project `own` lead to the cluster of the Secret.
+"""
 
 from __future__ import annotations
 
@@ -9,5 +12,5 @@ from windowbox.settings.clustersettings import EgressSettings
 
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
-SETTINGS = EgressSettings(allowed=_LOOPBACK)
+SETTINGS = EgressSettings(allowed=_LOOPBACK, own_cluster=("shoot--own--*",))
 EGRESS = Egress((), _LOOPBACK)

@@ -19,6 +19,8 @@ _NODES = "spec.networking.nodes"
 _OF_MACHINES: dict[int, Network] = {4: IPv4Network("10.0.0.0/16"), 6: IPv6Network("fd00:10:1:100::/56")}
 _OF_HOST: dict[int, Network] = {4: IPv4Network("172.18.0.0/24"), 6: IPv6Network("fd00:10::/64")}
 """Where Gardener does not create machines, nodes are containers in the host's network."""
+_REVIEWED = registrations.SECRETS_VALIDATOR.objects["matchLabels"]
+"""The labels of Secrets that are reviewed."""
 
 
 def mark_or_merge(review: Review, _: Context) -> Json | None:
@@ -93,12 +95,14 @@ def shoot_errors(shoot: Json, old: Json | None) -> list[str]:
 
 
 def validate_secret(review: Review, context: Context) -> None:
-    """Deny new or changed credentials of a Shoot without a kubeconfig."""
+    """Deny new, changed or newly labelled credentials of a Shoot without a kubeconfig."""
     data = _secret_data(review.object)
     if review.old_object is not None:
         with about(OLD_OBJECT):
             stored = _secret_data(review.old_object)
-        if stored == data:
+        # What was stored without the label has not been reviewed.
+        reviewed = _REVIEWED.items() <= Object(review.old_object).labels.items()
+        if reviewed and stored == data:
             return
     if context.settings.empty_secrets:
         if data:

@@ -13,7 +13,7 @@ Networks = tuple[Network, ...]
 
 
 class EgressSettings(Section):
-    """Addresses to which kubeconfigs in Secrets may lead."""
+    """Clusters and addresses to which kubeconfigs in Secrets may lead."""
 
     denied: Networks = Field(
         (),
@@ -21,6 +21,11 @@ class EgressSettings(Section):
         "Services, and your own. Loopback, link-local and metadata addresses are always closed.",
     )
     allowed: Networks = Field((), description="Exceptions from denied networks, including the default ones.")
+    own_cluster: tuple[str, ...] = Field(
+        (),
+        description="Namespaces (names or patterns such as `shoot--PROJECT--*`) of Secrets whose empty "
+        "kubeconfig means the cluster that the Secret is in, with windowbox's own rights.",
+    )
 
 
 _VERSION = r"^(v?\d+\.\d+\.\d+([-+].*)?)?$"

@@ -106,11 +106,16 @@ async def test_no_program_of_a_tenant_runs(world: KindWorld, tmp_path: Path) -> 
 
 
 @rule("K-2", "B.35")
-async def test_an_empty_kubeconfig_means_the_runtime_cluster(world: KindWorld) -> None:
-    shoot = await world.shoot(kubeconfig=b"")
+async def test_an_empty_kubeconfig_means_the_runtime_cluster_where_the_settings_say_so(
+    world: KindWorld,
+) -> None:
+    shoot = await world.shoot("shoot--own--empty", kubeconfig=b"")
     # By itself, a worker may make no namespaces.
     shows(await refused(shoot), UNAUTHORIZED, "system:windowbox:worker")
     with bound(world.plane, "worker", "provider"):
+        other = await world.shoot(kubeconfig=b"")
+        shows(await refused(other), UNAUTHENTICATED, "an empty one is refused")
+        assert await other.get(NAMESPACES, f"infra-{other.namespace}") is None
         await shoot.ask(INFRASTRUCTURES, "local")
         await shoot.until_ready(INFRASTRUCTURES, "local")
         assert await shoot.get(NAMESPACES, f"infra-{shoot.namespace}")

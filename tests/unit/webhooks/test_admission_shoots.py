@@ -104,8 +104,12 @@ def test_only_new_ranges_of_nodes_are_checked(given: Any, old: Any, allowed: boo
     assert answered("validator", given, old=old).allowed == allowed
 
 
-def secret(data: Any = None) -> Json:
-    return resource("v1 Secret", "local", "garden-local", **({"data": data} if data else {}))
+LABELS = {"provider.shoot.gardener.cloud/local": "true"}
+
+
+def secret(data: Any = None, labels: Any = LABELS) -> Json:
+    fields = {"data": data} if data else {}
+    return resource("v1 Secret", "local", "garden-local", metadata={"labels": labels}, **fields)
 
 
 KUBECONFIG = {"kubeconfig": "eA=="}
@@ -126,8 +130,18 @@ def test_the_content_of_a_kubeconfig_is_not_checked(old: Any) -> None:
 
 @rule("AD-50", "AD-2")
 def test_an_unchanged_secret_may_lack_a_kubeconfig() -> None:
-    given = secret({"other": "eA=="})
-    assert answered("secrets.validator", given | {"metadata": {"name": "x", "labels": {}}}, old=given).allowed
+    old, removed = secret({"other": "eA=="}), secret({"other": "eA=="}, labels=None)
+    assert answered("secrets.validator", secret({"other": "eA=="}, {**LABELS, "a": "b"}), old=old).allowed
+    assert answered("secrets.validator", removed, old=old).allowed
+
+
+@pytest.mark.parametrize("data", [None, {"kubeconfig": ""}, {"other": "eA=="}])
+@pytest.mark.parametrize("labels", [None, {}, {"provider.shoot.gardener.cloud/local": "false"}])
+def test_a_secret_that_is_labelled_later_needs_a_kubeconfig(data: Any, labels: Any) -> None:
+    # Without the label, nobody asked about it before.
+    assert refusal("secrets.validator", secret(data), old=secret(data, labels)) == "kubeconfig is missing"
+    given = secret(KUBECONFIG)
+    assert answered("secrets.validator", given, old=secret(KUBECONFIG, labels)).allowed
 
 
 @rule("AD-50")
