@@ -176,6 +176,8 @@ def _lay(claim: Claim, kept: Ranges, plan: Plan | None, more: Sequence[Network])
 
 
 def _covers(network: Network, destination: str) -> bool:
+    if destination == "default":
+        return False
     found = ip_network(destination, strict=False)
     return found.version == network.version and network.supernet_of(found)  # type: ignore[arg-type]
 

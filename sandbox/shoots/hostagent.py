@@ -55,6 +55,27 @@ def machine(node: dict[str, Any]) -> Machine | None:
     return Machine(address, pods) if address and pods else None
 
 
+def routable(nodes: dict[str, dict[str, Any]], inside: Network, refused: dict[str, str]) -> list[Machine]:
+    """The machines that get a route. Nodes with a range of Pods that is not `inside` the Shoot's are skipped.
+
+    Users of the Shoot write its nodes, and root sets the routes. `refused` holds the skipped ones, which are
+    logged once.
+    """
+    found = {name: str(node.get("spec", {}).get("podCIDR") or "") for name, node in nodes.items()}
+    outside = {name: text for name, text in found.items() if text and not _is_inside(text, inside)}
+    for name, text in outside.items():
+        if refused.get(name) != text:
+            logger.warning("no route to node %s: its podCIDR %.80s is not inside %s", name, text, inside)
+    refused.clear()
+    refused.update(outside)
+    return [one for name, node in nodes.items() if name not in outside and (one := machine(node))]
+
+
+def _is_inside(text: str, network: Network) -> bool:
+    found = addresses.prefix(text)
+    return found is not None and found.version == network.version and found.subnet_of(network)  # type: ignore[arg-type]
+
+
 def wanted(
     machines: Iterable[Machine], nodes: Sequence[NodeConfig], services: str
 ) -> dict[str, dict[str, str]]:
@@ -124,10 +145,11 @@ def _routes_or_end(config: Config, path: Path) -> None:
     """Keep the routes. If this thread fails, end the process, so that the sandbox restarts it."""
     try:
         api, claim = from_kubeconfig(Path(config.shoot_kubeconfig)), Claim(config.claim)
-        inside = [ip_network(config.pods), ip_network(config.services)]
+        pods, refused = ip_network(config.pods), dict[str, str]()
+        inside = [pods, ip_network(config.services)]
 
         def follow(nodes: dict[str, dict[str, Any]]) -> None:
-            machines = [one for node in nodes.values() if (one := machine(node))]
+            machines = routable(nodes, pods, refused)
             for where, found in wanted(machines, config.nodes, config.services).items():
                 routes.lead(claim, where, found, inside)
             path.with_name("host-agent.ready").touch()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import secrets
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
 import pytest
 
 from sandbox import processes
-from sandbox.nodes import addresses, routes
+from sandbox.nodes import addresses, iproute, routes
 from sandbox.nodes.addresses import Plan
+from sandbox.nodes.claims import Claim
 from sandbox.options import Options
 from sandbox.servers import ranges
 from sandbox.servers.ranges import ClusterNetwork
@@ -61,6 +63,19 @@ def test_parts_of_ranges_do_not_overlap(number: int) -> None:
     networks = [*one.networks, *other.networks, *ours]
     for index, network in enumerate(networks):
         assert ranges.overlapping(network, networks[index + 1 :]) == []
+
+
+@root_only
+def test_a_default_route_of_an_earlier_version_does_not_end_the_host_agent() -> None:
+    """It set one for a node with the podCIDR 0.0.0.0/0."""
+    claim, namespace = Claim(255), f"wbtest-{secrets.token_hex(3)}"
+    iproute.run("ip", "netns", "add", namespace)
+    try:
+        iproute.apply(["link set lo up", "addr add 240.9.0.1/24 dev lo"], namespace)
+        for wanted in ({"0.0.0.0/0": "240.9.0.7"}, {"240.1.0.0/24": "240.9.0.7"}):
+            routes.lead(claim, namespace, wanted, [ip_network("240.1.0.0/16")])
+    finally:
+        iproute.run("ip", "netns", "del", namespace)
 
 
 @root_only

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
 
-from sandbox.shoots.hostagent import Machine, NodeConfig, machine, wanted
+from sandbox.shoots.hostagent import Machine, NodeConfig, machine, routable, wanted
 
 NODES = [
     NodeConfig("wb0-node-1", "198.18.0.11", "198.18.8.0/25", ""),
@@ -58,3 +59,23 @@ def test_a_node_is_a_machine_with_its_range() -> None:
 )
 def test_an_unreadable_node_is_ignored(found: dict[str, Any]) -> None:
     assert machine(found) is None
+
+
+@pytest.mark.parametrize(
+    "pods", ["0.0.0.0/0", "10.0.0.0/8", "240.0.0.0/15", "240.1.0.0", "240.1.0.0/33", "fd00::/64", "x"]
+)
+def test_a_node_with_pods_outside_the_range_of_the_shoot_is_logged_once_and_skipped(
+    pods: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    inside, refused = ip_network("240.1.0.0/16"), dict[str, str]()
+    nodes = {
+        "good": node("198.18.8.130"),
+        "evil": node("198.18.8.131", pods),
+        "new": node("198.18.8.132", ""),
+    }
+    with caplog.at_level(logging.WARNING):
+        assert [routable(nodes, inside, refused) for _ in range(3)] == [[ONE]] * 3
+    assert [record.args for record in caplog.records] == [("evil", pods, inside)]
+    nodes["evil"] = node("198.18.8.131", "240.1.1.0/24")
+    assert len(routable(nodes, inside, refused)) == 2
+    assert not refused
