@@ -147,6 +147,20 @@ def test_the_token_is_that_of_the_example() -> None:
     }
 
 
+def test_only_text_in_the_form_of_a_token_gets_into_user_data() -> None:
+    """Users of the Shoot may have made the Secret."""
+
+    def known(secret: str, machine: str = AP) -> str | None:
+        made = machinemanifests.token_secret(AP, "78326b", secret, NOW)
+        return machinemanifests.secret_in(Object(made), machine)
+
+    good = "4q8zt1m0w6c2rj9d"
+    assert known(good) == good
+    assert known(good, "other") is None
+    for wrong in ("", good[1:], good + "0", good + "\n", good.upper(), "$(reboot)", "a; reboot; echo b"):
+        assert known(wrong) is None
+
+
 @cases(
     "content token filled",
     ("B8-R4", b"a <<BOOTSTRAP_TOKEN>> <<BOOTSTRAP_TOKEN>>", "i.s", b"a i.s i.s"),

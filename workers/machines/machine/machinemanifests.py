@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from datetime import datetime
@@ -37,6 +38,7 @@ _TOKEN = b"<<BOOTSTRAP_TOKEN>>"
 _NAME = b"<<MACHINE_NAME>>"
 _SECRET_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _SECRET_LENGTH = 16
+_SECRET = re.compile(rf"[a-z0-9]{{{_SECRET_LENGTH}}}")
 _LARGEST = 900_000
 """Bytes. A Secret holds a mebibyte, and the placeholders grow when they are filled in."""
 
@@ -167,11 +169,15 @@ def new_secret() -> str:
 
 
 def secret_in(token: Object | None, machine: str) -> str | None:
-    """The secret half of an existing token; None if it is another Machine's."""
+    """The secret half of an existing token; None if it is another Machine's, or not in the form of one.
+
+    It becomes a part of the user data, which root executes: the Shoot's users may write any text there.
+    """
     data = token.raw.get("data") if token else None
     if not isinstance(data, Mapping) or _decoded(data.get("description")) != _token_description(machine):
         return None
-    return _decoded(data.get("token-secret"))
+    found = _decoded(data.get("token-secret"))
+    return found if _SECRET.fullmatch(found) else None
 
 
 def _token_description(machine: str) -> str:
