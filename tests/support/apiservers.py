@@ -1,14 +1,16 @@
 """Simulated API servers of many clusters, in one process: lists and watches of objects in memory.
 
-Requests to `/<cluster>/…` are for that cluster. There is no TLS and no authorization, a listing has one page,
-and a watch from before the last hundred events of a kind expires.
+Requests to `/<cluster>/…` are for that cluster. There is no authorization, a listing has one page, and a
+watch from before the last hundred events of a kind expires.
 Objects are changed by `put` and `delete`, or by `POST /<cluster>/-/fill?kind=…&count=…`; `GET /-/counts`
-counts listings and watches. Run as a program it prints its URL, and serves until it is killed.
+counts listings and watches. Run as a program it prints its URL and its authority, and serves until it is
+killed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Mapping
@@ -167,14 +169,16 @@ class ApiServers:
         return web.json_response(counts)
 
 
-def kubeconfig(url: str, cluster: str) -> str:
-    """A kubeconfig of a cluster."""
+def kubeconfig(url: str, cluster: str, authority: bytes | None = None) -> str:
+    """A kubeconfig of a cluster whose server has the identity of this process, or that of this authority."""
+    data = base64.b64encode(authority or webserver.identity().authority).decode()
+    proof = {"certificate-authority-data": data} if url.startswith("https") else {}
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": cluster,
-            "clusters": [{"name": cluster, "cluster": {"server": f"{url}/{cluster}"}}],
+            "clusters": [{"name": cluster, "cluster": {"server": f"{url}/{cluster}", **proof}}],
             "users": [{"name": cluster, "user": {"token": "nobody-looks-at-it"}}],
             "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster}}],
         }
@@ -190,13 +194,14 @@ async def api_servers() -> AsyncIterator[ApiServers]:
         web.post("/{cluster}/-/fill", servers.answer_fill),
         web.route("*", "/{cluster}/{path:.*}", servers.answer),
     )
-    async with webserver.serving(*routes, handler_cancellation=True) as servers.url:
+    tls = webserver.identity().tls
+    async with webserver.serving(*routes, tls=tls, handler_cancellation=True) as servers.url:
         yield servers
 
 
 async def _main() -> None:
     async with api_servers() as servers:
-        print(servers.url, flush=True)
+        print(servers.url, base64.b64encode(webserver.identity().authority).decode(), flush=True)
         await asyncio.Event().wait()
 
 

@@ -249,5 +249,6 @@ async def many_clusters(plane: ControlPlane) -> AsyncIterator[ManyClusters]:
     async with upstream:
         clusters = ManyClusters(plane, "", upstream)
         every = web.route("*", "/{shoot}/{path:.*}", clusters.answer)
-        async with webserver.serving(every, handler_cancellation=True, shutdown_timeout=1) as clusters.url:
+        options: Any = {"tls": webserver.identity().tls, "handler_cancellation": True, "shutdown_timeout": 1}
+        async with webserver.serving(every, **options) as clusters.url:
             yield clusters

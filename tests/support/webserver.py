@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import ssl
+import tempfile
 from collections.abc import AsyncIterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from aiohttp import web
+
+from sandbox.servers import certificates
+
+
+class Identity(NamedTuple):
+    """The certificate of a server on loopback, and the authority (PEM) that vouches for it."""
+
+    tls: ssl.SSLContext
+    authority: bytes
+
+
+@functools.cache
+def identity() -> Identity:
+    """The identity that all servers of this process may share."""
+    with tempfile.TemporaryDirectory() as folder:
+        ca = certificates.authority(Path(folder))
+        pair = certificates.server(ca, Path(folder), "server", ["127.0.0.1", "localhost"])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pair.certificate, pair.key)
+        return Identity(context, ca.certificate.read_bytes())
 
 
 @contextlib.asynccontextmanager

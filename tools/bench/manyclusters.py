@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import ssl
 import sys
 import time
 from asyncio.subprocess import PIPE
@@ -78,10 +79,10 @@ async def measure(clusters: int, objects: int, idle_seconds: float, nats_servers
     # The simulator is a process of its own, so that its CPU is measured apart from the benchmark's.
     async with (
         world("clusters", chosen) as here,
-        _simulator() as (url, pid),
-        aiohttp.ClientSession() as session,
+        _simulator() as (url, authority, pid),
+        aiohttp.ClientSession(connector=_trusting(authority)) as session,
     ):
-        many = ManyClusters(here, session, url, pid, clusters)
+        many = ManyClusters(here, session, url, authority, pid, clusters)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _PLACE}}
         await here.client.request("POST", NAMESPACES.path(), namespace)
         await each(range(clusters), many.create_secret)
@@ -160,14 +161,14 @@ class ManyClusters:
     here: World
     session: aiohttp.ClientSession
     url: str
-    """Of the simulated API servers."""
+    authority: bytes
     pid: int
     """The process of the simulated API servers."""
     count: int
 
     async def create_secret(self, number: int) -> None:
         """Create the Secret with the kubeconfig of a cluster."""
-        data = base64.b64encode(kubeconfig(self.url, _name(number)).encode()).decode()
+        data = base64.b64encode(kubeconfig(self.url, _name(number), self.authority).encode()).decode()
         secret = {"metadata": {"name": _name(number)}, "data": {"kubeconfig": data}}
         await self.here.client.request("POST", SECRETS.path(_PLACE), secret)
 
@@ -249,18 +250,23 @@ class ManyClusters:
 
 
 @contextlib.asynccontextmanager
-async def _simulator() -> AsyncIterator[tuple[str, int]]:
-    """The simulated API servers, in a process of their own: their URL, and its id."""
+async def _simulator() -> AsyncIterator[tuple[str, bytes, int]]:
+    """The simulated API servers, in a process of their own: their URL and authority, and its id."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.support.apiservers",
         cwd=CHECKOUT, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
     )  # fmt: skip
     try:
         assert process.stdout
-        yield (await process.stdout.readline()).decode().strip(), process.pid
+        url, authority = (await process.stdout.readline()).decode().split()
+        yield url, base64.b64decode(authority), process.pid
     finally:
         process.kill()
         await process.wait()
+
+
+def _trusting(authority: bytes) -> aiohttp.TCPConnector:
+    return aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=authority.decode()))
 
 
 def _name(number: int) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
 import socket
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from aiohttp import web
 from sandbox import processes
 from tests.api.providers.tenants import liar
 from tests.support import loopback, webserver
+from tests.support.proxy import Proxy, proxy
 from tests.support.servers import ControlPlane
 from tests.support.tenantconfigs import naming
 from windowbox.clients.kubernetes import kube
@@ -45,61 +46,59 @@ async def reported(kubeconfig: bytes, egress: Egress) -> str:
     return str(failed.value)
 
 
-@dataclass
-class Listener:
-    """A server on loopback that notes its requests."""
-
-    port: int = 0
-    requests: list[str] = field(default_factory=list)
-
-
 @pytest_asyncio.fixture
-async def internal() -> AsyncIterator[Listener]:
-    made = Listener()
+async def internal() -> AsyncIterator[Proxy]:
+    """A server on loopback, and how many connections to it were opened."""
 
-    async def answer(request: web.Request) -> web.Response:
-        made.requests.append(request.path_qs)
+    async def answer(_: web.Request) -> web.Response:
         return web.json_response({"gitVersion": "v1"})
 
-    async with webserver.serving(web.route("*", "/{path:.*}", answer)) as url:
-        made.port = urlsplit(url).port or 0
+    every, tls = web.route("*", "/{path:.*}", answer), webserver.identity().tls
+    async with webserver.serving(every, tls=tls) as url, proxy(urlsplit(url).port or 0) as made:
         yield made
 
 
+def of_ours(server: str, **cluster: str) -> bytes:
+    """A kubeconfig that trusts our servers."""
+    authority = base64.b64encode(webserver.identity().authority).decode()
+    return naming(server, {"certificate-authority-data": authority, **cluster})
+
+
 async def reaches(kubeconfig: bytes) -> bool:
-    """Whether a process that may connect to loopback reaches the listener."""
+    """Whether a process that may connect to loopback reaches the server."""
     async with kube.from_text(kubeconfig, "it", loopback.EGRESS) as opened:
         return await opened.version() == "v1"
 
 
 @pytest.mark.parametrize("name", ["localhost", "①27.0.0.1"])
 async def test_names_that_lead_to_denied_addresses_are_not_connected_to(
-    internal: Listener, name: str, caplog: pytest.LogCaptureFixture
+    internal: Proxy, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    kubeconfig = naming(f"http://{name}:{internal.port}")
+    kubeconfig = of_ours(f"https://{name}:{internal.port}")
     assert await reported(kubeconfig, Egress()) == f"get /version: {NEUTRAL}"
-    assert internal.requests == []
+    assert internal.opened == 0
     assert "denied by egress settings" in caplog.text
     assert await reaches(kubeconfig)
 
 
 @pytest.mark.parametrize("name", ["127.1", "2130706433", "127.0.0.1%25lo"])
-async def test_addresses_of_an_unusual_form_are_not_connected_to(internal: Listener, name: str) -> None:
+async def test_addresses_of_an_unusual_form_are_not_connected_to(internal: Proxy, name: str) -> None:
     with contextlib.suppress(WindowboxError):
-        await reported(naming(f"http://{name}:{internal.port}"), Egress())
-    assert internal.requests == []
+        await reported(of_ours(f"https://{name}:{internal.port}"), Egress())
+    assert internal.opened == 0
 
 
-async def test_a_proxy_name_resolving_to_denied_addresses_fails(internal: Listener) -> None:
-    kubeconfig = naming("http://192.0.2.1", {"proxy-url": f"http://localhost:{internal.port}"})
+async def test_a_proxy_name_resolving_to_denied_addresses_fails(internal: Proxy) -> None:
+    kubeconfig = of_ours("https://192.0.2.1", **{"proxy-url": f"http://localhost:{internal.port}"})
     assert NEUTRAL in await reported(kubeconfig, Egress())
-    assert internal.requests == []
-    assert await reaches(kubeconfig)
+    assert internal.opened == 0
+    assert NEUTRAL in await reported(kubeconfig, loopback.EGRESS)
+    assert internal.opened > 0
 
 
 async def test_the_address_that_was_checked_is_the_one_connected_to(
-    internal: Listener, monkeypatch: pytest.MonkeyPatch
+    internal: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name that leads elsewhere when it is looked up again."""
     permitted = Egress((), (ip_network("127.0.0.2/32"),))
@@ -113,24 +112,32 @@ async def test_the_address_that_was_checked_is_the_one_connected_to(
 
     monkeypatch.setattr(aiohttp.DefaultResolver, "resolve", resolve)
     for _ in range(3):
-        async with kube.from_text(naming(f"http://rebinding:{internal.port}"), "it", permitted) as opened:
+        async with kube.from_text(of_ours(f"https://rebinding:{internal.port}"), "it", permitted) as opened:
             with pytest.raises(Unreachable, match=NEUTRAL):
                 await opened.version()
     assert asked == ["rebinding"] * 3
-    assert internal.requests == []
+    assert internal.opened == 0
 
 
-async def test_unusable_servers_are_reported_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def talking(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer before any question, and not by TLS."""
+    writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 6\r\n\r\nsecret")
+    await writer.drain()
+    writer.close()
+
+
+async def test_unproven_servers_are_reported_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kube, "_LIMIT", aiohttp.ClientTimeout(total=0.5))
     monkeypatch.setattr(kube, "_SILENCE", 0.5)
-    servers = [f"https://127.0.0.1:{processes.free_port()}", "http://localhost:1"]
-    async with liar(tmp_path, "uid") as distrusted:
-        silent = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-        async with silent:
-            servers += [distrusted.url, f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"]
-            assert {await reported(naming(server), loopback.EGRESS) for server in servers} == {
-                f"get /version: {NEUTRAL}"
-            }
+    servers = [f"https://127.0.0.1:{processes.free_port()}", "https://localhost:1"]
+    async with contextlib.AsyncExitStack() as stack:
+        servers.append((await stack.enter_async_context(liar(tmp_path, "uid"))).url)
+        for answer in (lambda *_: None, talking):
+            server = await stack.enter_async_context(await asyncio.start_server(answer, "127.0.0.1", 0))
+            servers.append(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        through = {"proxy-url": servers[-1].replace("https", "http")}
+        kubeconfigs = [*map(of_ours, servers), of_ours("https://127.0.0.1:1", **through)]
+        assert {await reported(one, loopback.EGRESS) for one in kubeconfigs} == {f"get /version: {NEUTRAL}"}
 
 
 def policies() -> list[dict[str, Any]]:

@@ -16,9 +16,7 @@ from tests.support.servers import ControlPlane
 from tests.support.tenantconfigs import of
 from windowbox.clients.kubernetes import identities, kube
 from windowbox.clients.kubernetes.kube import Kube
-from windowbox.models.refs import NAMESPACES, SecretKey, is_provider_cluster
-
-A, B = SecretKey(namespace="a", name="cloudprovider"), SecretKey(namespace="b", name="cloudprovider")
+from windowbox.models.refs import NAMESPACES, is_provider_cluster
 
 
 def elsewhere(kubeconfig: bytes) -> bytes:
@@ -53,8 +51,7 @@ async def test_a_cluster_is_known_by_its_url_or_by_its_uid(plane: ControlPlane) 
 async def test_other_clusters_are_others(plane: ControlPlane, other: ControlPlane) -> None:
     async with opened(of(plane), of(other)) as (one, two):
         assert not await identities.same(two, one)
-        assert identities.provider(one, A) != identities.provider(two, A)
-        assert identities.provider(two, A) == identities.provider(two, B)
+        assert identities.provider(one) != identities.provider(two)
 
 
 async def test_nothing_that_a_server_says_makes_it_another(plane: ControlPlane, tmp_path: Path) -> None:
@@ -67,15 +64,16 @@ async def test_nothing_that_a_server_says_makes_it_another(plane: ControlPlane, 
                 for claim in claims:
                     assert (await claim.get(NAMESPACES, "", "kube-system")).uid == uid
                     assert not await identities.same(claim, real)
-                    assert identities.provider(claim, A) != identities.provider(real, A)
+                    assert identities.provider(claim) != identities.provider(real)
 
 
-async def test_an_unverified_server_belongs_to_its_secret_alone(plane: ControlPlane) -> None:
-    async with opened(of(plane), unverified(of(plane))) as (own, any_server):
+async def test_an_unverified_server_is_the_same_as_no_other(plane: ControlPlane, tmp_path: Path) -> None:
+    """Only a file of this machine may leave its server unverified."""
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(unverified(of(plane)))
+    async with opened(of(plane)) as (own,), kube.from_file(path) as any_server:
         assert not await identities.same(any_server, own)
         assert not await identities.same(any_server, any_server)
-        assert identities.provider(any_server, A) != identities.provider(any_server, B)
-        assert identities.provider(any_server, A) != identities.provider(own, A)
 
 
 @pytest.mark.parametrize("port", ["", ":443"])
@@ -84,10 +82,10 @@ async def test_a_port_may_be_left_out(plane: ControlPlane, port: str) -> None:
         return of(plane).replace(plane.url.encode(), url.encode())
 
     async with opened(at("https://api.example.com:443"), at(f"https://API.example.com{port}/")) as (a, b):
-        assert identities.provider(a, A) == identities.provider(b, A)
+        assert identities.provider(a) == identities.provider(b)
 
 
 async def test_provider_clusters_are_named_as_no_person_names_any(plane: ControlPlane) -> None:
     async with opened(of(plane)) as (own,):
-        names = (identities.provider(own, A), "provider-1", "runtime")
+        names = (identities.provider(own), "provider-1", "runtime")
         assert [is_provider_cluster(name) for name in names] == [True, False, False]

@@ -20,7 +20,7 @@ from tests.support.tenantconfigs import of, with_user
 from windowbox.clients.kubernetes import identities, kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
-from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, NETWORK_POLICIES, SECRETS, SecretKey
+from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, NETWORK_POLICIES, SECRETS
 from windowbox.settings.bussettings import Access
 
 pytestmark = pytest.mark.serves("infrastructure")
@@ -55,7 +55,7 @@ async def left(registry: Registry, cluster: str) -> None:
 
 async def name_of(plane: ControlPlane) -> str:
     async with kube.from_text(of(plane), "it", loopback.EGRESS) as opened:
-        return identities.provider(opened, SecretKey(namespace="any", name="any"))
+        return identities.provider(opened)
 
 
 def there(world: KindWorld, admin: Kube, shoot: Client) -> Client:

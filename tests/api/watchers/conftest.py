@@ -36,7 +36,8 @@ _numbers = itertools.count(1)
 @contextlib.asynccontextmanager
 async def serving(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
     """A kubeconfig for a server that answers every request by `answer`."""
-    async with webserver.serving(web.route("*", "/server/{path:.*}", answer)) as url:
+    every, tls = web.route("*", "/server/{path:.*}", answer), webserver.identity().tls
+    async with webserver.serving(every, tls=tls) as url:
         yield apiservers.kubeconfig(url, "server")
 
 

@@ -102,7 +102,7 @@ async def world(
     bus: Bus, path: Path, answers: dict[str, Answer]
 ) -> AsyncIterator[tuple[Adoption, AddressStore]]:
     routes = [web.get(f"/{name}/api/v1/services", answer) for name, answer in answers.items()]
-    async with api_servers() as apis, webserver.serving(*routes) as url:
+    async with api_servers() as apis, webserver.serving(*routes, tls=webserver.identity().tls) as url:
         files.write_private(path / "runtime", apis.kubeconfig(RUNTIME))
         registry, store = Registry(bus), AddressStore(bus, [range_of(SMALL)])
         states = States(Bucket(bus, streams.EDGES))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import tempfile
 import time
+from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
@@ -93,6 +94,23 @@ async def test_a_proxy_that_is_no_url_is_refused(url: object) -> None:
 @pytest.mark.parametrize("path", ["", "/", "/k8s/clusters/c-m-abc12", "/apis/v1/proxy/a_b/~c"])
 def test_a_url_with_a_plain_path_is_taken(server: str, path: str) -> None:
     kubeconfigs.check_addresses(server + path, server + path, loopback.EGRESS, WHAT)
+
+
+def unproven(folder: Path) -> Iterator[bytes]:
+    """Kubeconfigs with which anything that listens at the address would be spoken to."""
+    pem = certificates.authority(folder).certificate.read_bytes()
+    odd = base64.b64encode(pem.replace(b" CERTIFICATE", b" TRUSTED CERTIFICATE")).decode()
+    yield naming("http://a")
+    yield naming("https://a", {"insecure-skip-tls-verify": True})
+    yield naming("https://a", {"insecure-skip-tls-verify": "false"})
+    yield naming("https://a", {"certificate-authority-data": odd})
+
+
+async def test_a_server_that_tls_does_not_prove_is_refused(tmp_path: Path) -> None:
+    for content in unproven(tmp_path):
+        with pytest.raises(Malformed, match="nothing proves which server the kubeconfig leads to"):
+            async with kube.from_text(content, WHAT, loopback.EGRESS):
+                pass
 
 
 def test_trust_is_the_set_of_authorities(tmp_path: Path) -> None:

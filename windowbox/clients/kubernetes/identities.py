@@ -9,17 +9,16 @@ from windowbox.clients.kubernetes import kubeconfigs
 from windowbox.clients.kubernetes.apiresponses import UNAUTHENTICATED
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing, PermanentError
-from windowbox.models.refs import NAMESPACES, SecretKey, provider_cluster
+from windowbox.models.refs import NAMESPACES, provider_cluster
 
 
-def provider(opened: Kube, secret: SecretKey) -> str:
-    """The id on the bus of the cluster that the Secret leads to.
+def provider(opened: Kube) -> str:
+    """The id on the bus of the cluster that a Secret leads to.
 
-    It derives from the server's address and its certificate authority. Without an authority, the id is
-    unique to the Secret.
+    It derives from the server's address and its certificate authority. Kubeconfigs without one are refused.
     """
-    proof = opened.trust or f"secret {secret.namespace}/{secret.name}"
-    return provider_cluster(hashlib.sha256(f"{proof} {_address(opened)}".encode()).hexdigest())
+    assert opened.trust is not None
+    return provider_cluster(hashlib.sha256(f"{opened.trust} {_address(opened)}".encode()).hexdigest())
 
 
 async def same(one: Kube, other: Kube) -> bool:

@@ -97,6 +97,19 @@ def check_addresses(server: object, proxy: object, egress: Egress, what: str) ->
         _check_address(parts, egress, f"{what}: the kubeconfig's proxy-url")
 
 
+def check_proof(trust: str | None, what: str) -> None:
+    """Malformed unless TLS proves which server answers.
+
+    Anything may listen at the address that a tenant names. Before the proof nothing is sent to it, and
+    nothing of its answer is reported.
+    """
+    if trust is None:
+        raise Malformed(
+            f"{what}: nothing proves which server the kubeconfig leads to: give an https URL and "
+            "certificate-authority-data, without insecure-skip-tls-verify"
+        )
+
+
 def _check_address(parts: SplitResult, egress: Egress, what: str) -> None:
     # Resolved addresses are checked at connection time, and not reported.
     if not egress.permits_host(parts.hostname or ""):
