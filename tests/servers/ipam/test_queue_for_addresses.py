@@ -37,7 +37,7 @@ from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.bussettings import Access
-from workers.loadbalancer.ipam import addressclaims
+from workers.loadbalancer.ipam import addressclaims, holdings, index
 from workers.loadbalancer.ipam.entries import Waiter
 from workers.loadbalancer.ipam.results import Allocated, Queued, Released
 from workers.loadbalancer.ipam.store import AddressStore
@@ -291,6 +291,47 @@ async def test_by_default_a_shoot_leaves_half_to_others(bus: Bus) -> None:
         )
         for name in ("one", "two"):
             await allocated(store, name)  # of the runtime cluster
+
+
+async def test_at_its_quota_a_cluster_waits_for_no_address_of_others(bus: Bus) -> None:
+    async with settled(bus, TWO, quota=1) as store:
+        theirs, ours = await allocated(store, "theirs"), await allocated(store, "ours", cluster="greedy")
+        refused = await rejected(store, "more", cluster="greedy", requested=theirs)
+        assert refused.reason == "AddressQuotaExceeded"
+        # Once its cluster releases this one, the quota has room for it.
+        assert (await rejected(store, "next", cluster="greedy", requested=ours)).reason == "AddressTaken"
+        await store.bucket.catch_up()
+        assert store.index.waiters.keys() == {service("next", "greedy")}
+
+
+async def test_one_cluster_does_not_fill_the_store(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "MOST_BYTES", 4096)
+    async with settled(bus, "fd00::/64") as store:
+        answers = [await allocate(store, f"web-{n}", ["IPv6"], cluster="greedy") for n in range(20)]
+        given = [one for one in answers if isinstance(one, Allocated)]
+        assert answers[: len(given)] == given
+        assert 0 < len(given) < 20
+        assert (await rejected(store, "late", ["IPv6"], cluster="greedy")).reason == "AddressStoreFull"
+        assert await allocated(store, "web-0", ["IPv6"], cluster="greedy", ports=["53/UDP"])
+        assert await allocated(store, "web", ["IPv6"], cluster="neighbour")
+        assert await allocated(store, "web", ["IPv6"])
+
+
+async def test_deleted_names_count_as_long_as_the_bus_keeps_them(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "MOST_BYTES", 4096)
+    async with settled(bus, "fd00::/64") as store:
+        refused = 0
+        for number in range(60):
+            answer = await allocate(store, f"web-{number}", ["IPv6"], cluster="greedy")
+            refused += not isinstance(answer, Allocated)
+            await store.release(service(f"web-{number}", "greedy"))
+            await store.bucket.catch_up()
+        assert refused > 20
+        assert await allocated(store, "web", ["IPv6"], cluster="neighbour")
+        monkeypatch.setattr(holdings, "_KEPT", 0.0)
+        assert await allocated(store, "web", ["IPv6"], cluster="greedy")
 
 
 async def announce(bus: Bus, ref: ObjectRef) -> None:

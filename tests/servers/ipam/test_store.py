@@ -31,8 +31,8 @@ from tests.support.roles import RoleServer
 from tests.support.rules import rule
 from tests.support.running import soon
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.loadbalancer.ipam import addressclaims
-from workers.loadbalancer.ipam.entries import Holder
+from workers.loadbalancer.ipam import addressclaims, allocator, holdings
+from workers.loadbalancer.ipam.entries import Held, Holder
 from workers.loadbalancer.ipam.results import Allocated
 from workers.loadbalancer.ipam.store import AddressStore
 
@@ -299,6 +299,42 @@ async def test_usage_is_counted_by_range_and_family(dual: AddressStore) -> None:
     await allocated(dual, "api")
     await dual.bucket.catch_up()
     assert dual.usage() == [(SMALL, "IPv4", 2, 16), (SMALL6, "IPv6", 1, 16)]
+
+
+async def test_only_services_that_share_store_their_ports(two: AddressStore) -> None:
+    ports = [f"{number}/TCP" for number in range(250)]
+    for name, word in (("alone", None), ("sharing", "word")):
+        where = await allocated(two, name, ports=ports, share=word)
+        await rejected(two, f"{name}-late", ports=ports, share=word, requested=where)
+    await two.bucket.catch_up()
+    assert {one.name: len(one.ports) for _, one in two.holders()} == {"alone": 0, "sharing": 250}
+    waiting = {ref.name: len(waiter.ports) for ref, waiter in two.index.waiters.items()}
+    assert waiting == {"alone-late": 0, "sharing-late": 250}
+
+
+async def test_so_many_services_share_an_address(two: AddressStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (holdings, allocator):
+        monkeypatch.setattr(module, "MOST_SHARING", 2)
+    sharing: dict[str, Any] = {"share": "word"}
+    first = await allocated(two, "a", **sharing, ports=["1/TCP"])
+    assert await allocated(two, "b", **sharing, ports=["2/TCP"]) == first
+    assert await allocated(two, "c", **sharing, ports=["3/TCP"]) != first
+    refused = await rejected(two, "d", **sharing, ports=["4/TCP"], requested=first)
+    assert refused.note.endswith(
+        f": 2 Services share {first[0]}, the most that may share one: choose another address"
+    )
+    assert two.servable() == []
+    assert (await two.release(service("a"))).wake == (service("d"),)
+    assert await allocated(two, "d", **sharing, ports=["4/TCP"], requested=first) == first
+
+
+def test_the_largest_entry_fits_into_one_message() -> None:
+    ports = [f"{number}/TCP" for number in range(65_000, 65_250)]
+    one = holder("n" * 63, share="w" * 63, ports=ports)
+    one = one.model_copy(
+        update={"cluster": "c" * 63, "namespace": "n" * 63, "uid": "u" * 36, "version": "9" * 12}
+    )
+    assert len(Held(holders=(one,) * holdings.MOST_SHARING).encoded()) < 1 << 20
 
 
 def holder(name: str, since: float = 0.0, share: str | None = None, ports: Sequence[str] = ()) -> Holder:

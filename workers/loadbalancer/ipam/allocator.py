@@ -13,7 +13,8 @@ from windowbox.errors import Conflict
 from windowbox.models.loadbalancers import Family, family
 from workers.loadbalancer.ipam import ranges, results
 from workers.loadbalancer.ipam.entries import Held, Waiter, conflict, port_conflicts
-from workers.loadbalancer.ipam.index import MOST_WAITING
+from workers.loadbalancer.ipam.holdings import MOST_SHARING
+from workers.loadbalancer.ipam.index import MOST_BYTES, MOST_WAITING
 from workers.loadbalancer.ipam.results import AddressRequest, Allocated, Answer, Queued, Rejected
 from workers.loadbalancer.ipam.store import ATTEMPTS, AddressStore
 
@@ -47,7 +48,9 @@ class Allocation:
         self._found: dict[str, tuple[Held, int]] = {}
         self._chosen: dict[Family, str] = {}
         self._obstacles: list[Queued | Rejected] = []
-        self._waiter = Waiter(uid=request.uid, since=time.time(), share=request.share, ports=request.ports)
+        self._waiter = Waiter(
+            uid=request.uid, since=time.time(), share=request.share, ports=request.shared_ports
+        )
         self._awaits_completion = False
 
     async def attempt(self) -> Answer:
@@ -55,6 +58,8 @@ class Allocation:
         for of, address in request.fixed.items():
             if of not in request.families:
                 return results.wrong_family(of, address)
+        if not self._known and ref not in self._index.waiters and self._index.full(ref.cluster):
+            return results.store_full(MOST_BYTES)
         for address in sorted(self._known):
             await self._read(address)  # from the server: the next write must expect the entry's sequence
         for wanted in sorted(request.families):
@@ -144,9 +149,11 @@ class Allocation:
             self._obstacles.append(results.port_conflict(address, self._request, holder, other))
             self._queue_for(address)
             return True
-        if holder != before:
-            await self._store.write(address, (*others, holder), sequence)
         self._chosen[wanted] = address
+        if before and len(holder.ports) > len(before.ports) and self._index.full(holder.cluster):
+            self._obstacles.append(results.store_full(MOST_BYTES))
+        elif holder != before:
+            await self._store.write(address, (*others, holder), sequence)
         return True
 
     async def _adopt(self, wanted: Family) -> bool:
@@ -168,12 +175,15 @@ class Allocation:
         if not await self._may_allocate(wanted):
             return
         held, _ = await self._read(address)
-        holder = self._request.holder(time.time(), held.of(self._request.ref))
-        if other := conflict(holder, held.others(self._request.ref)):
+        holder, others = self._request.holder(time.time()), held.others(self._request.ref)
+        if holder.cluster not in held.clusters and self._exceeds_quota(wanted):
+            return  # it could not have the address even if it were free
+        if other := conflict(holder, others):
             self._obstacles.append(results.address_conflict(address, self._request, holder, other))
             self._queue_for(address)
-        elif not held.holders and self._exceeds_quota(wanted):
-            return
+        elif len(others) >= MOST_SHARING:
+            self._obstacles.append(results.crowded(address, MOST_SHARING))
+            self._queue_for(address)
         elif not held.holders and not self._room(wanted):
             self._queue_for_any(wanted)
         elif not await self._join(wanted, address):
@@ -300,7 +310,7 @@ class Allocation:
         for _ in range(3):
             ref = self._request.ref
             holder, others = self._request.holder(time.time(), held.of(ref)), held.others(ref)
-            if conflict(holder, others):
+            if conflict(holder, others) or len(others) >= MOST_SHARING:
                 return False
             if self._reconnected():
                 raise StaleRead

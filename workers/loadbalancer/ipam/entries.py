@@ -26,7 +26,7 @@ class Holder(Message):
     share: str | None = None
     """Services with the same word may share the address, at other ports."""
     ports: tuple[str, ...] = ()
-    """`80/TCP` and so on."""
+    """`80/TCP` and so on, if it shares."""
     version: str = ""
     """The resource version of the Service with our finalizer on, when it got the address."""
     until: float | None = None

@@ -6,6 +6,7 @@ Each change updates them: only an iteration goes through all addresses, holders 
 from __future__ import annotations
 
 import heapq
+import time
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Set
@@ -17,6 +18,13 @@ from workers.loadbalancer.ipam.entries import FREE, Group, Held, Holder, Waiter
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)
+
+MOST_SHARING = 250
+"""Services that share one address. With 250 ports each they just fit into one message of the bus."""
+_KEPT = 3600.0
+"""Seconds for which the bus keeps a deleted key: see `bus.transport.buckets`."""
+_OVERHEAD = 100
+"""Bytes of a stored message besides its key and its value."""
 
 RangeKey = tuple[int, Family]
 """The addresses of one range and family: the position of the range among all, and the family."""
@@ -138,10 +146,51 @@ class _Crowd:
         others = len(self._holders) - len(absent)
         if not others:
             return True
+        if others >= MOST_SHARING:
+            return False
         if not group or self._groups[group] - sum(one.group == group for one in absent) < others:
             return False
         theirs = [{*one.ports} for one in absent]
         return all(self._ports[port] == sum(port in some for some in theirs) for port in ports)
+
+
+class Space:
+    """The bytes of each cluster's keys on the bus. A deleted key counts as long as the bus keeps it."""
+
+    def __init__(self) -> None:
+        self._charged: dict[str, tuple[str, int]] = {}
+        self._used: Counter[str] = Counter()
+        self._deleted: dict[str, float] = {}
+        """When each key was deleted, the earliest first."""
+
+    def put(self, key: str, cluster: str, value: bytes | None) -> None:
+        """Charge a changed key to a cluster; None: it is deleted."""
+        if not value and key not in self._charged:
+            return
+        self._forget(key)
+        self._charged[key] = cluster, len(key) + len(value or b"") + _OVERHEAD
+        self._used[cluster] += self._charged[key][1]
+        if not value:
+            self._deleted[key] = time.monotonic()
+        self._forget_expired()
+
+    def used(self, cluster: str) -> int:
+        self._forget_expired()
+        return self._used[cluster]
+
+    def _forget_expired(self) -> None:
+        while self._deleted:
+            key, at = next(iter(self._deleted.items()))
+            if at > time.monotonic() - _KEPT:
+                return
+            self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        self._deleted.pop(key, None)
+        cluster, size = self._charged.pop(key, ("", 0))
+        self._used[cluster] -= size
+        if not self._used[cluster]:
+            del self._used[cluster]
 
 
 class Waiters(Mapping[ObjectRef, Waiter]):

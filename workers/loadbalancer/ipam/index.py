@@ -13,7 +13,7 @@ from windowbox.models.refs import RUNTIME, ObjectRef
 from windowbox.settings.lbsettings import Range, range_for
 from workers.loadbalancer.ipam import entries, ranges
 from workers.loadbalancer.ipam.entries import Group, Marker, Waiter
-from workers.loadbalancer.ipam.holdings import Holdings, Multimap, RangeKey, Waiters
+from workers.loadbalancer.ipam.holdings import Holdings, Multimap, RangeKey, Space, Waiters
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +22,9 @@ MARKER = "book"
 MOST_WAITING = 100
 """Services of one cluster that wait at once (a few more if they come together). Others are rejected, and
 requeued when one of these has left."""
+MOST_BYTES = 1 << 20
+"""The bytes of one cluster's entries on the bus: 3,000 addresses, and a 64th of the bucket. Its other
+Services are refused, so that it does not fill the bucket for all."""
 _AT_ONCE = 8
 """Services that are requeued at once for one released address. One of them gets it."""
 
@@ -55,6 +58,7 @@ class AddressIndex:
         self._fits: Multimap[str, ObjectRef] = Multimap()
         self.holdings = Holdings()
         self.waiters = Waiters()
+        self._space = Space()
         self.reached: set[Limit] = set()
         """The limits that clusters have reached."""
         self.marker: Marker | None = None
@@ -65,6 +69,8 @@ class AddressIndex:
             if (address := subjects.address(key)) is not None:
                 held, before = entries.read(value), self.holdings.held(address)
                 self.holdings.put(address, held)
+                # All holders of an address are of one cluster.
+                self._space.put(key, min(held.clusters or before.clusters, default=""), value)
                 if range_key := self._key_of(address):
                     used = self._used[range_key]
                     (used.add if held.holders else used.discard)(address)
@@ -77,6 +83,7 @@ class AddressIndex:
                     self._check_limit((cluster, family(address)))
                 return refs
             if (waiting := subjects.waiting(key)) is not None:
+                self._space.put(key, waiting.cluster, value)
                 self._set_waiter(waiting, None)
                 if value:
                     self._set_waiter(waiting, Waiter.model_validate_json(value))
@@ -129,6 +136,10 @@ class AddressIndex:
     def below_quota(self, cluster: str, of: Family) -> bool:
         """Whether Services of this cluster may get one more address."""
         return (cluster, of) not in self.reached
+
+    def full(self, cluster: str) -> bool:
+        """Whether the cluster's entries take all the bytes that a cluster may have."""
+        return cluster != RUNTIME and self._space.used(cluster) >= MOST_BYTES
 
     def usage(self) -> list[Usage]:
         return [

@@ -18,7 +18,8 @@ REBUILDING = "AddressBookIncomplete"
 USED_UP = "AddressRangeUsedUp"
 QUOTA_EXCEEDED = "AddressQuotaExceeded"
 QUEUE_FULL = "AddressQueueFull"
-REFUSED = frozenset({QUOTA_EXCEEDED, QUEUE_FULL})
+STORE_FULL = "AddressStoreFull"
+REFUSED = frozenset({QUOTA_EXCEEDED, QUEUE_FULL, STORE_FULL})
 """Rejections by a limit of the cluster: the Service is requeued once the cluster is below the limit."""
 
 
@@ -52,6 +53,11 @@ class AddressRequest:
         """The requested addresses by family."""
         return {family(address): address for address in self.requested}
 
+    @property
+    def shared_ports(self) -> tuple[str, ...]:
+        """The ports to store. Of a Service that shares no address, they conflict with none."""
+        return self.ports if self.share else ()
+
     def holder(self, since: float, before: Holder | None = None) -> Holder:
         """Its entry as a holder since `since`, unless it was a holder `before`."""
         same = before is not None and before.uid == self.uid
@@ -62,7 +68,7 @@ class AddressRequest:
             uid=self.uid,
             since=before.since if before and same else since,
             share=self.share,
-            ports=self.ports,
+            ports=self.shared_ports,
             version=before.version or self.version if before and same else self.version,
         )
 
@@ -134,6 +140,14 @@ def quota_exceeded(family: Family, quota: int) -> Rejected:
     )
 
 
+def store_full(most: int) -> Rejected:
+    return Rejected(
+        STORE_FULL,
+        f"the addresses and waiting Services of this cluster, with those of the last hour, take more than "
+        f"{most >> 10} KiB, the most that a cluster may: delete Services that are no longer needed",
+    )
+
+
 def rebuilding() -> Queued:
     return Queued(
         REBUILDING,
@@ -186,6 +200,14 @@ def address_conflict(address: str, request: AddressRequest, holder: Holder, othe
         "AddressTaken",
         f"{_FIXED}: {address} belongs to {whose}: choose another, or give both Services of one cluster the "
         f"same annotation {_SHARE} and different ports",
+    )
+
+
+def crowded(address: str, most: int) -> Rejected:
+    """As many Services as may share the requested address."""
+    return Rejected(
+        "AddressTaken",
+        f"{_FIXED}: {most} Services share {address}, the most that may share one: choose another address",
     )
 
 
