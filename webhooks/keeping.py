@@ -157,7 +157,9 @@ class Keeping:
             lifetime = contents.lifetime(authority[1])
             assert lifetime
             since = max(lifetime[0] + generation.BEFORE.total_seconds(), self._announced)
-            waits = max(0.0, since + self._served.settings.spread - now.timestamp())
+            left = since + self._served.settings.spread - now.timestamp()
+            # More is left if a clock that was ahead has generated the authority: that must not delay anything.
+            waits = left if 0 < left <= self._served.settings.spread else 0.0
         if not waits:
             ensured = await self._manager.ensure(both, WEBHOOKS, now)
             await self._manager.clean_up(ensured)

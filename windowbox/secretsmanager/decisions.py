@@ -17,6 +17,8 @@ RENEWAL_PERCENTAGE = 80
 """Of its validity, after which a secret is renewed."""
 _LAST_DAYS = timedelta(days=10)
 """Before the end of its validity, in which a secret is renewed in any case, unless it never lasts longer."""
+_AHEAD = 300
+"""Seconds by which the clock of the process that generated a secret may have been ahead."""
 _DROPS_OLD = frozenset({"Completing", "Completed"})
 
 
@@ -54,16 +56,26 @@ WEBHOOKS = Policy(renew_authorities=True, keep_old=timedelta(hours=24), current_
 
 
 def rotation_time(config: Config, found: Iterable[Stored], policy: Policy, now: int) -> str:
-    """The rotation that the current Secret of `config` has to belong to; `now` begins another one."""
-    last = secrets.newest(_of(config.name, found))
+    """The rotation that the current Secret of `config` has to belong to; `now` begins another one.
+
+    Secrets that are not valid yet come from a process whose clock was wrong: they count only as a reason to
+    generate another one.
+    """
     if isinstance(config, Authority) and policy.rotation is not None:
         return str(policy.rotation)
-    if last is None:
-        return ""
+    ours = _of(config.name, found)
     if not renewed_by_time(config, policy):
-        return last.rotation
+        return last.rotation if (last := secrets.newest(ours)) else ""
+    last = secrets.newest(one for one in ours if not begins_later(one.issued, now))
+    if last is None:
+        return str(now) if ours else ""
     due = renewal_time(last)
     return str(now) if due is not None and due <= now else last.rotation
+
+
+def begins_later(issued: int | None, now: int) -> bool:
+    """Whether a secret is not valid yet."""
+    return issued is not None and issued > now + _AHEAD
 
 
 def renewal_time(stored: Stored) -> int | None:
@@ -115,18 +127,17 @@ def chosen_bundle(config: Authority, found: Iterable[Stored], checksum: str, tex
 def old_authority(
     config: Authority, current: Stored, found: Iterable[Stored], policy: Policy, now: int
 ) -> Stored | None:
-    """The predecessor of the current authority, for as long as it is trusted."""
+    """The predecessor of the current authority, for as long as it is trusted.
+
+    One that has expired does no harm in a bundle: should `now` be wrong, it is the authority that all know.
+    """
     if policy.drop_old:
         return None
     if policy.keep_old and _issued(current) + policy.keep_old.total_seconds() <= now:
         return None
-    return secrets.newest(
-        one
-        for one in _of(config.name, found)
-        if one.name != current.name
-        and (one.valid_until is None or one.valid_until > now)
-        and contents.complete(config, one.data)
-    )
+    others = [one for one in _of(config.name, found) if one.name != current.name]
+    complete = [one for one in others if contents.complete(config, one.data)]
+    return secrets.newest(one for one in complete if _is_valid(one, now)) or secrets.newest(complete)
 
 
 def dropping_time(current: Stored, old: Stored | None, policy: Policy) -> int | None:
@@ -136,9 +147,9 @@ def dropping_time(current: Stored, old: Stored | None, policy: Policy) -> int | 
     return _issued(current) + int(policy.keep_old.total_seconds())
 
 
-def signer(config: Certificate, current: Stored, old: Stored | None, policy: Policy) -> Stored:
+def signer(config: Certificate, current: Stored, old: Stored | None, policy: Policy, now: int) -> Stored:
     """Clients trust a new authority only when all know its bundle, so that the old one signs servers."""
-    if config.usage is Usage.SERVER and old is not None and not policy.current_signs:
+    if config.usage is Usage.SERVER and old and _is_valid(old, now) and not policy.current_signs:
         return old
     return current
 
@@ -166,6 +177,11 @@ def labels(
 
 def bundle_labels(config: Authority, identity: str, checksum: str) -> dict[str, str]:
     return _labels(config.bundle, identity, checksum, "") | {secrets.BUNDLE_FOR: config.name}
+
+
+def _is_valid(stored: Stored, now: int) -> bool:
+    expired = stored.valid_until is not None and stored.valid_until <= now
+    return not expired and not begins_later(stored.issued, now)
 
 
 def _issued(stored: Stored) -> int:

@@ -120,7 +120,7 @@ class _Run:
         signer = None
         if isinstance(config, Certificate):
             current, old = self._current[config.authority], self._old[config.authority]
-            signer = decisions.signer(config, current, old, self._policy)
+            signer = decisions.signer(config, current, old, self._policy, self._now)
         rotation = decisions.rotation_time(config, self._found, self._policy, self._now)
         stored = decisions.chosen(config, self._found, rotation, signer)
         labels = decisions.labels(config, self._manager._identity, rotation, signer, self._now)
@@ -166,13 +166,16 @@ class _Run:
             _require_complete(config, source)
             times = contents.lifetime(source.data)
             by_time = times is not None and decisions.renewed_by_time(config, self._policy)
-            if times and by_time and decisions.renewal_of(*times) <= self._now:
+            due = times and decisions.renewal_of(*times) <= self._now
+            if times and by_time and (due or decisions.begins_later(times[0], self._now)):
                 # Each run would take it for a new Secret.
-                until = datetime.fromtimestamp(times[1], UTC).isoformat()
+                begin, until = (datetime.fromtimestamp(one, UTC).isoformat() for one in times)
+                valid = f"until {until}, which is due for renewal: put a newer one in"
+                if not due:
+                    valid = f"from {begin}, which is later: put one in that is valid"
                 raise Malformed(
                     f"Secret {source.name}, labelled {secrets.USE_DATA_FOR}: {config.name}, holds a "
-                    f"certificate valid until {until}, which is due for renewal: put a newer one in, or take "
-                    "the label off"
+                    f"certificate valid {valid}, or take the label off"
                 )
             return source.data
         return None

@@ -175,6 +175,27 @@ async def test_an_authority_of_webhooks_is_renewed_and_its_predecessor_kept_a_da
     assert set(await site.secrets()) == set(dropped.names.values())
 
 
+@pytest.mark.parametrize("ahead", [40, -40])
+async def test_a_pass_with_a_wrong_clock_costs_no_authority(site: Site, ahead: int) -> None:
+    """Whoever trusts the first authority still trusts the certificate that the next right pass shows."""
+    configs = (Authority("ca", timedelta(days=30)), replace(SERVER, authority="ca"))
+
+    async def run(days: float) -> Ensured:
+        made = await site.manager.ensure(configs, decisions.WEBHOOKS, NOW + timedelta(days=days))
+        await site.manager.clean_up(made)
+        return made
+
+    first = await run(0)
+    wrong = await run(ahead)
+    assert wrong.names["ca"] != first.names["ca"]
+    assert first.bundles["ca"] in wrong.bundles["ca"]
+    right = await run(0.01)
+    assert first.bundles["ca"] in right.bundles["ca"]
+    server = x509.load_pem_x509_certificate((await site.data(SERVER.name))["tls.crt"])
+    assert server.not_valid_before_utc <= NOW + timedelta(days=0.01) < server.not_valid_after_utc
+    assert (await run(0.02)).names == right.names
+
+
 @rule("Z-3", "WF-66")
 async def test_secrets_of_another_program_are_adopted(site: Site) -> None:
     """Its hashes and names differ, but what they hold is what is asked for."""

@@ -55,6 +55,19 @@ def test_secrets_are_renewed_in_time(found: Stored, due: int | None) -> None:
     ("Z-5-passwords-do-not-rotate", AUTH, [lasting(0, 3600)], Policy(rotation=4), 9, ""),
     ("Z-4-no-authority", CA, [lasting(0, 10, config="ca")], Policy(), 99, ""),
     ("WF-60-webhook", CA, [lasting(0, 10, config="ca")], decisions.WEBHOOKS, 99, "99"),
+    ("Z-4-not-valid-yet", AUTH, [lasting(40 * DAY, 80 * DAY)], Policy(), 9, "9"),
+    ("Z-4-a-clock-a-little-ahead", AUTH, [lasting(300, 80 * DAY, rotation="7")], Policy(), 0, "7"),
+    (
+        "WF-60-the-former-counts-again",
+        CA,
+        [
+            lasting(40 * DAY, 80 * DAY, config="ca", rotation=str(40 * DAY)),
+            lasting(0, 30 * DAY, config="ca", rotation="3"),
+        ],
+        decisions.WEBHOOKS,
+        9,
+        "3",
+    ),
     ("Z-5-lock-step", CA, [stored("ca", rotation="3")], Policy(rotation=8), 99, "8"),
     ("Z-5-first-of-a-rotated-shoot", CA, [], Policy(rotation=8), 99, "8"),
 )
@@ -81,7 +94,9 @@ BROKEN = replace(OLD, data={**AUTHORITY, "ca.key": b""})
     ("Z-5-none", [CURRENT], Policy(), 2000, None),
     ("Z-5-the-last-one", [OLDER, CURRENT, OLD], Policy(), 2000, OLD),
     ("Z-5-completing", [CURRENT, OLD], Policy(drop_old=True), 2000, None),
-    ("Z-5-expired", [CURRENT, EXPIRED], Policy(), 2000, None),
+    ("Z-5-expired", [CURRENT, EXPIRED], Policy(), 2000, EXPIRED),
+    ("Z-5-rather-a-valid-one", [OLDER, CURRENT, EXPIRED], Policy(), 2000, OLDER),
+    ("WF-61-by-a-clock-ahead", [CURRENT, EXPIRED], decisions.WEBHOOKS, 2000, EXPIRED),
     ("Z-5-broken", [OLDER, CURRENT, BROKEN], Policy(), 2000, OLDER),
     ("WF-61-within-a-day", [CURRENT, OLD], decisions.WEBHOOKS, 999 + DAY, OLD),
     ("WF-61-after-a-day", [CURRENT, OLD], decisions.WEBHOOKS, 1000 + DAY, None),
@@ -93,13 +108,16 @@ def test_the_old_authority_is_trusted_for_as_long_as_needed(
 
 
 @cases(
-    "config policy signs",
-    ("Z-5-servers-by-the-old", SERVER, Policy(), OLD),
-    ("Z-5-clients-by-the-current", CLIENT, Policy(), CURRENT),
-    ("WF-61-webhooks-by-the-current", SERVER, decisions.WEBHOOKS, CURRENT),
+    "config policy old signs",
+    ("Z-5-servers-by-the-old", SERVER, Policy(), OLD, OLD),
+    ("Z-5-servers-never-by-an-expired-one", SERVER, Policy(), EXPIRED, CURRENT),
+    ("Z-5-clients-by-the-current", CLIENT, Policy(), OLD, CURRENT),
+    ("WF-61-webhooks-by-the-current", SERVER, decisions.WEBHOOKS, OLD, CURRENT),
 )
-def test_the_signer_during_a_rotation(config: Certificate, policy: Policy, signs: Stored) -> None:
-    assert decisions.signer(config, CURRENT, OLD, policy) == signs
+def test_the_signer_during_a_rotation(
+    config: Certificate, policy: Policy, old: Stored, signs: Stored
+) -> None:
+    assert decisions.signer(config, CURRENT, old, policy, 2000) == signs
 
 
 def rotating(authorities: object) -> dict[str, Any]:
