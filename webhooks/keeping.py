@@ -157,9 +157,9 @@ class Keeping:
             lifetime = contents.lifetime(authority[1])
             assert lifetime
             since = max(lifetime[0] + generation.BEFORE.total_seconds(), self._announced)
-            left = since + self._served.settings.spread - now.timestamp()
-            # More is left if a clock that was ahead has generated the authority: that must not delay anything.
-            waits = left if 0 < left <= self._served.settings.spread else 0.0
+            left, spread = since - now.timestamp(), self._served.settings.spread
+            # A clock that was far ahead may have generated the authority: it must delay nothing.
+            waits = max(0.0, left + spread) if left <= spread else 0.0
         if not waits:
             ensured = await self._manager.ensure(both, WEBHOOKS, now)
             await self._manager.clean_up(ensured)
