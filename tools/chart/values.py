@@ -198,8 +198,9 @@ class NetworkPolicies(Section):
     enabled: bool = True
     api_servers: list[str] = Field(
         [],
-        description="Ranges of this cluster's API server. None: any address but link-local ones, private "
-        "networks included, on the ports of `apiServerPorts`.",
+        description="Ranges of this cluster's API server. The chart cannot know them, and most are private; "
+        "so none means: any address but loopback, link-local and metadata ones, on the ports of "
+        "`apiServerPorts`.",
     )
     provider_clusters: list[str] = Field(
         [],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.support import helm
 from tests.support.cases import cases
 from tests.support.helm import Manifest, of_kind, refusal, rendered, rendered_from
 from tools.chart.generated import CHART
+from windowbox.clients.kubernetes.egress import ALWAYS_DENIED
 from windowbox.settings.settings import ObjectsSettings
 
 _OBJECTS = ObjectsSettings().size
@@ -161,6 +163,18 @@ def test_api_servers_of_other_clusters_are_reached_beside_that_of_this_one() -> 
         if "ipBlock" in rule.get("to", [{}])[0]
     ]
     assert blocks == ["192.0.2.1/32", "198.51.100.0/24"]
+
+
+def test_without_known_api_servers_pods_reach_all_but_what_is_always_denied() -> None:
+    blocks = [
+        peer["ipBlock"]
+        for rule in of_kind(rendered(), "NetworkPolicy")["windowbox"]["spec"]["egress"]
+        for peer in rule.get("to", [])
+        if "ipBlock" in peer
+    ]
+    assert [one["cidr"] for one in blocks] == ["0.0.0.0/0", "::/0"]
+    excepted = {ip_network(one) for block in blocks for one in block["except"]}
+    assert excepted == set(ALWAYS_DENIED)
 
 
 def test_a_nats_of_ones_own_is_reached_on_the_ports_of_its_url() -> None:

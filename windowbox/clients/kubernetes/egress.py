@@ -19,7 +19,8 @@ ALWAYS_DENIED: tuple[Network, ...] = tuple(
         (
             *("0.0.0.0/8", "127.0.0.0/8", "::/128", "::1/128"),  # this host
             *("169.254.0.0/16", "fe80::/10", "fec0::/10"),  # this link, and most clouds' metadata
-            *("100.100.100.200/32", "fd00:ec2::254/128"),  # metadata of other clouds
+            # Metadata of other clouds: Alibaba's, Azure's, Oracle's, AWS' for IPv6.
+            *("100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::254/128"),
             *("224.0.0.0/4", "255.255.255.255/32", "ff00::/8"),  # many at once
         ),
     )
