@@ -11,7 +11,7 @@ from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.errors import Malformed
 from windowbox.models.objects import Object
-from workers.core.lifecycle.shootfacts import ShootFacts
+from workers.core.lifecycle.shootfacts import MOST_NETWORKS, ShootFacts, facts
 from workers.kinds.infrastructure import infrastructureobjects
 from workers.kinds.infrastructure.infrastructureobjects import networks
 
@@ -71,6 +71,14 @@ def test_bad_networks_are_named_with_field_and_value(shoot: dict[str, Any], comp
         networks(ShootFacts(**shoot))
     assert complaint in str(caught.value)
     assert caught.value.codes == ("ERR_CONFIGURATION_PROBLEM",)
+
+
+def test_many_networks_are_refused_before_they_are_compared() -> None:
+    shoot = {"status": {"networking": {"nodes": [f"10.{n >> 8}.{n & 255}.0/24" for n in range(50_000)]}}}
+    found = facts(Object({"spec": {"shoot": shoot}}))
+    assert len(found.nodes) == MOST_NETWORKS + 1
+    with pytest.raises(Malformed, match=r"^spec\.networking\.nodes .* more than 32 CIDRs; remove some"):
+        networks(found)
 
 
 @rule("I-1")

@@ -14,6 +14,8 @@ from windowbox.models.objects import Object, mapping, mappings
 
 _TECHNICAL_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,55}[a-z0-9])?")
 """With the prefix `infra-` it is still the name of a namespace."""
+MOST_NETWORKS = 32
+"""CIDRs of nodes, of Pods or of Services of one Shoot. Each is compared with all others, and recorded."""
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 
 
@@ -51,8 +53,9 @@ def facts(cluster: Object) -> ShootFacts:
     networking, assigned = mapping(shoot.spec.get("networking")), mapping(shoot.status.get("networking"))
 
     def cidrs(name: str) -> tuple[str, ...]:
-        """The requested CIDRs, and those assigned in addition, each once."""
-        return tuple(dict.fromkeys((*_as_texts(networking.get(name)), *_as_texts(assigned.get(name)))))
+        """The requested CIDRs, and those assigned in addition, each once; of too many, one too many."""
+        found = dict.fromkeys((*_as_texts(networking.get(name)), *_as_texts(assigned.get(name))))
+        return tuple(found)[: MOST_NETWORKS + 1]
 
     return ShootFacts(
         failed=shoot.last_operation.get("state") == "Failed",

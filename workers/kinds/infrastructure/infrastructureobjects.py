@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_network
 from itertools import combinations
@@ -16,7 +16,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import IP_POOLS, NAMESPACES, NETWORK_POLICIES, SECRETS
 from windowbox.settings.kindsettings import InfrastructureSettings
 from workers.core.lifecycle.actuators import Status
-from workers.core.lifecycle.shootfacts import ShootFacts
+from workers.core.lifecycle.shootfacts import MOST_NETWORKS, ShootFacts
 from workers.core.owned import ownerindex
 from workers.core.owned.manifests import Manifest, manifest
 
@@ -102,7 +102,12 @@ def networks(shoot: ShootFacts) -> Networks:
     return Networks(nodes, pods, services, machines)
 
 
-def _parsed(name: str, cidrs: Iterable[str]) -> tuple[Network, ...]:
+def _parsed(name: str, cidrs: Collection[str]) -> tuple[Network, ...]:
+    if len(cidrs) > MOST_NETWORKS:
+        raise Malformed(
+            f"spec.networking.{name} and status.networking.{name} of the Shoot have more than "
+            f"{MOST_NETWORKS} CIDRs; remove some"
+        )
     found: dict[Network, None] = {}
     try:
         for cidr in cidrs:
