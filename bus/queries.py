@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import nats.errors
 from nats.aio.msg import Msg
 
+from bus.leases import guard
 from bus.transport.connection import TIMEOUT, Bus, translated
 from windowbox.errors import Unreachable, WindowboxError
 
@@ -33,6 +34,9 @@ async def answering(
             answer_data = await answer(question.data)
         except WindowboxError as error:
             answer_data, headers = b"", {_FAILED: str(error)}
+        except Exception as error:
+            guard.note(subject, error, "the query fails")
+            answer_data, headers = b"", {_FAILED: type(error).__name__}
         with translated("answer"):
             await bus.client.publish(question.reply, answer_data, headers=headers)
 

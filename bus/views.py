@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterator
 from functools import lru_cache
 from typing import Generic, TypeVar
 
 from bus import streams, subjects
+from bus.leases import guard
 from bus.messages import OPERATION, Announcement
 from bus.transport import consumers
 from bus.transport.connection import Bus
@@ -39,8 +41,8 @@ class View(Generic[T]):
     ) -> None:
         """`indexes`, in place of `index`, is for entries with several indexes.
 
-        `differs` is called with each changed entry, before and after. Where any entry may have changed,
-        `readings` counts up instead.
+        `differs` is called with each changed entry, before and after. Where all entries of a cluster may have
+        changed, its `reading` differs instead.
         """
         self._bus = bus
         self._kind = kind
@@ -49,8 +51,9 @@ class View(Generic[T]):
         self._changed = changed
         self._differs = differs
         self._replica = Replica(self._indexes)
-        self.readings = 0
-        """Counts the moments at which any entry, or `listed`, may have changed."""
+        self._readings = itertools.count(1)
+        self._reading = 0
+        self._readings_of: dict[str, int] = {}
         self.complete = asyncio.Event()
         """Set once all objects of the time of the start have been read."""
         self.listed: set[str] = set()
@@ -60,6 +63,10 @@ class View(Generic[T]):
 
     def get(self, ref: ObjectRef) -> T | None:
         return self._replica.entries.get(subjects.seen(ref))
+
+    def reading(self, cluster: str) -> tuple[int, int]:
+        """Differs from an earlier one if any entry of the cluster, or `listed`, may have changed at once."""
+        return self._reading, self._readings_of.get(cluster, 0)
 
     def items(self) -> Iterator[tuple[ObjectRef, T]]:
         for subject, entry in list(self._replica.entries.items()):
@@ -106,8 +113,11 @@ class View(Generic[T]):
     async def run(self) -> None:
         """Follow the stream, and read it again after each gap; never returns. Forgets an earlier call."""
         self._replica, self.listed = Replica(self._indexes), set()
-        self.readings += 1
+        self._reading = next(self._readings)
         self.complete.clear()
+        await guard.kept(f"view of {self._kind}", self._follow_again)
+
+    async def _follow_again(self) -> None:
         while True:
             try:
                 await self._follow()
@@ -124,15 +134,16 @@ class View(Generic[T]):
             different = True
             if stored is None:
                 self._replica, self.listed = fresh, listed
-                self.readings += 1
+                self._reading = next(self._readings)
                 self.complete.set()
             elif (cluster := subjects.listed_cluster(stored.subject)) is not None:
                 if stored.headers.get(OPERATION) == "DELETED":
                     listed.discard(cluster)
                     fresh.forget(subjects.seen_kind(cluster, self._kind).removesuffix(">"))
-                else:
+                    self._readings_of.pop(cluster, None)
+                elif cluster not in listed:  # else it is listed again, and changed entries were announced
                     listed.add(cluster)
-                self.readings += 1
+                    self._readings_of[cluster] = next(self._readings)
             else:
                 seen = Announcement(stored)
                 ref = _ref(stored.subject)

@@ -16,6 +16,7 @@ from typing import Any
 from bus import streams, subjects
 from bus.clusters.clusters import Clusters
 from bus.clusters.registry import Registry
+from bus.leases import guard
 from bus.leases.leases import Leases
 from bus.messages import OPERATION
 from bus.transport.connection import Bus
@@ -95,10 +96,14 @@ class Watching:
         """Mirror until cancelled; follow clusters that join and leave."""
         changed = asyncio.Event()
         self.registry.on_change(changed.set)
-        self._purging["leftovers"] = asyncio.create_task(self._find_leftovers(), name="watch leftovers")
+        leftovers = guard.kept("watch: leftovers", self._find_leftovers)
+        self._purging["leftovers"] = asyncio.create_task(leftovers, name="watch: leftovers")
         always = [
-            asyncio.create_task(self._continuity.run(), name="watch: continuity"),
-            asyncio.create_task(self._shared.capacity.run(), name="watch: quota of OBJECTS"),
+            asyncio.create_task(guard.kept(name, act), name=name)
+            for name, act in (
+                ("watch: continuity", self._continuity.run),
+                ("watch: quota of OBJECTS", self._shared.capacity.run),
+            )
         ]
         try:
             while True:
@@ -118,6 +123,8 @@ class Watching:
             await _all_cancelled([*always, *self._running.values(), *self._purging.values()])
             await self._shared.aclose()
             await _all_cancelled(self._holding.values())  # last: no mirror runs when the leases are released
+            for known in (self._running, self._purging, self._holding, self._terms):
+                known.clear()  # for another call
 
     async def _follow_members(self) -> None:
         """Start and stop mirrors, so that all kinds of all members are mirrored."""
@@ -145,7 +152,8 @@ class Watching:
                 await _cancelled(self._purging[lease])
                 left.discard(pair)
                 self._begin_to_purge(lease)
-            self._running[pair] = asyncio.create_task(self._mirror_in_terms(*pair), name=f"watch {pair}")
+            mirroring = guard.kept("watch", functools.partial(self._mirror_in_terms, *pair))
+            self._running[pair] = asyncio.create_task(mirroring, name=f"watch {pair}")
         for lease in self._terms.keys() - needed:
             await _cancelled(self._holding.pop(lease))
             del self._terms[lease]
@@ -229,6 +237,10 @@ class Watching:
                 away, why = isinstance(error, TransientError), "failed"
                 logger.warning("%s %s: %s", cluster, kind, error)
                 self._states[pair] = f"broken: {error}"
+            except Exception as error:
+                why = "failed"
+                guard.note("watch", error, f"{kind} of {cluster} are listed again")
+                self._states[pair] = f"broken: {type(error).__name__}: {error}"
             failures = 0 if listed.is_set() else failures + 1
             # The API server of a cluster that has just been woken up may still be starting.
             soon = away and time.monotonic() - began < _YOUNG

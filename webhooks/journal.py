@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from bus import subjects
+from bus.leases import guard
 from bus.messages import ReviewRecord
 from bus.transport.connection import Bus
 from webhooks import answering, table
@@ -116,6 +117,8 @@ class Journal:
             noted = True
         except WindowboxError as error:
             logger.debug("a decision is not written to the journal: %s", error)
+        except Exception as error:
+            guard.note("journal", error, f"a decision of {decision.webhook.registration.name} is left out")
         finally:
             if not noted:  # also when cancelled
                 metrics.reviews_unnoted.inc()

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from bus import streams
+from bus.leases import guard
 from bus.transport.connection import Bus, translated
 from windowbox.errors import WindowboxError
 
@@ -50,7 +51,9 @@ async def sweeps(
     if bus.clustered:
         with translated("subscribe"):
             subscription = await bus.client.subscribe(ELECTED, cb=note)
-        looking = asyncio.create_task(look(), name="look at the leader of the queue")
+        looking = asyncio.create_task(
+            guard.kept("leader of the queue", look), name="look at the leader of the queue"
+        )
     try:
         yield age
         while True:

@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 
 from bus import streams, subjects
-from bus.leases import liveness
-from bus.leases.liveness import Life, Liveness, Lost
+from bus.leases import guard, liveness
+from bus.leases.guard import Lost
+from bus.leases.liveness import Life, Liveness
 from bus.transport import buckets, consumers
 from bus.transport.connection import TIMEOUT, Bus, WrongSequence
 from bus.transport.finishing import to_end
@@ -70,6 +71,7 @@ class Leases:
     async def run(self) -> None:
         """Follow the changes of all leases; never returns."""
         while True:
+            self.doubt_all()
             try:
                 async for stored in consumers.follow(self._bus, _STREAM, [_subject(">")]):
                     if stored is None:
@@ -92,10 +94,11 @@ class Leases:
             except WindowboxError as error:
                 logger.debug("leases: %s", error)
                 await asyncio.sleep(0.5)
-            self.doubt_all()
 
     async def while_held(self, name: str, act: Act, taken: Callable[[], None] | None = None) -> None:
         """Run `act` whenever this process holds the lease, and cancel it when that is lost; never returns.
+
+        An exception of `act` ends neither the lease nor this process: `act` runs again (`guard.kept`).
 
         `taken` is called when another process is seen to hold the lease. A lost lease need not have another
         holder: while the bus is unreachable, this is unknown.
@@ -104,14 +107,14 @@ class Leases:
             share.taken += [taken] if taken else []
             try:
                 while True:
-                    await share.do(act)
+                    await share.do(name, act)
             finally:
                 share.taken = [one for one in share.taken if one != taken]
 
     async def once(self, name: str, act: Act) -> None:
         """Run `act` to its end under the lease. It starts again if the lease is lost meanwhile."""
         async with self._shared(name) as share:
-            while not await share.do(act):
+            while not await share.do(name, act):
                 pass
 
     @contextlib.asynccontextmanager
@@ -134,28 +137,31 @@ class Leases:
 
     async def _keep(self, name: str, share: _Share) -> None:
         """Acquire the lease whenever it is free, and hold it for as long as possible."""
-        subject = _subject(name)
         try:
-            while True:
-                try:
-                    life = await self._acquire(subject, share)
-                    logger.info("owner of %s", name)
-                    try:
-                        share.gain(life)
-                        while not life.over:
-                            await share.doubted.wait()
-                            share.doubted.clear()
-                            await self._confirm(subject, share, life)
-                    finally:
-                        await share.lost()
-                    raise Lost(subject)
-                except Lost:
-                    logger.info("no longer owner of %s", name)
-                except TransientError as error:
-                    logger.info("lease %s: %s", name, error)
-                    await asyncio.sleep(0.5)
+            await guard.kept(f"lease {name}", lambda: self._hold(name, share))
         finally:
             await self._release(name, self._liveness.name)
+
+    async def _hold(self, name: str, share: _Share) -> None:
+        subject = _subject(name)
+        while True:
+            try:
+                life = await self._acquire(subject, share)
+                logger.info("owner of %s", name)
+                try:
+                    share.gain(life)
+                    while not life.over:
+                        await share.doubted.wait()
+                        share.doubted.clear()
+                        await self._confirm(subject, share, life)
+                finally:
+                    await share.lost()
+                raise Lost(subject)
+            except Lost:
+                logger.info("no longer owner of %s", name)
+            except TransientError as error:
+                logger.info("lease %s: %s", name, error)
+                await asyncio.sleep(0.5)
 
     async def _acquire(self, subject: str, share: _Share) -> Life:
         changed = self._changed.setdefault(subject, asyncio.Event())
@@ -261,8 +267,8 @@ class _Share:
         if self._acts:
             await asyncio.wait(self._acts)
 
-    async def do(self, act: Act) -> bool:
-        """Run `act` once the lease is held. False if the lease was lost before `act` ended."""
+    async def do(self, name: str, act: Act) -> bool:
+        """Run `act` under its guard once the lease is held. False if the lease was lost before it ended."""
         while not self._held.is_set():  # it may be lost again before the wait returns
             held = asyncio.ensure_future(self._held.wait())
             try:
@@ -274,13 +280,18 @@ class _Share:
         # The task copies the context when it is created.
         token = _ACTING_FOR.set(self)
         try:
-            acting = asyncio.ensure_future(act())
+            acting = asyncio.ensure_future(guard.kept(name, act))
         finally:
             _ACTING_FOR.reset(token)
         self._acts.add(acting)
         try:
             await asyncio.wait([acting])
             if acting.cancelled():
+                return False
+            if isinstance(acting.exception(), Lost):
+                # `check` has noticed it before the task that renews.
+                self.doubted.set()
+                await asyncio.sleep(_AGAIN)
                 return False
             acting.result()
             return True

@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable
 
 from bus import streams, subjects
+from bus.leases import guard
+from bus.leases.guard import Lost
 from bus.transport import buckets
 from bus.transport.connection import TIMEOUT, Bus, WrongSequence
-from windowbox.errors import TransientError, WindowboxError
+from windowbox.errors import TransientError
 
 _STREAM = f"KV_{streams.LEASES}"
 _RENEW = streams.LEASE_SECONDS / 3
@@ -20,10 +22,6 @@ _GIVE_UP = streams.LEASE_SECONDS * 0.8
 PATIENCE = 0.65
 """Seconds to wait for one response: if it is lost, there is time for another attempt."""
 _AGAIN = 0.1
-
-
-class Lost(WindowboxError):
-    """This process no longer holds the lease."""
 
 
 class Life:
@@ -101,6 +99,8 @@ class Liveness:
                         await asyncio.sleep(_AGAIN)
         except (Lost, TimeoutError):
             pass
+        except Exception as error:
+            guard.note("lease renewal", error, "all leases are acquired again")
         finally:
             life.over = True
             self._on_end(life)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from bus import streams, subjects
+from bus.leases import guard
 from bus.messages import TRACE, Wish
 from bus.transport import consumers
 from bus.transport.connection import Bus, Occupied, Stored, WrongSequence, instant
@@ -179,11 +180,12 @@ class Queue:
         if not (await self.bus.api(f"STREAM.INFO.{streams.LATER}", none)).get("total"):
             return 0
         async for stored in consumers.snapshot(self.bus, streams.LATER, [scheduled]):
-            if (at := _due(stored)) and at.timestamp() < horizon:
-                found += 1
-                key = subjects.without(f"later.{self.pool}", stored.subject)
-                await self.remind(key, Wish.decoded(stored.data))
-                await self.bus.delete(streams.LATER, stored.sequence)
+            with guard.isolated(f"sweep of {self.pool}", stored.subject):
+                if (at := _due(stored)) and at.timestamp() < horizon:
+                    found += 1
+                    key = subjects.without(f"later.{self.pool}", stored.subject)
+                    await self.remind(key, Wish.decoded(stored.data))
+                    await self.bus.delete(streams.LATER, stored.sequence)
         return found
 
     async def depth(self) -> Depth:

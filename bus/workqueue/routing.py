@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple, Protocol
 
 from bus import streams, subjects
-from bus.leases import elections
+from bus.leases import elections, guard
 from bus.messages import TRACE, Announcement, Reason, Wish
 from bus.transport import consumers
 from bus.transport.connection import Bus
@@ -93,11 +93,11 @@ class Router:
 
     async def run(self) -> None:
         """Route until cancelled."""
+        changes, dues = f"{self._queue.pool}: changes", f"{self._queue.pool}: dues"
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(
-                _each(self._changes, self._route, self._ignored), name=f"{self._queue.pool}: changes"
-            )
-            tasks.create_task(run_due(self._bus, self._queue), name=f"{self._queue.pool}: dues")
+            routed = guard.kept(changes, lambda: _each(self._changes, self._route, self._ignored))
+            tasks.create_task(routed, name=changes)
+            tasks.create_task(guard.kept(dues, lambda: run_due(self._bus, self._queue)), name=dues)
 
     async def sweep(self, interval: float) -> None:
         """Enqueue lost wishes and unfinished objects periodically; never returns. Needs a lease."""
@@ -173,9 +173,10 @@ class Router:
                 first_young = min(first_young, found.sequence)  # the next sweep begins with it
             elif found.reason is Reason.DRIFT and found.at < now - _LATELY:
                 continue
-            # A scheduled requeue comes by itself.
-            elif await self._bus.last(streams.LATER, subjects.later(self._queue.pool, key)) is None:
-                await self._queue.remind(key, Wish(reason=found.reason))
+            with guard.isolated(f"sweep of {self._queue.pool}", key):
+                # A scheduled requeue comes by itself.
+                if await self._bus.last(streams.LATER, subjects.later(self._queue.pool, key)) is None:
+                    await self._queue.remind(key, Wish(reason=found.reason))
         return first_young - 1
 
     def _reason_to_sweep(self, change: Announcement) -> Reason | None:

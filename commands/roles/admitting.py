@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from bus import subjects
-from bus.leases import presence
+from bus.leases import guard, presence
 from bus.leases.leases import Leases
 from bus.messages import Reason, Wish
 from bus.transport.connection import Bus, connected
@@ -88,13 +88,14 @@ class Admitting:
             # Without a bus: write the configurations while this process holds the Lease of the API.
             given = self._served.settings
             election = LeaderElection(self._served.own, given.namespace, given.garden_lease, self._process)
-            leading = partial(election.while_leading, self.keeping.keep)
+            keep = partial(guard.kept, "configurations", self.keeping.keep)
+            leading = partial(election.while_leading, keep)
         async with server.listening(self._certificates) as self._address:
             logger.info("webhooks at https://%s; metrics at http://%s/metrics", self._address, self.metrics)
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self.keeping.follow(), name="certificates")
-                    group.create_task(leading(), name="leader")
+                    group.create_task(guard.kept("certificates", self.keeping.follow), name="certificates")
+                    group.create_task(guard.kept("leader", leading), name="leader")
             finally:
                 self._address = ""  # not ready while the last requests are answered
 
@@ -121,10 +122,11 @@ class Admitting:
                     leases = Leases(bus, self._process, "admit")
                     async with asyncio.TaskGroup() as group:
                         group.create_task(bus.watch(), name="bus")
-                        group.create_task(leases.run(), name="leases")
+                        group.create_task(guard.kept("leases", leases.run), name="leases")
                         keep = leases.while_held(self._lease, self.keeping.keep)
                         group.create_task(keep, name="configurations")
-                        group.create_task(self._journal.write(bus), name="journal")
+                        writing = guard.kept("journal", partial(self._journal.write, bus))
+                        group.create_task(writing, name="journal")
             except* WindowboxError as group_of_errors:
                 error: BaseException = group_of_errors
                 while isinstance(error, BaseExceptionGroup):

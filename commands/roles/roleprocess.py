@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bus import schema, streams
 from bus.clusters.clusters import Clusters, clusters
 from bus.clusters.registry import Registry
-from bus.leases import presence
+from bus.leases import guard, presence
 from bus.leases.leases import Leases
 from bus.transport.connection import Bus, connected
 from bus.workqueue.pool import PROCESS, Pool
@@ -36,6 +36,8 @@ Task = Callable[[], Coroutine[Any, Any, None]]
 
 _ASKED = {"work": streams.OBJECTS, "patch": streams.WORK, "edge": f"KV_{streams.ADDRESSES}"}
 """A stream that the role may read, for the version of the bus's schema. Watchers may read all."""
+_FATAL = ("bus", "schema")
+"""Tasks whose errors end the process: the bus is lost for ever, or a newer version writes what we misread."""
 
 
 @dataclass
@@ -128,10 +130,10 @@ class Process:
                 await act()
 
     async def run(self) -> None:
-        """Run all tasks until the process is cancelled."""
+        """Run all tasks until the process is cancelled. A bug in one of them does not end the others."""
         async with asyncio.TaskGroup() as group:
             for name, task in self.tasks.items():
-                group.create_task(task(), name=name)
+                group.create_task(task() if name in _FATAL else guard.kept(name, task), name=name)
             self.ready = True
             logger.info("%s ready; metrics at http://%s/metrics", self.role, self.metrics)
 

@@ -27,6 +27,7 @@ superseded = Counter("windowbox_superseded_total", "Runs that came too late to r
 swept = Counter("windowbox_swept_total", "Wishes that a sweep put back into the queue", ["pool"])
 orphans = Counter("windowbox_orphans_total", "Objects gone before their deletion, cleaned up after", ["pool"])
 
+guarded = Counter("windowbox_guarded_total", "Exceptions that a long-lived task has survived", ["task"])
 unmapped = Counter("windowbox_unmapped_total", "Changes whose mapping to keys failed", ["pool"])
 
 waiting = Gauge("windowbox_queue_waiting", "Items waiting for a worker", ["pool"])
@@ -40,6 +41,7 @@ addresses_total = Gauge("windowbox_addresses_total", "Addresses there are", ["ra
 
 reviews = Counter("windowbox_reviews_total", "Requests to webhooks", ["webhook", "outcome"])
 reviews_unnoted = Counter("windowbox_reviews_unnoted_total", "Decisions that the journal did not get")
+reviewers_crowded = Counter("windowbox_reviewers_crowded_total", "Connections to webhooks without a free place")
 review_seconds = Histogram(
     "windowbox_review_seconds", "From a request's arrival to its answer", ["webhook"], buckets=_FAST
 )

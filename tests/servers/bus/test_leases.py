@@ -10,8 +10,6 @@ import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 
-import pytest
-
 from bus import streams, subjects
 from bus.leases import liveness
 from bus.leases.leases import HOLDER, Leases
@@ -160,15 +158,18 @@ async def test_a_single_job_under_a_lease_releases_it(bus: Bus) -> None:
     assert (done, (await entry(bus)).headers["KV-Operation"]) == (["done"], "DEL")
 
 
-async def test_an_error_under_a_lease_reaches_the_caller(bus: Bus) -> None:
-    leases = Leases(bus, "me", "work")
+async def test_an_error_under_a_lease_does_not_release_it(bus: Bus) -> None:
+    leases, entries = Leases(bus, "me", "work"), list[Stored]()
 
     async def act() -> None:
-        raise ValueError("a bug")
+        entries.append(await entry(bus))
+        if len(entries) == 1:
+            raise ValueError("a bug")
 
     async with running(leases.run()):
-        with pytest.raises(ValueError, match="a bug"):
-            await soon(leases.while_held("thing", act))
+        await soon(leases.once("thing", act))
+    assert len({found.headers[HOLDER] for found in entries}) == 1
+    assert not any(map(buckets.gone, entries))
 
 
 async def test_many_contenders_hold_a_lease_one_after_another(bus: Bus) -> None:

@@ -273,7 +273,7 @@ async def test_no_act_begins_after_its_lease_was_lost(steps: int) -> None:
         await asyncio.Event().wait()
 
     async def do() -> None:
-        await share.do(act)
+        await share.do("thing", act)
 
     async with running(keep(), do()) as (share.keeping, _):
         await _steps(3)

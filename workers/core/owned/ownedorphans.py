@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from bus.clusters.clusters import Clusters
+from bus.leases import guard
 from bus.transport.connection import Bus
 from bus.views import View
 from windowbox.clients.kubernetes import identities
@@ -75,7 +76,8 @@ class Attempts:
             async with asyncio.timeout(self._patience):
                 for one in orphans[:_AT_ONCE]:
                     self._due_at[one] = time.monotonic() + self._backoff
-                    await remove(one)
+                    with guard.isolated("orphans", one[0]):
+                        await remove(one)
         except TimeoutError:
             logger.info("orphans in %s: too slow; the rest follows later", orphans[0][0].cluster)
 
@@ -125,27 +127,32 @@ class OwnedOrphans:
                 group.create_task(view.run())
             for view in views:
                 await view.complete.wait()
-            while True:
-                try:
-                    ours = await self._targets.installation()
-                    made = (one for view in self._made for one in view.items())
-                    found = [one for one in made if self._unwanted(*one, ours)]
-                    self._secrets = self._known_secrets() if found else {}
-                    await self._attempts.make(found, self._remove)
-                except WindowboxError as error:
-                    logger.info("orphans in provider clusters are looked for later: %s", error)
-                await asyncio.sleep(self._interval)
+            await guard.kept("orphans", self._check_again)
+
+    async def _check_again(self) -> None:
+        while True:
+            try:
+                ours = await self._targets.installation()
+                made = (one for view in self._made for one in view.items())
+                found = [one for one in made if self._unwanted(*one, ours)]
+                self._secrets = self._known_secrets() if found else {}
+                await self._attempts.make(found, self._remove)
+            except WindowboxError as error:
+                logger.info("orphans in provider clusters are looked for later: %s", error)
+            await asyncio.sleep(self._interval)
 
     def _unwanted(self, ref: ObjectRef, owned: Owned, installation: str) -> bool:
         """Whether the bus knows no owner. A new owner of the same name adopts or removes the object."""
         mark = owned.mark
-        owners = self._owners[mark.owner.kind]
-        return (
-            mark.installation == installation
-            and mark.owner.cluster in owners.listed
-            and owners.get(mark.owner) is None
-            and mark.owner not in owners.omitted()
-        )
+        with guard.isolated("orphans", ref):
+            owners = self._owners[mark.owner.kind]
+            return (
+                mark.installation == installation
+                and mark.owner.cluster in owners.listed
+                and owners.get(mark.owner) is None
+                and mark.owner not in owners.omitted()
+            )
+        return False
 
     async def _remove(self, orphan: Orphan) -> None:
         ref, owned = orphan

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from bus import intents, streams, subjects
+from bus.leases import guard
 from bus.messages import Announcement, Reason, Wish
 from bus.transport.connection import Bus
 from bus.workqueue.queue import Queue
@@ -72,8 +73,9 @@ class OrphanedNames:
         """Enqueue the orphaned names of all zones for removal."""
         for zone in self._zones:
             try:
-                await self._check(zone)
-                self._refused.discard(zone)
+                with guard.isolated("drift of dnsrecord", f"zone {zone}"):
+                    await self._check(zone)
+                    self._refused.discard(zone)
             except Refused as error:
                 if zone not in self._refused:
                     self._refused.add(zone)

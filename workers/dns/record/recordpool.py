@@ -9,12 +9,14 @@ import logging
 from prometheus_client import Counter
 
 from bus import subjects
+from bus.leases import guard
 from bus.messages import Reason, Wish
 from bus.workqueue.queue import Queue
 from windowbox.clients.nameserver import Nameserver
 from windowbox.errors import WindowboxError
 from windowbox.kinds import Served
-from windowbox.models.refs import DNSRECORDS, RUNTIME
+from windowbox.models.recordsets import RecordKey, RecordSet
+from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from windowbox.telemetry import metrics
 from workers.core.serving import Common, Serving, scope
 from workers.dns.record.actuator import KIND, DNSRecordActuator
@@ -47,8 +49,8 @@ def serving(common: Common, row: Served) -> Serving:
     async def follow() -> None:
         """The part that one worker does for all, by lease."""
         async with asyncio.TaskGroup() as group:
-            for act in (claims.run, twins.answer, drift.run):
-                group.create_task(act())
+            for task, act in (("claims", claims.run), ("twins", twins.answer), ("drift", drift.run)):
+                group.create_task(guard.kept(f"{task} of dnsrecord", act))
 
     return Serving(
         KIND,
@@ -128,11 +130,14 @@ class DriftCheck:
     async def _check(self) -> None:
         for zone, idle in self._claims.idle().items():
             try:
-                drifted = await self._nameserver.drifted(zone, [wanted for _, wanted in idle.values()])
-                for record in drifted:
-                    await self._queue.remind(subjects.key(idle[record][0]), Wish(reason=Reason.DRIFT))
+                with guard.isolated("drift of dnsrecord", f"zone {zone}"):
+                    await self._check_zone(zone, idle)
             except WindowboxError as error:
                 logger.info("zone %s cannot be compared: %s", zone, error)
-                continue
-            if drifted:
-                logger.warning("zone %s: %d records drifted; repairing them", zone, len(drifted))
+
+    async def _check_zone(self, zone: str, idle: dict[RecordKey, tuple[ObjectRef, RecordSet]]) -> None:
+        drifted = await self._nameserver.drifted(zone, [wanted for _, wanted in idle.values()])
+        for record in drifted:
+            await self._queue.remind(subjects.key(idle[record][0]), Wish(reason=Reason.DRIFT))
+        if drifted:
+            logger.warning("zone %s: %d records drifted; repairing them", zone, len(drifted))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from bus.clusters.registry import MachinePlace, Member, Registry
+from bus.leases import guard
 from bus.outcomes import backoff
 from bus.transport.connection import Bus
 from bus.views import View
@@ -110,18 +111,21 @@ class Joining:
             await view.complete.wait()
             await controlplanes.complete()
             await self.registry.complete.wait()
-            failures = 0
-            while True:
-                self._changed.clear()
-                try:
-                    await self._reconcile(view, controlplanes)
-                    failures = 0
-                except WindowboxError as error:
-                    failures += 1
-                    pause = backoff(failures, first=0.2, longest=10)
-                    logger.info("joining: %s; again in %.1f s", error, pause)
-                    asyncio.get_running_loop().call_later(pause, self._changed.set)
-                await self._changed.wait()
+            await guard.kept("join", lambda: self._reconcile_again(view, controlplanes))
+
+    async def _reconcile_again(self, view: View[Member | Unusable], controlplanes: ControlPlanes) -> None:
+        failures = 0
+        while True:
+            self._changed.clear()
+            try:
+                await self._reconcile(view, controlplanes)
+                failures = 0
+            except WindowboxError as error:
+                failures += 1
+                pause = backoff(failures, first=0.2, longest=10)
+                logger.info("joining: %s; again in %.1f s", error, pause)
+                asyncio.get_running_loop().call_later(pause, self._changed.set)
+            await self._changed.wait()
 
     async def _reconcile(self, view: View[Member | Unusable], controlplanes: ControlPlanes) -> None:
         found = {ref.name: requested for ref, requested in view.items()}
@@ -152,8 +156,9 @@ class Joining:
         failed: list[WindowboxError] = []
         for change in changes(wanted, members, all_known=all_known, left_alone=left_alone):
             try:
-                await self.registry.exchange(change.cluster, change.before, change.after)
-                logger.info("cluster %s %s", change.cluster, _described(change))
+                with guard.isolated("join", change.cluster):
+                    await self.registry.exchange(change.cluster, change.before, change.after)
+                    logger.info("cluster %s %s", change.cluster, _described(change))
             except WindowboxError as error:
                 failed.append(error)  # it must not block the other clusters
         if failed:

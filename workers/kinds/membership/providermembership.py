@@ -12,6 +12,7 @@ from typing import Any
 from bus.clusters import providers
 from bus.clusters.providers import Providers
 from bus.clusters.registry import Member, Registry
+from bus.leases import guard
 from bus.outcomes import backoff
 from bus.transport.connection import Bus
 from bus.views import View
@@ -68,9 +69,12 @@ class ProviderMembership:
                 await view.complete.wait()
             await self.registry.complete.wait()
             async with self._checks.running():
-                while True:
-                    await self._reconcile()
-                    await asyncio.sleep(self.interval)
+                await guard.kept("providers", self._reconcile_again)
+
+    async def _reconcile_again(self) -> None:
+        while True:
+            await self._reconcile()
+            await asyncio.sleep(self.interval)
 
     async def _reconcile(self) -> None:
         needed: set[SecretKey] = {secret for view in self._views for _, secret in view.items()}
@@ -186,7 +190,9 @@ class Checks:
         async with self._slots_of_suspects if key in self._failures else self._slots:
             try:
                 await act()
-            except WindowboxError as error:
+            except Exception as error:
+                if not isinstance(error, WindowboxError):
+                    guard.note("providers", error, f"{key} is checked later")
                 failures = self._failures[key] = self._failures.get(key, 0) + 1
                 pause = backoff(failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
                 self._not_before[key] = asyncio.get_running_loop().time() + pause

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from bus import queries
 from bus.clusters.registry import MachinePlace, Registry
+from bus.leases import guard
 from bus.outcomes import backoff
 from bus.transport.connection import Bus
 from bus.workqueue.queue import Queue
@@ -112,10 +113,11 @@ class EdgeController:
                 stack.callback(end)
             await stack.enter_async_context(queries.answering(parts.bus, queries.EDGE, self._answer))
             for name, task in {**self._desired.tasks, "machines": self._machines.run}.items():
-                self._group.create_task(task(), name=f"edge: {name}")
+                self._group.create_task(guard.kept(f"edge: {name}", task), name=f"edge: {name}")
             await _until_reached(self.edges.resume)
             owners = await _until_reached(self.edges.owners)
-            self._group.create_task(reporter.testify(owners), name="edge: testimony")
+            testifying = guard.kept("edge: testimony", lambda: reporter.testify(owners))
+            self._group.create_task(testifying, name="edge: testimony")
             await self._synced()
             failures = lingering = 0
             while True:
@@ -127,10 +129,13 @@ class EdgeController:
                     lingering = lingering + 1 if self.edges.lingering else 0
                     if lingering:
                         pause = backoff(lingering, first=1.0, longest=_LINGERING)
-                except WindowboxError as error:
+                except Exception as error:
                     failures += 1
                     pause = _pause_after(failures)
-                    logger.warning("edge: %s; again in %.1f s", error, pause)
+                    if isinstance(error, WindowboxError):
+                        logger.warning("edge: %s; again in %.1f s", error, pause)
+                    else:
+                        guard.note("edge", error, f"again in {pause:.1f} s")
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._changed.wait()

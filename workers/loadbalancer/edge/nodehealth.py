@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import random
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
+from bus.leases import guard
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT
 
 _REQUEST = b"GET /healthz HTTP/1.1\r\nHost: windowbox\r\nConnection: close\r\n\r\n"
@@ -128,8 +130,8 @@ class NodeHealth:
                 self._health[address] = health
                 self._cluster_of[address] = self._clusters[name]
                 self._update_suspects(address)
-                probing = self._group.create_task(self._probe(address), name=f"edge: health of {address}")
-                self._probing[address] = probing
+                probe = guard.kept("edge: health", functools.partial(self._probe, address))
+                self._probing[address] = self._group.create_task(probe, name=f"edge: health of {address}")
 
     def unhealthy(self, address: str) -> bool:
         """Whether the node is unhealthy, so that it gets no traffic."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from bus import subjects
 from bus.clusters.clusters import Clusters
 from bus.clusters.registry import Registry
+from bus.leases import guard
 from bus.messages import Reason, Wish
 from bus.outcomes import backoff
 from bus.transport.connection import Bus
@@ -90,10 +91,13 @@ class AddressUpkeep:
         end = self._store.on_change(on_change)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(services.run(), name="addresses: services")
-                group.create_task(self._adopt(incomplete), name="addresses: adopt")
-                group.create_task(waking.run(changed), name="addresses: wake")
-                group.create_task(self._sweep(services), name="addresses: sweep")
+                for name, act in (
+                    ("addresses: services", services.run),
+                    ("addresses: adopt", lambda: self._adopt(incomplete)),
+                    ("addresses: wake", lambda: waking.run(changed)),
+                    ("addresses: sweep", lambda: self._sweep(services)),
+                ):
+                    group.create_task(guard.kept(name, act), name=name)
         finally:
             end()
 
@@ -135,7 +139,8 @@ class AddressUpkeep:
                         if gone and not self._store.is_kept(ref):
                             overdue.append(ref)
                     for ref in dict.fromkeys(overdue):
-                        await self._queue.remind(subjects.key(ref), Wish(reason=Reason.SWEEP))
+                        with guard.isolated("addresses: sweep", ref):
+                            await self._queue.remind(subjects.key(ref), Wish(reason=Reason.SWEEP))
             await asyncio.sleep(_SWEEP_INTERVAL)
 
 
