@@ -235,7 +235,7 @@ async def test_a_hanging_cluster_leaves_slots_to_others(
 
 
 async def test_a_run_that_is_stopped_is_insisted_on(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulkhead, "_BUDGET", 0.01)
+    monkeypatch.setattr(bulkhead, "BUDGET", 0.01)
     async with running(Pool(bus, POOL, Doing(hang), sharing=lambda ref: ref.cluster).run()):
         await _wish(bus, "slow", "shop", "web")
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from tests.support.cases import cases
 from tests.support.rules import rule
+from windowbox.clients.kubernetes import bulkhead
 from windowbox.models.objects import Object
 from windowbox.settings.kindsettings import HeartbeatSettings
 from workers.kinds.heartbeat import heartbeatpool
@@ -45,6 +48,13 @@ def test_a_renewal_writes_the_spec_of_the_contract() -> None:
 )
 def test_the_time_that_remains(found: Object, seconds: float) -> None:
     assert heartbeatpool.remaining(found, SETTINGS, NOW) == seconds
+
+
+@pytest.mark.parametrize("interval", [1, 10, 30, 120])
+def test_two_slow_runs_in_a_row_do_not_make_a_pool_look_stuck(interval: int) -> None:
+    given = heartbeatpool.patience(HeartbeatSettings(interval=interval))
+    assert given >= 4 * interval
+    assert given - 2 * bulkhead.BUDGET >= 60
 
 
 @cases("seen, live, said", {"HB-2-the-first-beat": (None, None, ""),

@@ -104,7 +104,7 @@ async def test_runs_beyond_the_share_are_stopped_when_a_cluster_turns_slow(
 
 
 async def test_a_run_has_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulkhead, "_BUDGET", 0.01)
+    monkeypatch.setattr(bulkhead, "BUDGET", 0.01)
     with pytest.raises(TimeoutError):
         async with Bulkhead(16).turn(POOL, "a", "first"):
             await asyncio.Event().wait()

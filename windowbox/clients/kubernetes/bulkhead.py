@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from windowbox.errors import Waiting
 
-_BUDGET = 120.0
-"""The longest time of one run at a cluster, in seconds."""
+BUDGET = 60.0
+"""The longest time of one run at a cluster, in seconds: the heartbeat needs to outlast two of them."""
 _PATIENCE = 3.0
 """Seconds after which a cluster counts as slow: a run that exceeds its share is stopped, and one within it
 makes way for clusters that are new."""
@@ -84,7 +84,7 @@ class Bulkhead:
                 retry_after=pause * random.uniform(0.5, 1.5),
             )
         at.waiting.discard(who)
-        limit = asyncio.timeout(_PATIENCE if len(at.turns) >= self._share else _BUDGET)
+        limit = asyncio.timeout(_PATIENCE if len(at.turns) >= self._share else BUDGET)
         turn = _Turn(limit, time.monotonic())
         at.turns.add(turn)
         try:

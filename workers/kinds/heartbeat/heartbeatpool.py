@@ -17,6 +17,7 @@ from bus.transport.connection import ApiError, Bus, instant
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import PreviousVersion, Router
+from windowbox.clients.kubernetes import bulkhead
 from windowbox.errors import WindowboxError
 from windowbox.kinds import POOLS, Served
 from windowbox.models import extensions
@@ -140,7 +141,10 @@ async def assembled(common: Common, row: Served) -> Parts:
 
 
 _MAX_OVERDUE = 4
-"""Intervals that an item may wait in a queue before its pool counts as stuck."""
+"""Intervals that an item may wait in a queue before its pool counts as stuck; it is given more than these
+where runs may last longer."""
+_MARGIN = 60.0
+"""Seconds for what runs do beside their time at a provider cluster."""
 _RETRY_SECONDS = 5.0
 """Seconds between checks while something is wrong, unless the interval is shorter."""
 
@@ -170,7 +174,7 @@ class HeartbeatReconciler:
             live = await self._world.live(ref, recorder)
             problem = stale(seen, live)
             if not problem:
-                limit = _MAX_OVERDUE * self._settings.interval
+                limit = patience(self._settings)
                 problem = str(await recorder.call("signs", None, bus_problem, self._bus, limit))
             if not problem:
                 await self._renew(ref, live, now, recorder)
@@ -209,6 +213,15 @@ class HeartbeatReconciler:
 
 def _due(after: float, why: str = "the Lease is renewed then") -> RequeueAfter:
     return RequeueAfter(Wish(reason=Reason.DUE), after, why)
+
+
+def patience(settings: HeartbeatSettings) -> float:
+    """Seconds that a wish may wait before its pool counts as stuck.
+
+    A tenant's slow server may use up the time of a run. A wish that comes just after the run has begun waits
+    for it, and then for its own. No tenant may make all of windowbox look stuck by that.
+    """
+    return max(_MAX_OVERDUE * settings.interval, 2 * bulkhead.BUDGET + _MARGIN)
 
 
 async def bus_problem(bus: Bus, limit: float) -> str:
