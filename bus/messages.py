@@ -23,6 +23,8 @@ VERSION = "Wb-Version"
 PREDECESSOR = "Wb-Predecessor"
 BODY = "Wb-Body"
 """`omitted` if the object was too large for the bus: it is read from the API instead."""
+FORMER = "Wb-Former-Size"
+"""Of a deletion: the bytes of the object's last body."""
 TRACE = "traceparent"
 
 Operation = Literal["ADDED", "LISTED", "MODIFIED", "DELETED"]

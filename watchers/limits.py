@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
 from bus import streams, subjects
-from bus.messages import BODY, OPERATION, UID, VERSION
+from bus.messages import BODY, FORMER, OPERATION, UID, VERSION
 from bus.transport import consumers
 from bus.transport.connection import Bus
 from windowbox.errors import Unreachable, WindowboxError
@@ -37,6 +37,14 @@ _OVERHEAD = 512
 """Bytes of a message besides the body: its subject, its headers, and what the server adds."""
 _KEEPING, _MOST = 2, 3
 """Shares up to which existing content may grow, and beyond which new objects are not watched."""
+TOMBSTONE_SECONDS = 3600.0
+"""Seconds for which the bus keeps the deletion of an object."""
+_SOONEST = 10.0
+"""Seconds for which it does in any case: until all readers have received it."""
+_MOST_TOMBSTONES = 10_000
+"""Deleted objects of a kind in one cluster that are kept for longer."""
+_TOMBSTONES = 0.5
+"""The part of a cluster's share, beside its existing objects, that deleted objects may take for longer."""
 
 
 class Known(NamedTuple):
@@ -48,7 +56,7 @@ class Known(NamedTuple):
     gone: bool
     at: float
     size: int
-    """Bytes of the body."""
+    """Bytes of the body; of a deleted object, those of its last body, which is kept as a former version."""
     omitted: bool = False
     """Whether it is there without its content."""
 
@@ -123,13 +131,14 @@ class Shared:
             try:
                 async for stored in read:
                     headers = stored.headers
+                    gone = headers[OPERATION] == "DELETED"
                     found[subjects.seen_of_kind(stored.subject)][stored.subject] = Known(
                         headers[UID],
                         headers[VERSION],
                         stored.sequence,
-                        headers[OPERATION] == "DELETED",
+                        gone,
                         int(stored.time) / 1e9,
-                        int(headers.get("Nats-Msg-Size", 0)),
+                        int(headers.get(FORMER if gone else "Nats-Msg-Size", 0)),
                         headers.get(BODY) == "omitted",
                     )
             except Exception as error:  # raised at the callers
@@ -170,12 +179,15 @@ class Budget:
     def __init__(self, retention: Retention, share: float) -> None:
         self._limit = int(retention.size * share / retention.versions)
         self._used: defaultdict[str, int] = defaultdict(int)
+        self._deleted: defaultdict[str, int] = defaultdict(int)
         self._over: set[str] = set()
 
-    def change(self, cluster: str, bytes: int) -> None:
-        self._used[cluster] += bytes
-        if not self._used[cluster]:
-            del self._used[cluster]
+    def change(self, cluster: str, bytes: int, *, deleted: bool = False) -> None:
+        """Count so many bytes more, of existing objects or of deleted ones."""
+        used = self._deleted if deleted else self._used
+        used[cluster] += bytes
+        if not used[cluster]:
+            del used[cluster]
 
     def has_room(self, cluster: str, more: int, *, kept: bool) -> bool:
         """Whether `more` bytes are within the share; `kept` is for objects whose content is there already."""
@@ -194,14 +206,19 @@ class Budget:
         """Whether not even new objects without content are published."""
         return cluster != RUNTIME and self._used.get(cluster, 0) > _MOST * self._limit
 
+    def has_many_tombstones(self, cluster: str) -> bool:
+        """Whether deleted objects take so much that they are forgotten early, even in the runtime cluster."""
+        return self._deleted.get(cluster, 0) > _TOMBSTONES * self._limit
+
 
 class Account:
-    """The part of their cluster's share that the existing objects of one mirror take."""
+    """The part of their cluster's share that the objects of one mirror take."""
 
     def __init__(self, budget: Budget, cluster: str) -> None:
         self._budget = budget
         self._cluster = cluster
-        self._total = 0
+        self._total = {False: 0, True: 0}
+        """Bytes of existing objects, and of deleted ones."""
 
     @property
     def exhausted(self) -> bool:
@@ -216,20 +233,67 @@ class Account:
         # A Service that grows by a few bytes must not lose its load balancer.
         return more <= 0 or self._budget.has_room(self._cluster, more, kept=former > 0)
 
-    def count(self, size: int) -> None:
-        """Count an object with so many bytes of content."""
-        self._change(size + _OVERHEAD)
+    @property
+    def has_many_tombstones(self) -> bool:
+        return self._budget.has_many_tombstones(self._cluster)
 
-    def drop(self, size: int) -> None:
-        """Uncount an object that is deleted, or has other content now."""
-        self._change(-size - _OVERHEAD)
+    def count(self, known: Known) -> None:
+        """Count a version of an object, or its deletion."""
+        self._change(known.size + _OVERHEAD, known.gone)
+
+    def drop(self, known: Known) -> None:
+        """Uncount a version that another one has replaced, or a deletion that is forgotten."""
+        self._change(-known.size - _OVERHEAD, known.gone)
 
     def close(self) -> None:
-        self._change(-self._total)
+        for deleted, total in self._total.items():
+            self._change(-total, deleted)
 
-    def _change(self, bytes: int) -> None:
-        self._total += bytes
-        self._budget.change(self._cluster, bytes)
+    def _change(self, bytes: int, deleted: bool) -> None:
+        self._total[deleted] += bytes
+        self._budget.change(self._cluster, bytes, deleted=deleted)
+
+
+class Content:
+    """What the bus holds of the objects of one mirror: their last versions, and deletions."""
+
+    def __init__(self) -> None:
+        self._known: KnownObjects = {}
+        self._deleted: dict[str, float] = {}
+        """When objects were deleted, by subject; the oldest first."""
+
+    @property
+    def existing(self) -> int:
+        """The number of objects that are not deleted."""
+        return len(self._known) - len(self._deleted)
+
+    def get(self, subject: str) -> Known | None:
+        return self._known.get(subject)
+
+    def items(self) -> list[tuple[str, Known]]:
+        return list(self._known.items())
+
+    def put(self, subject: str, known: Known) -> None:
+        self._deleted.pop(subject, None)
+        self._known[subject] = known
+        if known.gone:
+            self._deleted[subject] = known.at
+
+    def forget(self, subject: str) -> None:
+        del self._known[subject]
+        self._deleted.pop(subject, None)
+
+    def to_forget(self, now: float, *, early: bool) -> list[str]:
+        """Objects deleted long ago. `early`, or where there are too many: all but the youngest of them."""
+        count, spared = len(self._deleted), 0 if early else _MOST_TOMBSTONES * 9 // 10
+        excess = count - spared if early or count > _MOST_TOMBSTONES else 0
+        found = list[str]()
+        for subject, at in self._deleted.items():
+            age = now - at
+            if age <= TOMBSTONE_SECONDS and (age <= _SOONEST or len(found) >= excess):
+                break
+            found.append(subject)
+        return found
 
 
 class CapacityCheck:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from bus import streams, subjects
-from bus.messages import BODY, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
+from bus.messages import BODY, FORMER, OPERATION, PREDECESSOR, TRACE, UID, VERSION, Operation
 from bus.transport.connection import Bus, Full, Headers, WrongSequence
 from watchers import continuity
 from watchers.continuity import Permit, Why, Witness
-from watchers.limits import Account, Known, KnownObjects, Shared, Turn
+from watchers.limits import Account, Content, Known, Shared, Turn
 from windowbox.clients.kubernetes import apiresponses
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Superseded, TooLarge, TransientError, Unreachable, WatchExpired, WindowboxError
@@ -39,8 +39,6 @@ _UNUSED = frozenset(
     }
 )
 """Annotations that windowbox neither reads nor writes."""
-TOMBSTONE_SECONDS = 3600.0
-"""Seconds for which the bus keeps the deletion of an object."""
 _LONGEST_PAUSE = 5.0
 
 
@@ -74,7 +72,8 @@ class Mirror:
     """Why it lists first."""
 
     def __post_init__(self) -> None:
-        self._known: KnownObjects = {}
+        self._account = Account(self.shared.budget, self.cluster)
+        self._known = Content()
         self._tail: dict[str, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(_UNFINISHED)
         self._failed: asyncio.Future[None]
@@ -87,15 +86,14 @@ class Mirror:
         self._forgetting: asyncio.Task[None] | None = None
         self._refused = False
         """Whether a listing had objects beyond the share of the cluster."""
-        self._account = Account(self.shared.budget, self.cluster)
 
     @property
     def newest(self) -> Witness | None:
         """The newest known message of this kind."""
         marker = self._marker
-        if not self._known:
+        if not (known_objects := self._known.items()):
             return marker
-        subject, known = max(self._known.items(), key=lambda one: one[1].sequence)
+        subject, known = max(known_objects, key=lambda one: one[1].sequence)
         newest = Witness(known.sequence, subject, known.uid, known.version)
         return max(newest, marker) if marker else newest
 
@@ -121,10 +119,10 @@ class Mirror:
 
     async def _mirror(self) -> None:
         await self.permit.wait()
-        self._known = await self.shared.known(self.cluster, self.resource.id)
-        for known in self._known.values():
-            if not known.gone:
-                self._account.count(known.size)
+        held = await self.shared.known(self.cluster, self.resource.id)
+        for subject in sorted(held, key=lambda one: held[one].sequence):
+            self._known.put(subject, held[subject])
+            self._account.count(held[subject])
         self._begin_to_forget()
         self._version = await self._list(self.why)
         self.listed.set()
@@ -160,7 +158,7 @@ class Mirror:
                 version = version or page.resource_version
                 for raw in page.items:
                     listed.add(await self._announce("LISTED", raw))
-        for subject, known in list(self._known.items()):
+        for subject, known in self._known.items():
             if subject not in listed and not known.gone:
                 await self._enqueue(subject, Change("DELETED", known.uid, known.version))
         await self._flush()
@@ -169,7 +167,7 @@ class Mirror:
         # Readers of the stream learn from this message that the listing is complete.
         subject = subjects.listed(self.cluster, self.resource.id)
         self._marker = Witness(await self._store(subject, b"", {}, None), subject, "", "")
-        there = [known.sequence for known in self._known.values() if not known.gone]
+        there = [known.sequence for _, known in self._known.items() if not known.gone]
         await continuity.require_held(self.bus, subject, there)
         return version
 
@@ -194,8 +192,7 @@ class Mirror:
         subject = subjects.seen(object.ref(self.cluster, self.resource.id))
         known = self._known.get(subject)
         most = self.kube.limits.listing.objects
-        # Deleted objects do not count. They are counted only near the limit, since that takes long.
-        if known is None and len(self._known) >= most <= sum(not one.gone for one in self._known.values()):
+        if (known is None or known.gone) and self._known.existing >= most:
             raise TooLarge(f"{self.cluster} has more than {most:,} {self.resource.id}: no more are watched")
         unchanged = known and known.version == object.resource_version and not known.gone
         if unchanged and not (known and known.omitted):
@@ -274,13 +271,18 @@ class Mirror:
         }
         if omitted := not self._fits(body, there.size if there else 0):
             headers[BODY], body = "omitted", b""
-        if there:
-            self._account.drop(there.size)
-        if not gone:
-            self._account.count(len(body))
+        size = len(body)
+        if gone and known and known.size:
+            size = known.size
+            headers[FORMER] = str(size)
+        new = Known(change.uid, change.version, 0, gone, 0.0, size, omitted)
+        if known:
+            self._account.drop(known)
+        self._account.count(new)
         sequence = await self._store(subject, body, headers, predecessor)
-        now = time.time()
-        self._known[subject] = Known(change.uid, change.version, sequence, gone, now, len(body), omitted)
+        self._known.put(subject, new._replace(sequence=sequence, at=self._now()))
+        if gone:
+            self._begin_to_forget()
         metrics.events_seen.labels(self.cluster, self.resource.id, change.operation).inc()
         metrics.watch_lag.labels(self.resource.id).observe(time.perf_counter() - seen)
 
@@ -319,17 +321,22 @@ class Mirror:
             self._failed.result()
 
     def _begin_to_forget(self) -> None:
-        """Purge tombstones of objects deleted long ago, in a task: there may be many of them."""
-        horizon = time.time() - TOMBSTONE_SECONDS
-        old = [subject for subject, known in self._known.items() if known.gone and known.at < horizon]
+        """Purge tombstones, in a task: there may be many of them."""
+        if self._forgetting and not self._forgetting.done():
+            return
+        old = self._known.to_forget(self._now(), early=self._account.has_many_tombstones)
 
         async def forget() -> None:
             for subject in old:
                 await self.permit.wait()
                 await self._begin(subject, lambda before, subject=subject: self._purge(before, subject))  # type: ignore[misc]
 
-        if old and (self._forgetting is None or self._forgetting.done()):
+        if old:
             self._forgetting = asyncio.create_task(forget(), name=f"{self.cluster}: forget")
+
+    def _now(self) -> float:
+        # Deletions of former processes bear the server's time.
+        return self.bus.clock.rough()
 
     async def _purge(self, before: Before, subject: str) -> None:
         if before:
@@ -342,7 +349,8 @@ class Mirror:
         except WindowboxError as error:
             logger.info("%s: not purged yet: %s", subject, error)
         else:
-            del self._known[subject]
+            self._known.forget(subject)
+            self._account.drop(known)
 
 
 def redacted(raw: Mapping[str, Any], *, secret: bool) -> dict[str, Any]:

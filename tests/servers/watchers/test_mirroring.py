@@ -20,7 +20,7 @@ from tests.support.running import eventually, running, soon
 from watchers import limits as bounds
 from watchers import watching
 from watchers.continuity import Continuity, Permit
-from watchers.limits import KnownObjects, Shared
+from watchers.limits import Known, KnownObjects, Shared
 from watchers.mirror import Mirror
 from watchers.watching import Watching
 from windowbox.clients.kubernetes import kube
@@ -128,6 +128,132 @@ async def test_a_cluster_is_watched_again_after_cleanup(bus: Bus, apis: ApiServe
     assert await is_announced(bus, "newer", "LISTED")
     assert await is_announced(bus, "new", "LISTED")
     assert await is_announced(bus, "many-0", "DELETED")
+
+
+async def churn(bus: Bus, apis: ApiServers, first: int, count: int, filler: str = "") -> None:
+    """Create and delete Services, each with a new name, until the bus shows their deletion."""
+    for number in range(first, first + count):
+        name = f"brief-{number:04}"
+        apis.put("tenant", SERVICES, service(name, filler))
+        apis.delete("tenant", SERVICES, "default", name)
+        if number % 10 == 9:  # the simulated server remembers few events
+            await eventually(lambda name=name: is_last(bus, name, "DELETED"), PATIENCE)  # type: ignore[misc]
+
+
+async def kept(bus: Bus) -> int:
+    """The number of names that the bus holds for the cluster."""
+    request = {"subjects_filter": subjects.seen_kind("tenant", SERVICES.id)}
+    state = (await bus.api(f"STREAM.INFO.{streams.OBJECTS}", request))["state"]
+    return len(state.get("subjects") or ())
+
+
+async def test_deleted_names_do_not_accumulate(
+    bus: Bus, apis: ApiServers, tenant: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "_MOST_TOMBSTONES", 20)
+    monkeypatch.setattr(bounds, "_SOONEST", 0.0)
+    apis.put("tenant", SERVICES, service("stays"))
+    async with listed(Mirror(bus, tenant, "tenant", SERVICES, Shared(bus))):
+        await churn(bus, apis, 0, 300)
+        await eventually(lambda: at_most(bus, 60), PATIENCE)
+        assert await is_announced(bus, "brief-0299", "DELETED")  # the oldest go first
+        assert await is_announced(bus, "stays", "LISTED")
+        apis.put("tenant", SERVICES, service("brief-0000"))  # a forgotten name may come back
+        await eventually(lambda: is_last(bus, "brief-0000", "ADDED"), PATIENCE)
+
+
+async def test_young_tombstones_stay_for_slow_readers(
+    bus: Bus, apis: ApiServers, tenant: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "_MOST_TOMBSTONES", 20)
+    async with listed(Mirror(bus, tenant, "tenant", SERVICES, Shared(bus))):
+        await churn(bus, apis, 0, 60)
+        assert await kept(bus) == 60
+
+
+async def test_tombstones_of_large_objects_are_charged_and_forgotten_early(
+    bus: Bus, apis: ApiServers, tenant: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retention = Retention(size=16 << 20, versions=2)
+    await streams.ensure(bus, 1, retention)
+    shared = Shared(bus, retention=retention, share=0.1)
+    async with listed(Mirror(bus, tenant, "tenant", SERVICES, shared)):
+        await churn(bus, apis, 0, 40, BIG)
+        apis.put("tenant", SERVICES, service("large", BIG))  # deleted ones leave room for existing ones
+        await eventually(lambda: is_last(bus, "large", "ADDED"), PATIENCE)
+        assert not (await announced(bus, "tenant", "large")).omitted
+    assert await kept(bus) == 41
+    monkeypatch.setattr(bounds, "_SOONEST", 0.0)
+    # Another process knows from the bus how much they take.
+    async with listed(Mirror(bus, tenant, "tenant", SERVICES, Shared(bus, retention=retention, share=0.1))):
+        await eventually(lambda: at_most(bus, 1), PATIENCE)
+        await churn(bus, apis, 40, 40, BIG)
+        await eventually(lambda: at_most(bus, 25), PATIENCE)
+
+
+class Counted(dict[str, Known]):
+    """Counts how often it is walked as a whole."""
+
+    walks = 0
+
+    def items(self) -> Any:
+        self.walks += 1
+        return super().items()
+
+    def values(self) -> Any:
+        self.walks += 1
+        return super().values()
+
+
+async def test_a_new_name_costs_the_same_beside_many_deleted_ones(
+    bus: Bus, apis: ApiServers, tenant: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "_MOST_TOMBSTONES", 1 << 20)
+    gone = {
+        subjects.seen(ObjectRef("tenant", SERVICES.id, "default", f"gone-{number}")): Known(
+            "uid", "1", number, True, bus.clock.rough(), 0
+        )
+        for number in range(100_001)
+    }
+
+    class Full(Shared):
+        async def known(self, cluster: str, kind: str) -> KnownObjects:
+            return gone
+
+    mirror = Mirror(bus, tenant, "tenant", SERVICES, Full(bus))
+    assert tenant.limits.listing.objects == 100_000
+    async with listed(mirror):
+        counted = mirror._known._known = Counted(mirror._known._known)
+        await churn(bus, apis, 0, 50)
+        assert counted.walks == 0
+        assert len(counted) == 100_051
+
+
+async def test_no_more_names_exist_than_the_limit_allows(
+    bus: Bus, apis: ApiServers, tenant: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = tenant.limits
+    few = limits._replace(listing=limits.listing._replace(objects=10))
+    monkeypatch.setattr(tenant, "limits", few)
+    mirror = Mirror(bus, tenant, "tenant", SERVICES, Shared(bus))
+    mirroring = asyncio.create_task(mirror.run())
+    await soon(mirror.listed.wait())
+    await churn(bus, apis, 0, 30)  # deleted ones do not count
+    for number in range(10):
+        apis.put("tenant", SERVICES, service(f"brief-{number:04}"))
+        await eventually(lambda number=number: is_last(bus, f"brief-{number:04}", "ADDED"), PATIENCE)  # type: ignore[misc]
+    apis.put("tenant", SERVICES, service("brief-0010"))  # not even those that have existed before
+    with pytest.raises(TooLarge, match="more than 10"):
+        await soon(mirroring)
+
+
+async def at_most(bus: Bus, count: int) -> bool:
+    return await kept(bus) <= count
+
+
+async def is_last(bus: Bus, name: str, operation: str) -> bool:
+    found = await bus.last(streams.OBJECTS, subjects.seen(ObjectRef("tenant", SERVICES.id, "default", name)))
+    return found is not None and Announcement(found).operation == operation
 
 
 async def is_announced(bus: Bus, name: str, operation: str) -> bool:
