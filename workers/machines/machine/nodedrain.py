@@ -26,7 +26,7 @@ _SICK = 300.0
 """Seconds after which an unhealthy node is drained by force."""
 _ALL_PODS = PODS._replace(selector="")
 _MOST = 500
-"""Pods of one step; later steps take the others."""
+"""Pods of one step; later steps take the others. Also the VolumeAttachments that one step deletes."""
 _AT_ONCE = 50
 """Evictions in one step, so that a run stays short."""
 _SHOWN = 3
@@ -180,15 +180,16 @@ class NodeDrain:
         """Delete the node's VolumeAttachments after a forced drain: its kubelet may not detach volumes."""
 
         async def list_attachments() -> list[str]:
-            api = await self.shoot.connection.api()
-            return [
-                one.name
-                async for one in api.objects(VOLUME_ATTACHMENTS)
-                if one.spec.get("nodeName") == self.node.name and not one.deleting
-            ]
+            api, found = await self.shoot.connection.api(), list[str]()
+            async for one in api.objects(VOLUME_ATTACHMENTS):
+                if one.spec.get("nodeName") == self.node.name and not one.deleting:
+                    found.append(one.name)
+                if len(found) >= _MOST:
+                    break
+            return found
 
-        for name in await self.shoot.recorder.call("attachments", self.node.name, list_attachments):
-            await self.shoot.remove(VOLUME_ATTACHMENTS, "", name)
+        names = await self.shoot.recorder.call("attachments", self.node.name, list_attachments)
+        await in_batches(self.shoot.remove(VOLUME_ATTACHMENTS, "", name) for name in names)
 
     async def _pods(self) -> list[Object]:
         """The candidates on the node, with the fields that a drain uses; others may be large, or secret."""
