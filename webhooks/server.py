@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from webhooks import answering
 from webhooks.answering import BODY_LIMIT, Answer, Asked
-from webhooks.connections import Bodies, BrokenOff, Connections, Crowded
+from webhooks.connections import Bodies, BrokenOff, Connections, Crowded, Slow
 from webhooks.review import Context, Found, Lookup, Review, Webhook
 from windowbox.errors import Malformed
 from windowbox.models.webhooks import Target
@@ -34,7 +35,6 @@ _MARGIN = 0.2
 """Seconds between our answer and the caller's timeout."""
 _AT_ONCE = 64
 """Big requests of one target in its thread; others wait, within their patience."""
-_HANDSHAKE = 5.0
 _KEPT = 150.0
 """Seconds for which idle connections are kept: longer than API servers keep theirs, which is 90 s.
 
@@ -129,14 +129,16 @@ class Server:
         async def handle(request: web.Request) -> web.Response:
             started = time.perf_counter()
             try:
-                with self._connections.busy(request):
-                    async with asyncio.timeout(_patience(request)), self._bodies.read(request) as body:
+                async with asyncio.timeout(_patience(request)), self._bodies.read(request) as body:
+                    with self._connections.working(request):
                         answered = await self._answered(webhook, request, body, started)
                 response = web.Response(body=answered, content_type="application/json")
             except TimeoutError:
                 response = failed(504, "the webhook could not answer in time")
             except BrokenOff:
-                response = failed(400, "the request ends before its body")  # the caller is gone
+                response = failed(400, "the body of the request breaks off, or is malformed")
+            except Slow:
+                response = failed(408, "the body of the request comes too slowly")
             except Crowded:
                 response = failed(429, "the webhook has too many large requests")
                 response.headers["Retry-After"] = "1"  # API servers retry until their timeout
@@ -172,6 +174,7 @@ class Server:
         if answer is None:
             answer = await self._apart(webhook, len(body), answering.decide, webhook, review, context)
         seconds = time.perf_counter() - started
+        self._connections.answered(request)
         self._journal.note(Decision(webhook, review, context, answer, seconds, len(body)))
         metrics.reviews.labels(name, answer.outcome).inc()
         metrics.review_seconds.labels(name).observe(seconds)
@@ -200,37 +203,49 @@ class Server:
             auto_decompress=False,  # API servers do not compress; a small body could expand without bound
             keepalive_timeout=_KEPT,
             shutdown_timeout=_PATIENCE,
+            handler_cancellation=True,  # otherwise, what callers have given up would be answered first
+            logger=_http_logger(),
         )
         await runner.setup()
         assert runner.server
-        self._connections = Connections(runner.server)
-        try:
-            server = await asyncio.get_running_loop().create_server(
-                self._connections,
-                host.strip("[]"),
-                int(port),
-                ssl=certificates.context,
-                ssl_handshake_timeout=_HANDSHAKE,
-                backlog=1024,
-                reuse_port=True,  # a second process on this host takes over when the first one ends
-            )
-        except OSError as error:
-            await runner.cleanup()
-            raise Malformed(
-                f"setting webhooks.address: cannot listen on {self._given.settings.address}: {error}"
-            ) from error
-        try:
-            yield f"{host}:{server.sockets[0].getsockname()[1]}"
-        finally:
-            self._closing = True
-            if runner.server.connections:  # callers may be about to connect again
-                await asyncio.sleep(_GRACE)
-                server.close()
-                await asyncio.sleep(_GRACE)
-            server.close()
-            await runner.cleanup()
+        self._connections = Connections(runner.server, certificates.context)
+        async with contextlib.AsyncExitStack() as stack:
             for bulkhead in self._bulkheads.values():
-                bulkhead.thread.shutdown(wait=False, cancel_futures=True)
+                stack.callback(bulkhead.thread.shutdown, wait=False, cancel_futures=True)
+            stack.push_async_callback(runner.cleanup)
+            stack.callback(self._connections.end_handshakes)
+            listening = contextlib.AsyncExitStack()
+            try:
+                bound = await listening.enter_async_context(
+                    self._connections.listening(host.strip("[]"), int(port))
+                )
+            except OSError as error:
+                raise Malformed(
+                    f"setting webhooks.address: cannot listen on {self._given.settings.address}: {error}"
+                ) from error
+            try:
+                yield f"{host}:{bound}"
+            finally:
+                self._closing = True
+                async with listening:
+                    await self._grace()
+                await self._grace()
+
+    async def _grace(self) -> None:
+        """Leave callers the time to connect again, or to get their answers."""
+        if len(self._connections):
+            await asyncio.sleep(_GRACE)
+
+
+def _http_logger() -> logging.Logger:
+    """A logger for bugs. Any client could fill the log with requests that are no HTTP."""
+    made = logging.getLogger(f"{__name__}.http")
+    made.addFilter(_is_bug)
+    return made
+
+
+def _is_bug(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 def _begun(

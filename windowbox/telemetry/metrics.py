@@ -41,7 +41,9 @@ addresses_total = Gauge("windowbox_addresses_total", "Addresses there are", ["ra
 
 reviews = Counter("windowbox_reviews_total", "Requests to webhooks", ["webhook", "outcome"])
 reviews_unnoted = Counter("windowbox_reviews_unnoted_total", "Decisions that the journal did not get")
-reviewers_crowded = Counter("windowbox_reviewers_crowded_total", "Connections to webhooks without a free place")
+reviewers_crowded = Counter(
+    "windowbox_reviewers_crowded_total", "Connections to webhooks without a free place"
+)
 review_seconds = Histogram(
     "windowbox_review_seconds", "From a request's arrival to its answer", ["webhook"], buckets=_FAST
 )
