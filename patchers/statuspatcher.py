@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import logging
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 from bus import intents, streams, subjects
@@ -19,7 +18,7 @@ from bus.workqueue.pool import Item
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Missing, PermanentError, TransientError
 from windowbox.kinds import RESOURCES
-from windowbox.models.extensions import overtaken
+from windowbox.models.extensions import overtaken, spelled
 from windowbox.models.refs import SERVICES, ObjectRef, Resource
 from windowbox.telemetry import metrics
 
@@ -119,7 +118,7 @@ class RateLimiter:
 async def write_event(kube: Kube, resource: Resource, ref: ObjectRef, uid: str, event: EventIntent) -> None:
     """Create the Event, or count it if it exists. An Event that the API refuses fails nothing."""
     namespace = ref.namespace or "default"
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = spelled(await kube.now())
     # The same note about the same object is the same Event.
     digest = hashlib.sha256(f"{uid}\0{event.reason}\0{event.note}".encode()).hexdigest()[:16]
     version = f"{resource.group}/{resource.version}" if resource.group else resource.version

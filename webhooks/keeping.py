@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -88,12 +87,13 @@ class Keeping:
         if self._served.settings.namespace:
             if not await self._load():
                 wanted = (self._authority, self._certificate)
-                await self._manager.ensure(wanted, WEBHOOKS, datetime.now(UTC))
+                await self._manager.ensure(wanted, WEBHOOKS, await self._served.own.now())
                 await self._load()
             return
         # Without Secrets, the certificate is valid for as long as this process runs.
         authority = replace(self._authority, validity=_UNMANAGED_VALIDITY)
-        signer, made = await asyncio.to_thread(generation.unmanaged, authority, self._certificate)
+        now = await self._served.own.now()
+        signer, made = await asyncio.to_thread(generation.unmanaged, authority, self._certificate, now)
         self._certificates.use(made[contents.CERTIFICATE], made[contents.KEY])
         self.shown = "generated at start"
         self._bundle = signer[contents.CA_CERTIFICATE]
@@ -136,7 +136,7 @@ class Keeping:
 
     async def _renew(self) -> float:
         """Renew and write everything that is due; returns the seconds until the next pass."""
-        now = datetime.now(UTC)
+        now = await self._served.own.now()
         both: list[Authority | Certificate | BasicAuth] = [self._authority, self._certificate]
         ensured = await self._manager.ensure([self._authority], WEBHOOKS, now)
         bundle = ensured.bundles[self._authority.name].encode()
@@ -147,7 +147,7 @@ class Keeping:
             await self._manager.ensure(both, WEBHOOKS, now)
             await self._load()
         if await self._write(bundle) or bundle != self._bundle:
-            self._announced = time.time()
+            self._announced = (await self._served.own.now()).timestamp()
             await self._trusted()
         self._bundle = bundle
         waits = 0.0
@@ -167,7 +167,7 @@ class Keeping:
         if ensured.due is None:
             return pause
         self.renewal = datetime.fromtimestamp(ensured.due, UTC)
-        return min(pause, max(ensured.due - time.time(), 0.0) + _PAUSE)
+        return min(pause, max(ensured.due - now.timestamp(), 0.0) + _PAUSE)
 
     async def _load(self) -> bool:
         """Show the certificate of the newest Secret. False if there is none."""

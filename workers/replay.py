@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -114,6 +115,9 @@ class ReplayRecorder:
         if noted.error is not None:
             raise _raised(noted.error)
         return noted.answer
+
+    async def time(self) -> datetime:
+        return datetime.now(UTC)  # what is recorded has the recorded time
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
         async def act() -> None: ...

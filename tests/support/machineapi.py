@@ -62,6 +62,9 @@ class MachineApi:
     ) -> Any:
         return await act(*args)
 
+    async def time(self) -> datetime:
+        return datetime.now(UTC)
+
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], Any]) -> Any:
         return None
 

@@ -50,6 +50,17 @@ def overtaken(report: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
     return at is not None and shown_at is not None and at < shown_at
 
 
+def in_order(report: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, Any]:
+    """The report that follows the status `shown`, never with an earlier time.
+
+    The previous report may come from a machine whose clock is ahead: the order on the bus counts.
+    """
+    before, now = reported_at(shown), reported_at(report)
+    if before is None or now is None or before <= now:
+        return dict(report)
+    return {**report, "lastOperation": {**report["lastOperation"], "lastUpdateTime": spelled(before)}}
+
+
 def reported_at(status: Mapping[str, Any]) -> datetime | None:
     """When the last operation of `status` was reported."""
     return instant((status.get("lastOperation") or {}).get("lastUpdateTime"))

@@ -6,7 +6,7 @@ import ipaddress
 import secrets as random
 import string
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import bcrypt
 from cryptography import x509
@@ -83,10 +83,9 @@ def basic_auth(config: BasicAuth) -> dict[str, bytes]:
 
 
 def unmanaged(
-    authority_config: Authority, server: Certificate
+    authority_config: Authority, server: Certificate, now: datetime
 ) -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
     """A CA and a certificate that are kept in no Secret: the data of both."""
-    now = datetime.now(UTC)
     made = authority(authority_config, authority_config.name, now)
     return made, certificate(server, made, now)
 

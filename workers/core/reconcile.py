@@ -21,6 +21,7 @@ from bus.transport.connection import Bus
 from bus.workqueue.pool import Item
 from windowbox.errors import Conflict, Forbidden, PermanentError, TransientError, Waiting, WindowboxError
 from windowbox.kinds import RESOURCES
+from windowbox.models.extensions import in_order
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.core.recorder import Recorder
@@ -151,7 +152,8 @@ class ReconcileHandler:
             return
         # What was reported before and is not written yet stays, unless a newer status has overtaken it.
         unwritten = last.patch if seen is not found else {}
-        report = {"patch": {**unwritten, **patch}, "events": (event,), "version": found.resource_version}
+        patch = in_order({**unwritten, **patch}, seen.status)
+        report = {"patch": patch, "events": (event,), "version": found.resource_version}
         await request.reports.send(last.model_copy(update={**report, "shown": False}))
 
     def _request(self, item: Item) -> Request:

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from windowbox import errors
@@ -35,6 +36,9 @@ class Recorder(Protocol):
 
         With `effect`, the call changes the world.
         """
+
+    async def time(self) -> datetime:
+        """The time by the API server of our own cluster, unrecorded; runs ask `clock.now`."""
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
         """The data of a Secret, parsed. Only the read itself is recorded; None in a replay."""
@@ -82,6 +86,9 @@ class ChangeTracker:
         unchanged = answer is False or (isinstance(answer, Mapping) and answer.get("changed") is False)
         self.changed = self.changed or (effect and not unchanged)
         return answer
+
+    async def time(self) -> datetime:
+        return await self.recorder.time()
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
         return await self.recorder.secret(ref, parse)

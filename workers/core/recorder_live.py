@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import Any, TypeVar
 
 from bus import streams, subjects
@@ -64,6 +65,9 @@ class LiveRecorder:
                 Call(door=door, request=request, answer=answer, error=failed, effect=effect, at_once=at_once)
             )
         return answer
+
+    async def time(self) -> datetime:
+        return await self._clusters.runtime.now()
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
         what, parsed = f"Secret {ref.namespace}/{ref.name}", list[T]()

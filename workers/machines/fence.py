@@ -7,7 +7,7 @@ and from the API server only if the bus shows none that is ours.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from bus.clusters.clusters import Clusters
@@ -73,11 +73,11 @@ class Fence:
         return lease.uid == self.uid and lease.spec.get("holderIdentity") == HOLDER
 
 
-async def claim(clusters: Clusters, ref: ObjectRef, recorder: Recorder) -> Fence | Held:
+async def claim(clusters: Clusters, ref: ObjectRef, recorder: Recorder, now: datetime) -> Fence | Held:
     """Take or renew the Lease of an object's namespace. Returns its holder if that is another program."""
     namespace, name = ref.namespace, MACHINE_LEASES.named
     lease = ref._replace(kind=MACHINE_LEASES.id, name=name)
-    seen, now = await recorder.read(lease), datetime.now(UTC)
+    seen = await recorder.read(lease)
     if seen is not None and _fresh(seen, now):
         return Fence(clusters, lease, recorder, seen.uid)
 

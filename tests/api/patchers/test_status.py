@@ -231,6 +231,9 @@ class Passing:
     ) -> Any:
         return await act(*args)
 
+    async def time(self) -> datetime:
+        return datetime.now(UTC)
+
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], Any]) -> Any:
         raise NotImplementedError
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -61,6 +62,9 @@ class Recorder:
         self, door: str, request: Any, act: Callable[..., Awaitable[Any]], *args: Any, effect: bool = False
     ) -> Any:
         return await act(*args)
+
+    async def time(self) -> datetime:
+        return datetime.now(UTC)
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Any], Any]) -> Any:
         raise AssertionError("not asked for here")

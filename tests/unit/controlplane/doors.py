@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 from windowbox.models.objects import Object
@@ -57,6 +58,9 @@ class Doors:
         if door == "apply":
             self.written.append(request["object"]["metadata"]["name"])
         return self._found.get(request) if door == "look" else self._answers.get(door, [])
+
+    async def time(self) -> datetime:
+        return datetime.now(UTC)
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pytest
@@ -108,6 +109,9 @@ class Simulated:
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
+
+    async def time(self) -> datetime:
+        return datetime.now(UTC)
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -65,6 +66,9 @@ class World:
                 return {"addresses": {}, "reason": REBUILDING, "note": "being restored"}
             case _:
                 return None
+
+    async def time(self) -> datetime:
+        return datetime.now(UTC)
 
     async def secret(self, ref: ObjectRef, parse: Callable[[Mapping[str, bytes]], T]) -> T | None:
         return None

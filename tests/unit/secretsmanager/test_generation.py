@@ -135,7 +135,7 @@ def test_a_password_and_its_hash_belong_together() -> None:
 
 @rule("WF-65")
 def test_certificates_are_made_without_secrets() -> None:
-    authority, server = generation.unmanaged(Authority("provider-local"), SERVER)
+    authority, server = generation.unmanaged(Authority("provider-local"), SERVER, NOW)
     found = x509.load_pem_x509_certificate(authority["ca.crt"])
     assert found.subject.rfc4514_string() == "CN=provider-local"
     x509.load_pem_x509_certificate(server["tls.crt"]).verify_directly_issued_by(found)

@@ -9,6 +9,7 @@ import random
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -19,7 +20,16 @@ from windowbox.clients.kubernetes import apiresponses, credentials, kubeconfigs
 from windowbox.clients.kubernetes.egress import Egress
 from windowbox.clients.kubernetes.kubelibrary import Configuration, kube_config
 from windowbox.clients.kubernetes.rotation import Rotation
-from windowbox.errors import Conflict, Malformed, Missing, TooLarge, Unreachable, WindowboxError
+from windowbox.clients.kubernetes.serverclock import ServerClock
+from windowbox.errors import (
+    Conflict,
+    Malformed,
+    Missing,
+    PermanentError,
+    TooLarge,
+    Unreachable,
+    WindowboxError,
+)
 from windowbox.models.objects import Object
 from windowbox.models.refs import PODS, Resource
 
@@ -73,6 +83,7 @@ class Kube:
         self._tenant = tenant
         self.limits = TENANT if tenant else OWN
         self._session = session
+        self._clock = ServerClock()
         self.use(configuration, trust)
 
     def use(
@@ -324,6 +335,15 @@ class Kube:
             return False
         return True
 
+    async def now(self) -> datetime:
+        """The time of the server, which sets the timestamps of its objects; our own for a tenant's server."""
+        if self._tenant:
+            return datetime.now(UTC)
+        if not self._clock.known:
+            with contextlib.suppress(PermanentError):
+                await self.version()
+        return self._clock.now()
+
     async def version(self) -> str:
         return str((await self._request("GET", "/version"))["gitVersion"])
 
@@ -352,6 +372,7 @@ class Kube:
             data = orjson.dumps(body)
             headers["Content-Type"] = f"application/{content}"
         with self._noticing(what):
+            asked = time.monotonic()
             async with self._session.request(
                 method,
                 self._host + path,
@@ -361,6 +382,7 @@ class Kube:
                 allow_redirects=False,
                 timeout=_LIMIT,
             ) as response:
+                self._clock.learn(response.headers.get("Date"), asked)
                 answer = await read_body(what, response, limit or self.limits.object)
             if response.status >= 300:
                 raise apiresponses.refusal(what, response.status, answer)

@@ -12,7 +12,7 @@ import dataclasses
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from bus.messages import EventIntent, Reason, Wish
 from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, Unfinished
@@ -281,10 +281,12 @@ class LifeCycle:
             return
         announcing: list[asyncio.Task[None]] = []
 
+        async def report() -> None:
+            patch = statuses.processing(step.operation, step.texts, await step.run.recorder.time())
+            await reporter.report(patch, effect=False)
+
         def announce() -> None:
-            patch = statuses.processing(step.operation, step.texts, datetime.now(UTC))
-            report = reporter.report(patch, effect=False)
-            announcing.append(asyncio.create_task(report, name=f"announce {object.name}"))
+            announcing.append(asyncio.create_task(report(), name=f"announce {object.name}"))
 
         timer = asyncio.get_running_loop().call_later(SLOW_SECONDS, announce)
         try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bus.messages import EventIntent, StatusIntent
 from windowbox.errors import WindowboxError
-from windowbox.models.extensions import reported_at, spelled
+from windowbox.models.extensions import in_order
 from windowbox.models.objects import Object, mappings, merge
 from workers.core.lifecycle.operations import Patch
 from workers.core.reports import Reports
@@ -56,10 +56,7 @@ class Reporter:
         await self.reports.remember(self.object.uid, self.memo)
 
     async def report(self, patch: Patch, event: EventIntent | None = None, *, effect: bool = True) -> None:
-        # The previous report may come from a machine whose clock is ahead: the order on the bus counts.
-        before, now = reported_at(self.object.status), reported_at(patch)
-        if before and now and now < before:
-            patch = {**patch, "lastOperation": {**patch["lastOperation"], "lastUpdateTime": spelled(before)}}
+        patch = in_order(patch, self.object.status)
         known = mappings(self.object.status.get("conditions"))
         self.conditions |= {str(one.get("type")) for one in patch.get("conditions") or [] if one not in known}
         intent = StatusIntent(

@@ -45,7 +45,8 @@ class MachineDeploymentReconciler:
             return Ignored("gone")
         report = StatusReport(found, request.reports)
         await report.begin()
-        lease = await fence.claim(self._clusters, ref, recorder)
+        now = await clock.now(recorder)
+        lease = await fence.claim(self._clusters, ref, recorder, now)
         if isinstance(lease, Held):
             if not wish.reported:
                 report.event("Warning", "NamespaceServedByOthers", str(lease))
@@ -60,7 +61,7 @@ class MachineDeploymentReconciler:
             return Failed(str(error))
         objects = MachineObjects(self._clusters, ref, recorder, lease)
         nodes = Nodes(self._clusters, ref, recorder, lease)
-        run = DeploymentRun(State(found, spec), objects, nodes, report, recorder, await clock.now(recorder))
+        run = DeploymentRun(State(found, spec), objects, nodes, report, recorder, now)
         return await self._reconcile(run, wish)
 
     async def quarantine_patch(self, request: Request, found: Object, event: EventIntent) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from bus.messages import EventIntent, Reason, StatusIntent, Wish
 from bus.outcomes import RequeueAfter, backoff
 from windowbox.errors import Forbidden, Malformed, TransientError, Unreachable, WindowboxError
-from windowbox.models.extensions import instant, spelled
+from windowbox.models.extensions import in_order, instant, spelled
 from windowbox.models.machines import OperationState, OperationType, Phase
 from windowbox.models.objects import Object, mapping, mappings
 from windowbox.models.refs import ObjectRef
@@ -147,7 +147,8 @@ class MachineRun:
             return False
         events = (event,) if event else ()
         version = self.machine.resource_version
-        intent = StatusIntent(uid=self.machine.uid, patch=patch, events=events, version=version)
+        ordered = in_order(patch, self.machine.status)
+        intent = StatusIntent(uid=self.machine.uid, patch=ordered, events=events, version=version)
         await self.request.reports.send(intent)
         self.machine = with_report(self.machine, intent)
         return True

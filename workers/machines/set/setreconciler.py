@@ -70,13 +70,14 @@ class MachineSetReconciler:
         owner = MachineSet(found)
         if not found.deleting and (reason := setplan.invalid(owner)):
             return Failed(reason)
-        lease = await fence.claim(self._clusters, ref, recorder)
+        now = await clock.now(recorder)
+        lease = await fence.claim(self._clusters, ref, recorder, now)
         if isinstance(lease, Held):
             return Unfinished(str(lease), RequeueAfter(Wish(reason=Reason.RETRY), max(1.0, lease.remaining)))
         report = StatusReport(found, request.reports)
         await report.begin()
         objects = MachineObjects(self._clusters, ref, recorder, lease)
-        run = _Run(owner, objects, report, recorder, await clock.now(recorder))
+        run = _Run(owner, objects, report, recorder, now)
         return await self._reconcile(run)
 
     async def quarantine_patch(self, request: Request, found: Object, event: EventIntent) -> dict[str, Any]:
