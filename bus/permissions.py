@@ -127,7 +127,7 @@ _STREAMS = [stream["name"] for stream in streams.streams(1)]
 
 _WATCHER = [
     *_api(*(f"STREAM.{verb}.{name}" for name in _STREAMS for verb in ("INFO", "CREATE", "UPDATE"))),
-    *_api(f"STREAM.PURGE.{streams.OBJECTS}"),
+    *_api(f"STREAM.PURGE.{streams.OBJECTS}", f"STREAM.PURGE.{streams.INTENTS}"),  # of clusters that have left
     "object.>",
     *_reading(streams.OBJECTS),
     # After an interruption watchers check whether the stream still holds the messages that they know.
@@ -143,6 +143,7 @@ _WORKER = [
     *_api(f"CONSUMER.INFO.{streams.WORK}.pool-{PATCH}"),  # the heartbeat reports whether patchers are there
     *_FULFILLING,
     subjects.intent(">"),
+    *_api(f"STREAM.INFO.{streams.INTENTS}"),  # has the reports, for a sweep
     # Workers query each other. Those of 0.2.0 also ask which processes are there.
     queries.TWINS,
     presence.SUBJECT,

@@ -103,6 +103,16 @@ def intent(key: str) -> str:
     return f"intent.{key}"
 
 
+def reports_on(kind: str) -> str:
+    """The reports about the objects of a kind."""
+    return f"intent.*.{_token(kind)}.>"
+
+
+def reports_of(cluster: str) -> str:
+    """The reports about the objects of a cluster."""
+    return f"intent.{_token(cluster)}.>"
+
+
 def run(pool: str, key: str) -> str:
     return f"run.{pool}.{key}"
 

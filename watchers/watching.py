@@ -178,6 +178,8 @@ class Watching:
             while left:
                 cluster = min(left)[0]
                 pairs = {pair for pair in left if pair[0] == cluster}
+                if cluster in self.registry.left:  # a hibernated one keeps its reports, and its addresses
+                    await _forget_reports(self.bus, cluster)
                 # Most often another process has purged it already.
                 while there := {kind for _, kind in pairs} & await kinds_of(self.bus, cluster):
                     async with asyncio.TaskGroup() as group:
@@ -337,6 +339,15 @@ async def kinds_of(bus: Bus, cluster: str) -> set[str]:
         except WindowboxError as error:
             logger.warning("%s: its objects on the bus cannot be listed: %s", cluster, error)
             await asyncio.sleep(1)
+
+
+async def _forget_reports(bus: Bus, cluster: str) -> None:
+    """Forget the reports about the objects of a cluster that has left."""
+    try:
+        # A cancelled caller waits: the cluster may join again next.
+        await to_end(bus.purge(streams.INTENTS, subjects.reports_of(cluster)))
+    except WindowboxError as error:  # a sweep of the workers does it later
+        logger.warning("%s: its reports are not purged: %s", cluster, error)
 
 
 async def purge(bus: Bus, cluster: str, kind: str) -> None:

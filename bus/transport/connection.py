@@ -231,6 +231,17 @@ class Bus:
         """Whether the stream holds any message of these subjects from this sequence on, even a forged one."""
         return await self._asked(stream, {"seq": sequence, "next_by_subj": filter}, "", TIMEOUT) is not None
 
+    async def subjects(self, stream: str, filter: str) -> set[str]:
+        """The subjects with messages that match. One that comes or goes meanwhile may be missing."""
+        found: set[str] = set()
+        while True:
+            request = {"subjects_filter": filter, "offset": len(found)}
+            info = await self.api(f"STREAM.INFO.{stream}", request, repeat=True)
+            page = info["state"].get("subjects") or {}
+            found |= page.keys()
+            if not page or len(found) >= int(info.get("total", 0)):
+                return found
+
     async def at(self, stream: str, sequence: int) -> Stored | None:
         """The message with this sequence, if the stream still holds it."""
         return await self._get(stream, {"seq": sequence})

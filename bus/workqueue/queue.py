@@ -136,6 +136,11 @@ class Queue:
         }
         await self.bus.publish(subject, wish.encoded(), headers, repeat=True)
 
+    async def unschedule(self, key: str) -> None:
+        """Forget a scheduled wish: its object is gone."""
+        if scheduled := await self.bus.last(streams.LATER, subjects.later(self.pool, key)):
+            await self.bus.delete(streams.LATER, scheduled.sequence)
+
     async def admit(self, due: consumers.Delivery) -> None:
         """Turn a due requeue into a wish."""
         key = subjects.without(f"due.{self.pool}", due.subject)

@@ -15,6 +15,8 @@ from bus.transport import consumers
 from bus.transport.connection import Bus
 from bus.transport.consumers import Delivery
 from bus.transport.pull import Pull
+from bus.workqueue import forgetting
+from bus.workqueue.forgetting import ReportSweep
 from bus.workqueue.queue import Queue
 from bus.workqueue.ranks import Rank
 from windowbox.errors import TransientError, WindowboxError
@@ -102,15 +104,19 @@ class Router:
     async def sweep(self, interval: float) -> None:
         """Enqueue lost wishes and unfinished objects periodically; never returns. Needs a lease."""
         back, position = asyncio.Event(), 0
+        reports = ReportSweep(self._bus, self._mapping.kinds[0])
         # After a reconnect the stream may be another, with other messages at the same sequences.
         with self._bus.on_reconnect(back.set), self._rank.first():
             async with contextlib.aclosing(elections.sweeps(self._bus, interval, _YOUNG)) as sweeps:
                 async for age in sweeps:
-                    position = 0 if back.is_set() else position
+                    if back.is_set():
+                        position = 0
+                        reports.restart()
                     back.clear()
                     try:
                         await self._queue.sweep(age)
                         position = await self._sweep_objects(position)
+                        await reports.step()
                     except WindowboxError as error:
                         logger.info("sweep of %s: %s", self._queue.pool, error)
 
@@ -127,6 +133,9 @@ class Router:
                 logger.exception("%s: mapping failed in pool %s", change.stored.subject, self._queue.pool)
                 metrics.unmapped.labels(self._queue.pool).inc()
                 keys = [subjects.without("object", change.stored.subject)] if self._is_own(change) else []
+            if change.gone and self._is_own(change):
+                own = subjects.without("object", change.stored.subject)
+                await forgetting.forget(self._bus, self._queue, own, change.uid)
             for key in keys:
                 await self._queue.wish(key, Wish(reason=Reason.DRIFT if owned else Reason.EVENT))
         await delivery.settle()

@@ -22,6 +22,7 @@ from bus.permissions import Role, users
 from bus.transport import answers, consumers
 from bus.transport.buckets import Bucket
 from bus.transport.connection import ApiError, Bus, connected
+from bus.workqueue.forgetting import ReportSweep
 from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import PreviousVersion, Router, run_due
@@ -85,6 +86,7 @@ async def test_a_watcher_may_do_all_that_it_does(granted: RoleServer) -> None:
         await bus.publish(subjects.seen(WEB), b"{}", HEADERS)
         found = [s.subject async for s in consumers.snapshot(bus, streams.OBJECTS, ["object.>"])]
         await bus.purge(streams.OBJECTS, subjects.seen(WEB))
+        await bus.purge(streams.INTENTS, subjects.reports_of("left"))
         await hold_a_lease(bus, "watch.runtime.namespaces", "watch")
         async with running((registry := Registry(bus)).run()):
             await registry.complete.wait()
@@ -121,8 +123,12 @@ async def test_a_pool_may_do_all_that_it_does(granted: RoleServer, role: Role, p
         async with running((registry := Registry(bus)).run()):
             await registry.complete.wait()
         if role == "worker":
+            await intents.report(bus, KEY, StatusIntent(uid="u-1", patch={"a": 1}), 0)
             await hold_a_lease(bus, "join", "work")
             await consumers.ensure(bus, queue.item_consumer(10), ranked=True)
+            sweep = ReportSweep(bus, DNSRECORDS.id)
+            for _ in range(2):
+                await sweep.step()
             await Registry(bus).exchange("shoot", None, Member(id="shoot"))
 
 

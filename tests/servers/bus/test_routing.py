@@ -7,9 +7,22 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bus import subjects
-from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, Announcement, Reason, Wish
+from bus import intents, subjects
+from bus.clusters.registry import Member, Registry
+from bus.messages import (
+    BODY,
+    OPERATION,
+    PREDECESSOR,
+    UID,
+    VERSION,
+    Announcement,
+    EventIntent,
+    Reason,
+    StatusIntent,
+    Wish,
+)
 from bus.transport.connection import ApiError, Bus
+from bus.workqueue.forgetting import ReportSweep
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import PreviousVersion, Router, run_due
 from tests.servers.bus.handlers import POOL, waiting
@@ -246,6 +259,78 @@ async def test_a_due_wish_that_cannot_be_read_is_a_wish(bus: Bus) -> None:
     async with running(run_due(bus, Queue(bus, POOL))):
         await eventually(lambda: is_wished(bus, "web"))
         await eventually(lambda: nothing_is_due(bus))
+
+
+EVENT = EventIntent(type="Normal", reason="Deleted", note="deleted")
+"""Reports that stay when their object `web` is deleted, beside those that go."""
+KEPT = {
+    "of a successor": StatusIntent(uid="successor", patch={"a": 1}),
+    "with an orphan": StatusIntent(uid="web", patch={"a": 1}, orphans=({"metadata": {"uid": "web"}},)),
+    "with Events to write": StatusIntent(uid="web", patch={}, events=(EVENT,)),
+}
+FORGOTTEN = {
+    "written": StatusIntent(uid="web", patch={"a": 1}),
+    "with a memo": StatusIntent(uid="web", patch={"a": 1}, shown=True, memo={"step": 3}),
+    "with Events of a status": StatusIntent(uid="web", patch={"a": 1}, events=(EVENT,)),
+}
+
+
+@pytest.mark.parametrize("report", [*KEPT, *FORGOTTEN])
+async def test_a_deleted_object_is_forgotten(bus: Bus, report: str) -> None:
+    queue, key = Queue(bus, POOL), subjects.key(space("web"))
+    intent = (KEPT | FORGOTTEN)[report]
+    async with running(Router(bus, queue, All()).run()):
+        await announce(bus, "web")
+        for about in ("web", "stays"):
+            await queue.schedule(subjects.key(space(about)), Wish(reason=Reason.DUE), 3600)
+            await intents.report(bus, subjects.key(space(about)), intent, 0)
+        await announce(bus, "web", operation="DELETED")
+        await eventually(lambda: is_scheduled(bus, "stays"))
+        await eventually(lambda: nothing_in_hand(bus))
+    assert ((await intents.last(bus, key)).intent is None) == (report in FORGOTTEN)
+    assert (await intents.last(bus, subjects.key(space("stays")))).intent == intent
+
+
+async def test_a_sweep_forgets_reports_without_an_object(bus: Bus) -> None:
+    """The deletion was announced, and its announcement forgotten, while no worker ran."""
+    elsewhere = {name: ObjectRef(name, NAMESPACES.id, "", "web") for name in ("lost", "left", "member")}
+    refs = [space("there"), space("deleted"), space("orphaned"), *elsewhere.values()]
+    for ref in refs:
+        orphans = ({"metadata": {"uid": "x"}},) if ref.name == "orphaned" else ()
+        await intents.report(
+            bus, subjects.key(ref), StatusIntent(uid="x", patch={"a": 1}, orphans=orphans), 0
+        )
+    await bus.publish(subjects.intent(subjects.key(space("unreadable"))), b"nonsense")
+    await announce(bus, "there")
+    await bus.publish(subjects.listed("runtime", NAMESPACES.id), b"")
+    for name in ("left", "member"):
+        await Registry(bus).join(Member(id=name))
+    await Registry(bus).leave("left")
+    async with running(Router(bus, Queue(bus, POOL), All()).sweep(0.05)):
+        for ref in (space("deleted"), elsewhere["left"]):
+            await eventually(lambda ref=ref: is_unreported(bus, ref))  # type: ignore[misc]
+        # A bus that has lost its objects is filled again; it knows no deletion until then.
+        for ref in (space("there"), space("orphaned"), elsewhere["lost"], elsewhere["member"]):
+            assert not await is_unreported(bus, ref)
+
+
+async def test_a_sweep_does_not_forget_what_one_look_misses(bus: Bus) -> None:
+    await intents.report(bus, subjects.key(space("web")), StatusIntent(uid="web", patch={"a": 1}), 0)
+    await bus.publish(subjects.listed("runtime", NAMESPACES.id), b"")
+    sweep = ReportSweep(bus, NAMESPACES.id)
+    await sweep.step()
+    await announce(bus, "web")
+    for _ in range(3):
+        await sweep.step()
+    assert not await is_unreported(bus, space("web"))
+
+
+async def is_scheduled(bus: Bus, *names: str) -> bool:
+    return await waiting(bus, "LATER") == [subjects.later(POOL, subjects.key(space(name))) for name in names]
+
+
+async def is_unreported(bus: Bus, ref: ObjectRef) -> bool:
+    return (await intents.last(bus, subjects.key(ref))).intent is None
 
 
 async def nothing_in_hand(bus: Bus) -> bool:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from bus import streams, subjects
+from bus import intents, streams, subjects
+from bus.clusters.registry import Member
 from bus.leases.leases import Leases
-from bus.messages import OPERATION, Announcement
+from bus.messages import OPERATION, Announcement, StatusIntent
 from bus.transport.connection import Bus
 from sandbox import files
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, listed, service, watched
@@ -409,6 +410,20 @@ async def test_a_rejoined_cluster_is_mirrored_again(bus: Bus, apis: ApiServers, 
         for name in there.members:
             await there.tells(name, "later", "LISTED", "ADDED")
             await there.tells(name, "web", "LISTED")
+
+
+async def test_reports_go_with_the_cluster_but_not_while_it_sleeps(
+    bus: Bus, apis: ApiServers, tmp_path: Path
+) -> None:
+    async with watched(bus, apis, tmp_path, 2) as there:
+        keys = [subjects.key(ObjectRef(name, SERVICES.id, "default", "web")) for name in there.members]
+        for key in keys:
+            await intents.report(bus, key, StatusIntent(uid="web", patch={"loadBalancer": {}}), 0)
+        await there.watching.registry.join(Member(id=there.members[0], asleep=True))
+        await there.leave(there.members[1])
+        for name in there.members:
+            await eventually(lambda name=name: is_cleared(bus, name), PATIENCE)  # type: ignore[misc]
+        assert [(await intents.last(bus, key)).intent is None for key in keys] == [False, True]
 
 
 async def test_a_standby_waits_with_one_task_per_lease(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class LifeCycleMapping:
         )
 
     async def _ended(self, key: str, change: Announcement, last: Object | None) -> list[str]:
-        """Requeue a vanished object that needs a cleanup. Otherwise forget its report."""
+        """Requeue a vanished object that needs a cleanup."""
         if (
             last
             and last.uid == change.uid
@@ -92,7 +92,6 @@ class LifeCycleMapping:
             if last_user or is_orphan(last, self.kind.finalizer, reported):
                 await intents.keep_orphan(self._bus, key, last)
                 return [key]
-        await intents.forget(self._bus, key, change.uid)
         return []
 
     def unfinished(self, object: Object) -> bool:
