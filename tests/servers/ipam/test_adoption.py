@@ -27,6 +27,7 @@ from tests.servers.ipam.stores import (
     service,
     settled,
 )
+from tests.support.cases import cases
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
@@ -39,11 +40,11 @@ EVERYTHING = [f"10.0.0.{n}" for n in range(16, 32)] + [f"fd00::{n:x}" for n in r
 
 
 def shows(
-    name: str, *addresses: str, created: str = "2026", cluster: str = RUNTIME, both: bool = False
+    name: str, *addresses: str, cluster: str = RUNTIME, both: bool = False, reported: tuple[str, ...] = ()
 ) -> Claim:
     """Only its status says so, which its owner may have written."""
     families = BOTH if both else V4
-    return Claim(service(name, cluster), name, (), ("80/TCP",), None, addresses, families, created)
+    return Claim(service(name, cluster), name, (), (), None, addresses, families, reported)
 
 
 async def must_wait(store: AddressStore, name: str, **asked: Any) -> None:
@@ -111,7 +112,7 @@ async def test_a_shown_address_stays_with_its_owner(bus: Bus, lost: bool) -> Non
     async with opened(bus, SMALL) as store:
         if not lost:
             await adopt_all(store, victim)
-        thief = shows("thief", "10.0.0.20", created="2020")
+        thief = shows("a-thief", "10.0.0.20")
         await adopt_all(store, [thief, *(victim if lost else [])])
         assert await everybody(store) == {"10.0.0.20": ["victim"]}
 
@@ -122,11 +123,16 @@ async def test_a_service_with_an_address_adopts_no_other(store: AddressStore) ->
     assert await everybody(store) == {has[0]: ["greedy"]}
 
 
-async def test_uncontested_claims_come_first_then_older_services(bus: Bus) -> None:
+@cases(
+    "victim",
+    ("of-the-runtime-cluster", {}),
+    ("with-our-report", {"cluster": "z", "reported": ("10.0.0.20",)}),
+)
+async def test_what_owners_write_decides_no_contest(bus: Bus, victim: dict[str, Any]) -> None:
     async with opened(bus, SMALL) as store:
-        thief = shows("thief", "10.0.0.20", "10.0.0.21", created="2025")
-        other, victim = shows("web", "10.0.0.22"), shows("victim", "10.0.0.20", created="2024")
-        await adopt_all(store, [thief, other, victim])
+        thief = shows("a-thief", "10.0.0.20", "10.0.0.21", cluster="a")
+        other = shows("web", "10.0.0.22", cluster="b")
+        await adopt_all(store, [thief, other, shows("victim", "10.0.0.20", **victim)])
         assert await everybody(store) == {"10.0.0.20": ["victim"], "10.0.0.22": ["web"]}
 
 

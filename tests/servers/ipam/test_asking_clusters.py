@@ -18,6 +18,7 @@ from aiohttp import web
 from bus import streams, subjects
 from bus.clusters.clusters import clusters
 from bus.clusters.registry import Member, Registry
+from bus.messages import StatusIntent
 from bus.transport.buckets import Bucket
 from bus.transport.connection import Bus, connected
 from bus.workqueue.queue import Queue
@@ -33,7 +34,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, SECRETS, SERVICES, SecretKey
 from windowbox.settings.bussettings import Access
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.loadbalancer.edgestate import POOL, States
+from workers.loadbalancer.edgestate import POOL, EdgeState, States
 from workers.loadbalancer.ipam.entries import Waiter
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service import adoption
@@ -99,7 +100,7 @@ async def join(registry: Registry, bus: Bus, runtime: ApiServers, url: str, clus
 
 @contextlib.asynccontextmanager
 async def world(
-    bus: Bus, path: Path, answers: dict[str, Answer]
+    bus: Bus, path: Path, answers: dict[str, Answer], *, edge: bool = True
 ) -> AsyncIterator[tuple[Adoption, AddressStore]]:
     routes = [web.get(f"/{name}/api/v1/services", answer) for name, answer in answers.items()]
     async with api_servers() as apis, webserver.serving(*routes, tls=webserver.identity().tls) as url:
@@ -114,7 +115,8 @@ async def world(
             running(registry.run(), store.run(), states.bucket.run()),
         ):
             await soon(states.bucket.complete.wait())
-            await states.testify()
+            if edge:
+                await states.testify()
             yield Adoption(bus, store, opened, registry, states, SETTINGS), store
 
 
@@ -147,6 +149,36 @@ async def test_a_bug_triggered_by_one_cluster_spares_the_others(
             await soon(one.adopt())
         assert store.has_address(service("web", "honest"))
     assert "addresses of cluster unlucky are not known, others may get them" in caplog.text
+
+
+async def test_a_contest_of_clusters_waits_for_the_edge(
+    bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adoption, "_EDGE_PATIENCE", 0.1)
+    async with world(bus, tmp_path, {"a-thief": honest, "victim": honest}, edge=False) as (one, store):
+        adopting = asyncio.create_task(one.adopt())
+        # The clusters are asked meanwhile, and the patience for claims without a contest ends.
+        assert not (await asyncio.wait([adopting], timeout=1.5))[0]
+        states, web = States(Bucket(bus, streams.EDGES)), service("web", "victim")
+        await states.put(web, EdgeState(uid="web", digest="", since="", addresses=("10.0.0.20",)))
+        await states.testify()
+        await soon(adopting)
+        assert store.has_address(web)
+        assert not store.has_address(service("web", "a-thief"))
+
+
+async def test_without_an_edge_our_reports_decide_a_contest(
+    bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_EDGE_PATIENCE", "_CONTEST_PATIENCE"):
+        monkeypatch.setattr(adoption, name, 0.1)
+    web = service("web", "victim")
+    said = StatusIntent(uid="web", patch=balancer("web", "10.0.0.20")["status"])
+    await bus.publish(subjects.intent(subjects.key(web)), said.encoded())
+    async with world(bus, tmp_path, {"a-thief": honest, "victim": honest}, edge=False) as (one, store):
+        await soon(one.adopt())
+        assert store.has_address(web)
+        assert not store.has_address(service("web", "a-thief"))
 
 
 async def test_many_large_services_need_little_memory(bus: Bus, tmp_path: Path) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bus.transport.connection import WrongSequence
 from windowbox.errors import Conflict
 from windowbox.models.loadbalancers import Family, family
-from windowbox.models.refs import ObjectRef
+from windowbox.models.refs import RUNTIME, ObjectRef
 from workers.loadbalancer.ipam import entries
 from workers.loadbalancer.ipam.entries import Holder
 from workers.loadbalancer.ipam.index import MARKER, AddressIndex
@@ -32,7 +32,8 @@ class Claim(NamedTuple):
     """Other addresses in its status, which its owner may have written."""
     families: tuple[Family, ...] = ()
     """The families that it asks for: by its status alone it gets one address of each."""
-    created: str = ""
+    reported: tuple[str, ...] = ()
+    """Those of them that we have reported: its owner cannot write reports."""
 
     def holder(self, since: float) -> Holder:
         """Its entry in the address store."""
@@ -57,7 +58,7 @@ async def adopt_all(store: AddressStore, claims: Iterable[Claim]) -> Released:
     for address, claimed in served.items():
         displaced += await _adopt_served(store, address, claimed)
     await store.bucket.catch_up()
-    for claim, address in _only_shown(claims, store.index):
+    for claim, address in _by_trust(_only_shown(claims, store.index)):
         await _adopt_shown(store, claim, address)
     marker = await store.bucket.get(MARKER)
     if (store.bucket.readings, store.doubt) != before:
@@ -102,17 +103,41 @@ def resolve_claims(held: Sequence[Holder], claimed: Sequence[Holder]) -> Resolve
     return ResolvedClaims(tuple(holders), tuple(displaced))
 
 
-def _only_shown(claims: Sequence[Claim], index: AddressIndex) -> Iterator[tuple[Claim, str]]:
-    """Claims by status alone, in the order to try them: uncontested first, then older Services."""
-    found = []
+def contested(claims: Iterable[Claim], index: AddressIndex) -> set[str]:
+    """Addresses that several clusters claim by the status of their Services alone."""
+    clusters: dict[str, set[str]] = defaultdict(set)
+    for claim, address in _only_shown(claims, index):
+        clusters[address].add(claim.ref.cluster)
+    return {address for address, found in clusters.items() if len(found) > 1}
+
+
+def _by_trust(found: Iterable[tuple[Claim, str]]) -> list[tuple[Claim, str]]:
+    """In the order to try them. Nothing that the owner of a Service writes into it moves it forward.
+
+    Uncontested ones come first: they are all that a thief of many addresses cannot spoil.
+    """
+    by_address: dict[str, list[Claim]] = defaultdict(list)
+    for claim, address in found:
+        by_address[address].append(claim)
+    return sorted(
+        ((claim, address) for address, claims in by_address.items() for claim in claims),
+        key=lambda one: (
+            len(by_address[one[1]]) > 1,
+            one[0].ref.cluster != RUNTIME,
+            one[1] not in one[0].reported,
+            one[0].ref,
+        ),
+    )
+
+
+def _only_shown(claims: Iterable[Claim], index: AddressIndex) -> Iterator[tuple[Claim, str]]:
+    """Claims by status alone: one address of each family that no edge names for the Service."""
     for claim in claims:
         for of in claim.families:
             if any(family(address) == of for address in claim.addresses):
                 continue
             given = (a for a in claim.shown if family(a) == of and index.gives(claim.ref.cluster, a))
-            found += [(claim, address) for address in list(given)[:1]]
-    contested = Counter(address for _, address in found)
-    yield from sorted(found, key=lambda one: (contested[one[1]] > 1, one[0].created, one[0].ref))
+            yield from ((claim, address) for address in list(given)[:1])
 
 
 async def _adopt_shown(store: AddressStore, claim: Claim, address: str) -> None:
@@ -122,7 +147,7 @@ async def _adopt_shown(store: AddressStore, claim: Claim, address: str) -> None:
         return
     if store.is_complete() and not index.room(claim.ref, of, time.time()):
         return  # others may have waited longer
-    if not index.below_quota(claim.ref.cluster, of):
+    if index.full(claim.ref.cluster) or not index.below_quota(claim.ref.cluster, of):
         return
     for _ in range(ATTEMPTS):
         held, sequence = await store.read(address)

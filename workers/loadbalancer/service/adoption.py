@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from bus import streams, subjects
+from bus import intents, streams, subjects
 from bus.clusters.clusters import Clusters
 from bus.clusters.registry import Registry
 from bus.messages import OPERATION, Announcement
@@ -24,13 +24,15 @@ from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.addressclaims import Claim
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.service import servicestatus
-from workers.loadbalancer.spec import fields, selection
+from workers.loadbalancer.spec import selection
 from workers.loadbalancer.spec.demands import demand_in
 
 logger = logging.getLogger(__name__)
 
 _EDGE_PATIENCE = 15.0
 """Seconds that new allocations wait for an edge, if Services show addresses that the bus does not know."""
+_CONTEST_PATIENCE = 120.0
+"""The same if Services of several clusters show one address: only an edge knows whose it is."""
 _PATIENCE = 60.0
 """Seconds that the allocation of new addresses waits for a cluster that cannot be read."""
 _CLUSTER_SECONDS = 20.0
@@ -50,11 +52,10 @@ def claim(cluster: str, service: Object, settings: LoadBalancerSettings) -> Clai
         ObjectRef(cluster, SERVICES.id, service.namespace, service.name),
         service.uid,
         (),
-        demand.places,
+        demand.places if demand.share else (),
         demand.share,
         servicestatus.addresses(service)[:_MOST_SHOWN],
         demand.families,
-        fields.text(service.metadata.get("creationTimestamp"))[:32],
     )
 
 
@@ -100,18 +101,31 @@ class Adoption:
                 raise error
         found, self._read = self._read, {}
         all_claims = [one for cluster in clusters for one in found[cluster]]
-        if self._store.needs_adoption() and any(one.shown for one in all_claims):
-            await self._edge_has_testified()
+        adopted = await addressclaims.adopt_all(self._store, await self._proven(all_claims))
+        self._since = None
+        return adopted.wake
+
+    async def _proven(self, claims: list[Claim]) -> list[Claim]:
+        """The claims, with what edges say of them, and our reports if that is not enough."""
+        incomplete, index = self._store.needs_adoption(), self._store.index
+        if incomplete and any(one.shown for one in claims):
+            several = addressclaims.contested(claims, index)
+            await self._edge_has_testified(_CONTEST_PATIENCE if several else _EDGE_PATIENCE)
 
         def served(claim: Claim) -> tuple[str, ...]:
             state = self._states.of(claim.ref)
             return state.addresses if state and state.uid == claim.uid else ()
 
-        adopted = await addressclaims.adopt_all(
-            self._store, (confirmed(one, served(one)) for one in all_claims)
-        )
-        self._since = None
-        return adopted.wake
+        found = [confirmed(one, served(one)) for one in claims]
+        several = addressclaims.contested(found, index) if incomplete else set()
+        return [await self._with_report(one) if several & {*one.shown} else one for one in found]
+
+    async def _with_report(self, claim: Claim) -> Claim:
+        report = (await intents.last(self._bus, subjects.key(claim.ref))).intent
+        if report is None or report.uid != claim.uid:
+            return claim
+        said = servicestatus.addresses(Object({"status": report.patch}))
+        return claim._replace(reported=tuple(address for address in claim.shown if address in said))
 
     async def _claims(self, cluster: str, since: float) -> list[Claim]:
         """The claims of one cluster; TransientError if they are not known yet."""
@@ -163,15 +177,17 @@ class Adoption:
                 break
         return found
 
-    async def _edge_has_testified(self) -> None:
+    async def _edge_has_testified(self, patience: float) -> None:
         """Wait until an edge has published its addresses: a Service's owner may write any into its status."""
         answered = asyncio.Event()
         with contextlib.ExitStack() as stack:
             stack.callback(self._states.bucket.on_change(lambda *_: answered.set()))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_EDGE_PATIENCE):
+                async with asyncio.timeout(patience):
                     while not self._states.testified():
                         answered.clear()
                         await answered.wait()
                     return
-        logger.warning("no edge reports which addresses it serves: the status of Services is trusted")
+        logger.warning(
+            "no edge reports which addresses it serves: the status of Services is trusted, and our last reports"
+        )
