@@ -188,6 +188,4 @@ class Adoption:
                         answered.clear()
                         await answered.wait()
                     return
-        logger.warning(
-            "no edge reports which addresses it serves: the status of Services is trusted, and our last reports"
-        )
+        logger.warning("no edge reports which addresses it serves: the status of Services is trusted")
