@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
+import orjson
+
 from bus import streams, subjects
 from bus.messages import TRACE, Call, Read, Reason, RunRecord, Wish
 from bus.outcomes import Failed, Outcome, RequeueAfter, Unfinished, backoff
@@ -244,10 +246,12 @@ class Pool:
         return outcome
 
     async def _journal(self, record: RunRecord) -> None:
-        data = record.encoded()
         # Calls are left out of a record that does not fit into one message beside its headers.
-        if len(data) + 4096 > self._bus.max_payload:
-            data = record.model_copy(update={"calls": [], "calls_omitted": True}).encoded()
+        limit = self._bus.max_payload - 4096
+        without_calls = record.model_copy(update={"calls": [], "calls_omitted": True})
+        data = (without_calls if crowded(record.calls, limit) else record).encoded()
+        if len(data) > limit:
+            data = without_calls.encoded()
         await self._bus.publish(subjects.run(self._pool, record.key), data)
 
     async def _requeue_if_wished(self, key: str, item: int) -> None:
@@ -354,6 +358,18 @@ class Pool:
             except WindowboxError:
                 return
             self._superseded.discard(key)
+
+
+def crowded(calls: list[Call], limit: int) -> bool:
+    """Whether the answers of the calls certainly need more bytes.
+
+    To encode them only to find that out would hold the event loop ten times as long.
+    """
+    size = 0
+    for call in calls:
+        with contextlib.suppress(TypeError):  # of a type that only the record's model encodes
+            size += len(orjson.dumps(call.answer))
+    return size > limit
 
 
 def outcome_of(error: Exception, item: Item, cluster: str) -> Outcome:

@@ -210,6 +210,26 @@ async def test_the_task_that_holds_the_loop_up_is_named(caplog: pytest.LogCaptur
     assert [file for file in linecache.cache if file.endswith("test_telemetry.py")] == []
 
 
+async def test_a_task_that_holds_the_loop_for_a_moment_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def hold() -> None:
+        ends = time.thread_time() + 0.3  # half as long as from one heartbeat to the next
+        while time.thread_time() < ends:
+            pass
+
+    def named() -> bool:
+        return (
+            "the event loop is held for 0." in caplog.text
+            and "by work.pool.the-object: tests/" in caplog.text
+        )
+
+    with stalls.watched(), caplog.at_level(logging.INFO):
+        for _ in range(200):  # a heartbeat meets every third
+            await asyncio.create_task(hold(), name="work.pool.the-object")
+            if named():
+                break
+    assert named()
+
+
 async def test_a_loop_that_only_waits_is_blamed_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with stalls.watched(), caplog.at_level(logging.WARNING):
         await asyncio.sleep(1.0)  # longer than the watchdog takes to look

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
@@ -144,12 +144,32 @@ class Actuator(ABC):
 
 Spec = TypeVar("Spec", bound=ExtensionSpec)
 
+MOST_PARTS = 5_000
+"""Objects within a spec: to parse 60,000 would hold the event loop for 0.2 s."""
+
 
 def parsed_spec(model: type[Spec], object: Object) -> Spec:
     """The spec, or Malformed with the first field that is wrong; not with its value, which may be secret."""
+    # Provider configurations are not parsed here.
+    check_parts("spec", {name: value for name, value in object.spec.items() if name != "providerConfig"})
     try:
         return model.model_validate(object.spec)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise Malformed(f"spec.{where}: {first['msg']}; correct the field") from None
+
+
+def check_parts(field: str, value: Any) -> None:
+    """Raise Malformed if the value has more objects within it than may be parsed at once."""
+    left, seen = [value], 0
+    while left:
+        found = left.pop()
+        seen += isinstance(found, dict)
+        if seen > MOST_PARTS:
+            raise Malformed(f"{field} has more than {MOST_PARTS:,} parts: take some out")
+        left.extend(one for one in _inner(found) if isinstance(one, dict | list))
+
+
+def _inner(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value

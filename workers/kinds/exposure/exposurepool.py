@@ -15,7 +15,7 @@ from windowbox.kinds import Served
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, SERVICES, ObjectRef
 from workers.core.lifecycle import statuses
-from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, shoot_of
+from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, check_parts, shoot_of
 from workers.core.owned import manifests, ownerindex
 from workers.core.owned.manifests import Manifest, manifest
 from workers.core.owned.ownerindex import OwnerIndex
@@ -148,6 +148,7 @@ def parsed(spec: Mapping[str, Any]) -> ExposureSpec:
     endpoints = spec.get("endpoints")
     if not isinstance(endpoints, list) or not endpoints:
         raise Malformed("spec.endpoints is empty: name at least one node that the API server runs on")
+    check_parts("spec.endpoints", endpoints)
     found = dict.fromkeys(one for index, endpoint in enumerate(endpoints) for one in _node(index, endpoint))
     if len(found) > _MAX_ENDPOINTS:
         raise Malformed(f"spec.endpoints: {len(found)} addresses are too many; give at most {_MAX_ENDPOINTS}")
