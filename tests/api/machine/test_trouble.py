@@ -22,10 +22,12 @@ from tests.support.machines import join
 from tests.support.rules import rule
 from tests.support.running import eventually
 from windowbox.models import machinekeys, refs
+from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef, Resource
 from windowbox.settings.bussettings import Access
 from workers import replay
 from workers.machines import names
+from workers.machines.machine import machinestatus
 from workers.machines.machine.machineviews import TARGET
 
 pytestmark = pytest.mark.serves("machine")
@@ -75,6 +77,31 @@ async def test_status_and_events_say_why_a_machine_has_not_joined(made: Machines
     await made.until_described("stuck", "node machine-stuck is not ready")
     await made.simulator.node("machine-stuck")
     await made.until("stuck", "Running")
+
+
+async def test_a_node_that_changes_often_is_reported_seldom(
+    made: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await made.joined("flaps")
+    monkeypatch.setattr(machinestatus, "_REPORTS", 3)
+    monkeypatch.setattr(machinestatus, "_WITHIN", 20.0)
+    await made.world.quiet()
+    began = datetime.now(UTC)
+    for number in range(8):
+        await made.simulator.node("machine-flaps", Ready=str(number % 2 == 0), Odd=str(number % 2 == 1))
+        await made.world.quiet()
+    runs = (await made.world.recorded(began, "machine")).runs
+    reports = [call.request["patch"] for run in runs for call in run.calls if call.door == "report"]
+    assert 1 <= len(reports) <= 3
+    # The last change is reported in the end.
+    monkeypatch.setattr(machinestatus, "_WITHIN", 1.0)
+    await made.simulator.node("machine-flaps", Ready="True", Odd="Unknown")
+
+    def agrees(machine: Object | None) -> bool:
+        shown = {one["type"]: one["status"] for one in machine.status["conditions"]} if machine else {}
+        return (shown.get("Ready"), shown.get("Odd"), phase_of(machine)) == ("True", "Unknown", "Running")
+
+    await made.shoot.until(refs.MACHINES, "flaps", agrees)
 
 
 @rule("B8-R6")

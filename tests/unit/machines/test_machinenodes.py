@@ -49,6 +49,24 @@ def test_one_patch_brings_labels_taints_and_finalizer() -> None:
     assert machinenodes.sync_patch(wanted, after(found, patch)) is None
 
 
+def test_large_conditions_are_shortened_in_a_status() -> None:
+    def conditions(count: int, length: int) -> list[dict[str, Any]]:
+        said = {"status": "False", "reason": "r" * length, "message": "m" * length}
+        return [{"type": f"Problem{number:02}", **said} for number in range(count)]
+
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "posting"}
+    usual = [*conditions(20, 40), ready]
+    assert machinenodes.bounded(usual) == usual
+    shortened = machinenodes.bounded([*conditions(20, 300)[:10], ready])
+    assert [one["type"] for one in shortened] == [f"Problem{n:02}" for n in range(10)] + ["Ready"]
+    assert {len(one["message"]) for one in shortened} == {100, len("posting")}
+    hostile = Object({"status": {"conditions": [*conditions(63, 100_000), ready]}})
+    found = machinenodes.bounded(machinenodes.conditions(hostile))
+    assert found[-1] == ready
+    assert 4 <= len(found) < 10
+    assert len(json.dumps(found)) < 6100
+
+
 @rule("B10-R2")
 def test_only_applied_entries_are_removed_from_a_node() -> None:
     before = machine(nodeTemplate=template(taints=[TAINT], labels={"team": "blue", "old": "1"}))

@@ -72,7 +72,7 @@ class MachineJoining:
             # Report it now: the Machine stays Unknown while another one is replaced, or without a timeout.
             lost = phases.unhealthy(state, node, timeouts, loss)
             last = machinestatus.operation(lost.type, lost.state, lost.description, spelled(run.now))
-            await run.report_part(lastOperation=last)
+            await run.report_part(of_node=True, lastOperation=last)
         verdict = phases.verdict(state, node, timeouts, run.now, loss)
         if verdict.needs_permit and not await self._is_permitted(run, shoot):
             note = "another Machine of its MachineDeployment is being replaced"
@@ -88,6 +88,9 @@ class MachineJoining:
             return Unfinished("the node is emptied for its update in place", again)
         deadlines = [preserved] if preserved else []
         deadlines += [(verdict.deadline, verdict.then)] if verdict.deadline else []
+        if run.held_back:
+            allowed = run.now + timedelta(seconds=run.held_back)
+            deadlines.append((allowed, "changes of its node are reported again then"))
         if not deadlines:
             return Ignored()
         deadline, why = min(deadlines)
@@ -143,11 +146,11 @@ class MachineJoining:
         self, run: MachineRun, shoot: TargetCluster, node: Object | None, verdict: Verdict
     ) -> None:
         """Report the new phase, or else the node's changed conditions."""
-        conditions = [dict(one) for one in machinenodes.conditions(node)] if node is not None else None
+        conditions = machinenodes.bounded(machinenodes.conditions(node)) if node is not None else None
         if (change := verdict.change) is None:
             shown = machinestatus.state(run.machine).conditions
             if conditions is not None and machinenodes.changed(shown, conditions):
-                await run.report_part(conditions=conditions)
+                await run.report_part(of_node=True, conditions=conditions)
             return
         before = run.phase
         if before == Phase.PENDING and change.phase == Phase.FAILED:
@@ -158,7 +161,9 @@ class MachineJoining:
         event = EventIntent(type="Warning", reason=str(change.phase), note=change.description[:900])
         # Success needs no Event: the status shows it, and each Event costs a write.
         successful = change.state == OperationState.SUCCESSFUL
-        await run.report_change(change, None if successful else event, conditions)
+        # The tenant decides how often the node fails; deadlines and updates come by themselves.
+        of_node = {str(before), str(change.phase)} == {Phase.RUNNING, Phase.UNKNOWN}
+        await run.report_change(change, None if successful else event, conditions, of_node=of_node)
         if before in (Phase.PENDING, Phase.NEW) and change.phase == Phase.RUNNING:
             # A used bootstrap token could add other nodes to the Shoot.
             token = names.token(names.token_id(run.machine.uid))

@@ -15,11 +15,15 @@ from workers.machines.machine.machinespecs import QUANTITY
 
 READY = "Ready"
 IN_PLACE = "InPlaceUpdate"
+PRESERVED = "Preserved"
+_OURS = (READY, IN_PLACE, PRESERVED)
 _TEXTS = ("type", "status", "reason", "message")
 _TIMES = ("lastHeartbeatTime", "lastTransitionTime")
 _MOST_CONDITIONS = 64
-_LONGEST = 1000
-"""Characters of a message that go into a Machine's status."""
+_LONGEST, _SHORT = 1000, 100
+"""Characters of a text of a condition; and of a message where all texts together are too long."""
+_MOST_BYTES = 6000
+"""Of the conditions that go into a Machine's status: it is kept on the bus, and Machines are many."""
 _KINDS = ("labels", "annotations")
 
 Condition = Mapping[str, Any]
@@ -38,6 +42,29 @@ def conditions(node: Object) -> list[Condition]:
         for one in mappings(node.status.get("conditions"))[:_MOST_CONDITIONS]
         if one.get("type") and one.get("status")
     ]
+
+
+def bounded(found: Sequence[Condition]) -> list[dict[str, Any]]:
+    """The conditions that a Machine's status shows: with short messages if they are large, or not all.
+
+    Those that windowbox reads stay.
+    """
+    conditions = [dict(one) for one in found]
+    if _size(conditions) > _MOST_BYTES:
+        conditions = [
+            {**one, **({"message": one["message"][:_SHORT]} if "message" in one else {})}
+            for one in conditions
+        ]
+    kept, left = set[int](), _MOST_BYTES
+    for number, one in sorted(enumerate(conditions), key=lambda each: each[1].get("type") not in _OURS):
+        left -= _size(one)
+        if left >= 0:
+            kept.add(number)
+    return [one for number, one in enumerate(conditions) if number in kept]
+
+
+def _size(conditions: Any) -> int:
+    return len(json.dumps(conditions))
 
 
 def condition(node: Object, type: str) -> Condition | None:

@@ -18,7 +18,7 @@ from workers.core.lifecycle.actuators import Run
 from workers.core.reconcile import Request
 from workers.core.recorder import Recorder
 from workers.core.reports import with_report
-from workers.machines.machine import reasons
+from workers.machines.machine import machinenodes, reasons
 from workers.machines.machine.machinenodes import Condition
 from workers.machines.machine.phases import Change, MachineState
 
@@ -36,6 +36,9 @@ _LONGEST = 4000
 """Characters of a description."""
 _LONGEST_ERROR = 1500
 """Characters of an error: a hostile server must not fill the status of Machines."""
+_REPORTS, _WITHIN = 10, 60.0
+"""Reports about the node of a Machine that are made in so many seconds: the node is its tenant's."""
+_TIMES = "reports about the node"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _LONGEST_DRAIN_PAUSE = 20.0
 _QUOTA = "ERR_INFRA_QUOTA_EXCEEDED"
@@ -116,6 +119,8 @@ class MachineRun:
     request: Request
     machine: Object
     now: datetime
+    held_back: float = 0.0
+    """Seconds until a report about the node can be made that would have come too soon."""
 
     @property
     def ref(self) -> ObjectRef:
@@ -134,8 +139,16 @@ class MachineRun:
     def phase(self) -> str:
         return phase(self.machine)
 
-    async def report(self, patch: Patch, event: EventIntent | None = None) -> bool:
-        """Report the status, unless it shows all that already, apart from times."""
+    @property
+    def _memo(self) -> Mapping[str, Any]:
+        last = self.request.reports.latest
+        return last.memo if last and last.uid == self.machine.uid else {}
+
+    async def report(self, patch: Patch, event: EventIntent | None = None, *, of_node: bool = False) -> bool:
+        """Report the status, unless it shows all that already, apart from times.
+
+        One that follows from what is written to the node (`of_node`) is held back while there are too many.
+        """
 
         def shows(shown: Any, patch: Any) -> bool:
             if isinstance(patch, Mapping):
@@ -145,11 +158,19 @@ class MachineRun:
 
         if shows(self.machine.status, patch):
             return False
+        memo, now = dict(self._memo), self.now.timestamp()
+        if of_node:
+            # The clock of the process that wrote a time may have been ahead.
+            times = [one for one in memo.get(_TIMES, ()) if abs(now - one) < _WITHIN]
+            if len(times) >= _REPORTS:
+                self.held_back = min(times) + _WITHIN - now
+                return False
+            memo[_TIMES] = [*times, round(now, 3)]
         events = (event,) if event else ()
         version = self.machine.resource_version
         ordered = in_order(patch, self.machine.status)
         intent = StatusIntent(uid=self.machine.uid, patch=ordered, events=events, version=version)
-        await self.request.reports.send(intent)
+        await self.request.reports.send(intent, memo=memo)
         self.machine = with_report(self.machine, intent)
         return True
 
@@ -158,26 +179,28 @@ class MachineRun:
         change: Change,
         event: EventIntent | None = None,
         conditions: Sequence[Condition] | None = None,
+        *,
+        of_node: bool = False,
         **more: Any,
     ) -> None:
         """Report a new phase, which starts now, and further fields of the status."""
-        await self.report(changed(change, self.now, conditions) | more, event)
+        await self.report(changed(change, self.now, conditions) | more, event, of_node=of_node)
 
-    async def report_part(self, **part: Any) -> None:
+    async def report_part(self, *, of_node: bool = False, **part: Any) -> None:
         """Report a part of the status, and the rest unchanged: the phase and its time stay."""
         rest = {
-            "conditions": [dict(one) for one in state(self.machine).conditions],
+            "conditions": machinenodes.bounded(state(self.machine).conditions),
             "lastOperation": dict(self.machine.last_operation),
             "currentStatus": dict(current(self.machine)),
         }
-        await self.report(rest | part)
+        await self.report(rest | part, of_node=of_node)
 
     async def report_reason(self, why: reasons.Reason | None) -> None:
         """Report why a Machine is Pending, in its status and in an Event."""
         text = f"{CREATING}: {why.text}" if why else CREATING
         last = operation(OperationType.CREATE, OperationState.PROCESSING, text, spelled(self.now))
         event = EventIntent(type="Warning", reason=why.kind, note=why.text) if why else None
-        await self.report({"lastOperation": last}, event)
+        await self.report({"lastOperation": last}, event, of_node=True)
 
     def retry_drain(self) -> RequeueAfter:
         """Requeue while Pods leave the node: the Shoot's Pods are not watched, so no event does."""

@@ -69,7 +69,7 @@ async def advance(
         return None
     if _reason(node) != SELECTED or keys.CANDIDATE not in node.labels:
         return None
-    conditions = [dict(one) for one in machinenodes.conditions(node)]
+    conditions = machinenodes.bounded(machinenodes.conditions(node))
     evicting = run.now < nodedrain.evicted_until(_selected_at(node, run.now), timeouts)
     drain = NodeDrain(shoot, node, run.now, leaves=False)
     try:

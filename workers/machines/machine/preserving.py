@@ -20,7 +20,6 @@ from workers.machines.machine.nodedrain import Mode, NodeDrain
 from workers.machines.nodes import Taint
 
 _PRESERVED = Taint(keys.PRESERVED, None, "NoSchedule")
-_CONDITION = "Preserved"
 _WITH_FAILURE = (preservation.WHEN_FAILED, preservation.AUTO)
 _DRAIN_RETRY = 5.0
 
@@ -76,8 +75,10 @@ class Preserving:
                 return None
             patch = _end_protection(node, forget=decision.expired)
             await shoot.strategic_merge(NODES, "", node.name, patch)
-            if machinenodes.condition(node, _CONDITION):
-                patch = machinenodes.new_condition(_CONDITION, "False", "Preservation stopped.", "", run.now)
+            if machinenodes.condition(node, machinenodes.PRESERVED):
+                patch = machinenodes.new_condition(
+                    machinenodes.PRESERVED, "False", "Preservation stopped.", "", run.now
+                )
                 await shoot.strategic_merge(NODES, "", node.name, patch, part="status")
             return None
         if until(run.machine) is None:
@@ -103,7 +104,7 @@ class Preserving:
         self, run: MachineRun, shoot: TargetCluster, node: Object, decision: Decision
     ) -> datetime | None:
         """Drain the node of a failed machine. Returns when to continue; None if the node is empty."""
-        if (machinenodes.condition(node, _CONDITION) or {}).get("status") == "True":
+        if (machinenodes.condition(node, machinenodes.PRESERVED) or {}).get("status") == "True":
             return None
         drain = NodeDrain(shoot, node, run.now, leaves=False, cordons=False)
         if await drain.step(Mode(False, False), evicting=True):
@@ -111,7 +112,9 @@ class Preserving:
         by = "MCM" if decision.value == preservation.AUTO else "user"
         last = machinestatus.current(run.machine).get("preserveExpiryTime")
         message = f"Preserved node drained successfully. Machine preserved until {last}."
-        patch = machinenodes.new_condition(_CONDITION, "True", f"Preserved by {by}.", message, run.now)
+        patch = machinenodes.new_condition(
+            machinenodes.PRESERVED, "True", f"Preserved by {by}.", message, run.now
+        )
         await shoot.strategic_merge(NODES, "", node.name, patch, part="status")
         return None
 
