@@ -49,6 +49,9 @@ class MachineSettings(Section):
         ("KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"),
         description="Conditions of a node that make its Machine unhealthy.",
     )
+    max_replicas: int = Field(
+        10_000, ge=1, description="Machines that one MachineDeployment or MachineSet may ask for."
+    )
     safety_up: int = Field(
         2, ge=0, description="Machines beyond replicas and surge at which a MachineSet is frozen."
     )

@@ -60,12 +60,21 @@ def lenient(deployment: Object) -> DeploymentSpec:
     return spec(deployment) or checked(Object({"spec": {"strategy": {"type": StrategyType.RECREATE}}}))
 
 
-def checked(deployment: Object) -> DeploymentSpec:
-    """The spec; Malformed, with field and remedy, if it is invalid."""
+def too_many(replicas: int, most: int) -> str:
+    """Why there may not be as many machines; empty if there may."""
+    if replicas <= most:
+        return ""
+    return f"spec.replicas is {replicas}: choose at most {most}, or raise the setting machines.max_replicas"
+
+
+def checked(deployment: Object, most: int = _MOST) -> DeploymentSpec:
+    """The spec; Malformed, with field and remedy, if it is invalid or asks for more than `most` machines."""
     content = deployment.spec
     wanted = content.get("replicas", 0)
     if not isinstance(wanted, int) or isinstance(wanted, bool) or not 0 <= wanted <= _MOST:
         raise Malformed(f"spec.replicas is {wanted!r:.40}: make it a number that is not negative")
+    if why := too_many(wanted, most):
+        raise Malformed(why)
     template, selector = mapping(content.get("template")), mapping(content.get("selector"))
     labels = strings(mapping(mapping(template.get("metadata")).get("labels")))
     if (selector.get("matchLabels") or selector.get("matchExpressions")) and not facts.selects(

@@ -17,6 +17,7 @@ from workers.machines import deployments
 from workers.machines.deployment import deploymentrequests, deploymentstatus, setsizes
 from workers.machines.deployment.deploymentstate import State
 from workers.machines.deployment.deploymentstatus import Condition
+from workers.machines.set import setplan
 
 
 def test_an_invalid_deployment_can_be_deleted() -> None:
@@ -24,6 +25,17 @@ def test_an_invalid_deployment_can_be_deleted() -> None:
     with pytest.raises(Malformed):
         deployments.checked(invalid)
     assert deployments.lenient(invalid).replicas == 0
+
+
+def test_more_machines_than_the_setting_allows_are_refused() -> None:
+    """A typing error, or a stranger who may scale, must not fill a seed with machines."""
+    assert deployments.checked(deployment(10, 2), 10).replicas == 10
+    with pytest.raises(
+        Malformed, match=r"replicas is 11: choose at most 10, .* setting machines\.max_replicas"
+    ):
+        deployments.checked(deployment(11, 2), 10)
+    assert setplan.invalid(machine_set(replicas=10), 10) == ""
+    assert "spec.replicas is 11" in setplan.invalid(machine_set(replicas=11), 10)
 
 
 OLD, OLDER, NEW = "old-x", "old", "new-set"

@@ -72,7 +72,7 @@ def enabled(common: Common) -> bool:
 
 async def assembled(common: Common, row: Served) -> Parts:
     bus, work, views = common.bus, common.work, MachineViews(common.bus)
-    reconciler = MachineDeploymentReconciler(common.clusters, views)
+    reconciler = MachineDeploymentReconciler(common.clusters, views, common.kinds.machines)
     handler = ReconcileHandler(bus, common.clusters, reconciler, views.complete)
 
     def control_plane(ref: ObjectRef) -> str:

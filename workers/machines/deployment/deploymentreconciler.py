@@ -14,6 +14,7 @@ from windowbox.models import machinekeys as keys
 from windowbox.models.machines import StrategyType
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import MACHINE_LEASES, MACHINE_SETS, MACHINES
+from windowbox.settings.kindsettings import MachineSettings
 from workers.core import clock
 from workers.core.reconcile import Request
 from workers.machines import deployments, facts, fence
@@ -34,9 +35,10 @@ _LONGEST = 300.0
 class MachineDeploymentReconciler:
     """Reconciles MachineDeployments. Idempotent; may be cancelled at any point."""
 
-    def __init__(self, clusters: Clusters, views: MachineViews) -> None:
+    def __init__(self, clusters: Clusters, views: MachineViews, settings: MachineSettings) -> None:
         self._clusters = clusters
         self._views = views
+        self._settings = settings
 
     async def reconcile(self, request: Request) -> Outcome:
         ref, recorder, wish = request.ref, request.recorder, request.wish
@@ -53,7 +55,8 @@ class MachineDeploymentReconciler:
                 await report.end({})
             return Unfinished(str(lease), RequeueAfter(Wish(reason=Reason.RETRY), max(1.0, lease.remaining)))
         try:
-            spec = deployments.lenient(found) if found.deleting else deployments.checked(found)
+            most = self._settings.max_replicas
+            spec = deployments.lenient(found) if found.deleting else deployments.checked(found, most)
         except Malformed as error:
             if not wish.reported:
                 report.event("Warning", "InvalidSpec", str(error))

@@ -14,7 +14,7 @@ from windowbox.models.machines import Phase
 from windowbox.models.objects import Object, mapping, mappings
 from windowbox.models.refs import MACHINES
 from workers.core.owned.manifests import manifest
-from workers.machines import facts, names, preservation, templates
+from workers.machines import deployments, facts, names, preservation, templates
 from workers.machines.facts import MachineFacts
 from workers.machines.preservation import AUTO
 from workers.machines.sets import MachineSet, integer
@@ -71,14 +71,14 @@ class Limits:
     lower: int
 
 
-def invalid(owner: MachineSet) -> str:
+def invalid(owner: MachineSet, most: int) -> str:
     """Why a set cannot be served; empty if it can."""
     spec = mapping(owner.template.get("spec"))
     if not facts.selects(owner.object.spec.get("selector"), _template_labels(owner)):
         return "spec.selector does not match spec.template.metadata.labels: correct one of them"
     if not mapping(spec.get("class")).get("name"):
         return "spec.template.spec.class.name is missing: name a MachineClass"
-    return ""
+    return deployments.too_many(owner.wanted, most)
 
 
 def claims(owner: Object, machines: Iterable[MachineFacts]) -> Claims:

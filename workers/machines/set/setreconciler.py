@@ -68,7 +68,7 @@ class MachineSetReconciler:
         if found is None:
             return Ignored("gone")
         owner = MachineSet(found)
-        if not found.deleting and (reason := setplan.invalid(owner)):
+        if not found.deleting and (reason := setplan.invalid(owner, self._settings.max_replicas)):
             return Failed(reason)
         now = await clock.now(recorder)
         lease = await fence.claim(self._clusters, ref, recorder, now)
