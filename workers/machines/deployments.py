@@ -87,9 +87,7 @@ def checked(deployment: Object, most: int = _MOST) -> DeploymentSpec:
     strategy = mapping(content.get("strategy"))
     kind = strategy.get("type") or StrategyType.ROLLING_UPDATE
     if kind not in set(StrategyType):
-        raise Malformed(
-            f"spec.strategy.type is {kind!r:.40}: make it one of {', '.join(map(str, StrategyType))}"
-        )
+        raise Malformed(f"spec.strategy.type is {kind!r:.40}: make it one of {', '.join(StrategyType)}")
     field = {"RollingUpdate": "rollingUpdate", "InPlaceUpdate": "inPlaceUpdate"}.get(str(kind), "")
     limits = mapping(strategy.get(field))
     if field and not limits:
