@@ -86,6 +86,8 @@ class Served:
     """The kind of the objects that name that Secret, by a field, where it is not the kind itself."""
     owns: tuple[Resource, ...] = ()
     """The watched kinds of the objects that it owns, in the provider cluster if it has one."""
+    owned_names: tuple[str, ...] = ()
+    """The names of those objects, if they are fixed: no others may be changed or deleted."""
     awaits: tuple[Resource, ...] = ()
     """The kinds of objects that other controllers create and that it waits for."""
     reads: tuple[Resource, ...] = ()
@@ -104,7 +106,7 @@ class Served:
         return f"{self.resource.kind} {self.which or f'of type {self.type}'}"
 
 
-def _extension(pool: str, about: str) -> Served:
+def _extension(pool: str, about: str, *rights: Right) -> Served:
     """The types of the kind Extension have their names in common with their pools."""
     return Served(
         resource=EXTENSIONS,
@@ -113,7 +115,8 @@ def _extension(pool: str, about: str) -> Served:
         package="kinds.extension",
         about=about,
         owns=(MANAGED_RESOURCES,),
-        rights=(Right(SECRETS, MAKE),),
+        owned_names=(pool,),
+        rights=(Right(SECRETS, MAKE), *rights),
     )
 
 
@@ -166,6 +169,13 @@ KINDS = (
         about="ManagedResources with storage and rights for the Shoot, generated secrets, its membership: "
         "[controlplanes.md](controlplanes.md)",
         owns=(MANAGED_RESOURCES,),
+        owned_names=(
+            "extension-controlplane-configuration-seed",
+            "extension-controlplane-seed",
+            "extension-controlplane-shoot",
+            "extension-controlplane-shoot-webhooks",
+            "extension-controlplane-storageclasses",
+        ),
         awaits=(PLANE_DEPLOYMENTS,),
         rights=(Right(SECRETS, (*MAKE, "list")), Right(DEPLOYMENTS, READ)),
     ),
@@ -179,7 +189,12 @@ KINDS = (
         rights=(Right(SECRETS, READ),),
     ),
     _extension("local-ext-seed", "a ManagedResource"),
-    _extension("local-ext-shoot", "a ManagedResource"),
+    _extension(
+        "local-ext-shoot",
+        "a ManagedResource",
+        # Those of Gardener's test of forced deletions have generated names.
+        Right(NETWORK_POLICIES, (*APPLY, "list")),
+    ),
     _extension("local-ext-shoot-after-worker", "a ManagedResource"),
     Served(
         resource=INFRASTRUCTURES,
@@ -191,8 +206,6 @@ KINDS = (
         rights=(
             Right(SECRETS, READ),
             Right(NAMESPACES, READ, "provider"),
-            # NetworkPolicies of former versions, left over in the namespaces of Shoots.
-            Right(NETWORK_POLICIES, (*APPLY, "list")),
         ),
     ),
     Served(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import ssl
 import urllib.error
 import urllib.request
@@ -60,7 +61,8 @@ class ApiServer:
         meta, version = manifest["metadata"], manifest["apiVersion"]
         base = f"/apis/{version}" if "/" in version else f"/api/{version}"
         inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
-        return self.apply(f"{base}{inside}/{manifest['kind'].lower()}s/{meta['name']}", manifest)
+        plural = re.sub("y$", "ie", manifest["kind"].lower()) + "s"
+        return self.apply(f"{base}{inside}/{plural}/{meta['name']}", manifest)
 
     def merge(self, path: str, patch: dict[str, Any]) -> dict[str, Any]:
         return self._object("PATCH", path, body=patch, content_type="application/merge-patch+json")

@@ -74,7 +74,7 @@ def dry_run(api: ApiServer, manifest: Manifest) -> str:
     plural = f"{plural[:-1]}ies" if plural.endswith("y") else f"{plural}s"
     metadata, version = manifest["metadata"], manifest["apiVersion"]
     place = f"/namespaces/{metadata.get('namespace', NAMESPACE)}"
-    if manifest["kind"].startswith("Cluster"):
+    if manifest["kind"].startswith(("Cluster", "ValidatingAdmission")):
         place = ""
     group = f"/apis/{version}" if "/" in version else f"/api/{version}"
     path = f"{group}{place}/{plural}/{metadata['name']}"

@@ -40,6 +40,7 @@ def files() -> dict[str, str]:
             {"objects": ObjectsSettings().size, "others": others},
         ),
         "files/rbac.yaml": _written("windowbox/rights/rbac.py", rights()),
+        "files/policies.yaml": _written("windowbox/rights/rbac.py", {"policies": rbac.policies()}),
         "files/alerts.yaml": _written("tools/chart/alerts.yaml", alerts.groups()),
         "../../../docs/alerts.md": alerts.page(),
         **{

@@ -6,19 +6,22 @@ from typing import Any
 
 import yaml
 
-from windowbox.kinds import APPLY, KINDS, MAKE, PROVIDER_KINDS, READ, RESOURCES, WATCH, WATCHED
+from windowbox.kinds import APPLY, KINDS, PROVIDER_KINDS, READ, RESOURCES, WATCH, WATCHED, Served
 from windowbox.models.refs import (
     CLOUD_PROFILES,
     CLUSTERS,
     CONTROL_PLANES,
     LEASES,
+    MANAGED_RESOURCES,
     NAMESPACES,
+    NETWORK_POLICIES,
     SECRETS,
     SERVICES,
     Resource,
 )
+from windowbox.rights import admissionpolicies
 from windowbox.rights import webhookconfigurations as configurations
-from windowbox.rights.rights import EVENTS, Rights, listed, rules
+from windowbox.rights.rights import EVENTS, Right, Rights, listed, rules
 from windowbox.settings.clustersettings import GrantSettings
 from windowbox.settings.webhooksettings import WebhookSettings
 
@@ -44,10 +47,18 @@ def _worker() -> Rights:
         if row.type:
             yield row.resource, "", (*READ, "patch")
         if not row.credentials:
-            yield from ((owned, "", MAKE) for owned in row.owns)
+            yield from _make(row)
     yield CLUSTERS, "", READ
     yield NAMESPACES, "", READ
     yield from listed("worker")
+
+
+def _make(row: Served) -> Rights:
+    """Create the objects that a kind owns; change and delete those of its names alone, if they are fixed."""
+    for owned in row.owns:
+        yield owned, "", (*READ, "create")
+        for name in row.owned_names or ("",):
+            yield owned._replace(named=name), "", ("patch", "delete")
 
 
 def _patcher() -> Rights:
@@ -91,30 +102,40 @@ def _admit() -> Rights:
     yield SERVICES, "", READ
 
 
-def _on_secrets(rights: Rights) -> list[dict[str, Any]]:
-    return rules(right for right in rights if right[0] == SECRETS)
+_GUARDED = {SECRETS.id, MANAGED_RESOURCES.id, NETWORK_POLICIES.id}
+"""Kinds whose objects protect or control more than windowbox serves. What it serves has Secrets, so that its
+namespaces are granted anyway: no role writes these kinds elsewhere."""
 
 
-def _on_others(rights: Rights) -> list[dict[str, Any]]:
-    return rules(right for right in rights if right[0] != SECRETS)
+def _is_by_namespace(right: Right) -> bool:
+    resource, _, verbs = right
+    return resource == SECRETS or (resource.id in _GUARDED and not {*verbs} <= {*WATCH})
+
+
+def _by_namespace(rights: Rights) -> list[dict[str, Any]]:
+    return rules(right for right in rights if _is_by_namespace(right))
+
+
+def _everywhere(rights: Rights) -> list[dict[str, Any]]:
+    return rules(right for right in rights if not _is_by_namespace(right))
 
 
 _OF_THE_BUS = {"watcher": _watcher, "worker": _worker, "patcher": _patcher}
 
 RULES: dict[str, list[dict[str, Any]]] = {
-    **{role: _on_others(rights()) for role, rights in _OF_THE_BUS.items()},
+    **{role: _everywhere(rights()) for role, rights in _OF_THE_BUS.items()},
     "provider": rules(_provider()),
-    "target": _on_others(listed("target")),
+    "target": _everywhere(listed("target")),
     "admit": rules(_admit()),
     "admission": rules([*_configurations(configurations.GARDEN), (CLOUD_PROFILES, "", READ)]),
 }
 """The least rights of each role in the whole cluster. `provider` is the user of a Shoot's kubeconfig in the
 cluster of its machines, `target` the user in the Shoot itself, where machines become nodes."""
 
-SECRET_RULES = {role: _on_secrets(rights()) for role, rights in _OF_THE_BUS.items()}
+SECRET_RULES = {role: _by_namespace(rights()) for role, rights in _OF_THE_BUS.items()}
 """Rights in granted namespaces only."""
 
-TARGET_SECRET_RULES = _on_secrets(listed("target"))
+TARGET_SECRET_RULES = _by_namespace(listed("target"))
 """Rights of `target` in kube-system only, the namespace of bootstrap tokens."""
 
 _CERTIFICATES = (SECRETS, "", (*READ, *WATCH, "create", "patch", "delete"))
@@ -128,6 +149,10 @@ RUNNER = ("watcher", "worker", "patcher")
 """The roles of the user `runner`, for `windowbox run`."""
 
 BY_DEFAULT = GrantSettings()
+
+_HEAD = """# Made by `make generate` from windowbox/kinds.py.
+# If the setting grant.namespaces is not the default, change the variable `namespaces` of windowbox-granter.
+"""
 
 
 def granted(granting: GrantSettings) -> dict[str, str]:
@@ -166,7 +191,14 @@ def manifests(*, everywhere: bool = False) -> list[dict[str, Any]]:
     metadata = {"name": name, "namespace": "kube-system"}
     made.append({**_role(name, TARGET_SECRET_RULES), "kind": "Role", "metadata": metadata})
     binding = {**_binding(name, "target"), "kind": "RoleBinding", "metadata": metadata}
-    return [*made, {**binding, "roleRef": {**binding["roleRef"], "kind": "Role"}}]
+    made.append({**binding, "roleRef": {**binding["roleRef"], "kind": "Role"}})
+    return [*made, *policies()]
+
+
+def policies() -> list[dict[str, Any]]:
+    """Policies of the API server, for what RBAC cannot limit."""
+    holders = {_secrets_role(role): user(role) for role in SECRET_RULES}
+    return admissionpolicies.manifests(user("granter"), user("worker"), holders, BY_DEFAULT)
 
 
 def for_runner() -> list[dict[str, Any]]:
@@ -200,7 +232,10 @@ def _secrets_binding(
 
 
 def granter() -> list[dict[str, Any]]:
-    """The rules of `windowbox grant`, which creates those bindings. It could bind them to itself."""
+    """The rules of `windowbox grant`, which creates those bindings.
+
+    By these alone it could bind them to anybody, and in any namespace: a policy forbids that.
+    """
 
     def rule(group: str, plural: str, verbs: list[str], *names: str) -> dict[str, Any]:
         made = {"apiGroups": [group], "resources": [plural], "verbs": verbs}
@@ -225,7 +260,7 @@ def _secrets_role(role: str) -> str:
 
 def text() -> str:
     """The file `deploy/rbac.yaml`, for installations without the chart."""
-    return f"# Made by `make generate` from windowbox/kinds.py.\n{yaml.safe_dump_all(manifests())}"
+    return f"{_HEAD}{yaml.safe_dump_all(manifests())}"
 
 
 def _role(name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES, Resource
 EVENTS = Resource("", "v1", "events", "Event")
 _VERBS = ("get", "list", "watch", "create", "patch", "delete")
 
-Rights = Iterator[tuple[Resource, str, Collection[str]]]
-"""Kinds, each with a subresource or an empty text, and verbs."""
+Right = tuple[Resource, str, Collection[str]]
+"""A kind, with a subresource or an empty text, and verbs."""
+Rights = Iterator[Right]
 
 
 def listed(role: str) -> Rights:
@@ -30,20 +31,23 @@ def member() -> Rights:
     yield from listed("target")
 
 
-def rules(rights: Iterable[tuple[Resource, str, Collection[str]]]) -> list[dict[str, Any]]:
-    """Rights as rules of a ClusterRole: one rule for all kinds of a group with the same verbs."""
+def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
+    """Rights as rules of a ClusterRole: one rule for all kinds of a group with the same names and verbs."""
     verbs: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for resource, part, allowed in rights:
         plural = f"{resource.plural}/{part}" if part else resource.plural
         for verb in allowed:
             # RBAC cannot limit `create` to names.
             verbs[resource.group, plural, "" if verb == "create" else resource.named].add(verb)
-    rules: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
+    names: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
     for group, plural, name in sorted(verbs):
         sorted_verbs = tuple(verb for verb in _VERBS if verb in verbs[group, plural, name])
-        rules[group, name, sorted_verbs].append(plural)
+        names[group, plural, sorted_verbs].append(name)
+    plurals: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = defaultdict(list)
+    for (group, plural, sorted_verbs), of in names.items():
+        plurals[group, () if "" in of else tuple(of), sorted_verbs].append(plural)
     return [
-        {"apiGroups": [group], "resources": plurals, "verbs": list(allowed)}
-        | ({"resourceNames": [name]} if name else {})
-        for (group, name, allowed), plurals in rules.items()
+        {"apiGroups": [group], "resources": kinds, "verbs": list(allowed)}
+        | ({"resourceNames": list(of)} if of else {})
+        for (group, of, allowed), kinds in plurals.items()
     ]

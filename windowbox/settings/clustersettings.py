@@ -57,7 +57,7 @@ class GrantSettings(Section):
     namespaces: tuple[str, ...] = Field(
         ("garden", "shoot--*"),
         description="Namespaces (names or patterns) in which `windowbox grant` gives the roles rights on "
-        "Secrets.",
+        "Secrets, and workers those on ManagedResources and NetworkPolicies.",
     )
     name: str = Field(
         "windowbox",

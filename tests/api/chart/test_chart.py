@@ -19,8 +19,9 @@ from tests.support.cases import cases
 from tests.support.helm import Manifest, dry_run, of_kind, refusal, rendered
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
-from windowbox.rights import rbac
+from windowbox.rights import admissionpolicies, rbac
 from windowbox.settings import imagevector, settings
+from windowbox.settings.clustersettings import GrantSettings
 
 RANGES = {"loadbalancer": {"ranges": [{"prefixes": ["198.18.255.0/24"]}]}}
 EVERYTHING: dict[str, Any] = {
@@ -37,6 +38,7 @@ GARDENER = {
     "gardener": {"version": "v1.150.0", "seed": {"name": "local"}},
     "usablePorts": [18080, 11250, 18081],
 }
+POLICY = "ValidatingAdmissionPolicy"
 FOREIGN = {"ServiceMonitor", "PrometheusRule", "ScaledObject", "VerticalPodAutoscaler"}
 """Kinds of programs that are not here: Prometheus' operator, KEDA, and the autoscaler."""
 
@@ -123,6 +125,40 @@ def test_roles_have_exactly_the_rights_of_the_table() -> None:
     wanted |= {f"{rbac.user(role)}:secrets": rules for role, rules in rbac.SECRET_RULES.items()}
     assert roles == wanted | {rbac.user("granter"): rbac.granter()}
     assert of_kind(manifests, "Role")["windowbox-admit"]["rules"] == rbac.OWN_SECRET_RULES["admit"]
+
+
+@pytest.mark.parametrize("name", ["windowbox", "second"])
+def test_policies_bind_the_accounts_to_the_namespaces_of_the_settings(name: str) -> None:
+    patterns = ["garden", "shoot--a?--*"]
+    settings = {"grant": {"namespaces": patterns}}
+    manifests = rendered(settings=settings, rbac={"name": name}, fullnameOverride=name)
+    accounts = {
+        role: f"{helm.NAMESPACE}/{name}-{command}"
+        for role, command in (("watcher", "watch"), ("worker", "work"), ("patcher", "patch"))
+    }
+    granting = GrantSettings(namespaces=tuple(patterns), name=name, service_accounts=accounts)
+    users = {
+        role: f"system:serviceaccount:{account.replace('/', ':')}"
+        for role, account in {**accounts, "granter": f"{helm.NAMESPACE}/{name}-grant"}.items()
+    }
+    holders = {f"system:{name}:{role}:secrets": users[role] for role in rbac.SECRET_RULES}
+    found = {**of_kind(manifests, POLICY), **of_kind(manifests, f"{POLICY}Binding")}
+    assert found.keys() == {f"{name}-granter", f"{name}-worker"}
+    for wanted in admissionpolicies.manifests(users["granter"], users["worker"], holders, granting):
+        made = of_kind(manifests, wanted["kind"])[wanted["metadata"]["name"]]
+        assert _parsed(made["spec"]) == _parsed(wanted["spec"])
+
+
+def _parsed(spec: Manifest) -> Manifest:
+    """JSON in expressions is compared by its values."""
+    for variable in spec.get("variables", []):
+        if variable["expression"][0] in "[{":
+            variable["expression"] = json.loads(variable["expression"])
+    return spec
+
+
+def test_without_a_granter_there_is_no_policy_for_it() -> None:
+    assert of_kind(rendered(grant={"enabled": False}), POLICY).keys() == {"windowbox-worker"}
 
 
 def test_each_role_runs_as_an_account_of_its_own() -> None:

@@ -23,7 +23,8 @@ from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Forbidden
-from windowbox.models.refs import NAMESPACES, SECRETS, Resource
+from windowbox.kinds import POOLS
+from windowbox.models.refs import MANAGED_RESOURCES, NAMESPACES, NETWORK_POLICIES, SECRETS, Resource
 from windowbox.rights import rbac
 from windowbox.rights.granting import Granting
 from windowbox.settings.clustersettings import GrantSettings
@@ -209,6 +210,75 @@ async def test_the_granter_may_bind_no_other_role(admin: Kube, granter: Kube) ->
         other = {**binding, "roleRef": {**binding["roleRef"], "name": role}}
         with pytest.raises(Forbidden, match="attempting to grant"):
             await granter.create(BINDINGS, ours, other)
+
+
+async def test_the_granter_may_grant_in_its_namespaces_only(admin: Kube, granter: Kube) -> None:
+    ours, theirs = await namespace(admin, "shoot--ours"), await namespace(admin, "elsewhere")
+    for place in (theirs, "kube-system"):
+        for binding in rbac.namespaced(place):
+            with pytest.raises(Forbidden, match=r"in the namespaces of grant\.namespaces only"):
+                await granter.create(BINDINGS, place, binding)
+    for binding in rbac.namespaced(ours):
+        assert (await granter.create(BINDINGS, ours, binding)).name == binding["metadata"]["name"]
+
+
+async def test_the_granter_may_grant_to_the_roles_only(admin: Kube, granter: Kube) -> None:
+    ours = await namespace(admin, "shoot--holders")
+    watchers, workers, _ = rbac.namespaced(ours)
+    for subject in (
+        *watchers["subjects"],
+        {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": rbac.user("granter")},
+        {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": rbac.user("worker")},
+        {"kind": "ServiceAccount", "namespace": "default", "name": "default"},
+    ):
+        for subjects in ([subject], [*workers["subjects"], subject]):
+            with pytest.raises(Forbidden, match="to its own process only"):
+                await granter.create(BINDINGS, ours, {**workers, "subjects": subjects})
+    await granter.create(BINDINGS, ours, workers)
+    name = workers["metadata"]["name"]
+    with pytest.raises(Forbidden, match="to its own process only"):
+        await granter.merge(BINDINGS, ours, name, {"subjects": watchers["subjects"]})
+
+
+async def test_a_worker_writes_no_foreign_policies_and_bundles(
+    strict: ControlPlane, admin: Kube, granter: Kube
+) -> None:
+    ours, theirs = await namespace(admin, "shoot--guarded"), await namespace(admin, "elsewhere")
+    await Granting(granter, GrantSettings()).once()
+    policy: dict[str, Any] = {"metadata": {"name": "foreign"}, "spec": {"podSelector": {}}}
+    version = f"{MANAGED_RESOURCES.group}/{MANAGED_RESOURCES.version}"
+    bundle: dict[str, Any] = {
+        "apiVersion": version,
+        "kind": MANAGED_RESOURCES.kind,
+        "spec": {"secretRefs": []},
+    }
+    bundle |= {"metadata": {"name": "foreign"}}
+    for place in (ours, theirs):
+        await admin.create(NETWORK_POLICIES, place, policy)
+        await admin.create(MANAGED_RESOURCES, place, bundle)
+    labels = {"metadata": {"labels": {"app.kubernetes.io/name": "local-ext-shoot"}}}
+    mine = {**policy, "metadata": {"name": "mine", **labels["metadata"]}}
+    async with kube.from_file(kubeconfig_of(strict, "worker")) as worker:
+
+        async def granted() -> bool:
+            try:
+                return (await worker.create(NETWORK_POLICIES, ours, mine)).name == "mine"
+            except Forbidden:
+                return False
+
+        await eventually(granted)
+        for resource in (NETWORK_POLICIES, MANAGED_RESOURCES):
+            for place in (ours, theirs):
+                with pytest.raises(Forbidden):
+                    await worker.remove(resource, place, "foreign")
+                with pytest.raises(Forbidden):
+                    await worker.merge(resource, place, "foreign", labels)
+        with pytest.raises(Forbidden, match="their own NetworkPolicies only"):
+            await worker.create(NETWORK_POLICIES, ours, {**policy, "metadata": {"name": "cut-off"}})
+        assert await worker.remove(NETWORK_POLICIES, ours, "mine")
+        for name in POOLS["controlplane"].owned_names:
+            await worker.create(MANAGED_RESOURCES, ours, {**bundle, "metadata": {"name": name}})
+            assert await worker.remove(MANAGED_RESOURCES, ours, name)
 
 
 async def test_bindings_that_are_no_longer_granted_are_deleted(admin: Kube, granter: Kube) -> None:

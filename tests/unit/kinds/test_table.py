@@ -25,6 +25,8 @@ from windowbox.models.refs import (
 from windowbox.settings.bussettings import Deciding
 from workers import replay
 from workers.core import pools
+from workers.kinds.controlplane import controlplanesite
+from workers.kinds.extension import extensionpool
 
 each = pytest.mark.parametrize("row", KINDS, ids=lambda row: row.pool)
 extensions = pytest.mark.parametrize("pool", pools.EXTENSIONS)
@@ -91,3 +93,17 @@ def test_no_name_means_two_kinds() -> None:
     names = [name for one in RESOURCES.values() for name in one.names]
     aliases = [alias for row in KINDS for alias in row.aliases]
     assert len(names + aliases) == len({*names, *aliases})
+
+
+def test_the_names_with_rights_are_those_that_are_written() -> None:
+    of_control_planes = {
+        controlplanesite.CONFIGURATION,
+        controlplanesite.SEED,
+        controlplanesite.SHOOT,
+        controlplanesite.STORAGE,
+        controlplanesite.WEBHOOKS,
+    }
+    assert {*POOLS["controlplane"].owned_names} == of_control_planes
+    for row in KINDS:
+        if row.resource == EXTENSIONS:
+            assert row.owned_names == (extensionpool.bundle(row.type, "any").name,)
