@@ -111,6 +111,10 @@ class Shared:
         if self._readings:
             await asyncio.wait(self._readings)
 
+    def forget(self, cluster: str) -> None:
+        """Forget a cluster that is not watched any more."""
+        self._failed.discard(cluster)
+
     async def known(self, cluster: str, kind: str) -> KnownObjects:
         """The objects of a kind on the bus. One consumer reads all kinds of a cluster that are wanted."""
         wanted = self._wanted.setdefault(cluster, {})
@@ -188,6 +192,8 @@ class Budget:
         used[cluster] += bytes
         if not used[cluster]:
             del used[cluster]
+            if not deleted:
+                self._note(cluster, within=True)
 
     def has_room(self, cluster: str, more: int, *, kept: bool) -> bool:
         """Whether `more` bytes are within the share; `kept` is for objects whose content is there already."""
@@ -198,9 +204,12 @@ class Budget:
             logger.warning(
                 "%s has used up its share of OBJECTS: new objects are published without content", cluster
             )
+        self._note(cluster, within=within)
+        return within or (kept and self._used[cluster] + more <= _KEEPING * self._limit)
+
+    def _note(self, cluster: str, *, within: bool) -> None:
         (self._over.discard if within else self._over.add)(cluster)
         metrics.clusters_over_share.set(len(self._over))
-        return within or (kept and self._used[cluster] + more <= _KEEPING * self._limit)
 
     def is_exhausted(self, cluster: str) -> bool:
         """Whether not even new objects without content are published."""

@@ -276,9 +276,9 @@ class Mirror:
             size = known.size
             headers[FORMER] = str(size)
         new = Known(change.uid, change.version, 0, gone, 0.0, size, omitted)
+        self._account.count(new)
         if known:
             self._account.drop(known)
-        self._account.count(new)
         sequence = await self._store(subject, body, headers, predecessor)
         self._known.put(subject, new._replace(sequence=sequence, at=self._now()))
         if gone:

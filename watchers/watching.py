@@ -11,14 +11,14 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from bus import streams, subjects
 from bus.clusters.clusters import Clusters
 from bus.clusters.registry import Registry
 from bus.leases import guard
 from bus.leases.leases import Leases
-from bus.messages import OPERATION
+from bus.messages import OPERATION, Operation
 from bus.transport.connection import Bus
 from bus.transport.finishing import to_end
 from watchers.continuity import Continuity, Permit, Term, Why, Witness
@@ -30,6 +30,7 @@ from windowbox.kinds import RESOURCES
 from windowbox.models.objects import Object
 from windowbox.models.refs import RUNTIME, Resource
 from windowbox.settings.bussettings import Retention
+from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)
 
@@ -130,15 +131,16 @@ class Watching:
         """Start and stop mirrors, so that all kinds of all members are mirrored."""
         awake = [member for member in self.registry.members.values() if not member.asleep]
         joined = {(member.id, kind) for member in awake for kind in member.kinds or self.kinds}
-        for pair in sorted(joined):
-            if pair[1] not in RESOURCES:
-                self._states[pair] = "broken: this version knows no such kind"
+        unknown = {pair for pair in joined if pair[1] not in RESOURCES}
+        left = {pair for pair in self._states if pair[1] not in RESOURCES} - unknown
+        self._states = {pair: state for pair, state in self._states.items() if pair not in left}
+        self._states |= dict.fromkeys(sorted(unknown), "broken: this version knows no such kind")
         known = {(cluster, kind) for cluster, kind in joined if kind in RESOURCES}
         wanted = {(RUNTIME, kind) for kind in self.kinds} | known
         gone = self._running.keys() - wanted
         await _all_cancelled([self._running.pop(pair) for pair in gone])
         for pair in gone:
-            self._states.pop(pair, None)
+            self._forget(pair)
             self._schedule_purge(pair)
         needed = {_lease(*pair) for pair in wanted}
         for lease in needed - self._terms.keys():
@@ -157,6 +159,15 @@ class Watching:
         for lease in self._terms.keys() - needed:
             await _cancelled(self._holding.pop(lease))
             del self._terms[lease]
+
+    def _forget(self, pair: Pair) -> None:
+        """Forget what this process knows about a kind that it watches no more: clusters come and go."""
+        cluster, kind = pair
+        self._states.pop(pair, None)
+        self._shared.forget(cluster)
+        for operation in get_args(Operation):
+            with contextlib.suppress(KeyError):
+                metrics.events_seen.remove(cluster, kind, operation)
 
     async def _find_leftovers(self) -> None:
         """Purge objects of clusters that left while no watcher ran."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import Counter
+from prometheus_client.samples import Sample
 
 from bus import intents, streams, subjects
 from bus.clusters.registry import Member
@@ -29,6 +31,7 @@ from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Superseded, TooLarge, Unreachable
 from windowbox.models.refs import SERVICES, ObjectRef
 from windowbox.settings.bussettings import Retention
+from windowbox.telemetry import metrics
 
 RETENTION = Retention(size=1 << 20, versions=8)
 BIG = "x" * 20_000
@@ -424,6 +427,40 @@ async def test_reports_go_with_the_cluster_but_not_while_it_sleeps(
         for name in there.members:
             await eventually(lambda name=name: is_cleared(bus, name), PATIENCE)  # type: ignore[misc]
         assert [(await intents.last(bus, key)).intent is None for key in keys] == [False, True]
+
+
+async def test_a_watcher_forgets_clusters_that_have_left(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
+    """Each Shoot that ever was must not cost memory."""
+    async with watched(bus, apis, tmp_path, 2, Retention(size=1 << 20, versions=2), share=0.1) as there:
+        first, second = there.members
+        apis.put(first, SERVICES, service("large", BIG * 4))
+        await there.tells(first, "large", "ADDED")
+        shared = there.watching._shared
+        await there.leave(second)
+        await eventually(lambda: is_cleared(bus, second), PATIENCE)
+        apis.away.add(second)
+        await there.join(second)
+        await eventually(lambda: is_in(second, shared._failed), PATIENCE)
+        assert first in shared.budget._over
+        await there.watching.registry.join(Member(id="newer", kinds=("unknown.example.com",)))
+        await eventually(lambda: is_in("newer/unknown.example.com", there.watching.states), PATIENCE)
+        for name in (first, second, "newer"):
+            await there.leave(name)
+        await eventually(lambda: is_cleared(bus, first), PATIENCE)
+        watching = there.watching
+        known = [*watching._states, *watching._running, *watching._mirrors, *watching._restarts]
+        assert {cluster for cluster, _ in known} == {"runtime"}
+        assert not shared._failed | shared.budget._over | shared.budget._used.keys() - {"runtime"}
+        seen = {sample.labels["cluster"] for sample in samples(metrics.events_seen)}
+        assert not seen & {first, second}
+
+
+def samples(metric: Counter) -> list[Sample]:
+    return [sample for family in metric.collect() for sample in family.samples]
+
+
+async def is_in(one: str, all: Collection[str]) -> bool:
+    return one in all
 
 
 async def test_a_standby_waits_with_one_task_per_lease(bus: Bus, apis: ApiServers, tmp_path: Path) -> None:
