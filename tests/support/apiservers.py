@@ -42,7 +42,8 @@ class _Store:
     """The objects of a kind of a cluster, and its last events."""
 
     objects: dict[tuple[str, str], Raw] = field(default_factory=dict)
-    events: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    remembered: int = _REMEMBERED
+    events: deque[tuple[int, bytes]] = field(default_factory=deque)
     forgotten: int = 0
     """The version of the newest event that was dropped."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -51,7 +52,8 @@ class _Store:
 class ApiServers:
     """Clusters exist from their first request on."""
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: int = _REMEMBERED) -> None:
+        """A watch may begin `remembered` events of its kind ago."""
         self.url = ""
         self.listings: Counter[str] = Counter()
         """By cluster."""
@@ -62,7 +64,7 @@ class ApiServers:
         self.unknowing: set[str] = set()
         """Clusters that answer 401 to everything."""
         self._version = 1
-        self._stores: dict[_Kind, _Store] = defaultdict(_Store)
+        self._stores: dict[_Kind, _Store] = defaultdict(lambda: _Store(remembered=remembered))
         self._objects: dict[_Kind, Raw] = {}
         """By the path of each."""
         self.hanging: set[str] = set()
@@ -111,8 +113,8 @@ class ApiServers:
             self.put(cluster, resource, {"metadata": {**metadata, "labels": labels}, "spec": spec})
 
     def _record(self, store: _Store, type: str, object: Raw) -> None:
-        if len(store.events) == _REMEMBERED:
-            store.forgotten = store.events[0][0]
+        if len(store.events) == store.remembered:
+            store.forgotten = store.events.popleft()[0]
         store.events.append((self._version, orjson.dumps({"type": type, "object": object}) + b"\n"))
         store.changed.set()
         store.changed = asyncio.Event()
@@ -186,9 +188,9 @@ def kubeconfig(url: str, cluster: str, authority: bytes | None = None) -> str:
 
 
 @contextlib.asynccontextmanager
-async def api_servers() -> AsyncIterator[ApiServers]:
+async def api_servers(remembered: int = _REMEMBERED) -> AsyncIterator[ApiServers]:
     """The simulator, on a port of 127.0.0.1 that the system chose."""
-    servers = ApiServers()
+    servers = ApiServers(remembered)
     routes = (
         web.get("/-/counts", servers.answer_counts),
         web.post("/{cluster}/-/fill", servers.answer_fill),

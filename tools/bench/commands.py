@@ -89,12 +89,19 @@ def dnsrecords(count: int, idle: float, together: bool, first: bool, output: str
 @bench.command(short_help="The queue alone, with empty runs.")
 @_count("items", 20000, "How many items.")
 @_count("workers", 1, "How many processes.", "--workers")
+@click.option(
+    "--churn", type=click.IntRange(0), default=0, help="Let this many Machines come and go instead."
+)
 @output_option
-def bus(items: int, workers: int, output: str) -> None:
-    """Items through the queue and the worker runtime, with empty runs."""
+def bus(items: int, workers: int, churn: int, output: str) -> None:
+    """Items through the queue and the worker runtime, with empty runs.
+
+    With --churn: what Machines that came and went leave in the streams.
+    """
+    from tools.bench.bus import churn as churning
     from tools.bench.bus import emptyruns
 
-    _run(output, emptyruns.measure(items, workers))
+    _run(output, churning.measure(churn) if churn else emptyruns.measure(items, workers))
 
 
 @bench.command(short_help="DNSRecords with more and more workers.")

@@ -57,6 +57,18 @@ def test_the_bus_alone_is_measured(tmp_path: Path) -> None:
     assert sum(found["shares"]) == pytest.approx(1, abs=0.01)
 
 
+def test_machines_that_come_and_go_leave_nothing_in_the_streams(tmp_path: Path) -> None:
+    found = bench(tmp_path, "bus", "--churn", "300")
+    streams = {stream["name"]: stream for stream in found["streams"]}
+    assert streams["OBJECTS"]["peak"]["messages"] > 600
+    assert streams["INTENTS"]["peak"]["messages"] == streams["LATER"]["peak"]["messages"] == 300
+    # Records of runs stay for a day, or until there are too many; a Machine ends the benchmark.
+    del streams["JOURNAL"]
+    assert {
+        name: max(stream["after"]["messages"] - 5, 0) for name, stream in streams.items()
+    } == dict.fromkeys(streams, 0)
+
+
 def test_services_that_wait_for_an_address_are_checked_again(tmp_path: Path) -> None:
     found = bench(tmp_path, "loadbalancer", "--waiting", "200")
     ranges = ["10.0.0.0/27", "10.0.0.0/27, shared", "10.0.0.0/24", "10.0.0.0/24, shared"]
