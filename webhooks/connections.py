@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from ipaddress import IPv6Network
+from typing import NamedTuple
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -39,6 +40,11 @@ _HELD_BY_ONE = 32 << 20
 """Of those, bytes of one peer."""
 _FREE = 64 << 10
 """Bytes of each body that do not count, so that small reviews are read while large ones wait."""
+_MARKS = b"[{:,"
+"""One for each list, field and value of JSON, apart from those in texts."""
+_MOST_MARKS = 500_000
+_BYTES_OF_MARK = 64
+"""Two bytes of JSON make a list that takes sixty-four in memory."""
 _LAG = 5.0
 _RATE = 64 << 10
 """A body may be `_LAG` seconds behind one that comes with so many bytes per second."""
@@ -231,6 +237,16 @@ class _Connection(asyncio.Protocol):
         self.inner.resume_writing()
 
 
+class Body(NamedTuple):
+    """The body of a request."""
+
+    content: bytes
+    weight: int
+    """The bytes that it takes in memory, decoded."""
+    excess: str = ""
+    """If it is too large: the limit. The content is incomplete then."""
+
+
 class Bodies:
     """Reads bodies of requests, as many as fit into memory."""
 
@@ -240,9 +256,10 @@ class Bodies:
         """Counted bytes by peer."""
 
     @contextlib.asynccontextmanager
-    async def read(self, request: web.Request) -> AsyncIterator[bytes | None]:
-        """The body; None if it exceeds the limit. Crowded if others hold the memory, Slow, or BrokenOff."""
-        peer, body, counted = peer_of(request.remote or ""), bytearray(), 0
+    async def read(self, request: web.Request) -> AsyncIterator[Body]:
+        """The body. Crowded if others hold the memory, Slow, or BrokenOff."""
+        peer, body = peer_of(request.remote or ""), bytearray()
+        marks = weight = counted = 0
         now = asyncio.get_running_loop().time
         end = now() + _LAG
         try:
@@ -250,12 +267,14 @@ class Bodies:
                 async with asyncio.timeout_at(end) as limit:
                     while part := await request.content.readany():
                         body += part
+                        marks += sum(map(part.count, _MARKS))
+                        weight = len(body) + _BYTES_OF_MARK * marks
                         end = min(end + len(part) / _RATE, now() + _LAG)
                         limit.reschedule(end)
-                        more = max(len(body) - _FREE, 0) - counted
+                        more = max(weight - _FREE, 0) - counted
                         counted += more
                         self._held[peer] += more
-                        if len(body) > self._limit:
+                        if len(body) > self._limit or marks > _MOST_MARKS:
                             break
                         if more and (self._held[peer] > _HELD_BY_ONE or self._held.total() > _HELD):
                             raise Crowded
@@ -263,7 +282,10 @@ class Bodies:
                 raise Slow from error
             except (ConnectionError, web.RequestPayloadError, HttpProcessingError) as error:
                 raise BrokenOff from error
-            yield None if len(body) > self._limit else bytes(body)
+            excess = f"{self._limit} bytes" if len(body) > self._limit else ""
+            if marks > _MOST_MARKS:
+                excess = f"{_MOST_MARKS} signs of {_MARKS.decode()}"
+            yield Body(bytes(body), weight, excess)
         finally:
             self._held[peer] -= counted
             if not self._held[peer]:

@@ -71,7 +71,7 @@ class Journal:
     def note(self, decision: Decision) -> None:
         if not self._has_bus:
             return
-        size, found = decision.size, decision.context.found
+        size, found = decision.weight, decision.context.found
         if found is not None:
             try:
                 size += len(orjson.dumps(found))

@@ -111,5 +111,5 @@ class Webhook:
     """The other object that `act` needs in its context for this review."""
     skip_deleting: bool = True
     """Objects under deletion are allowed unchanged, without a call of `act`."""
-    big: int = 128 << 10
+    big: int = 64 << 10
     """Requests of this many bytes or more run in a thread, so that they do not block others."""

@@ -19,7 +19,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from webhooks import answering
 from webhooks.answering import BODY_LIMIT, Answer, Asked
-from webhooks.connections import Bodies, BrokenOff, Connections, Crowded, Slow
+from webhooks.connections import Bodies, Body, BrokenOff, Connections, Crowded, Slow
 from webhooks.review import Context, Found, Lookup, Review, Webhook
 from windowbox.errors import Malformed
 from windowbox.models.webhooks import Target
@@ -56,8 +56,8 @@ class Decision:
     context: Context
     answer: Answer
     seconds: float
-    size: int
-    """Bytes of the request."""
+    weight: int
+    """Bytes that the request takes in memory."""
 
 
 class Journal(Protocol):
@@ -148,20 +148,18 @@ class Server:
 
         return handle
 
-    async def _answered(
-        self, webhook: Webhook, request: web.Request, body: bytes | None, started: float
-    ) -> bytes:
+    async def _answered(self, webhook: Webhook, request: web.Request, body: Body, started: float) -> bytes:
         """The encoded answer; `started` is when the request began, in seconds of `perf_counter`."""
         name = webhook.registration.name
         if request.content_type != "application/json":
             metrics.reviews.labels(name, "unreadable").inc()
             shown = request.content_type[:100]
             return answering.refused(400, f"contentType={shown}, expected application/json").encoded()
-        if body is None:
+        if body.excess:
             metrics.reviews.labels(name, "unreadable").inc()
-            too_large = f"request entity is too large: limit is {BODY_LIMIT} bytes"
-            return answering.refused(413, too_large).encoded()
-        asked, wanted, answer = await self._apart(webhook, len(body), _begun, webhook, body, self._given)
+            return answering.refused(413, f"request entity is too large: limit is {body.excess}").encoded()
+        size = len(body.content)
+        asked, wanted, answer = await self._apart(webhook, size, _begun, webhook, body.content, self._given)
         if not isinstance(asked, Asked):
             metrics.reviews.labels(name, "unreadable").inc()
             refused, uid, version = asked
@@ -172,10 +170,10 @@ class Server:
             found, failure = await self._look(wanted, left)
             context = replace(context, found=found, failure=failure)
         if answer is None:
-            answer = await self._apart(webhook, len(body), answering.decide, webhook, review, context)
+            answer = await self._apart(webhook, size, answering.decide, webhook, review, context)
         seconds = time.perf_counter() - started
         self._connections.answered(request)
-        self._journal.note(Decision(webhook, review, context, answer, seconds, len(body)))
+        self._journal.note(Decision(webhook, review, context, answer, seconds, body.weight))
         metrics.reviews.labels(name, answer.outcome).inc()
         metrics.review_seconds.labels(name).observe(seconds)
         return answer.encoded(review.uid, asked.version)

@@ -11,7 +11,7 @@ from webhooks.review import Context, Denied, Lookup, Undecodable, about
 from webhooks.shapes import part
 from windowbox.errors import Malformed
 from windowbox.models.extensions import Part
-from windowbox.models.fielderrors import forbidden, invalid, required
+from windowbox.models.fielderrors import first, forbidden, invalid, required
 from windowbox.models.gardener import cloudprofile, cloudprofilechecks
 from windowbox.models.gardener.cloudprofile import (
     CloudProfileConfig,
@@ -71,7 +71,7 @@ def namespaced_profile_errors(profile: Json, context: Context) -> list[str]:
     with about("the parent CloudProfile"):
         inherited = Versions(_parsed(CloudProfileSpec, part(found, "spec"), "spec").machine_images)
     added = Versions(_parsed(_Spec, spec, "spec").machine_images)
-    return list(_image_errors(config, added, inherited))
+    return first(_image_errors(config, added, inherited))
 
 
 def _image_errors(config: CloudProfileConfig, added: Versions, inherited: Versions) -> Iterator[str]:

@@ -15,6 +15,8 @@ from yaml.resolver import BaseResolver
 
 _LONGEST = 256 * 1024
 _DEEPEST = 64
+_MOST_EVENTS = 5_000
+"""Scalars, and begins and ends of lists and mappings: the parser takes long for each."""
 _REMEMBERED = 64
 """Results that are kept: all machines of a worker pool have the same configuration."""
 
@@ -83,10 +85,13 @@ def _document(text: str) -> yaml.MappingNode:
     """The first document of the text; an empty mapping if there is none."""
     if len(text) > _LONGEST:
         raise Unreadable(f"it is longer than {_LONGEST // 1024} KiB")
-    depth = 0
+    depth, events = 0, 0
     try:
         # Check aliases and depth before nodes are composed: libyaml's composer recurses without a limit.
         for event in yaml.parse(text, Loader=_Loader):
+            events += 1
+            if events > _MOST_EVENTS:
+                raise Unreadable(f"it has more than {_MOST_EVENTS // 2} values")
             match event:
                 case yaml.AliasEvent():
                     # The kubelet would expand them: a few lines can stand for more than fits in memory.

@@ -116,6 +116,7 @@ _EDITS: tuple[tuple[str, str, str, Edit], ...] = (
 """Field of the spec, key and name of an entry, and the edit of the first entry of that name."""
 
 
+_LONGEST = 64 * 1024
 _LINE_LIMIT = 2048
 """systemd would cut lines of so many bytes off."""
 
@@ -129,6 +130,8 @@ class BadUnit(Exception):
 
 def normalised(text: str) -> str:
     """The unit with each section once, no comments, and a blank line between sections."""
+    if len(text) > _LONGEST:
+        raise BadUnit(f"it is longer than {_LONGEST // 1024} KiB")
     if any(len(line.encode(errors="replace")) >= _LINE_LIMIT for line in text.split("\n")):
         raise BadUnit(f"a line has {_LINE_LIMIT} bytes or more")
     sections: dict[str, list[str]] = {}

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+_MOST = 256
+_LONGEST = 1 << 16
+"""Characters of all errors: each may contain names of any length, or list all that is supported."""
+
 
 def required(path: str, detail: str) -> str:
     return f"{path}: Required value: {detail}"
@@ -21,6 +25,17 @@ def invalid(path: str, value: object, detail: str) -> str:
 def not_supported(path: str, value: object, supported: Iterable[str]) -> str:
     values = ", ".join(map(_quoted, supported))
     return f"{path}: Unsupported value: {_quoted(value)}: supported values: {values}"
+
+
+def first(errors: Iterable[str]) -> list[str]:
+    """The first errors, as many as an answer can hold. Lazy iterables are not read further."""
+    found, length = [], 0
+    for error in errors:
+        found.append(error)
+        length += len(error)
+        if len(found) == _MOST or length > _LONGEST:
+            break
+    return found
 
 
 def joined(errors: Iterable[str]) -> str:

@@ -124,6 +124,22 @@ async def test_large_bodies_of_one_peer_leave_memory_to_others(
     assert not half.at_eof()
 
 
+async def test_small_bodies_of_many_values_count_as_large(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_HELD", 1 << 20)
+    status, body = await caller.ask("/node", b"[" + b"[]," * 16_000 + b"[]]")
+    assert (status, body) == (429, b"the webhook has too many large requests")
+    assert await allowed(caller)
+
+
+async def test_a_decision_weighs_what_it_takes_in_memory(caller: Caller) -> None:
+    await caller.review(object={**NODE, "spec": {"taints": [[]] * 10_000}})
+    await caller.review(object={**NODE, "spec": {"taints": "x" * 30_000}})
+    many, long = caller.notes.kept
+    assert many.weight > 20 * long.weight
+
+
 @pytest.mark.parametrize(
     "after",
     [

@@ -55,6 +55,11 @@ async def test_a_review_is_answered_over_tls(caller: Caller) -> None:
         *(b" " * (7 * 1024 * 1024 + 1), "application/json", 413),
         "request entity is too large: limit is 7340032 bytes",
     ),
+    (
+        "parts",
+        *(b"[" + b"[]," * 250_000 + b"[]]", "application/json", 413),
+        "request entity is too large: limit is 500000 signs of [{:,",
+    ),
 )
 async def test_an_unreadable_request_is_answered_with_its_code(
     caller: Caller, body: bytes, content: str, code: int, message: str
@@ -74,7 +79,7 @@ async def test_a_compressed_body_is_not_unpacked(caller: Caller) -> None:
 
 
 async def test_a_big_object_does_not_delay_others(caller: Caller) -> None:
-    big = {**NODE, "metadata": {"name": "big"}, "spec": {"taints": [{"key": str(i)} for i in range(200_000)]}}
+    big = {**NODE, "metadata": {"name": "big"}, "spec": {"taints": [{"key": str(i)} for i in range(150_000)]}}
     long = asyncio.create_task(caller.review("/node", big))
     await caller.review()
     _, answer = await long

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +12,9 @@ import pytest
 from tests.support.admitted import DELETED, Json, admitted, answered, refusal
 from tests.support.cases import cases
 from tests.support.rules import rule
+from webhooks.admission import profiles
+from webhooks.review import Context
+from windowbox.models import fielderrors
 
 HEAD = {"apiVersion": "local.provider.extensions.gardener.cloud/v1alpha1", "kind": "CloudProfileConfig"}
 IMAGES = "spec.providerConfig.machineImages"
@@ -212,9 +218,22 @@ def test_a_profile_of_a_wrong_type_cannot_be_decoded() -> None:
 
 
 def test_the_first_errors_of_many_are_shown() -> None:
-    message = refusal("validator", profile(config(machineImages=[1] * 5_000)))
+    message = refusal("validator", profile(config(machineImages=[1] * 500)))
     assert message.count("machineImages.") == 20
-    assert message.endswith("and 4980 more errors")
+    assert message.endswith("and 480 more errors")
+    more = refusal("validator", profile(config(machineImages=[1] * 5_000)))
+    assert more.endswith("5000 values are wrong: correct their types and names")
+
+
+def test_long_errors_are_not_collected() -> None:
+    made = []
+
+    def errors() -> Iterator[str]:
+        for number in range(1_000):
+            made.append(number)
+            yield "x" * 50_000
+
+    assert len(fielderrors.first(errors())) == len(made) == 2
 
 
 PARENT: Json = {"spec": {"machineImages": [image("old", "1", "2")], "machineCapabilities": None}}
@@ -227,6 +246,41 @@ def namespaced(config: Any, *images: Json, status: Any = None, metadata: Any = N
     parent = {"parent": {"kind": "CloudProfile", "name": "local"}}
     of_kind = {"kind": "NamespacedCloudProfile", "metadata": head, "status": status or {}}
     return {**made, **of_kind, "spec": {**made["spec"], **parent, **spec}}
+
+
+MANY, LONG = 1_000, "a" * 10_000
+DEFINED = [{"name": str(number), "values": []} for number in range(MANY)]
+
+
+def of_flavors(**capabilities: list[str]) -> Json:
+    flavors = [flavor("a:1", **capabilities)] * MANY
+    wanted = image("a", {"version": "1", "capabilityFlavors": [{}] * 9})
+    return profile(config(image("a", version("1", *flavors))), wanted, capabilities=DEFINED)
+
+
+@cases(
+    "given",
+    ("many-capabilities", of_flavors()),
+    ("unknown-capabilities", of_flavors(unknown=[])),
+)
+def test_work_grows_with_the_size_of_a_profile_only(given: Json) -> None:
+    assert steps(lambda: answered("validator", given)) < MANY * MANY / 2
+
+
+def test_long_names_are_repeated_in_the_first_errors_only() -> None:
+    given = namespaced(config(image(LONG, "x=x")), image(LONG, *map(str, range(MANY))))
+    assert sum(map(len, profiles.namespaced_profile_errors(given, Context(found=PARENT)))) < 10 * len(LONG)
+
+
+def steps(act: Callable[[], object]) -> int:
+    """The number of calls, and of steps of generators, that it takes."""
+    counted = Counter[str]()
+    sys.setprofile(lambda _, event, __: counted.update((event,)))
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return counted.total()
 
 
 @cases(

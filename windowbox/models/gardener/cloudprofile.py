@@ -28,6 +28,8 @@ _LARGEST_CONFIG = 10_000
 """Values in a providerConfig: a thousand versions and more."""
 _SHOWN = 20
 """Errors in a message."""
+_LISTED = 1_000
+"""If there are more errors, none is shown: to list them takes seconds."""
 
 
 class Capability(Part):
@@ -157,6 +159,8 @@ def require_small(content: object, what: str, most: int) -> None:
 
 def listed(error: ValidationError) -> str:
     """The errors of fields, and the remedies; the first ones if there are many."""
+    if error.error_count() > _LISTED:
+        return f"{error.error_count()} values are wrong: correct their types and names"
     errors = error.errors(include_url=False)
     more = [f"and {len(errors) - _SHOWN} more errors"] if len(errors) > _SHOWN else []
     return "; ".join([*map(explained, errors[:_SHOWN]), *more])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from itertools import islice
+from collections.abc import Iterator, Sequence
 
-from windowbox.models.fielderrors import forbidden, invalid, not_supported, required
+from windowbox.models.fielderrors import first, forbidden, invalid, not_supported, required
 from windowbox.models.gardener import capabilities
 from windowbox.models.gardener.cloudprofile import (
     Capabilities,
@@ -21,9 +20,6 @@ from windowbox.models.gardener.cloudprofile import (
 CONFIG = "spec.providerConfig"
 _IMAGES = f"{CONFIG}.machineImages"
 _ARCHITECTURE = "architecture"
-_MOST = 256
-"""Errors that are reported at most: each may be long."""
-
 _Key = frozenset[tuple[str, frozenset[str]]]
 
 
@@ -48,11 +44,24 @@ class Versions:
 def errors(config: CloudProfileConfig, profile: CloudProfileSpec) -> list[str]:
     """All errors of the config itself; if there are none, all images of the profile that it does not map."""
     definitions = profile.machine_capabilities or []
-    found = list(islice(_of_config(config, definitions), _MOST))
-    return found or list(islice(_unmapped(config, profile, definitions), _MOST))
+    known = _Known(definitions)
+    return first(_of_config(config, known)) or first(_unmapped(config, profile, known, definitions))
 
 
-def _of_config(config: CloudProfileConfig, definitions: Sequence[Capability]) -> Iterator[str]:
+class _Known:
+    """The values of the capabilities that a profile defines, by name: there may be many of both."""
+
+    def __init__(self, definitions: Sequence[Capability]) -> None:
+        self.listed = {one.name: one.values for one in definitions}
+        self.all = {one.name: frozenset(one.values) for one in definitions}
+
+    def key(self, flavor: Capabilities) -> _Key:
+        """Equal for flavors with the same meaning: a missing capability means all its values."""
+        given = ((name, frozenset(values)) for name, values in flavor.items() if name in self.all)
+        return frozenset((name, values) for name, values in given if values != self.all[name])
+
+
+def _of_config(config: CloudProfileConfig, known: _Known) -> Iterator[str]:
     if not config.machine_images:
         yield required(_IMAGES, "at least one machine image must be given")
     for i, image in enumerate(config.machine_images):
@@ -63,18 +72,18 @@ def _of_config(config: CloudProfileConfig, definitions: Sequence[Capability]) ->
             detail = f"at least one version of machine image {image.name!r} must be given"
             yield required(f"{path}.versions", detail)
         for k, version in enumerate(image.versions or []):
-            yield from _of_version(version, f"{path}.versions[{k}]", definitions)
+            yield from _of_version(version, f"{path}.versions[{k}]", known)
 
 
-def _of_version(version: Version, path: str, definitions: Sequence[Capability]) -> Iterator[str]:
+def _of_version(version: Version, path: str, known: _Known) -> Iterator[str]:
     if not version.version:
         yield required(f"{path}.version", "the version must be given")
-    if definitions:
+    if known.all:
         if version.image:
             detail = "the CloudProfile has machineCapabilities: give images in capabilityFlavors"
             yield forbidden(f"{path}.image", detail)
         for k, flavor in enumerate(version.capability_flavors or []):
-            yield from _of_flavor(flavor, f"{path}.capabilityFlavors[{k}]", definitions)
+            yield from _of_flavor(flavor, f"{path}.capabilityFlavors[{k}]", known)
         return
     if not version.image:
         yield required(f"{path}.image", "a container image must be given")
@@ -83,33 +92,30 @@ def _of_version(version: Version, path: str, definitions: Sequence[Capability]) 
         yield forbidden(f"{path}.capabilityFlavors", detail)
 
 
-def _of_flavor(flavor: Flavor, path: str, definitions: Sequence[Capability]) -> Iterator[str]:
+def _of_flavor(flavor: Flavor, path: str, known: _Known) -> Iterator[str]:
     if not flavor.image:
         yield required(f"{path}.image", "a container image must be given")
-    known = {one.name: one.values for one in definitions}
     given: Capabilities = flavor.capabilities or {}
     for name, values in given.items():
-        if name not in known:
-            yield not_supported(f"{path}.capabilities", name, known)
+        if name not in known.all:
+            yield not_supported(f"{path}.capabilities", name, known.listed)
+            continue
         for k, value in enumerate(values):
-            if value not in known.get(name, [value]):
-                yield not_supported(f"{path}.capabilities.{name}[{k}]", value, known[name])
+            if value not in known.all[name]:
+                yield not_supported(f"{path}.capabilities.{name}[{k}]", value, known.listed[name])
     own = given.get(_ARCHITECTURE) or []
-    if len(known.get(_ARCHITECTURE, ())) > 1 and len(own) != 1:
+    if len(known.listed.get(_ARCHITECTURE, ())) > 1 and len(own) != 1:
         detail = "exactly one architecture must be given, as the CloudProfile has several"
         yield invalid(f"{path}.capabilities.{_ARCHITECTURE}", own, detail)
 
 
 def _unmapped(
-    config: CloudProfileConfig, profile: CloudProfileSpec, definitions: Sequence[Capability]
+    config: CloudProfileConfig, profile: CloudProfileSpec, known: _Known, definitions: Sequence[Capability]
 ) -> Iterator[str]:
-    all_values = {one.name: frozenset(one.values) for one in definitions}
     # The capabilities of flavors, by image and version.
     mapped = {
         image.name: {
-            version.version: {
-                _key(one.capabilities or {}, all_values) for one in version.capability_flavors or []
-            }
+            version.version: {known.key(one.capabilities or {}) for one in version.capability_flavors or []}
             for version in image.versions or []
         }
         for image in config.machine_images
@@ -129,12 +135,7 @@ def _unmapped(
                     yield required(path, detail + versions.remedy(image.name, version.version))
                     continue
                 for wanted in version.capability_flavors or [{}]:
-                    if _key(wanted, all_values) not in flavors:
+                    if known.key(wanted) not in flavors:
                         named = capabilities.defaulted(wanted, definitions).items()
                         asked = ", ".join(f"{key}: {'/'.join(values)}" for key, values in named)
                         yield required(path, f"version {what} has no capability flavor for {asked}")
-
-
-def _key(flavor: Capabilities, all_values: Mapping[str, Set[str]]) -> _Key:
-    """A key that is equal for flavors with the same meaning: a missing capability means all its values."""
-    return frozenset((name, frozenset(flavor.get(name, every))) for name, every in all_values.items())
