@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bus import subjects
 from bus.leases import leases
@@ -18,7 +18,7 @@ MOST_OCCUPIED = 8
 """Addresses with an occupied port that a Service tries. Then it stays at the last one."""
 
 TESTIFIED = "testified"
-"""A key in the bucket: an edge has published the addresses of all Services that it serves."""
+"""The key of the testimony in the bucket."""
 
 
 class EdgeState(Message):
@@ -50,6 +50,17 @@ class EdgeState(Message):
         return other is not None and self.model_copy(update={"since": other.since}) == other
 
 
+class Testimony(Message):
+    """An edge has published the addresses of all Services that it serves.
+
+    It also names the clusters whose nodes had their addresses first, for the next edge: of two clusters that
+    report the same one, none can prove that it was the first.
+    """
+
+    nodes: dict[str, tuple[str, ...]] = {}  # noqa: RUF012  (pydantic copies it)
+    """By cluster."""
+
+
 class States:
     """The states of all load balancers, written by the edge and read by the runs of Services."""
 
@@ -73,10 +84,19 @@ class States:
         entry = self.bucket.entries.get(subjects.key(ref))
         return EdgeState.model_validate_json(entry.value) if entry and entry.value else None
 
-    async def testify(self) -> None:
-        """Declare that the states of all Services whose addresses an edge knows are published."""
+    async def testify(self, nodes: Mapping[str, tuple[str, ...]] | None = None) -> None:
+        """Declare that the states of all Services whose addresses an edge knows are published.
+
+        `nodes` are the addresses of nodes by cluster; None: they have not changed.
+        """
         leases.check()
-        await self.bucket.put(TESTIFIED, b"{}", None)
+        testimony = Testimony(nodes=dict(self.nodes() if nodes is None else nodes))
+        await self.bucket.put(TESTIFIED, testimony.encoded(), None)
+
+    def nodes(self) -> dict[str, tuple[str, ...]]:
+        """By cluster, the addresses of nodes of the last testimony."""
+        entry = self.bucket.entries.get(TESTIFIED)
+        return Testimony.model_validate_json(entry.value).nodes if entry and entry.value else {}
 
     def testified(self) -> bool:
         """Whether an edge has declared that, and the bus has not lost it since."""

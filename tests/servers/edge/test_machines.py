@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from bus import streams, subjects
 from bus.clusters.registry import MachinePlace, Member, Registry
+from bus.transport.buckets import Bucket
 from bus.transport.connection import Bus
 from tests.servers.edge.mirror import forget, list_all, see
 from tests.support.cases import cases
@@ -27,6 +28,7 @@ from workers.loadbalancer.edge import machineroutes, nodeadmission
 from workers.loadbalancer.edge.machineroutes import Hosts, Machines, Node, NodeRoutes
 from workers.loadbalancer.edge.nodeadmission import Admission
 from workers.loadbalancer.edge.trafficnodes import Backend
+from workers.loadbalancer.edgestate import States
 
 PLACE = MachinePlace(namespace="infra-a")
 HOST: Hosts = {"IPv4": "172.18.0.2", "IPv6": "fd00:10::2"}
@@ -241,17 +243,19 @@ async def test_no_node_gets_an_address_that_is_not_its_machines(scene: Scene, st
 async def test_nodes_may_be_where_the_settings_say(scene: Scene) -> None:
     tried = scene.admission(node_networks=[{"prefixes": ["10.2.0.0/16"], "clusters": ["b", "c"]}])
     of_c = [node("one", "10.2.0.3"), node("two", "10.3.0.3")]
-    found = admitted(tried, a=[node("victim", "10.2.0.1")], b=[node("thief", "10.2.0.2")], c=of_c)
+    found = admitted(tried, a=[node("victim", "10.2.0.1")], b=[node("no-pod", "10.2.0.2")], c=of_c)
     assert found == {"b": {"10.2.0.2"}, "c": {"10.2.0.3"}}
 
 
 @pytest.mark.parametrize(
-    ("address", "good"),
-    [("172.18.0.9", True), ("127.0.0.1", False), ("::1", False), ("169.254.169.254", False)],
+    "address", ["172.18.0.9", "127.0.0.1", "::1", "169.254.169.254", "10.3.0.1", "10.2.255.1"]
 )
-async def test_nodes_that_are_no_pods_are_not_on_this_host(scene: Scene, address: str, good: bool) -> None:
-    assert admitted(scene.admission(), c=[node("n", address)]) == ({"c": {address}} if good else {})
-    assert len(scene.admission().admitted({RUNTIME: [node("n", address)]})[RUNTIME]) == 1
+async def test_nodes_that_are_no_pods_need_a_network(scene: Scene, address: str) -> None:
+    tried = scene.admission(**WIDE, ranges=[{"prefixes": ["10.2.255.0/24"]}])
+    for of in (tried, scene.admission()):
+        assert admitted(of, c=[node("n", address)]) == {}
+        assert len(of.admitted({RUNTIME: [node("n", address)]})[RUNTIME]) == 1
+    assert admitted(tried, c=[node("n", "10.2.0.1")]) == {"c": {"10.2.0.1"}}
 
 
 async def test_an_address_stays_with_the_node_that_had_it_first(scene: Scene) -> None:
@@ -263,16 +267,82 @@ async def test_an_address_stays_with_the_node_that_had_it_first(scene: Scene) ->
     assert admitted(tried, a=[mine], b=[theirs]) == {"b": {"10.2.0.1"}}
 
 
-async def test_the_older_of_two_has_the_address_if_neither_was_known(scene: Scene) -> None:
-    older, newer = node("m", "10.2.0.1", created=LONG_AGO), node("n", "10.2.0.1")
-    assert admitted(scene.admission(**WIDE), a=[newer], b=[older]) == {"b": {"10.2.0.1"}}
-    runtimes = scene.admission(**WIDE).admitted({RUNTIME: [newer], "b": [older]})
+@cases(
+    "address good",
+    ("a-pod", "10.5.0.1", True),
+    ("of-the-network-of-nodes", "127.0.0.9", True),
+    ("this-host", "127.0.0.1", False),
+    ("this-host-by-nat64", "64:ff9b::7f00:1", False),
+    ("metadata", "169.254.169.254", False),
+    ("metadata-of-another-cloud", "fd00:ec2::254", False),
+    ("a-load-balancer", "10.2.255.1", False),
+    ("a-name", "pod.example.com", True),
+)
+def test_no_endpoint_slice_leads_to_this_host_or_to_metadata(address: str, good: bool) -> None:
+    given = {"ranges": [{"prefixes": ["10.2.255.0/24"]}], "node_networks": [{"prefixes": ["127.0.0.8/29"]}]}
+    settings, others = LoadBalancerSettings.model_validate(given), {"addresses": ["10.5.0.2"]}
+    found = Object({"endpoints": [{"addresses": [address]}, others, None]})
+    kept = nodeadmission.without_denied("a", found, settings).raw["endpoints"]
+    assert kept == (found.raw["endpoints"] if good else [others, None])
+    assert nodeadmission.without_denied(RUNTIME, found, settings) is found
+
+
+@cases("forged", ("older", {"created": LONG_AGO}), ("with-the-same-uid", {"uid": "u"}))
+async def test_neither_age_nor_uid_of_a_node_gets_an_address(scene: Scene, forged: dict[str, str]) -> None:
+    mine, theirs = node("m", "10.2.0.1", uid="u"), node("m", "10.2.0.1", **forged)
+    assert admitted(scene.admission(**WIDE), a=[mine], b=[theirs]) == {"a": {"10.2.0.1"}}
+    runtimes = scene.admission(**WIDE).admitted({RUNTIME: [mine], "b": [theirs]})
     assert (len(runtimes[RUNTIME]), runtimes["b"]) == (1, [])
 
 
-async def test_a_cluster_with_two_names_is_no_conflict(scene: Scene) -> None:
-    same = node("m", "10.2.0.1", uid="u")
-    assert admitted(scene.admission(**WIDE), a=[same], b=[same]).keys() == {"a", "b"}
+async def test_the_next_edge_knows_which_node_had_an_address_first(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodeadmission, "_PAUSE", 0.01)
+    states, mine = States(Bucket(scene.bus, streams.EDGES)), node("m", "10.2.0.1")
+    async with running(states.bucket.run()):
+        await soon(states.bucket.complete.wait())
+        first, second = scene.admission(**WIDE), scene.admission(**WIDE)
+        async with running(first.testify(states)):
+            first.admitted({"b": [mine]})
+            await states.testify()  # that all addresses of Services are published
+            await eventually(lambda: states.nodes() == {"b": ("10.2.0.1",)})
+        await states.testify()  # by the next edge
+        second.restore(states)
+        both = {"a": [mine], "b": [mine]}
+        assert admitted(second, **both) == {"b": {"10.2.0.1"}}
+        assert admitted(scene.admission(**WIDE), **both) == {"a": {"10.2.0.1"}}, "if the bus knows nothing"
+
+
+async def test_an_address_waits_for_a_cluster_whose_nodes_are_not_listed(scene: Scene) -> None:
+    tried = scene.admission(**WIDE)
+    assert admitted(tried, b=[node("m", "10.2.0.1")]) == {"b": {"10.2.0.1"}}
+    thief = {"a": [node("n", "10.2.0.1")], "b": []}
+    assert tried.admitted(thief, unheard={"b"})["a"] == []
+    assert admitted(tried, **thief) == {"a": {"10.2.0.1"}}
+
+
+async def test_a_machine_pod_decides_against_networks_and_former_holders(scene: Scene) -> None:
+    tried = scene.admission(node_networks=[{"prefixes": ["10.1.0.0/16"]}])
+    claims = {"b": [node("other", VICTIM)]}
+    assert admitted(tried, **claims) == {"b": {VICTIM}}, "nobody else reports it"
+    claims["a"] = [node("victim", VICTIM)]
+    assert admitted(tried, **claims) == {"a": {VICTIM}}
+    assert admitted(tried, b=[node("thief", "10.1.0.7")]) == {}, "its machine Pod has another address"
+
+
+async def test_testimonies_about_nodes_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodeadmission, "_MOST_OF_CLUSTER", 3)
+    monkeypatch.setattr(nodeadmission, "_PAUSE", 0.01)
+    states, tried = States(Bucket(scene.bus, streams.EDGES)), scene.admission(**WIDE)
+    async with running(states.bucket.run(), tried.testify(states)):
+        await soon(states.bucket.complete.wait())
+        await states.testify()
+        tried.admitted({"b": [node(f"n{n}", f"10.2.0.{n}") for n in range(5, 9)], "a": []})
+        await eventually(lambda: states.nodes() == {"b": ("10.2.0.5", "10.2.0.6", "10.2.0.7")})
+        tried.admitted({"b": [node(f"n{n}", f"10.2.0.{n}") for n in range(1, 9)], "a": []})
+        tried.admitted({"a": [node("n", "10.2.1.1")], "b": [node("n6", "10.2.0.6")]})
+        await eventually(lambda: states.nodes() == {"a": ("10.2.1.1",), "b": ("10.2.0.6",)})
 
 
 async def test_a_lasting_refusal_is_reported(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

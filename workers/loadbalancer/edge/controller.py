@@ -93,7 +93,7 @@ class EdgeController:
         self._group = group
         self._changed = changed
         self._machines = Machines(bus, registry, changed.set, parts.machines)
-        admission = Admission(parts.settings, self._machines, changed.set)
+        self._admission = admission = Admission(parts.settings, self._machines, changed.set)
         self._desired = DesiredState(bus, registry, store, parts.settings, changed.set, admission, health)
         nodes = NodeReport(self._desired.no_backends, admission.refused)
         self.reporter = StateReporter(parts.states, parts.queue, group, nodes, changed.set)
@@ -112,13 +112,16 @@ class EdgeController:
             ):
                 stack.callback(end)
             await stack.enter_async_context(queries.answering(parts.bus, queries.EDGE, self._answer))
-            for name, task in {**self._desired.tasks, "machines": self._machines.run}.items():
+            tasks = {**self._desired.tasks, "machines": self._machines.run}
+            tasks["node addresses"] = lambda: self._admission.testify(parts.states)
+            for name, task in tasks.items():
                 self._group.create_task(guard.kept(f"edge: {name}", task), name=f"edge: {name}")
             await _until_reached(self.edges.resume)
             owners = await _until_reached(self.edges.owners)
             testifying = guard.kept("edge: testimony", lambda: reporter.testify(owners))
             self._group.create_task(testifying, name="edge: testimony")
             await self._synced()
+            self._admission.restore(parts.states)
             failures = lingering = 0
             while True:
                 self._changed.clear()

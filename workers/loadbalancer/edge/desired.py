@@ -14,7 +14,7 @@ from windowbox.models.loadbalancers import Family, LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings, matches
-from workers.loadbalancer.edge import endpoints, trafficnodes
+from workers.loadbalancer.edge import endpoints, nodeadmission, trafficnodes
 from workers.loadbalancer.edge.nodeadmission import Admission
 from workers.loadbalancer.edge.nodehealth import NodeHealth
 from workers.loadbalancer.edge.trafficnodes import Backend, Ineligible
@@ -72,7 +72,7 @@ class DesiredState:
         self._slices: View[Object] = View(
             bus,
             ENDPOINT_SLICES.id,
-            lambda _, slice: slice if _service_of(slice)[1] else None,
+            self._slice,
             index=_service_of,
             changed=changed,
             differs=self._touch_service_of,
@@ -123,7 +123,7 @@ class DesiredState:
                 found[ref.cluster].append(node)
         unheard = found.keys() - self._nodes.listed
         self._backends = found | {c: self._backends[c] for c in unheard & self._backends.keys()}
-        self._admitted = self._admission.admitted(self._backends)
+        self._admitted = self._admission.admitted(self._backends, unheard)
         return self._admitted
 
     def touch(self, ref: ObjectRef) -> None:
@@ -240,6 +240,10 @@ class DesiredState:
         if before and before.balancer == balancer and before.balancer.digest == balancer.digest:
             return _Computed(parts, before.balancer)
         return _Computed(parts, balancer)
+
+    def _slice(self, ref: ObjectRef, slice: Object) -> Object | None:
+        of_service = _service_of(slice)[1]
+        return nodeadmission.without_denied(ref.cluster, slice, self._settings) if of_service else None
 
     def _touch_service_of(self, ref: ObjectRef, *versions: Object | None) -> None:
         for namespace, name in (_service_of(one) for one in versions if one):
