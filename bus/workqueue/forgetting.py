@@ -23,7 +23,10 @@ async def forget(bus: Bus, queue: Queue, key: str, uid: str) -> None:
 
     Events that are not written yet stay: the patchers write them, and delete their message then.
     """
-    await queue.unschedule(key)
+    # Deletions may be delivered late: the wish of another object of this name is not forgotten.
+    scheduled = await queue.scheduled(key)
+    if scheduled and await _is_gone(bus, key):
+        await bus.delete(streams.LATER, scheduled)
     report, sequence = await _report(bus, key)
     if report and report.uid == uid and (report.patch or not report.events):
         await bus.delete(streams.INTENTS, sequence)
@@ -75,6 +78,11 @@ class ReportSweep:
             gone = member is not None and buckets.gone(member)
         if report and gone and await self._bus.last(streams.OBJECTS, subjects.seen(ref)) is None:
             await self._bus.delete(streams.INTENTS, sequence)
+
+
+async def _is_gone(bus: Bus, key: str) -> bool:
+    last = await bus.last(streams.OBJECTS, subjects.seen(subjects.ref(key)))
+    return last is None or last.headers.get(OPERATION) == "DELETED"
 
 
 async def _report(bus: Bus, key: str) -> tuple[StatusIntent | None, int]:

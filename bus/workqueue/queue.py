@@ -136,10 +136,10 @@ class Queue:
         }
         await self.bus.publish(subject, wish.encoded(), headers, repeat=True)
 
-    async def unschedule(self, key: str) -> None:
-        """Forget a scheduled wish: its object is gone."""
-        if scheduled := await self.bus.last(streams.LATER, subjects.later(self.pool, key)):
-            await self.bus.delete(streams.LATER, scheduled.sequence)
+    async def scheduled(self, key: str) -> int:
+        """The sequence of the object's scheduled wish; 0 if there is none."""
+        scheduled = await self.bus.last(streams.LATER, subjects.later(self.pool, key))
+        return scheduled.sequence if scheduled else 0
 
     async def admit(self, due: consumers.Delivery) -> None:
         """Turn a due requeue into a wish."""

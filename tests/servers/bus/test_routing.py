@@ -22,6 +22,7 @@ from bus.messages import (
     Wish,
 )
 from bus.transport.connection import ApiError, Bus
+from bus.workqueue import forgetting
 from bus.workqueue.forgetting import ReportSweep
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import PreviousVersion, Router, run_due
@@ -289,6 +290,15 @@ async def test_a_deleted_object_is_forgotten(bus: Bus, report: str) -> None:
         await eventually(lambda: nothing_in_hand(bus))
     assert ((await intents.last(bus, key)).intent is None) == (report in FORGOTTEN)
     assert (await intents.last(bus, subjects.key(space("stays")))).intent == intent
+
+
+async def test_a_late_deletion_forgets_no_wish_of_the_next_object(bus: Bus) -> None:
+    queue, key = Queue(bus, POOL), subjects.key(space("web"))
+    for operation in ("ADDED", "DELETED", "ADDED"):
+        await announce(bus, "web", operation=operation)
+    await queue.schedule(key, Wish(reason=Reason.DUE), 3600)
+    await forgetting.forget(bus, queue, key, "web")
+    assert await is_scheduled(bus, "web")
 
 
 async def test_a_sweep_forgets_reports_without_an_object(bus: Bus) -> None:
