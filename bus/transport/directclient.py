@@ -8,6 +8,7 @@ less CPU than nats-py's own: `python -m tools.bench.bus.transport`; decision 30 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from itertools import count
@@ -21,6 +22,8 @@ from nats.aio.transport import TcpTransport
 
 from bus.transport import answers
 from windowbox.errors import Malformed
+
+logger = logging.getLogger(__name__)
 
 Listener = Callable[[Msg], None]
 
@@ -43,7 +46,7 @@ class DirectClient(Client):
         self._writing = False
 
     async def listen(self, subject: str, act: Listener) -> Subscription:
-        """Call `act` with each message of a new inbox. It must return at once, and raise nothing.
+        """Call `act` with each message of a new inbox. It must return at once.
 
         No client knows the inbox before the server does, so no message can come before its listener.
         """
@@ -64,16 +67,29 @@ class DirectClient(Client):
             return
         self.stats["in_msgs"] += 1
         self.stats["in_bytes"] += len(data)
-        listener(
-            Msg(
-                _client=self,
-                subject=subject.decode(),
-                reply=reply.decode(),
-                data=data,
-                headers=parsed(headers) if headers else None,
-                _sid=sid,
+        try:
+            listener(
+                Msg(
+                    _client=self,
+                    subject=subject.decode(),
+                    reply=reply.decode(),
+                    data=data,
+                    headers=parsed(headers) if headers else None,
+                    _sid=sid,
+                )
             )
-        )
+        except Exception:
+            # A subject that is no UTF-8, or a bug of the listener. nats-py would stop reading for all.
+            logger.exception("a message to %r is skipped", subject)
+
+    async def _process_pong(self) -> None:
+        """Take the server's answer to a PING.
+
+        Whoever waits for it may have given up. nats-py raises InvalidStateError then, which ends its reading.
+        """
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
 
     async def _flush_pending(self, force_flush: bool = False) -> Any:
         """Write pending data at the end of this turn of the event loop, with all that the turn sends."""

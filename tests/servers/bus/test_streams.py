@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import nats.errors
 import pytest
+from nats.aio.msg import Msg
 
 from bus import schema, streams, subjects
 from bus.schema import Schema
@@ -161,6 +163,37 @@ async def test_a_flush_comes_after_what_was_sent_before_it(one_server: NatsServe
         await bus.client.subscribe("color.red")
         await bus.client.flush()
         assert [one.split()[0] for one in between.recorded.splitlines()] == [b"SUB", b"PING"]
+
+
+async def test_the_answer_to_a_flush_that_was_given_up_ends_no_reading(one_server: NatsServer) -> None:
+    """Under load it comes late. nats-py would stop reading, and notice after half a minute."""
+    line = proxy(port_of(one_server.url))
+    async with line as between, connected(Access(f"nats://127.0.0.1:{between.port}")) as bus:
+        between.hang()
+        with pytest.raises(nats.errors.FlushTimeoutError):
+            await bus.client.flush(0.1)  # type: ignore[arg-type]  # seconds; a fraction works
+        flushing = asyncio.create_task(bus.client.flush())
+        await asyncio.sleep(0)  # it runs up to where it waits
+        flushing.cancel()
+        between.resume()
+        await bus.client.flush()
+        assert await bus.api("INFO")
+        assert between.opened == 1
+
+
+async def test_a_listener_that_raises_ends_no_reading(one_bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
+    inbox, heard = one_bus.client.new_inbox(), list[bytes]()
+
+    def act(message: Msg) -> None:
+        heard.append(message.data)
+        raise asyncio.InvalidStateError("a bug")
+
+    await one_bus.client.listen(inbox, act)
+    for data in (b"first", b"second"):
+        await one_bus.client.publish(inbox, data)
+    await one_bus.client.flush()
+    assert heard == [b"first", b"second"]
+    assert "a bug" in caplog.text
 
 
 async def test_more_than_the_socket_takes_at_once_arrives_in_order(one_bus: Bus) -> None:
