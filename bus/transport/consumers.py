@@ -17,6 +17,8 @@ from windowbox.errors import Unreachable, WindowboxError
 
 _LAG = 0.1
 """Seconds between checks whether a lagging server has caught up."""
+_SLICE = 0.02
+"""Seconds after which a reading yields to the event loop: its reader may compute much for each message."""
 _CONSUMER_EXISTS = 10148
 GROUP = "all"
 """The one group of pull requests of a ranked consumer: the server requires a name."""
@@ -239,8 +241,11 @@ async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[S
                     if progress.behind and not messages:
                         progress.newest = await bus.newest(stream, reading.filters, reading.since)
                         progress.check_patience(beat * 2.5)
-                    messages = messages or []
+                    messages, began = messages or [], time.monotonic()
                     for message in messages:
+                        if time.monotonic() - began > _SLICE:
+                            await asyncio.sleep(0)
+                            began = time.monotonic()
                         if message.reply.startswith("$JS.ACK."):
                             time_stored = progress.take(message)
                             if not answers.is_forged(message.subject, message.headers or {}):

@@ -29,7 +29,7 @@ from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, RUNTIME
 from windowbox.models.webhooks import Target
 from windowbox.rights import webhookconfigurations as configurations
 from windowbox.settings.settings import Settings
-from windowbox.telemetry import http, stalls, tracing
+from windowbox.telemetry import garbage, http, stalls, tracing
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +69,8 @@ class Admitting:
             try:
                 await self.keeping.begin()
                 break
-            except WindowboxError as error:
-                logger.warning("%s; again in %.0f s", error, _RETRY)
+            except Exception as error:  # persons and other programs write the Secret, too
+                guard.note("certificates", error, f"again in {_RETRY:.0f} s")
                 await asyncio.sleep(_RETRY)
         settings, garden = self._settings, self._served.garden
         images = {}
@@ -167,6 +167,6 @@ async def admitting(settings: Settings, *, garden: bool, process: str = PROCESS)
 async def run(settings: Settings, *, garden: bool) -> None:
     """Answer until cancelled."""
     tracing.export("windowbox-admit")
-    with stalls.watched():
+    with stalls.watched(), garbage.bounded():
         async with admitting(settings, garden=garden) as made:
             await made.run()

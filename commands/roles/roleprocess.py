@@ -25,7 +25,7 @@ from commands.roles import ccmconfig
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import WindowboxError
 from windowbox.settings.settings import Settings
-from windowbox.telemetry import http, logs, metrics, stalls, tracing
+from windowbox.telemetry import garbage, http, logs, metrics, stalls, tracing
 
 if TYPE_CHECKING:
     from workers.core.serving import Background, Parts
@@ -131,11 +131,12 @@ class Process:
 
     async def run(self) -> None:
         """Run all tasks until the process is cancelled. A bug in one of them does not end the others."""
-        async with asyncio.TaskGroup() as group:
-            for name, task in self.tasks.items():
-                group.create_task(task() if name in _FATAL else guard.kept(name, task), name=name)
-            self.ready = True
-            logger.info("%s ready; metrics at http://%s/metrics", self.role, self.metrics)
+        with garbage.bounded():
+            async with asyncio.TaskGroup() as group:
+                for name, task in self.tasks.items():
+                    group.create_task(task() if name in _FATAL else guard.kept(name, task), name=name)
+                self.ready = True
+                logger.info("%s ready; metrics at http://%s/metrics", self.role, self.metrics)
 
 
 @contextlib.asynccontextmanager

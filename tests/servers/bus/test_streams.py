@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import nats.errors
@@ -9,6 +10,7 @@ from nats.aio.msg import Msg
 
 from bus import schema, streams, subjects
 from bus.schema import Schema
+from bus.transport import consumers
 from bus.transport.connection import ApiError, Bus, connected
 from tests.support.cases import cases
 from tests.support.natsserver import NatsServer, ensured, port_of
@@ -238,3 +240,24 @@ async def test_an_object_with_the_longest_names_is_stored_and_found(bus: Bus) ->
     assert stored
     assert (stored.sequence, stored.subject) == (sequence, subject)
     assert await bus.publish(subjects.wish("local-ext-shoot-after-worker", subjects.key(ref)), b"{}")
+
+
+async def test_a_reader_that_computes_much_does_not_hold_the_loop(one_bus: Bus) -> None:
+    """All messages arrive at once. Others have turns between them nevertheless."""
+    for number in range(200):
+        await one_bus.publish(f"object.c.k.n.{number}", b"{}")
+    turns, seen = 0, list[int]()
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)  # to the next turn of the loop
+
+    async with running(turn()):
+        async for _ in consumers.snapshot(one_bus, "OBJECTS", ["object.c.k.n.>"]):
+            end = time.monotonic() + 0.01
+            while time.monotonic() < end:
+                pass
+            seen.append(turns)
+    assert len(set(seen)) > 50

@@ -64,6 +64,8 @@ def test_a_record_name_shows_its_ingress(record: str, name: str | None) -> None:
     ("B.1-no-address-at-all", [{"ip": "nonsense"}], []),
     ("IG-1-none", [], []),
     ("nonsense", ["nonsense", None], []),
+    ("of-the-first-hundred", [{"ip": "fd00::1"}] * 99 + [{"ip": "10.0.0.1"}], [A, AAAA]),
+    ("not-beyond-the-first-hundred", [{"ip": "fd00::1"}] * 100 + [{"ip": "10.0.0.1"}], [AAAA]),
 )
 def test_targets_follow_the_status_of_the_ingress(entries: Any, targets: list[Target]) -> None:
     assert ingressrecords.targets(ingress(HOST, at=entries)) == targets
@@ -88,6 +90,18 @@ def test_only_the_first_hundred_hosts_have_records(named: int, served: int) -> N
     assert [record["spec"]["name"] for record in ingressrecords.records(many)] == [
         f"h{number}.test" for number in range(served)
     ]
+
+
+def test_the_status_is_read_once_for_all_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Object] = []
+
+    def targets(of: Object) -> list[Target]:
+        asked.append(of)
+        return [A]
+
+    monkeypatch.setattr(ingressrecords, "targets", targets)
+    assert len(ingressrecords.records(ingress(*(f"h{number}.test" for number in range(100))))) == 100
+    assert len(asked) == 1
 
 
 @rule("IG-2")

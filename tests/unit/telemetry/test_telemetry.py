@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import http.server
 import json
 import linecache
@@ -21,8 +22,8 @@ import pytest
 from sandbox import processes
 from tests.support.running import soon
 from windowbox.errors import Malformed
+from windowbox.telemetry import garbage, logs, metrics, stalls, tracing
 from windowbox.telemetry import http as serving
-from windowbox.telemetry import logs, metrics, stalls, tracing
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
@@ -234,6 +235,34 @@ async def test_a_loop_that_only_waits_is_blamed_for_nothing(caplog: pytest.LogCa
     with stalls.watched(), caplog.at_level(logging.WARNING):
         await asyncio.sleep(1.0)  # longer than the watchdog takes to look
     assert not [r for r in caplog.records if "busy" in r.getMessage()]
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """Nothing is frozen for the collector, as in a new process."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("thawed")
+def test_what_survives_a_long_collection_of_garbage_is_not_visited_again() -> None:
+    with garbage.bounded():
+        before = gc.get_freeze_count()
+        known = [[number] for number in range(400_000)]
+        gc.collect()
+        assert gc.get_freeze_count() - before >= len(known)
+    assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.usefixtures("thawed")
+def test_what_survived_is_visited_once_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    with garbage.bounded():
+        gc.collect(0)
+        assert gc.get_freeze_count() > 0
+        monkeypatch.setattr(garbage, "_DAY", -1.0)
+        gc.collect(0)
+        assert gc.get_freeze_count() == 0
 
 
 async def test_lateness_is_measured() -> None:

@@ -168,7 +168,7 @@ def check_parts(field: str, value: Any) -> None:
         seen += isinstance(found, dict)
         if seen > MOST_PARTS:
             raise Malformed(f"{field} has more than {MOST_PARTS:,} parts: take some out")
-        left.extend(one for one in _inner(found) if isinstance(one, dict | list))
+        left.extend([one for one in _inner(found) if type(one) in (dict, list)])
 
 
 def _inner(value: Any) -> Iterable[Any]:

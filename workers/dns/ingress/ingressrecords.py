@@ -22,6 +22,8 @@ CONFIRMATION = "confirmation.gardener.cloud/deletion"
 
 MAX_HOSTS = 100
 """Hosts of one Ingress that get records. Each is up to two DNSRecords."""
+_MOST_ENTRIES = 100
+"""Entries of a status that are looked at: tenants write tens of thousands."""
 _SECRET = "provider-local-is-awesome"
 _SECOND = "-ipv6"
 _LONGEST_NAME = 253
@@ -71,9 +73,9 @@ def records(ingress: Object) -> list[Manifest]:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    made = []
+    made, wanted = [], targets(ingress)
     for host in hosts(ingress):
-        for number, target in enumerate(targets(ingress)):
+        for number, target in enumerate(wanted):
             if target.value.rstrip(".").lower() == host:
                 continue  # a CNAME to itself
             name = record_name(ingress.name, host, second=number > 0)
@@ -117,7 +119,8 @@ def with_request(record: Manifest, now: datetime) -> Manifest:
 def _entries(ingress: Object) -> Iterator[Mapping[str, Any]]:
     balancer = ingress.status.get("loadBalancer")
     entries = balancer.get("ingress") if isinstance(balancer, Mapping) else None
-    yield from (entry for entry in entries or () if isinstance(entry, Mapping))
+    if isinstance(entries, list):
+        yield from (entry for entry in entries[:_MOST_ENTRIES] if isinstance(entry, Mapping))
 
 
 _NEVER_CHANGES = ("type", "name", "recordType")

@@ -21,6 +21,8 @@ CONDITIONS = ("LoadBalancerServing", "LoadBalancerProvisioning", "LoadBalancerDe
 _PREFIX = "loadbalancer.windowbox/"
 """The API wants a domain before the errors of ports, unless they are its own."""
 
+_MOST_ENTRIES = 100
+"""Entries of a status that are looked at: tenants write tens of thousands, and we two."""
 _LONGEST = 4096
 """Characters of a message: a Service may have hundreds of ports with a problem each."""
 
@@ -50,9 +52,13 @@ class Standing:
 
 def addresses(service: Object) -> tuple[str, ...]:
     """The addresses that its status shows."""
-    balancer = mapping(service.status.get("loadBalancer"))
-    found = (fields.address(entry.get("ip")) for entry in fields.mappings(balancer.get("ingress")))
+    found = (fields.address(entry.get("ip")) for entry in _entries(service))
     return tuple(dict.fromkeys(address for address in found if address is not None))
+
+
+def _entries(service: Object) -> list[Json]:
+    balancer = mapping(service.status.get("loadBalancer"))
+    return fields.mappings(balancer.get("ingress"))[:_MOST_ENTRIES]
 
 
 def patch(service: Object, standing: Standing, now: datetime, *, conditions: bool) -> Patch:
@@ -63,8 +69,7 @@ def patch(service: Object, standing: Standing, now: datetime, *, conditions: boo
         found = {"loadBalancer": {"ingress": ingress(standing.demand, standing.addresses, errors)}}
     elif standing.addresses and (lost := set(addresses(service)) - set(standing.addresses.values())):
         # Another Service may have the lost addresses by now.
-        entries = fields.mappings(mapping(service.status.get("loadBalancer")).get("ingress"))
-        kept = [entry for entry in entries if fields.address(entry.get("ip")) not in lost]
+        kept = [entry for entry in _entries(service) if fields.address(entry.get("ip")) not in lost]
         found = {"loadBalancer": {"ingress": kept or None}}
     return found | waiting(service, standing, now, conditions=conditions)
 
