@@ -396,3 +396,9 @@ def test_many_refusals_share_one_event_per_reason() -> None:
 def test_a_note_is_never_longer_than_the_api_takes() -> None:
     note = eventmessages.sync_failed("ensure", "x" * 5000).note
     assert (len(note), note[-1]) == (1024, "…")
+
+
+def test_only_the_first_hundred_entries_of_a_status_are_looked_at() -> None:
+    entries = [{"ip": f"10.0.{number >> 8}.{number & 255}"} for number in range(50_000)]
+    shown = servicestatus.addresses(Object({"status": {"loadBalancer": {"ingress": entries}}}))
+    assert shown == tuple(entry["ip"] for entry in entries[:100])
