@@ -10,8 +10,9 @@ import pytest
 from tests.support import traces
 from tests.support.machines import MachineClient, conditions, deployment, rolled
 from tests.support.rules import rule
+from tests.support.running import eventually
 from windowbox.models import machinekeys as keys
-from windowbox.models.refs import MACHINES, WORKERS
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, WORKERS, Resource
 
 pytestmark = pytest.mark.serves("machinedeployment", "machineset")
 
@@ -41,6 +42,20 @@ async def test_a_deployment_becomes_a_set_and_machines(client: MachineClient) ->
         assert machine.labels.items() >= {"name": "pool", keys.TEMPLATE_HASH: digits}.items()
         assert machine.spec["class"] == {"kind": "MachineClass", "name": "small"}
         assert machine.metadata["generation"] == 1  # its driver has nothing to add to it
+
+
+@pytest.mark.parametrize("of", [MACHINE_DEPLOYMENTS, MACHINE_SETS])
+async def test_too_many_replicas_are_refused_by_an_event(client: MachineClient, of: Resource) -> None:
+    body = deployment(replicas=10_001)
+    for field in ("strategy", "revisionHistoryLimit") if of is MACHINE_SETS else ():
+        del body["spec"][field]
+    await client.make({**body, "kind": of.kind}, of)
+
+    async def is_reported() -> bool:
+        return "InvalidSpec" in await client.events()
+
+    await eventually(is_reported)
+    assert await client.machines() == []
 
 
 @rule("C6-R1", "C6-R2")

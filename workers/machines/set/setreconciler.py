@@ -68,14 +68,17 @@ class MachineSetReconciler:
         if found is None:
             return Ignored("gone")
         owner = MachineSet(found)
-        if not found.deleting and (reason := setplan.invalid(owner, self._settings.max_replicas)):
-            return Failed(reason)
         now = await clock.now(recorder)
         lease = await fence.claim(self._clusters, ref, recorder, now)
         if isinstance(lease, Held):
             return Unfinished(str(lease), RequeueAfter(Wish(reason=Reason.RETRY), max(1.0, lease.remaining)))
         report = StatusReport(found, request.reports)
         await report.begin()
+        if not found.deleting and (reason := setplan.invalid(owner, self._settings.max_replicas)):
+            if not request.wish.reported:
+                report.event("Warning", "InvalidSpec", reason)
+                await report.end({})
+            return Failed(reason)
         objects = MachineObjects(self._clusters, ref, recorder, lease)
         run = _Run(owner, objects, report, recorder, now)
         return await self._reconcile(run)
