@@ -15,17 +15,19 @@ from windowbox.models.refs import RUNTIME, ObjectRef, Resource
 _versions = itertools.count(1)
 
 
-async def see(bus: Bus, kind: Resource, name: str, found: Object | None, namespace: str = "") -> None:
-    """Mirror an object of the runtime cluster; None: it was deleted."""
+async def see(
+    bus: Bus, kind: Resource, name: str, found: Object | None, namespace: str = "", cluster: str = RUNTIME
+) -> None:
+    """Mirror an object; None: it was deleted."""
     operation, body = ("MODIFIED", orjson.dumps(found.raw)) if found else ("DELETED", b"")
     headers = {OPERATION: operation, UID: name, VERSION: str(next(_versions))}
-    await bus.publish(subjects.seen(ObjectRef(RUNTIME, kind.id, namespace, name)), body, headers)
+    await bus.publish(subjects.seen(ObjectRef(cluster, kind.id, namespace, name)), body, headers)
 
 
-async def list_all(bus: Bus, *kinds: Resource) -> None:
+async def list_all(bus: Bus, *kinds: Resource, cluster: str = RUNTIME) -> None:
     """All objects of these kinds are mirrored."""
     for kind in kinds:
-        await bus.publish(subjects.listed(RUNTIME, kind.id), b"")
+        await bus.publish(subjects.listed(cluster, kind.id), b"")
 
 
 async def forget(bus: Bus, kind: Resource) -> None:

@@ -16,19 +16,25 @@ from bus.clusters.registry import MachinePlace, Member, Registry
 from bus.transport.buckets import Bucket
 from bus.transport.connection import Bus
 from tests.servers.edge.mirror import forget, list_all, see
+from tests.servers.ipam.stores import range_of
 from tests.support.cases import cases
+from tests.support.lbobjects import HTTP, pods, service
 from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.models.loadbalancers import family
 from windowbox.models.objects import Object
-from windowbox.models.refs import PODS, RUNTIME, ObjectRef
+from windowbox.models.refs import ENDPOINT_SLICES, NODES, PODS, RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.edge import machineroutes, nodeadmission
+from workers.loadbalancer.edge.desired import DesiredState
 from workers.loadbalancer.edge.machineroutes import Hosts, Machines, Node, NodeRoutes
 from workers.loadbalancer.edge.nodeadmission import Admission
 from workers.loadbalancer.edge.trafficnodes import Backend
 from workers.loadbalancer.edgestate import States
+from workers.loadbalancer.ipam import addressclaims
+from workers.loadbalancer.ipam.entries import Holder
+from workers.loadbalancer.ipam.store import AddressStore
 
 PLACE = MachinePlace(namespace="infra-a")
 HOST: Hosts = {"IPv4": "172.18.0.2", "IPv6": "fd00:10::2"}
@@ -285,6 +291,34 @@ def test_no_endpoint_slice_leads_to_this_host_or_to_metadata(address: str, good:
     kept = nodeadmission.without_denied("a", found, settings).raw["endpoints"]
     assert kept == (found.raw["endpoints"] if good else [others, None])
     assert nodeadmission.without_denied(RUNTIME, found, settings) is found
+
+
+async def test_a_load_balancer_leads_to_no_denied_pod(bus: Bus) -> None:
+    settings, registry = LoadBalancerSettings(direct=["*"]), Registry(bus)
+    changed, store = asyncio.Event(), AddressStore(bus, [range_of("10.0.0.16/28")])
+    admission = Admission(settings, Machines(bus, registry, changed.set), changed.set)
+    desired = DesiredState(bus, registry, store, settings, changed.set, admission)
+    await registry.join(Member(id="a", file="kubeconfig"))
+    labels = {"namespace": "default", "labels": {"kubernetes.io/service-name": "web"}}
+    slice = Object({**pods("10.5.0.1", "127.0.0.1", "169.254.169.254").raw, "metadata": labels})
+    asked = service(ports=[{**HTTP, "nodePort": None}])
+    await see(bus, SERVICES, "web", asked, "default", cluster="a")
+    await see(bus, ENDPOINT_SLICES, "pods", slice, "default", cluster="a")
+    await list_all(bus, SERVICES, NODES, ENDPOINT_SLICES, cluster="a")
+    async with running(registry.run(), store.run(), *(task() for task in desired.tasks.values())):
+        await soon(store.ready())
+        await addressclaims.adopt_all(store, [])
+        web = Holder(cluster="a", namespace="default", name="web", uid=asked.uid, since=1.0)
+        await store.write("10.0.0.17", [web], 0)
+        await store.bucket.catch_up()
+        await soon(desired.complete())
+
+        async def has_one_pod() -> bool:
+            balancers = (await desired.load_balancers()).values()
+            found = [pod.address for one in balancers for of in one.listeners for pod in of.endpoints]
+            return found == ["10.5.0.1"]
+
+        await eventually(has_one_pod)
 
 
 @cases("forged", ("older", {"created": LONG_AGO}), ("with-the-same-uid", {"uid": "u"}))
