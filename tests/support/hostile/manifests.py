@@ -81,6 +81,59 @@ def objects(count: int, namespaces: list[str], seed: int, huge: float = 0.03) ->
         yield made
 
 
+def largest(namespaces: list[str]) -> Iterator[Hostile]:
+    """For each kind, objects as large as etcd takes: one per list of the spec, and per other large part."""
+    number = 10_000
+    for row in SERVED:
+        schema = _schema(row.resource)
+        lists = len(_lists(template(row, 0, namespaces[0])["spec"], schema.get("spec", {})))
+        for which in range(lists + len(_OTHERS)):
+            number += 1
+            body = template(row, number, namespaces[number % len(namespaces)])
+            where, status = body["metadata"].get("namespace", ""), None
+            if which < lists:
+                said = _fill(_lists(body["spec"], schema.get("spec", {}))[which])
+            elif (said := _OTHERS[which - lists]) == "status":
+                status = _large_status(row.resource)
+            elif said == "providerConfig":
+                body["spec"][said] = {f"k{n}": {"a": n} for n in range(LARGEST // 24)}
+            else:
+                body["metadata"][said] = _large_metadata(said)
+            yield Hostile(row, number, where, body, status, f"{said} is as large as can be")
+
+
+_OTHERS = ("providerConfig", "status", "labels", "ownerReferences")
+
+
+def _lists(spec: dict[str, Any], schema: Schema) -> list[_Site]:
+    """The lists of a spec."""
+    filled = [(site, site.container[site.key]) for site in _sites(spec, schema, "spec")]
+    return [site for site, found in filled if isinstance(found, list) and found]
+
+
+def _fill(site: _Site) -> str:
+    """Make the list as long as it may be. Returns its path."""
+    found = site.container[site.key]
+    size = len(json.dumps(_numbered(found[0], 99_999))) + 2
+    site.container[site.key] = _repeated(found, LARGEST // size)
+    return site.path
+
+
+def _large_status(resource: Resource) -> dict[str, Any]:
+    if resource in (SERVICES, INGRESSES):
+        return {"loadBalancer": {"ingress": [{"ip": _numbered("10.0.0.1", n)} for n in range(LARGEST // 24)]}}
+    times = dict.fromkeys(("lastTransitionTime", "lastUpdateTime"), values.TIMES[0])
+    condition = {"status": "True", "reason": "Reason", "message": "text", **times}
+    return {"conditions": [{"type": f"Type{n}", **condition} for n in range(LARGEST // 160)]}
+
+
+def _large_metadata(field: str) -> Any:
+    if field == "labels":
+        return {f"label-{n}": f"value-{n}" for n in range(LARGEST // 32)}
+    owner = {"apiVersion": "v1", "kind": "Secret", "name": "owner"}
+    return [{**owner, "uid": f"00000000-0000-0000-0000-{n:012}"} for n in range(LARGEST // 110)]
+
+
 def hostile(row: Served, number: int, namespace: str, chance: Random) -> Hostile:
     """An object of this kind with some spoilt fields."""
     body = template(row, number, namespace)
@@ -198,7 +251,7 @@ def _numbered(item: Any, number: int) -> Any:
         return {key: _numbered(found, number) for key, found in item.items()}
     if isinstance(item, str) and item.endswith("/8"):
         return f"10.{number >> 8 & 255}.{number & 255}.0/24"
-    if isinstance(item, str) and item.replace(".", "").isdigit():
+    if isinstance(item, str) and item.count(".") == 3 and item.replace(".", "").isdigit():
         return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
     if isinstance(item, str) and ("." in item or item == "echo"):
         return f"n{number}-{item}"

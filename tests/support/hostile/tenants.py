@@ -32,17 +32,22 @@ _SERVERS = (
 
 async def prepare(client: Client, count: int, kubeconfig: str, silent: int, seed: int) -> list[str]:
     """Create `count` namespaces of Shoots with their objects. Returns their names."""
-    names = [_named(number) for number in range(count)]
+    found = names(count)
     await client.request("POST", NAMESPACES.path(), {"metadata": {"name": "garden"}}, accepted=(201, 409))
     await client.request("POST", SECRETS.path("garden"), {"metadata": {"name": "backup-demo"}})
-    for number, name in enumerate(names):
+    for number, name in enumerate(found):
         chance = Random(f"tenant-{seed}-{number}")
         await client.request("POST", NAMESPACES.path(), _namespace(name), accepted=(201, 409))
         secret = _secret(name, _kubeconfig(number, kubeconfig, silent, chance))
         with contextlib.suppress(Refused):
             await client.request("POST", SECRETS.path(name), secret)
         await _cluster(client, name, number, chance)
-    return names
+    return found
+
+
+def names(count: int) -> list[str]:
+    """The namespaces of so many tenants."""
+    return [_named(number) for number in range(count)]
 
 
 async def good_cluster(client: Client, name: str) -> None:
