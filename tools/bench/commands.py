@@ -150,21 +150,27 @@ def scale(
 )
 @click.option("--hibernation", is_flag=True, help="Hibernate and wake a Shoot instead (Linux, root).")
 @click.option(
+    "--nodes", type=click.IntRange(0), default=0, help="Change one of this many nodes of 2,750 ports instead."
+)
+@click.option(
     "--services", type=click.IntRange(1), multiple=True, default=(24, 1000), show_default=True,
     help="With --scale: how many on one edge; repeatable.",
 )  # fmt: skip
 @_seconds("--idle", 30.0, "With --scale: seconds to measure idleness.")
+@_first
 @output_option
 def loadbalancer(
-    times: int, simulated: bool, crowded: bool, kills: bool, waiting: int, hibernation: bool,
-    services: tuple[int, ...], idle: float, output: str,
+    times: int, simulated: bool, crowded: bool, kills: bool, waiting: int, hibernation: bool, nodes: int,
+    services: tuple[int, ...], idle: float, first: bool, output: str,
 ) -> None:  # fmt: skip
     """Load balancers from the API to clients, and what connected clients notice of changes."""
-    from tools.bench.loadbalancers import crowd, lives, waiters, wakeups
+    from tools.bench.loadbalancers import crowd, lives, nodechanges, waiters, wakeups
     from tools.bench.loadbalancers import kills as killing
 
     if waiting:
         _run(output, waiters.measure(waiting))
+    elif nodes:
+        _run(output, nodechanges.measure(11, 250, nodes, times, first=first))
     elif kills:
         _run(output, killing.measure(times))
     elif hibernation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -39,6 +40,21 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
+class Target:
+    """A node at an address of one family. All Services of a cluster share its targets."""
+
+    address: str
+    name: str
+    """The name of the node."""
+    unhealthy: bool = False
+    """Health checks failed: it gets no traffic for now."""
+
+
+Targets = Mapping[Family, tuple[Target, ...]]
+"""The nodes of a cluster, by the family of their addresses."""
+
+
+@dataclass(frozen=True)
 class Listener:
     """One address, port and protocol for clients."""
 
@@ -46,7 +62,9 @@ class Listener:
     port: int
     protocol: Protocol
     endpoints: tuple[Endpoint, ...] = ()
-    """Endpoints of the address's own family."""
+    """Pods, of the address's own family, where traffic goes to no node port."""
+    node_port: int | None = None
+    """Traffic goes to this port of the targets of the load balancer."""
     check: int | None = None
     """The port of Envoy's health checks (GET /healthz); None: Envoy does none, and `unhealthy` decides."""
     affinity: bool = False
@@ -69,23 +87,35 @@ class Listener:
         """Its name in Envoy: no two listeners of an edge share an address, port and protocol."""
         return f"{self.protocol.lower()}_{self.address}_{self.port}"
 
-    def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        # Rendered resources are cached by listener, and looked up for a thousand listeners at every change.
-        return hash((self.address, self.port, self.protocol, self.endpoints, self.check, self.allowed))
-
 
 @dataclass(frozen=True)
 class LoadBalancer:
-    """The listeners of one Service on the edge."""
+    """The listeners of one Service on the edge. A change of a node changes its `targets` only."""
 
     ref: ObjectRef
     uid: str
     listeners: tuple[Listener, ...]
+    targets: Targets = field(default_factory=dict, hash=False)
+    """The nodes behind listeners with a node port."""
     digest: str = field(default="", compare=False)
     """Hash of what the Service asks for: see `listeners.digest`."""
     addresses: tuple[str, ...] = ()
     """All addresses of the Service, with or without listeners."""
+    refused: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """By place (`80/TCP`): why the edge serves no listener there."""
+
+    @cached_property
+    def listened(self) -> frozenset[str]:
+        """The addresses of its listeners."""
+        return frozenset(one.address for one in self.listeners)
+
+    def targets_of(self, listener: Listener) -> tuple[Target, ...]:
+        """The nodes behind one of its listeners; none if it has a list of Pods."""
+        return () if listener.node_port is None else self.targets.get(family(listener.address), ())
+
+    def endpoints_of(self, listener: Listener) -> tuple[Endpoint, ...]:
+        """The endpoints of one of its listeners, for people: Envoy's are rendered for all ports at once."""
+        port = listener.node_port
+        if port is None:
+            return listener.endpoints
+        return tuple(Endpoint(t.address, port, t.name, t.unhealthy) for t in self.targets_of(listener))

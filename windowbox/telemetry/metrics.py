@@ -36,6 +36,9 @@ oldest = Gauge("windowbox_queue_oldest_seconds", "Age of the oldest unfinished w
 patches = Counter("windowbox_patches_total", "Writes to the Kubernetes API", ["kind", "part", "result"])
 
 load_balancers = Gauge("windowbox_load_balancers", "Load balancers carried by the edge we own")
+load_balancers_refused = Gauge(
+    "windowbox_load_balancers_refused", "Load balancers that have too many endpoints for their cluster"
+)
 addresses_used = Gauge("windowbox_addresses_used", "Addresses given away", ["range", "family"])
 addresses_total = Gauge("windowbox_addresses_total", "Addresses there are", ["range", "family"])
 

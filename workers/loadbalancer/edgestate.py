@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from bus import subjects
 from bus.leases import leases
@@ -106,10 +107,15 @@ class States:
     def known(self) -> set[ObjectRef]:
         """The Services whose states this process knows."""
         entries = self.bucket.entries.items()
-        return {subjects.ref(key) for key, entry in entries if entry.value and key != TESTIFIED}
+        return {_ref(key) for key, entry in entries if entry.value and key != TESTIFIED}
 
     def on_state(self, act: Callable[[ObjectRef, bytes | None], None]) -> Callable[[], None]:
         """Call `act` with each state that has changed. Returns how to unsubscribe."""
         return self.bucket.on_change(
             lambda key, value: act(subjects.ref(key), value) if key != TESTIFIED else None
         )
+
+
+@lru_cache(maxsize=1 << 16)
+def _ref(key: str) -> ObjectRef:
+    return subjects.ref(key)

@@ -15,6 +15,7 @@ from windowbox.models.loadbalancers import Endpoint, Family, Listener, LoadBalan
 from windowbox.models.objects import Object
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.edge import edges, endpoints
+from workers.loadbalancer.edge.endpoints import ClusterNodes
 from workers.loadbalancer.edge.trafficnodes import Backend
 from workers.loadbalancer.spec.demands import Port, demand
 
@@ -36,7 +37,7 @@ def balancer(
     direct: bool | None = None,
 ) -> LoadBalancer:
     asked = demand(found or service(), direct=bool(slices) if direct is None else direct)
-    return endpoints.load_balancer(REF, asked, addresses, nodes, slices)
+    return endpoints.load_balancer(REF, asked, addresses, ClusterNodes(nodes), slices)
 
 
 @cases(
@@ -60,9 +61,10 @@ BOTH = ["IPv4", "IPv6"]
 
 @rule("LB-7-nodeport", "LB-7-cluster")
 def test_traffic_goes_to_the_node_ports_of_all_nodes() -> None:
-    one = listener()
+    found = balancer()
+    (one,) = found.listeners
     assert (one.address, one.place, one.check) == ("192.0.2.1", "80/TCP", 10256)
-    assert one.endpoints == (
+    assert found.endpoints_of(one) == (
         Endpoint("10.0.0.1", 30080, "node-1"),
         Endpoint("10.0.0.2", 30080, "node-2"),
     )
@@ -70,29 +72,31 @@ def test_traffic_goes_to_the_node_ports_of_all_nodes() -> None:
 
 @rule("LB-7-cluster")
 def test_unhealthy_addresses_are_marked_for_envoy() -> None:
-    v4, v6 = balancer(service(ipFamilies=BOTH), DUAL, UNHEALTHY).listeners
+    found = balancer(service(ipFamilies=BOTH), DUAL, UNHEALTHY)
+    v4, v6 = found.listeners
     assert (v4.check, v6.check) == (None, None)
-    assert [one.unhealthy for one in v4.endpoints] == [True, True]
-    assert [one.unhealthy for one in v6.endpoints] == [False]
+    assert [one.unhealthy for one in found.endpoints_of(v4)] == [True, True]
+    assert [one.unhealthy for one in found.endpoints_of(v6)] == [False]
 
 
 @rule("LB-7-local")
 def test_envoy_checks_a_health_port_of_the_service_itself() -> None:
-    one = listener(service(externalTrafficPolicy="Local", healthCheckNodePort=31234), nodes=UNHEALTHY)
+    found = balancer(service(externalTrafficPolicy="Local", healthCheckNodePort=31234), nodes=UNHEALTHY)
+    (one,) = found.listeners
     assert one.check == 31234
-    assert not any(endpoint.unhealthy for endpoint in one.endpoints)
+    assert not any(endpoint.unhealthy for endpoint in found.endpoints_of(one))
 
 
 @rule("LB-7-families")
 def test_each_family_has_backends_of_its_own() -> None:
     found = balancer(service(ipFamilies=["IPv6", "IPv4"], ports=[HTTP, DNS]), DUAL)
-    assert [(one.address, one.place, len(one.endpoints)) for one in found.listeners] == [
+    assert [(one.address, one.place, len(found.endpoints_of(one))) for one in found.listeners] == [
         ("192.0.2.1", "80/TCP", 2),
         ("192.0.2.1", "53/UDP", 2),
         ("fd00::1", "80/TCP", 1),
         ("fd00::1", "53/UDP", 1),
     ]
-    assert found.listeners[2].endpoints == (Endpoint("fd00:1::1", 30080, "node-1"),)
+    assert found.endpoints_of(found.listeners[2]) == (Endpoint("fd00:1::1", 30080, "node-1"),)
 
 
 @rule("LB-7-families")
@@ -102,7 +106,8 @@ def test_only_the_families_of_the_service_are_served() -> None:
 
 @rule("LB-2-empty")
 def test_a_service_without_nodes_has_listeners() -> None:
-    assert listener(nodes=()).endpoints == ()
+    found = balancer(nodes=())
+    assert [found.endpoints_of(one) for one in found.listeners] == [()]
 
 
 @cases(
@@ -118,7 +123,7 @@ def test_ranges_hold_for_their_own_family(ranges: list[str], allowed: list[tuple
 @rule("LB-7-ranges")
 def test_an_empty_list_of_ranges_allows_no_client() -> None:
     closed = replace(demand(service(), direct=False), allowed=())
-    (one,) = endpoints.load_balancer(REF, closed, V4, NODES).listeners
+    (one,) = endpoints.load_balancer(REF, closed, V4, ClusterNodes(NODES)).listeners
     assert one.allowed == ()
 
 
@@ -141,7 +146,7 @@ def test_a_port_without_node_port_leads_to_pods() -> None:
     http, dns = found.listeners
     assert http.endpoints == (Endpoint("10.1.0.1", 8080, "web-1"), Endpoint("10.1.0.2", 8080, "web-2"))
     assert http.check is None
-    assert [one.port for one in dns.endpoints] == [30053, 30053]
+    assert [one.port for one in found.endpoints_of(dns)] == [30053, 30053]
     assert dns.check == 10256
 
 
@@ -196,10 +201,11 @@ def slice(*conditions: dict[str, bool], family: str = "IPv4") -> Object:
     ("only-of-the-other-family", [slice(family="IPv6")], False),
 )
 def test_a_listener_without_serving_pods_is_vacant(slices: list[Object], vacant: bool) -> None:
-    one = listener(slices=tuple(slices), direct=False)
+    found = balancer(slices=tuple(slices), direct=False)
+    (one,) = found.listeners
     assert one.vacant == vacant
     # Its nodes stay its endpoints, whatever Pods they have.
-    assert [endpoint.name for endpoint in one.endpoints] == ["node-1", "node-2"]
+    assert [endpoint.name for endpoint in found.endpoints_of(one)] == ["node-1", "node-2"]
 
 
 @rule("LB-2-idempotent")
@@ -230,7 +236,7 @@ def test_the_digest_depends_on_the_demands_of_the_service(other: Object) -> None
 @given(nonsense, nonsense)
 def test_nonsense_gets_an_answer(found: Object, slices: Any) -> None:
     asked = demand(found, direct=True)
-    answer = endpoints.load_balancer(REF, asked, DUAL, NODES, (slices,))
+    answer = endpoints.load_balancer(REF, asked, DUAL, ClusterNodes(NODES), (slices,))
     assert len(answer.listeners) == len(asked.ports) * len(asked.families)
     assert len({one.name for one in answer.listeners}) == len(answer.listeners)
     assert answer.digest

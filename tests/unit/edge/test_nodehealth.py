@@ -129,7 +129,7 @@ async def test_few_checks_are_under_way_and_failed_ones_are_repeated_soon(
     monkeypatch.setattr(nodehealth, "is_healthy", is_healthy)
     nodes = [f"127.9.{i // 250}.{i % 250 + 1}" for i in range(2000)]
     async with asyncio.TaskGroup() as group:
-        health = NodeHealth(group, lambda: None)
+        health = NodeHealth(group, lambda _: None)
         health.follow({"a": [f"{NODE}.9"], "b": [f"{NODE}.10"]})
         health.follow({"a": [f"{NODE}.9", *nodes], "b": [f"{NODE}.10", f"{NODE}.11"]})
         await eventually(lambda: most > nodehealth._AT_ONCE_OF_CLUSTER)  # cluster a is at its limit
@@ -147,7 +147,7 @@ async def test_health_changes_are_reported_once() -> None:
     changed = asyncio.Event()
     said = [_OK]
     async with answering(f"{NODE}.5", said), asyncio.TaskGroup() as group:
-        health = NodeHealth(group, changed.set)
+        health = NodeHealth(group, lambda _: changed.set())
         health.follow({"a": [f"{NODE}.5"], "b": [f"{NODE}.6"]})
         assert not health.unhealthy(f"{NODE}.6"), "no node of its cluster was checked before"
         await changed.wait()

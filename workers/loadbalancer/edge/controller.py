@@ -88,12 +88,12 @@ class EdgeController:
 
     def __init__(self, parts: EdgeParts, group: asyncio.TaskGroup, *, node_health: bool) -> None:
         bus, registry, store, changed = parts.bus, parts.registry, parts.store, asyncio.Event()
-        health = NodeHealth(group, changed.set) if node_health else None
+        health = NodeHealth(group, self._look_at_health_again) if node_health else None
         self._parts = parts
         self._group = group
         self._changed = changed
-        self._machines = Machines(bus, registry, changed.set, parts.machines)
-        self._admission = admission = Admission(parts.settings, self._machines, changed.set)
+        self._machines = Machines(bus, registry, self._look_at_nodes_again, parts.machines)
+        self._admission = admission = Admission(parts.settings, self._machines, self._look_at_nodes_again)
         self._desired = DesiredState(bus, registry, store, parts.settings, changed.set, admission, health)
         nodes = NodeReport(self._desired.no_backends, admission.refused)
         self.reporter = StateReporter(parts.states, parts.queue, group, nodes, changed.set)
@@ -104,7 +104,7 @@ class EdgeController:
         parts, reporter = self._parts, self.reporter
         async with contextlib.AsyncExitStack() as stack:
             for end in (
-                parts.registry.on_change(self._changed.set),
+                parts.registry.on_change(self._look_at_nodes_again),
                 parts.store.on_change(self._changed.set),
                 parts.store.on_holder(self._desired.touch),
                 parts.states.on_state(reporter.on_state),
@@ -132,7 +132,7 @@ class EdgeController:
                     lingering = lingering + 1 if self.edges.lingering else 0
                     if lingering:
                         pause = backoff(lingering, first=1.0, longest=_LINGERING)
-                except Exception as error:
+                except Exception as error:  # of the bus and Envoy, or a bug that one object triggers
                     failures += 1
                     pause = _pause_after(failures)
                     if isinstance(error, WindowboxError):
@@ -161,13 +161,19 @@ class EdgeController:
                         return
                     await self._changed.wait()
 
+    def _look_at_nodes_again(self) -> None:
+        self._desired.look_at_nodes_again()
+
+    def _look_at_health_again(self, address: str) -> None:
+        self._desired.look_at_health_again(address)
+
     async def _reconcile(self) -> None:
         """Write the desired load balancers to Envoy, and report them."""
         edges, reporter = self.edges, self.reporter
         # Without the complete address store, the load balancers stay as they are.
         if self._parts.store.is_complete() or reporter.served:
             await edges.wait_processed()  # batches changes
-            reporter.serve(self._desired.load_balancers())
+            reporter.serve(await self._desired.load_balancers())
             retry = frozenset(reporter.retrying)
             written = await edges.write(reporter.served, retry)
             reporter.retrying -= retry
@@ -179,7 +185,9 @@ class EdgeController:
             for edge, load_balancers in written:
                 reporter.observe(edge, load_balancers)
             await edges.remove_unused_addresses()
+            refused = sum(bool(one.refused) for one in reporter.served.values())
             metrics.load_balancers.set(len(reporter.served))
+            metrics.load_balancers_refused.set(refused)
         await edges.route(self._machines.routes(self._desired.backends()))
 
     async def _answer(self, query: bytes) -> bytes:

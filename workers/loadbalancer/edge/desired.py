@@ -1,10 +1,14 @@
-"""The desired state of all load balancers, computed from the bus alone."""
+"""The desired state of all load balancers, computed from the bus alone.
+
+A change recomputes what depends on it: a Service, the nodes of a cluster, or the load balancers of a cluster.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import replace
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from bus.clusters.registry import Registry
@@ -15,34 +19,71 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings, matches
 from workers.loadbalancer.edge import endpoints, nodeadmission, trafficnodes
+from workers.loadbalancer.edge.endpoints import ClusterNodes
 from workers.loadbalancer.edge.nodeadmission import Admission
 from workers.loadbalancer.edge.nodehealth import NodeHealth
 from workers.loadbalancer.edge.trafficnodes import Backend, Ineligible
 from workers.loadbalancer.ipam.entries import Held
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.spec import selection
-from workers.loadbalancer.spec.demands import Demand, demand_in
+from workers.loadbalancer.spec.demands import MAX_ENDPOINTS, Demand, demand_in
 
 LoadBalancers = Mapping[ObjectRef, LoadBalancer]
 
-_Entries = tuple[tuple[str, Held], ...]
-_Parts = tuple[Demand, _Entries, tuple[Backend, ...], tuple[Object, ...]]
+_AT_ONCE = 100
+"""Load balancers that are computed before the event loop gets its turn."""
+_NO_NODES = ClusterNodes(())
+_BEYOND = (
+    f"all Services of a cluster may have {MAX_ENDPOINTS} endpoints (ports times nodes), and those that have "
+    "had their address for longer come first: ask for fewer ports, or remove other Services or nodes"
+)
+
+
+class _Service(NamedTuple):
+    cluster: str
+    demand: Demand
+
+
+class _Node(NamedTuple):
+    cluster: str
+    found: Backend | Ineligible
+
+
+_Common = tuple[tuple[int, int], tuple[int, int], ClusterNodes]
+"""The readings of Services and of EndpointSlices of a cluster, and its nodes."""
+
+
+class _Settled(NamedTuple):
+    """The nodes of a cluster."""
+
+    admitted: list[Backend]
+    nodes: ClusterNodes
+    """With their health."""
+
+
+class _Inputs(NamedTuple):
+    """What a load balancer is computed from."""
+
+    demand: Demand
+    entries: tuple[tuple[str, Held], ...]
+    addresses: Mapping[Family, str]
+    pods: tuple[Object, ...]
+    nodes: ClusterNodes
+    size: int
+    """Its endpoints, if all its ports are served."""
+
+    def since(self, ref: ObjectRef) -> float:
+        """When the Service got its first address."""
+        return min(one.since for _, held in self.entries if (one := held.of(ref)))
 
 
 class _Computed(NamedTuple):
     """A load balancer, if there is one, and the inputs that it was computed from."""
 
-    parts: _Parts
+    inputs: _Inputs
+    refused: bool
+    """It is beyond the bound of its cluster."""
     balancer: LoadBalancer | None
-
-
-class _Common(NamedTuple):
-    """Inputs that all load balancers share. If one has changed, all are recomputed."""
-
-    clusters: set[str]
-    backends: dict[str, tuple[Backend, ...]]
-    readings: tuple[int, int]
-    """Of the views of Services and of EndpointSlices."""
 
 
 class DesiredState:
@@ -63,11 +104,22 @@ class DesiredState:
         self._store = store
         self._settings = settings
         self._health = health
-        self._services: View[Demand] = View(
-            bus, SERVICES.id, self._demand, changed=changed, differs=lambda ref, *_: self._touched.add(ref)
+        self._changed = changed
+        self._services: View[_Service] = View(
+            bus,
+            SERVICES.id,
+            self._asked,
+            index=lambda one: one.cluster,
+            changed=changed,
+            differs=lambda ref, *_: self._touched.add(ref),
         )
-        self._nodes: View[Backend | Ineligible] = View(
-            bus, NODES.id, lambda _, node: trafficnodes.backend(node), changed=changed
+        self._nodes: View[_Node] = View(
+            bus,
+            NODES.id,
+            lambda ref, node: _Node(ref.cluster, trafficnodes.backend(node)),
+            index=lambda one: one.cluster,
+            changed=self.look_at_nodes_again,
+            differs=lambda ref, *_: self._moved.add(ref.cluster),
         )
         self._slices: View[Object] = View(
             bus,
@@ -80,13 +132,24 @@ class DesiredState:
         self._with_slices: set[str] = set()
         self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
         self._all: LoadBalancers = {}
-        self._computed: dict[ObjectRef, _Computed] = {}
+        self._computed: dict[str, dict[ObjectRef, _Computed]] = {}
+        """By cluster."""
         self._touched: set[ObjectRef] = set()
         """Services with a change since their load balancer was computed."""
-        self._common: _Common | None = None
+        self._seen: dict[str, _Common] = {}
+        """By cluster, what its load balancers have in common. If it has changed, all are computed again."""
+        self._nodes_outdated = True
+        self._moved: set[str] = set()
+        """Clusters with a change of a node since their nodes were read."""
+        self._read: dict[str, tuple[tuple[int, int], list[Backend]]] = {}
         self._backends: dict[str, list[Backend]] = {}
         self._admitted: dict[str, list[Backend]] = {}
-        self._last_with_health: dict[str, list[Backend]] = {}
+        self._nodes_of: dict[str, _Settled] = {}
+        self._followed: dict[str, list[Backend]] = {}
+        self._clusters_of: dict[str, set[str]] = {}
+        """By address of a node whose health is checked."""
+        self._unsettled: set[str] = set()
+        """Clusters with a node whose health has changed."""
 
     @property
     def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
@@ -108,34 +171,45 @@ class DesiredState:
         # EndpointSlices are not watched in all clusters: only a listing that was there can be lost.
         self._with_slices |= self._slices.listed
         listed = (self._services.listed & self._nodes.listed) - (self._with_slices - self._slices.listed)
-        found: dict[str, list[Backend]] = {}
-        for ref, node in self._nodes.items():
-            if isinstance(node, Backend):
-                found.setdefault(ref.cluster, []).append(node)
-        undecided = {cluster for cluster, nodes in found.items() if self._admission.undecided(cluster, nodes)}
-        return self.clusters() - listed | undecided
+        clusters = self.clusters()
+        undecided = {one for one in clusters if self._admission.undecided(one, self._backends_in(one))}
+        return clusters - listed | undecided
 
     def backends(self) -> dict[str, list[Backend]]:
         """The nodes that get traffic, by cluster. If the bus has lost them, the last known ones."""
-        found: dict[str, list[Backend]] = {cluster: [] for cluster in self.clusters()}
-        for ref, node in sorted(self._nodes.items(), key=lambda one: one[0].name):
-            if ref.cluster in found and isinstance(node, Backend):
-                found[ref.cluster].append(node)
-        unheard = found.keys() - self._nodes.listed
-        self._backends = found | {c: self._backends[c] for c in unheard & self._backends.keys()}
-        self._admitted = self._admission.admitted(self._backends, unheard)
+        if self._nodes_outdated or self._admitted.keys() != self.clusters():
+            self._read = {c: self._read_nodes(c) for c in self.clusters()}
+            self._moved.clear()
+            found = {cluster: nodes for cluster, (_, nodes) in self._read.items()}
+            unheard = found.keys() - self._nodes.listed
+            self._backends = found | {c: self._backends[c] for c in unheard & self._backends.keys()}
+            admitted, before = self._admission.admitted(self._backends, unheard), self._admitted
+            # Unchanged lists stay the same objects.
+            self._admitted = {c: before[c] if before.get(c) == now else now for c, now in admitted.items()}
+            self._nodes_outdated = False
         return self._admitted
+
+    def look_at_nodes_again(self) -> None:
+        """Nodes, their machines, or clusters have changed."""
+        self._nodes_outdated = True
+        self._changed()
+
+    def look_at_health_again(self, address: str) -> None:
+        """The health of the nodes at this address has changed."""
+        for cluster in self._clusters_of.get(address, ()):
+            self._unsettled.add(cluster)
+        self._changed()
 
     def touch(self, ref: ObjectRef) -> None:
         """Recompute the Service's load balancer: its addresses have changed."""
         self._touched.add(ref)
 
-    def load_balancers(self) -> LoadBalancers:
+    async def load_balancers(self) -> LoadBalancers:
         """All load balancers; the same mapping as long as none changes. Those of unlisted clusters stay."""
         taking_part = self.clusters()
         last = {c: found for c, found in self._last.items() if c in taking_part}
         if self._store.is_complete():
-            last |= self._compute(taking_part - self.unlisted())
+            last |= await self._compute(taking_part - self.unlisted())
         if last.keys() != self._last.keys() or any(last[c] is not self._last[c] for c in last):
             self._all = {ref: balancer for found in last.values() for ref, balancer in found.items()}
         self._last = last
@@ -143,8 +217,8 @@ class DesiredState:
 
     def no_backends(self, ref: ObjectRef, of: Family) -> str:
         """Why the Service has no node, or Pod, of this family to send traffic to, for people."""
-        demand = self._services.get(ref)
-        if demand and all(port.node_port is None for port in demand.ports):
+        service = self._services.get(ref)
+        if service and all(port.node_port is None for port in service.demand.ports):
             return trafficnodes.NO_PODS.format(family=of)
         admitted = {node.name: node.addresses for node in self._admitted.get(ref.cluster, ())}
 
@@ -154,92 +228,118 @@ class DesiredState:
             refused = of in node.addresses
             return Ineligible(name, trafficnodes.REFUSED if refused else trafficnodes.WITHOUT[of])
 
-        nodes = [(one.name, node) for one, node in self._nodes.items() if one.cluster == ref.cluster]
+        nodes = [(one.name, node.found) for one, node in self._nodes.found(ref.cluster)]
         return trafficnodes.no_backends(
             [judged(name, node) for name, node in sorted(nodes, key=itemgetter(0))]
         )
 
-    def _compute(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
+    async def _compute(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
         """The load balancers of each of these clusters in which a load balancer has changed."""
-        backends = {cluster: tuple(nodes) for cluster, nodes in self._checked_backends().items()}
-        common = _Common(clusters, backends, (self._services.readings, self._slices.readings))
-        before, self._common = self._common, None  # if this fails, all are recomputed
-        touched, self._touched = self._touched, set()
-        found: dict[str, dict[ObjectRef, LoadBalancer]] = {}
-        if common != before:
-            found = {cluster: {} for cluster in clusters}
-            computed_all = {}
-            for ref, demand in self._services.items():
-                if computed := self._compute_one(ref, demand, common):
-                    computed_all[ref] = computed
-                    if computed.balancer:
-                        found[ref.cluster][ref] = computed.balancer
-            self._computed = computed_all
-        else:
-            for ref in touched:
-                one = self._services.get(ref)
-                computed = self._compute_one(ref, one, common) if one else None
-                last = self._computed.pop(ref, None)
-                if computed:
-                    self._computed[ref] = computed
-                balancer = computed.balancer if computed else None
-                if balancer is not (last.balancer if last else None):
-                    balancers = found.setdefault(ref.cluster, dict(self._last.get(ref.cluster, {})))
-                    balancers.pop(ref, None)
-                    if balancer:
-                        balancers[ref] = balancer
-        self._common = common
+        seen, self._seen = self._seen, {}  # if this fails, all are computed again
+        touched: dict[str, set[ObjectRef]] = {}
+        for ref in self._touched:
+            touched.setdefault(ref.cluster, set()).add(ref)
+        self._touched = set()
+        all_nodes = self._nodes_with_health()
+        found, now = {}, {}
+        for cluster in clusters:
+            nodes = all_nodes.get(cluster, _NO_NODES)
+            now[cluster] = (self._services.reading(cluster), self._slices.reading(cluster), nodes)
+            refs = touched.get(cluster, set())
+            if seen.get(cluster) != now[cluster]:
+                refs |= {*self._computed.get(cluster, ()), *self._services.refs(cluster)}
+            if refs and (changed := await self._compute_some(cluster, refs, nodes)) is not None:
+                found[cluster] = changed
+        taking_part = self.clusters()
+        self._computed = {c: one for c, one in self._computed.items() if c in taking_part}
+        self._seen = now
         return found
 
-    def _checked_backends(self) -> Mapping[str, Iterable[Backend]]:
-        """The nodes that get traffic, with their health. Only clusters with load balancers are checked."""
-        backends, health = self.backends(), self._health
-        if not health:
-            return backends
-        busy = {ref.cluster for ref, _ in self._services.items()} & backends.keys()
-        health.follow({c: [a for node in backends[c] for a in node.addresses.values()] for c in busy})
+    async def _compute_some(
+        self, cluster: str, refs: set[ObjectRef], nodes: ClusterNodes
+    ) -> dict[ObjectRef, LoadBalancer] | None:
+        """The load balancers of a cluster after a change of these Services; None if none has changed."""
+        before = self._computed.get(cluster, {})
+        kept = {ref: one for ref, one in before.items() if ref not in refs}
+        fresh = {}
+        async for ref in _in_slices(refs):
+            if inputs := self._inputs(ref, nodes):
+                fresh[ref] = inputs
+        refused = _beyond_bound({ref: one.inputs for ref, one in kept.items()} | fresh)
+        fresh |= {ref: one.inputs for ref, one in kept.items() if one.refused != (ref in refused)}
+        computed = dict(kept)
+        async for ref in _in_slices(fresh):
+            computed[ref] = _computed(ref, fresh[ref], before.get(ref), refused=ref in refused)
+        self._computed[cluster] = computed
+        balancers = {ref: one.balancer for ref, one in computed.items() if one.balancer}
+        last = self._last.get(cluster, {})
+        same = balancers.keys() == last.keys() and all(one is last[ref] for ref, one in balancers.items())
+        return None if same else balancers
 
-        def with_health(node: Backend) -> Backend:
-            unhealthy = (of for of, address in node.addresses.items() if health.unhealthy(address))
-            return replace(node, unhealthy=frozenset(unhealthy))
-
-        checked = {cluster: [with_health(node) for node in nodes] for cluster, nodes in backends.items()}
-        # Unchanged lists stay the same objects: a thousand load balancers compare them.
-        before = self._last_with_health
-        self._last_with_health = {c: before[c] if before.get(c) == now else now for c, now in checked.items()}
-        return self._last_with_health
-
-    def _compute_one(self, ref: ObjectRef, demand: Demand, common: _Common) -> _Computed | None:
-        """None if it gets no load balancer, or nothing is known of its cluster."""
-        entries = self._store.entries(ref)
-        if ref.cluster not in common.clusters or not entries:
+    def _inputs(self, ref: ObjectRef, nodes: ClusterNodes) -> _Inputs | None:
+        """None if the Service gets no load balancer."""
+        service, entries = self._services.get(ref), self._store.entries(ref)
+        if service is None or not entries:
             return None
         pods: tuple[Object, ...] = ()
         # If EndpointSlices are not watched, kube-proxy on the nodes finds the Pods.
         if ref.cluster in self._slices.listed or matches(ref.cluster, self._settings.direct):
             slices = self._slices.found((ref.namespace, ref.name))
             pods = tuple(slice for of, slice in slices if of.cluster == ref.cluster)
-        backends = common.backends[ref.cluster]
-        parts = (demand, entries, backends, pods)
-        # If one of a thousand has changed, the others are not recomputed.
-        before = self._computed.get(ref)
-        if before and before.parts == parts:
-            return before
+        demand = service.demand
         addresses = self._store.of(ref, demand.uid)
-        if not addresses:
-            return _Computed(parts, None)
-        # Its own run refuses ports of Services that share the address: their clients must not wait for that.
-        conflicts = {
-            (address, place)
-            for address, held in entries
-            for other in held.others(ref)
-            for place in other.ports
-        }
-        balancer = endpoints.load_balancer(ref, demand, addresses, backends, pods, conflicts)
-        # An equal one stays the same object: caches find its listeners by identity.
-        if before and before.balancer == balancer and before.balancer.digest == balancer.digest:
-            return _Computed(parts, before.balancer)
-        return _Computed(parts, balancer)
+        size = endpoints.size(demand, addresses, nodes, pods)
+        return _Inputs(demand, entries, addresses, pods, nodes, size)
+
+    # Nodes.
+
+    def _read_nodes(self, cluster: str) -> tuple[tuple[int, int], list[Backend]]:
+        """The nodes of a cluster by name, and the reading of the view that they are from."""
+        reading, before = self._nodes.reading(cluster), self._read.get(cluster)
+        if before and before[0] == reading and cluster not in self._moved:
+            return before
+        return reading, sorted(self._backends_in(cluster), key=attrgetter("name"))
+
+    def _backends_in(self, cluster: str) -> Iterator[Backend]:
+        return (one.found for _, one in self._nodes.found(cluster) if isinstance(one.found, Backend))
+
+    def _nodes_with_health(self) -> Mapping[str, ClusterNodes]:
+        """The nodes of each cluster with Services. The same objects as long as nothing of them changes."""
+        busy = {c: nodes for c, nodes in self.backends().items() if any(self._services.found(c))}
+        self._follow(busy)
+        unsettled, self._unsettled = self._unsettled, set()
+        for cluster in self._nodes_of.keys() - busy.keys():
+            del self._nodes_of[cluster]
+        for cluster, admitted in busy.items():
+            before = self._nodes_of.get(cluster)
+            if before is None or before.admitted is not admitted or cluster in unsettled:
+                nodes = ClusterNodes(map(self._with_health, admitted))
+                if before and before.nodes.backends == nodes.backends:
+                    nodes = before.nodes
+                self._nodes_of[cluster] = _Settled(admitted, nodes)
+        return {cluster: one.nodes for cluster, one in self._nodes_of.items()}
+
+    def _follow(self, busy: Mapping[str, list[Backend]]) -> None:
+        """Check the health of these nodes, by cluster."""
+        before = self._followed
+        same = busy.keys() == before.keys() and all(nodes is before[c] for c, nodes in busy.items())
+        if self._health is None or same:
+            return
+        found = {c: [a for node in nodes for a in node.addresses.values()] for c, nodes in busy.items()}
+        self._health.follow(found)
+        self._followed = dict(busy)
+        self._clusters_of = {}
+        for cluster, addresses in found.items():
+            for address in addresses:
+                self._clusters_of.setdefault(address, set()).add(cluster)
+
+    def _with_health(self, node: Backend) -> Backend:
+        if (health := self._health) is None:
+            return node
+        unhealthy = (of for of, address in node.addresses.items() if health.unhealthy(address))
+        return replace(node, unhealthy=frozenset(unhealthy))
+
+    # Views.
 
     def _slice(self, ref: ObjectRef, slice: Object) -> Object | None:
         of_service = _service_of(slice)[1]
@@ -249,10 +349,59 @@ class DesiredState:
         for namespace, name in (_service_of(one) for one in versions if one):
             self._touched.add(ObjectRef(ref.cluster, SERVICES.id, namespace, name))
 
-    def _demand(self, ref: ObjectRef, service: Object) -> Demand | None:
+    def _asked(self, ref: ObjectRef, service: Object) -> _Service | None:
         if not selection.is_ours(service, self._settings.classes) or service.deleting:
             return None
-        return demand_in(ref.cluster, service, self._settings)
+        return _Service(ref.cluster, demand_in(ref.cluster, service, self._settings))
+
+
+def _computed(ref: ObjectRef, inputs: _Inputs, before: _Computed | None, *, refused: bool) -> _Computed:
+    """The load balancer of a Service. An equal one stays the same object: caches find it by identity."""
+    demand, nodes = inputs.demand, inputs.nodes
+    if not inputs.addresses:
+        return _Computed(inputs, refused, None)
+    if before and before.balancer and before.refused == refused:
+        same = before.inputs._replace(nodes=nodes, size=inputs.size) == inputs
+        if same and before.inputs.nodes.check(demand.health_port) == nodes.check(demand.health_port):
+            # Nodes, and their health, change often: the listeners stay.
+            last, targets = before.balancer, nodes.targets(demand.health_port)
+            retargeted = last if last.targets == targets else replace(last, targets=targets)
+            return _Computed(inputs, refused, retargeted)
+    if refused:
+        balancer = endpoints.refused(ref, demand, inputs.addresses, nodes, _BEYOND)
+    else:
+        # Its own run refuses ports of Services that share the address: their clients must not wait for that.
+        conflicts = {
+            (address, place)
+            for address, held in inputs.entries
+            for other in held.others(ref)
+            for place in other.ports
+        }
+        balancer = endpoints.load_balancer(ref, demand, inputs.addresses, nodes, inputs.pods, conflicts)
+    if before and before.balancer == balancer and before.balancer.digest == balancer.digest:
+        balancer = before.balancer
+    return _Computed(inputs, refused, balancer)
+
+
+def _beyond_bound(inputs: Mapping[ObjectRef, _Inputs]) -> frozenset[ObjectRef]:
+    """The Services of a cluster that are refused, because all together would have too many endpoints."""
+    if sum(one.size for one in inputs.values()) <= MAX_ENDPOINTS:
+        return frozenset()
+    room, refused = MAX_ENDPOINTS, set()
+    for ref, one in sorted(inputs.items(), key=lambda item: (item[1].since(item[0]), item[0])):
+        if one.size > room:
+            refused.add(ref)
+        else:
+            room -= one.size
+    return frozenset(refused)
+
+
+async def _in_slices(refs: Collection[ObjectRef]) -> AsyncIterator[ObjectRef]:
+    """These Services. The event loop gets its turn in between."""
+    for number, ref in enumerate(refs):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            await asyncio.sleep(0)
+        yield ref
 
 
 def _service_of(slice: Object) -> tuple[str, str]:

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bus.leases import guard
 from windowbox.errors import WindowboxError
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
@@ -88,7 +89,7 @@ class Edges:
         """
         if load_balancers is not self._written:
             self._written = load_balancers
-            self._served = {one.address for lb in load_balancers.values() for one in lb.listeners}
+            self._served = set[str]().union(*(one.listened for one in load_balancers.values()))
         if self._isolated:
             groups = {box_name(one.uid): [one] for one in load_balancers.values()}
         else:
@@ -154,9 +155,11 @@ class Edges:
         if self._isolated:
             labels = boxes.service_labels(load_balancers[0].ref, self._settings.cluster_name)
         edge = Edge(self._attachment, name, labels=labels, on_start=self._restarted)
-        keeping = [self._group.create_task(edge.keep(), name=f"edge: keep {name}")]
+        keep = guard.kept(f"edge: keep {name}", edge.keep)
+        keeping = [self._group.create_task(keep, name=f"edge: keep {name}")]
         if not self._attachment.fixed_ports:  # two could not have the same ports
-            keeping.append(self._group.create_task(_renew(edge), name=f"edge: renew {name}"))
+            renew = guard.kept(f"edge: renew {name}", lambda: _renew(edge))
+            keeping.append(self._group.create_task(renew, name=f"edge: renew {name}"))
         kept = self._kept[name] = Kept(edge, keeping)
         return kept
 

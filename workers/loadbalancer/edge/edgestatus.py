@@ -130,7 +130,8 @@ def _balancer(
     whole: bool,
 ) -> LoadBalancerStatus:
     places = [
-        _place(one, health.get(one.name, ()), traffic.get(one.name, Traffic())) for one in balancer.listeners
+        _place(balancer, one, health.get(one.name, ()), traffic.get(one.name, Traffic()))
+        for one in balancer.listeners
     ]
     # A node is healthy if it is healthy at all ports.
     seen: dict[str, bool] = {}
@@ -147,11 +148,13 @@ def _balancer(
     )
 
 
-def _place(listener: Listener, healths: Iterable[Health], counted: Traffic) -> ListenerStatus:
+def _place(
+    balancer: LoadBalancer, listener: Listener, healths: Iterable[Health], counted: Traffic
+) -> ListenerStatus:
     unknown = ("no Pod behind it is ready" if listener.vacant else "Envoy has not heard of it yet",)
     found = {(one.address, one.port): one for one in healths}
     backends = []
-    for endpoint in listener.endpoints:
+    for endpoint in balancer.endpoints_of(listener):
         health = found.get((endpoint.address, endpoint.port))
         backends.append(
             Health(

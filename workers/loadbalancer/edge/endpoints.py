@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from windowbox.models.loadbalancers import KUBE_PROXY_PORT, Endpoint, Family, LoadBalancer, family
+from windowbox.models.loadbalancers import (
+    KUBE_PROXY_PORT,
+    Endpoint,
+    Family,
+    LoadBalancer,
+    Target,
+    Targets,
+    family,
+)
 from windowbox.models.objects import Object, mapping
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.edge.trafficnodes import Backend
@@ -13,11 +21,38 @@ from workers.loadbalancer.spec import fields, listeners
 from workers.loadbalancer.spec.demands import Demand, Port
 
 
+class ClusterNodes:
+    """The nodes of one cluster that get traffic. All its Services share them, with all their ports."""
+
+    def __init__(self, backends: Iterable[Backend]) -> None:
+        self.backends = sorted(backends, key=lambda node: node.name)
+        self._are_checked = all(node.unhealthy is not None for node in self.backends)
+        self._judged = self._targets(judged=True)
+        self._unjudged = self._targets(judged=False)
+
+    def targets(self, health_port: int) -> Targets:
+        """The targets of a Service whose health port this is."""
+        return self._unjudged if self.check(health_port) else self._judged
+
+    def check(self, health_port: int) -> int | None:
+        """The port that Envoy checks on each node; None if the edge checks the nodes."""
+        # Either the edge checks all nodes, or Envoy does: it cannot check some endpoints of a cluster only.
+        return None if self._are_checked and health_port == KUBE_PROXY_PORT else health_port
+
+    def _targets(self, *, judged: bool) -> Targets:
+        found: dict[Family, list[Target]] = {}
+        for node in self.backends:
+            for of, address in node.addresses.items():
+                unhealthy = judged and of in (node.unhealthy or ())
+                found.setdefault(of, []).append(Target(address, node.name, unhealthy))
+        return {of: tuple(targets) for of, targets in found.items()}
+
+
 def load_balancer(
     ref: ObjectRef,
     demand: Demand,
     addresses: Mapping[Family, str],
-    backends: Collection[Backend],
+    nodes: ClusterNodes,
     slices: Iterable[Object] = (),
     conflicts: Collection[tuple[str, str]] = (),
 ) -> LoadBalancer:
@@ -26,42 +61,61 @@ def load_balancer(
     It gets no listener at `conflicts`: addresses and places (`80/TCP`) of Services that share its address.
     """
     pods = tuple(slices)
-    nodes = sorted(backends, key=lambda node: node.name)
-    # Either the edge checks all nodes, or Envoy does: it cannot check some endpoints of a cluster only.
-    all_checked = demand.health_port == KUBE_PROXY_PORT and all(node.unhealthy is not None for node in nodes)
-    # Computed once for all ports: there may be hundreds of both.
-    targets = tuple(
-        (address, node.name, all_checked and of in (node.unhealthy or ()))
-        for node in nodes
-        for of, address in node.addresses.items()
-        if of in addresses
-    )
-
-    def endpoints(port: Port) -> tuple[tuple[Endpoint, ...], int | None]:
-        """The endpoints of a port, and the port of Envoy's health checks of them."""
-        if port.node_port is None:
-            return endpoints_of(pods, port), None  # only ready Pods are among them
-        number = port.node_port
-        found = (Endpoint(address, number, name, unhealthy) for address, name, unhealthy in targets)
-        return tuple(found), None if all_checked else demand.health_port
-
-    by_place = {port.place: endpoints(port) for port in demand.ports}
-    wanted = [
-        one for one in listeners.listeners(demand, addresses) if (one.address, one.place) not in conflicts
-    ]
+    check = nodes.check(demand.health_port)
+    by_place = {port.place: (port, _endpoints(pods, port)) for port in demand.ports}
+    vacant = {of: _vacant(pods, of) for of in addresses}
+    wanted = listeners.listeners(demand, addresses)
+    if conflicts:
+        wanted = tuple(one for one in wanted if (one.address, one.place) not in conflicts)
     complete = []
     for one in wanted:
         of = family(one.address)
-        found, check = by_place[one.place]
-        mine = tuple(endpoint for endpoint in found if family(endpoint.address) == of)
-        complete.append(replace(one, endpoints=mine, check=check, vacant=_vacant(pods, of)))
+        port, found = by_place[one.place]
+        complete.append(
+            replace(
+                one,
+                endpoints=tuple(endpoint for endpoint in found if family(endpoint.address) == of),
+                node_port=port.node_port,
+                check=None if port.node_port is None else check,  # only ready Pods are endpoints
+                vacant=vacant[of],
+            )
+        )
     return LoadBalancer(
         ref,
         demand.uid,
         tuple(complete),
+        nodes.targets(demand.health_port),
         listeners.digest(demand.uid, wanted),
         tuple(addresses[of] for of in sorted(addresses)),
     )
+
+
+def refused(
+    ref: ObjectRef, demand: Demand, addresses: Mapping[Family, str], nodes: ClusterNodes, why: str
+) -> LoadBalancer:
+    """The load balancer of a Service that is not served: it has addresses, but no listeners."""
+    return LoadBalancer(
+        ref,
+        demand.uid,
+        (),
+        nodes.targets(demand.health_port),
+        listeners.digest(demand.uid, listeners.listeners(demand, addresses)),
+        tuple(addresses[of] for of in sorted(addresses)),
+        dict.fromkeys(demand.places, why),
+    )
+
+
+def size(demand: Demand, addresses: Iterable[Family], nodes: ClusterNodes, slices: Iterable[Object]) -> int:
+    """The most endpoints that the load balancer may have: ports times nodes, or Pods."""
+    targets = nodes.targets(demand.health_port)
+    of_nodes = sum(port.node_port is not None for port in demand.ports)
+    of_pods = len(demand.ports) - of_nodes
+    pods = sum(len(fields.items(one.raw.get("endpoints"))) for one in slices) if of_pods else 0
+    return of_nodes * sum(len(targets.get(of, ())) for of in addresses) + of_pods * pods
+
+
+def _endpoints(slices: Collection[Object], port: Port) -> tuple[Endpoint, ...]:
+    return endpoints_of(slices, port) if port.node_port is None else ()
 
 
 def endpoints_of(slices: Iterable[Object], port: Port) -> tuple[Endpoint, ...]:

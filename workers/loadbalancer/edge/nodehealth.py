@@ -105,7 +105,8 @@ def pause(nodes: int, suspects: int, *, suspect: bool) -> float:
 class NodeHealth:
     """Checks the followed nodes periodically."""
 
-    def __init__(self, group: asyncio.TaskGroup, changed: Callable[[], None]) -> None:
+    def __init__(self, group: asyncio.TaskGroup, changed: Callable[[str], None]) -> None:
+        """`changed` is called with the address of a node whose health has changed."""
         self._group = group
         self._changed = changed
         self._probing: dict[str, asyncio.Task[None]] = {}
@@ -149,7 +150,7 @@ class NodeHealth:
                 now = self._health[address] = next_state(before, answered=answered)
                 self._update_suspects(address)
                 if now.healthy != before.healthy:
-                    self._changed()
+                    self._changed(address)
             # A suspect that is still healthy is checked soon: that check decides.
             suspects = 0 if self._health[address].healthy else len(cluster.suspects)
             seconds = pause(len(self._probing), suspects, suspect=address in cluster.suspects)

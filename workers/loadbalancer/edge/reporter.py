@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from bus import subjects
+from bus.leases import guard
 from bus.messages import Reason, Wish
 from bus.outcomes import backoff
 from bus.workqueue.queue import Queue
@@ -118,6 +119,7 @@ class StateReporter:
         """Report each of these load balancers as soon as Envoy has applied it, or failed to."""
         try:
             async for applied in edge.wait_applied(changed):
+                await asyncio.sleep(0)  # there may be thousands
                 ref = applied.load_balancer.ref
                 if self._observed.get(ref) is not applied.load_balancer:
                     continue  # it has changed again, and another task observes it
@@ -139,8 +141,11 @@ class StateReporter:
                     failures = self._failures[ref] = self._failures.get(ref, 0) + 1
                     pause = backoff(failures, first=1.0, longest=60.0)
                     asyncio.get_running_loop().call_later(pause, self._retry, ref)
-        except WindowboxError as error:
-            logger.info("edge: %s", error)
+        except Exception as error:  # of the bus and Envoy, or a bug that one object triggers
+            if isinstance(error, WindowboxError):
+                logger.info("edge: %s", error)
+            else:
+                guard.note("edge: observe", error, f"{len(changed)} load balancers are observed again")
             self._observed = {ref: one for ref, one in self._observed.items() if one not in changed}
             asyncio.get_running_loop().call_later(_RETRY, self._changed)
 
@@ -185,10 +190,10 @@ class StateReporter:
 def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> EdgeState:
     balancer = applied.load_balancer
     cluster = balancer.ref.cluster
-    names = sorted({e.name for listener in balancer.listeners for e in listener.endpoints})
+    names = sorted(_names(balancer))
     unreached = {of: nodes.no_backends(balancer.ref, of) for of in without_endpoints(balancer)}
     occupied = occupied_places(applied, before)
-    problems = dict(applied.problems)
+    problems = {**balancer.refused, **applied.problems}
     for place in {place for places in applied.occupied.values() for place in places}:
         others = [a for a, places in occupied.items() if place in places and a not in applied.occupied]
         if others:
@@ -207,10 +212,23 @@ def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> Edg
     )
 
 
+def _names(balancer: LoadBalancer) -> set[str]:
+    """The nodes, or Pods, that get traffic."""
+    families = {family(one.address) for one in balancer.listeners if one.node_port is not None}
+    if balancer.refused:
+        families |= balancer.targets.keys()
+    nodes = {target.name for of in families for target in balancer.targets.get(of, ())}
+    return nodes | {pod.name for one in balancer.listeners for pod in one.endpoints}
+
+
 def without_endpoints(balancer: LoadBalancer) -> list[Family]:
     """The families whose listeners all lack endpoints."""
     asked = {family(listener.address) for listener in balancer.listeners}
-    served = {family(listener.address) for listener in balancer.listeners if listener.endpoints}
+    served = {
+        family(listener.address)
+        for listener in balancer.listeners
+        if listener.endpoints or balancer.targets_of(listener)
+    }
     return sorted(asked - served)
 
 

@@ -26,8 +26,6 @@ class Backend:
     """Its first InternalIP of each family."""
     unhealthy: frozenset[Family] | None = None
     """The families whose address fails health checks; None: Envoy makes the health checks."""
-    uid: str = field(default="", compare=False)
-    created: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,7 @@ def backend(node: Object) -> Backend | Ineligible:
             addresses.setdefault(family(address), address)
     if not addresses:
         return Ineligible(node.name, _NOWHERE)
-    created = fields.text(node.metadata.get("creationTimestamp"))
-    return Backend(node.name, addresses, uid=fields.text(node.metadata.get("uid")), created=created)
+    return Backend(node.name, addresses)
 
 
 NO_PODS = "no Pod of the Service is ready that has an address of {family}"

@@ -106,7 +106,8 @@ class Edge:
                     logger.warning(
                         "%s: Envoy ended soon; UDP flows no longer survive changes of nodes", self.name
                     )
-                    self._written, self._without_files = resources.in_one_file(self._written), True
+                    async with self._lock:
+                        self._written, self._without_files = resources.in_one_file(self._written), True
                 if failures > 1:  # the first restart is immediate
                     await asyncio.sleep(min(_LONGEST_PAUSE, 0.25 * 2**failures))
 
@@ -120,23 +121,19 @@ class Edge:
         async with self._lock:
             if self._is_written(wanted) and not retry:
                 return False
-            listeners = [one for lb in wanted for one in lb.listeners]
-            await self._prepare({one.address for one in listeners})
+            await self._prepare({address for one in wanted for address in one.listened})
             if self._in_doubt and self._serving is not None:
                 self._written, self._in_doubt = await _read(self._serving), False
             before = self._written or resources.NOTHING
-            most = 0 if self._without_files else limits.affordable(before.endpoints, listeners)
-            eds = limits.chosen(before.endpoints, listeners, most)
-            folder, optionless = self._attachment.folder, before.optionless
-            after = resources.configuration(wanted, folder=folder, eds=eds, optionless=optionless)
-            steps = resources.steps(before, after)
+            # In a thread: it handles all listeners, and there may be thousands, with hundreds of nodes each.
+            after, steps = await asyncio.to_thread(self._rendered, before, wanted)
             if not steps and retry and self._tracker.refused:
                 # Envoy tries refused listeners again when their file is written again.
                 steps = [{bootstrap.LISTENERS: after.files[bootstrap.LISTENERS]}]
             if steps:
                 await self._write_steps(before, after, steps)
-                before = after
-            self._written_for = (before, list(wanted))
+            self._written = after
+            self._written_for = (after, list(wanted))
             return bool(steps)
 
     def wait_applied(
@@ -245,7 +242,7 @@ class Edge:
                 logger.info("%s: Envoy is running already, generation %s", self.name, newest.generation)
                 written = await _read(newest)
             else:
-                written = self._written or resources.parsed(await self._attachment.kept(self.name))
+                written = self._written or await _parsed(await self._attachment.kept(self.name))
             self._written, self._in_doubt = written, False
             self._known.set()
             if newest and self._attachment.fixed_ports and await jsonfiles.are_read_by(newest):
@@ -298,6 +295,17 @@ class Edge:
         )
         self._probing_often.set()
         return await self._attachment.start(order)
+
+    def _rendered(
+        self, before: Configuration, wanted: Collection[LoadBalancer]
+    ) -> tuple[Configuration, list[dict[str, bytes]]]:
+        """The configuration for these load balancers, and the files to write."""
+        listeners = [one for lb in wanted for one in lb.listeners]
+        most = 0 if self._without_files else limits.affordable(before.endpoints, listeners)
+        eds = limits.chosen(before.endpoints, listeners, most)
+        folder, optionless = self._attachment.folder, before.optionless
+        after = resources.configuration(wanted, folder=folder, eds=eds, optionless=optionless, before=before)
+        return after, resources.steps(before, after)
 
     def _is_written(self, wanted: Collection[LoadBalancer]) -> bool:
         """Whether exactly these were written last, and all of their addresses are prepared."""
@@ -358,4 +366,9 @@ async def _read(running: Running) -> Configuration:
     names = resources.file_names(await running.read(bootstrap.CLUSTERS))
     found = {name: await running.read(name) for name in names}
     written = {name: content for name, content in found.items() if content is not None}
-    return resources.parsed({**await jsonfiles.read(running), **written})
+    return await _parsed({**await jsonfiles.read(running), **written})
+
+
+async def _parsed(files: Mapping[str, bytes]) -> Configuration:
+    # In a thread: with thousands of listeners it takes seconds.
+    return await asyncio.to_thread(resources.parsed, files)

@@ -33,6 +33,11 @@ def entry(resource: Resource) -> bytes:
     return _field(_RESOURCES, _BYTES, _packed(resource))
 
 
+def entry_of(kind: str, message: bytes) -> bytes:
+    """The same for a resource of this type that is encoded already."""
+    return _field(_RESOURCES, _BYTES, _any(_TYPES + kind, message))
+
+
 def resource(entry: bytes) -> Resource:
     """The inverse of `entry`."""
     return _unpacked(_content(entry))
@@ -92,8 +97,11 @@ def _packed(resource: Resource) -> bytes:
     """A resource as google.protobuf.Any, which names its type."""
     kind = str(resource["@type"])
     value = {name: content for name, content in resource.items() if name != "@type"}
-    packed = _encoded(kind.removeprefix(_TYPES), value)
-    return _field(1, _BYTES, kind.encode()) + _field(2, _BYTES, packed)
+    return _any(kind, encoded(kind.removeprefix(_TYPES), value))
+
+
+def _any(kind: str, message: bytes) -> bytes:
+    return _field(1, _BYTES, kind.encode()) + _field(2, _BYTES, message)
 
 
 def _unpacked(data: bytes) -> Resource:
@@ -111,7 +119,8 @@ def _content(entry: bytes) -> bytes:
     return bytes(content)
 
 
-def _encoded(message: str, value: Resource) -> bytes:
+def encoded(message: str, value: Resource) -> bytes:
+    """A message. Messages within it may be given as bytes: they are encoded already."""
     codecs = _codecs(message)
     if unknown := value.keys() - {field.name for field in codecs.values()}:
         raise KeyError(f"{message} has no {', '.join(sorted(unknown))} in {__name__}.SCHEMA")
@@ -161,14 +170,18 @@ def _codecs(message: str) -> dict[int, _Codec]:
 def _codec(kind: str) -> _Codec:
     """Of an enum, or of a message."""
     if "=" not in kind:
-        return _Codec(_BYTES, lambda value: _encoded(kind, value), lambda data: _decoded(kind, data))
+        return _Codec(_BYTES, lambda value: _message(kind, value), lambda data: _decoded(kind, data))
     numbers = {name: int(number) for name, number in (one.split("=") for one in kind.split("|"))}
     names = {number: name for name, number in numbers.items()}
-    return _Codec(_VARINT, lambda name: _varint(numbers[name]), names.__getitem__)
+    return _Codec(_VARINT, lambda name: varint(numbers[name]), names.__getitem__)
+
+
+def _message(kind: str, value: Resource | bytes) -> bytes:
+    return value if isinstance(value, bytes) else encoded(kind, value)
 
 
 def _wrapped(value: int) -> bytes:
-    return _field(1, _VARINT, _varint(int(value)))
+    return _field(1, _VARINT, varint(int(value)))
 
 
 def _unwrapped(data: bytes) -> int:
@@ -177,7 +190,7 @@ def _unwrapped(data: bytes) -> int:
 
 def _duration(text: str) -> bytes:
     seconds, nanos = divmod(round(float(text.removesuffix("s")) * _NANO), _NANO)
-    return _field(1, _VARINT, _varint(seconds)) + _field(2, _VARINT, _varint(nanos))
+    return _field(1, _VARINT, varint(seconds)) + _field(2, _VARINT, varint(nanos))
 
 
 def _duration_text(data: bytes) -> str:
@@ -190,7 +203,7 @@ def _struct(value: Resource) -> bytes:
     pairs = []
     for name, one in sorted(value.items()):
         is_bool = isinstance(one, bool)
-        content = _field(4, _VARINT, _varint(one)) if is_bool else _field(3, _BYTES, one.encode())
+        content = _field(4, _VARINT, varint(one)) if is_bool else _field(3, _BYTES, one.encode())
         pairs.append(_field(1, _BYTES, _pair(name, content)))
     return b"".join(pairs)
 
@@ -220,15 +233,16 @@ def _named_struct_decoded(data: bytes) -> tuple[str, Resource]:
 
 
 def _field(number: int, wire: int, content: bytes) -> bytes:
-    return _key(number, wire) + (_varint(len(content)) + content if wire == _BYTES else content)
+    return _key(number, wire) + (varint(len(content)) + content if wire == _BYTES else content)
 
 
 @cache
 def _key(number: int, wire: int) -> bytes:
-    return _varint(number << 3 | wire)
+    return varint(number << 3 | wire)
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """The content of a field that is a number."""
     if number < 0x80:
         return bytes((number,))
     found = bytearray()
@@ -255,8 +269,8 @@ def _varint_at(data: bytes, at: int) -> tuple[int, int]:
 # Wrappers (…_value) are messages around a value: with them, false and 0 differ from unset.
 _KINDS = {
     "text": _Codec(_BYTES, str.encode, lambda data: data.decode()),
-    "bool": _Codec(_VARINT, lambda value: _varint(int(value)), bool),
-    "uint": _Codec(_VARINT, _varint, int),
+    "bool": _Codec(_VARINT, lambda value: varint(int(value)), bool),
+    "uint": _Codec(_VARINT, varint, int),
     "double": _Codec(
         _EIGHT_BYTES, lambda one: struct.pack("<d", one), lambda data: struct.unpack("<d", data)[0]
     ),

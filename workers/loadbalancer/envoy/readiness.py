@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ _CAUSE_KNOWN = 3.0
 """Seconds to wait for a load balancer whose problem is known."""
 
 _STARTING = "Envoy is being started"
+_UNCONNECTED = "no connection was made yet"
 _WARMING = "Envoy waits for the first health check of its endpoints"
 
 
@@ -102,8 +104,9 @@ class ApplyTracker:
             if before.endpoints.get(name) != endpoints
         }
         self.refused, self._judged_version = {}, ""
-        changed = (one for name, one in after.clusters.items() if before.clusters.get(name) != one)
-        self._may_warm = self._may_warm or any(resources.warms(one) for one in changed)
+        self._may_warm = self._may_warm or any(
+            before.clusters.get(name) != after.clusters[name] for name in after.warming
+        )
 
     def start_over(self, written: Configuration) -> None:
         """Expect this of a new Envoy."""
@@ -186,13 +189,9 @@ class ApplyTracker:
         self.processed = self.processed or read
 
     async def _look(self, listeners: Collection[Listener], probes: _Probes, *, thorough: bool) -> _View:
-        unprobed: dict[str, str] = {}
-        for one in listeners:
-            if one.protocol == "TCP" and one.name in self._unprobed:
-                if reason := probes.failure(one):
-                    unprobed[one.name] = reason
-                else:
-                    self._unprobed.discard(one.name)
+        due = [one for one in listeners if one.protocol == "TCP" and one.name in self._unprobed]
+        unprobed = probes.failures(due)
+        self._unprobed.difference_update(one.name for one in due if one.name not in unprobed)
         if unprobed and not thorough:
             # The admin interface of an Envoy with a thousand listeners costs more than a connection.
             return _View({}, {**dict.fromkeys((one.name for one in listeners), ""), **unprobed})
@@ -253,21 +252,35 @@ class _Probes:
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[str | None]] = {}
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._running: set[asyncio.Task[str | None]] = set()
+        self._attempts: Counter[str] = Counter()
 
-    def failure(self, listener: Listener) -> str | None:
-        """Why no connection was made yet; None once there was one. Each call retries."""
-        task = self._tasks.get(listener.name)
-        reason = task.result() if task and task.done() else "no connection was made yet"
-        if reason and (task is None or task.done()):
-            self._tasks[listener.name] = asyncio.create_task(self._connect(listener))
-        return reason
+    def failures(self, listeners: Collection[Listener]) -> dict[str, str]:
+        """Why no connection was made yet, by the listener's name, where that is so. Each call tries again.
+
+        A few at once: the listeners that were tried least come first, and there may be thousands.
+        """
+        found: dict[str, str] = {}
+        due = []
+        for one in listeners:
+            task = self._tasks.get(one.name)
+            if task in self._running:
+                found[one.name] = _UNCONNECTED
+            elif reason := task.result() if task else _UNCONNECTED:
+                found[one.name] = reason
+                due.append(one)
+        due.sort(key=lambda one: self._attempts[one.name])
+        for one in due[: _AT_ONCE - len(self._running)]:
+            self._attempts[one.name] += 1
+            task = self._tasks[one.name] = asyncio.create_task(self._connect(one))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        return found
 
     async def pause(self, seconds: float) -> None:
         """A pause that ends with the first connection."""
-        running = [task for task in self._tasks.values() if not task.done()]
-        if running:
-            await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         else:
             await asyncio.sleep(seconds)
 
@@ -277,14 +290,13 @@ class _Probes:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _connect(self, listener: Listener) -> str | None:
-        async with self._places:
-            try:
-                async with asyncio.timeout(_CONNECT_TIMEOUT):
-                    _, writer = await asyncio.open_connection(listener.address, listener.port)
-            except TimeoutError:
-                return f"cannot connect to {listener.address} port {listener.port}: no answer"
-            except OSError as error:
-                why = os.strerror(error.errno) if error.errno else str(error)
-                return f"cannot connect to {listener.address} port {listener.port}: {why}"
-            writer.close()
-            return None
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
+                _, writer = await asyncio.open_connection(listener.address, listener.port)
+        except TimeoutError:
+            return f"cannot connect to {listener.address} port {listener.port}: no answer"
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            return f"cannot connect to {listener.address} port {listener.port}: {why}"
+        writer.close()
+        return None

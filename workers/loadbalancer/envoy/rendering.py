@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import ipaddress
 import sys
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
-from windowbox.models.loadbalancers import Endpoint, Family, Listener, family
+from windowbox.models.loadbalancers import (
+    Endpoint,
+    Family,
+    Listener,
+    LoadBalancer,
+    Protocol,
+    Target,
+    family,
+)
 from workers.loadbalancer.envoy import bootstrap, limits, protobuf
 from workers.loadbalancer.envoy.protobuf import Resource
 
 _TYPES = "type.googleapis.com/envoy"
-_CLUSTER = f"{_TYPES}.config.cluster.v3.Cluster"
+_CLUSTER = "envoy.config.cluster.v3.Cluster"
 _LISTENER = f"{_TYPES}.config.listener.v3.Listener"
-_ASSIGNMENT = f"{_TYPES}.config.endpoint.v3.ClusterLoadAssignment"
+_ASSIGNMENT = "envoy.config.endpoint.v3.ClusterLoadAssignment"
+_LOCALITY = "envoy.config.endpoint.v3.LocalityLbEndpoints"
+_PORTS = {1: (1, 127), 2: (128, 16_383), 3: (16_384, 65_535)}
+"""The first and the last port that take so many bytes: already their first bytes differ."""
 
 _TCP_IDLE = 3600.0
 _UDP_IDLE = 60.0
@@ -42,13 +54,12 @@ _RECOVERY_INTERVAL = "0.5s"
 """For unhealthy endpoints. Shorter than the time to become unhealthy: when Pods move to another node, that
 node has to be healthy before the first is not. And kube-proxies learn of the move at different moments."""
 REMEMBERED = 16384
-"""Encoded resources that are cached: most resources in a file have not changed."""
+"""Encoded parts of resources that are cached: a change of nodes changes the endpoints of clusters only."""
 
 _NO_SOURCE = {"IPv4": "0.0.0.0/32", "IPv6": "::/128"}
 """A source that no packet has, for listeners without any permitted source."""
 
 
-@lru_cache(maxsize=REMEMBERED)
 def listener(listener: Listener, *, socket_options: bool = True) -> bytes:
     """The listener for clients."""
     address = _address(listener.address, listener.port)
@@ -67,7 +78,6 @@ def listener(listener: Listener, *, socket_options: bool = True) -> bytes:
     return protobuf.entry(resource)
 
 
-@lru_cache(maxsize=REMEMBERED)
 def lacks_options(listener: bytes) -> bool:
     """Whether the sockets of this listener lack options: it is from an earlier version of windowbox."""
     # Only UDP listeners have any.
@@ -84,16 +94,69 @@ def with_options(listener: bytes) -> bytes:
     return protobuf.entry({**resource, "socket_options": [_may_fragment(address)]})
 
 
+class EndpointLists:
+    """Lists of endpoints. That of a cluster's nodes is encoded once, for all their ports."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[object, ...], list[bytes]] = {}
+
+    def cluster(self, balancer: LoadBalancer, listener: Listener, folder: str | None) -> bytes:
+        """The cluster of a listener. With a `folder`, its endpoints are in a file of their own there."""
+        check, affinity, proxy = listener.check, listener.affinity, listener.proxy_protocol
+        message = _cluster(listener.name, listener.protocol, check, affinity, proxy, folder)
+        if folder is None:
+            message += protobuf.encoded(_CLUSTER, {"load_assignment": self._assignment(balancer, listener)})
+        return protobuf.entry_of(_CLUSTER, message)
+
+    def endpoints(self, balancer: LoadBalancer, listener: Listener) -> bytes:
+        """The content of a cluster's own file of endpoints."""
+        return protobuf.entry_of(_ASSIGNMENT, self._assignment(balancer, listener))
+
+    def _assignment(self, balancer: LoadBalancer, listener: Listener) -> bytes:
+        found = b"" if listener.vacant else self._endpoints(balancer, listener)
+        return protobuf.encoded(_ASSIGNMENT, {"cluster_name": listener.name, "endpoints": [found]})
+
+    def _endpoints(self, balancer: LoadBalancer, listener: Listener) -> bytes:
+        if listener.node_port is None:
+            by_name = sorted(listener.endpoints, key=lambda one: (one.name, one.address, one.port))
+            return b"".join(_endpoint(one, one.port, listener) for one in by_name)
+        targets, port = balancer.targets_of(listener), protobuf.varint(listener.node_port)
+        # The targets of a cluster are one object for all of its Services: `id` tells clusters apart.
+        key = id(targets), len(port), listener.check, listener.affinity
+        parts = self._parts.get(key)
+        if parts is None:
+            parts = self._parts[key] = _around_port(targets, len(port), listener)
+        return port.join(parts)
+
+
+def _around_port(targets: Iterable[Target], size: int, listener: Listener) -> list[bytes]:
+    """The endpoints without their port of `size` bytes: it belongs between each two of the parts."""
+    parts, rest = [], b""
+    for one in sorted(targets, key=lambda one: (one.name, one.address)):
+        first, last = (_endpoint(one, port, listener) for port in _PORTS[size])
+        # They differ in their port only, and from its first byte on.
+        at = next(i for i, (a, b) in enumerate(zip(first, last, strict=True)) if a != b)
+        parts.append(rest + first[:at])
+        rest = first[at + size :]
+    return [*parts, rest]
+
+
 @lru_cache(maxsize=REMEMBERED)
-def cluster(listener: Listener, folder: str | None) -> bytes:
-    """The cluster of a listener. With a `folder`, its endpoints are in a file of their own there."""
-    files = limits.most_files()
-    most = limits.most_of_one(files) if listener.protocol == "TCP" else limits.most_flows(files)
+def _cluster(
+    name: str,
+    protocol: Protocol,
+    check: int | None,
+    affinity: bool,
+    proxy_protocol: Literal[1, 2] | None,
+    folder: str | None,
+) -> bytes:
+    """A cluster without endpoints."""
+    files, is_tcp = limits.most_files(), protocol == "TCP"
+    most = limits.most_of_one(files) if is_tcp else limits.most_flows(files)
     resource: Resource = {
-        "@type": _CLUSTER,
-        "name": listener.name,
+        "name": name,
         "connect_timeout": _CONNECT_TIMEOUT,
-        "lb_policy": "MAGLEV" if listener.affinity else "RANDOM",
+        "lb_policy": "MAGLEV" if affinity else "RANDOM",
         # Envoy's default is 1,024 connections or UDP flows; pending ones wait for an endpoint to accept them.
         "circuit_breakers": {"thresholds": [{"max_connections": most, "max_pending_requests": most}]},
         "common_lb_config": {
@@ -103,37 +166,39 @@ def cluster(listener: Listener, folder: str | None) -> bytes:
             # second, in which all attempts of a client may go to an endpoint that is dead.
             "update_merge_window": "0s",
         },
+        "type": "STATIC",
+        **({} if folder is None else _eds(name, folder)),
+        **({"outlier_detection": _OUTLIERS} if is_tcp else {}),
+        **({"health_checks": [_CHECK]} if check else {}),
     }
-    if folder is None:
-        resource |= {"type": "STATIC", "load_assignment": _assignment(listener)}
-    else:
-        path = f"{folder}/{bootstrap.endpoints_file(listener.name)}"
-        source = {"resource_api_version": "V3", "path_config_source": {"path": path}}
-        resource["type"] = "EDS"
-        resource["eds_cluster_config"] = {"service_name": listener.name, "eds_config": source}
-        # By default, a removed endpoint stays for as long as its health checks succeed.
-        resource["ignore_health_on_host_removal"] = True
-    if listener.protocol == "TCP":
-        resource["outlier_detection"] = _OUTLIERS
-    if listener.check:
-        resource["health_checks"] = [_CHECK]
-    if listener.proxy_protocol and listener.protocol == "TCP":
-        plain = {"name": "envoy.transport_sockets.raw_buffer"}
-        plain |= _any("extensions.transport_sockets.raw_buffer.v3.RawBuffer", {})
-        announcing = {"config": {"version": f"V{listener.proxy_protocol}"}, "transport_socket": plain}
-        name = "extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport"
-        socket = {"name": "envoy.transport_sockets.upstream_proxy_protocol", **_any(name, announcing)}
-        # Health checks go to another server, which does not expect the PROXY header.
-        match = {"name": "check", "match": {"check": True}, "transport_socket": plain}
-        resource |= {"transport_socket": socket, "transport_socket_matches": [match]}
-        if listener.check:
+    if proxy_protocol and is_tcp:
+        resource |= _announcing(proxy_protocol)
+        if check:
             resource["health_checks"] = [{**_CHECK, "transport_socket_match_criteria": {"check": True}}]
-    return protobuf.entry(resource)
+    return protobuf.encoded(_CLUSTER, resource)
 
 
-def endpoints(listener: Listener) -> bytes:
-    """The content of a cluster's own file of endpoints."""
-    return protobuf.entry({"@type": _ASSIGNMENT, **_assignment(listener)})
+def _eds(name: str, folder: str) -> Resource:
+    path = f"{folder}/{bootstrap.endpoints_file(name)}"
+    source = {"resource_api_version": "V3", "path_config_source": {"path": path}}
+    return {
+        "type": "EDS",
+        "eds_cluster_config": {"service_name": name, "eds_config": source},
+        # By default, a removed endpoint stays for as long as its health checks succeed.
+        "ignore_health_on_host_removal": True,
+    }
+
+
+def _announcing(version: Literal[1, 2]) -> Resource:
+    """The fields of a cluster that sends PROXY headers."""
+    plain = {"name": "envoy.transport_sockets.raw_buffer"}
+    plain |= _any("extensions.transport_sockets.raw_buffer.v3.RawBuffer", {})
+    announcing = {"config": {"version": f"V{version}"}, "transport_socket": plain}
+    name = "extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport"
+    socket = {"name": "envoy.transport_sockets.upstream_proxy_protocol", **_any(name, announcing)}
+    # Health checks go to another server, which does not expect the PROXY header.
+    match = {"name": "check", "match": {"check": True}, "transport_socket": plain}
+    return {"transport_socket": socket, "transport_socket_matches": [match]}
 
 
 _OUTLIERS: Resource = {
@@ -232,26 +297,18 @@ def _may_fragment(address: str) -> Resource:
     return {"level": level, "name": name, "int_value": _MAY_FRAGMENT, "state": "STATE_BOUND"}
 
 
-def _assignment(listener: Listener) -> Resource:
-    endpoints = () if listener.vacant else listener.endpoints
-    by_name = sorted(endpoints, key=lambda one: (one.name, one.address, one.port))
-    return {
-        "cluster_name": listener.name,
-        "endpoints": [{"lb_endpoints": [_endpoint(one, listener) for one in by_name]}],
-    }
-
-
-def _endpoint(endpoint: Endpoint, listener: Listener) -> Resource:
-    there: Resource = {"hostname": endpoint.name, "address": _address(endpoint.address, endpoint.port)}
+def _endpoint(one: Endpoint | Target, port: int, listener: Listener) -> bytes:
+    """An endpoint, encoded as one of a list."""
+    there: Resource = {"hostname": one.name, "address": _address(one.address, port)}
     if listener.check:
         there["health_check_config"] = {"port_value": listener.check}
     found: Resource = {"endpoint": there}
-    if endpoint.unhealthy:
+    if one.unhealthy:
         found["health_status"] = "UNHEALTHY"
     if listener.affinity:
         # The node's name, because ports differ: TCP and UDP of a client have to reach the same node.
-        found["metadata"] = {"filter_metadata": {"envoy.lb": {"hash_key": endpoint.name}}}
-    return found
+        found["metadata"] = {"filter_metadata": {"envoy.lb": {"hash_key": one.name}}}
+    return protobuf.encoded(_LOCALITY, {"lb_endpoints": [found]})
 
 
 def _address(address: str, port: int) -> Resource:

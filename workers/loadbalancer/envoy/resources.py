@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import orjson
 
 from windowbox.errors import Malformed
-from windowbox.models.loadbalancers import LoadBalancer
+from windowbox.models.loadbalancers import Listener, LoadBalancer
+from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.envoy import bootstrap, jsonfiles, protobuf, rendering
 from workers.loadbalancer.envoy.attachments import Published
 from workers.loadbalancer.envoy.protobuf import Resource
@@ -35,6 +36,21 @@ class Owner(NamedTuple):
     addresses: tuple[str, ...]
 
 
+class Rendered(NamedTuple):
+    """The resources of one load balancer, by the names of its listeners, and what they were made from."""
+
+    balancer: LoadBalancer
+    own_files: frozenset[str]
+    """Its listeners whose endpoints are in a file of their own."""
+    optionless: frozenset[str]
+    listeners: Mapping[str, bytes]
+    clusters: Mapping[str, bytes]
+    endpoints: Mapping[str, bytes]
+    warming: frozenset[str]
+    checks: int
+    """How many endpoints Envoy checks."""
+
+
 @dataclass(frozen=True)
 class Configuration:
     """The configuration of an Envoy: each resource as in a file, by the name of its listener."""
@@ -46,6 +62,16 @@ class Configuration:
     interval: int
     """The minimal milliseconds between two checks of an endpoint."""
     owners: tuple[Owner, ...] = ()
+    optionless: frozenset[str] = field(default=frozenset(), compare=False)
+    """Listeners from earlier versions of windowbox, whose sockets lack options. They must stay without.
+
+    With other options, Envoy opens new sockets beside the old ones and no longer reads from those: while
+    the old listener drains, half of all datagrams would be lost.
+    """
+    warming: frozenset[str] = field(default=frozenset(), compare=False)
+    """Clusters for whose health checks or file Envoy waits before it serves them."""
+    rendered: Mapping[ObjectRef, Rendered] = field(default_factory=dict, compare=False)
+    """What each load balancer became: one that stays is not rendered again."""
 
     @cached_property
     def files(self) -> dict[str, bytes]:
@@ -58,15 +84,6 @@ class Configuration:
             bootstrap.LISTENERS: _file(self.listeners.values()),
             bootstrap.OWNERS: _json(owners),
         }
-
-    @cached_property
-    def optionless(self) -> frozenset[str]:
-        """Listeners from earlier versions of windowbox, whose sockets lack options. They must stay without.
-
-        With other options, Envoy opens new sockets beside the old ones and no longer reads from those: while
-        the old listener drains, half of all datagrams would be lost.
-        """
-        return frozenset(name for name, one in self.listeners.items() if rendering.lacks_options(one))
 
     @property
     def published(self) -> list[Published]:
@@ -87,6 +104,7 @@ def configuration(
     folder: str,
     eds: Collection[str] = (),
     optionless: Collection[str] = (),
+    before: Configuration = NOTHING,
 ) -> Configuration:
     """The configuration for these load balancers. `eds` names the listeners whose endpoints get an own file.
 
@@ -94,21 +112,68 @@ def configuration(
     cluster that is replaced. Each such file costs Envoy an inotify instance, of which a host has few.
     `optionless` names the listeners whose sockets get no options.
     """
-    wanted = sorted((one for lb in load_balancers for one in lb.listeners), key=lambda one: one.name)
-    owners = (
-        Owner(lb.ref.cluster, lb.ref.namespace, lb.ref.name, lb.uid, lb.addresses)
-        for lb in load_balancers
-        if lb.addresses
-    )
+    lists, own, without = rendering.EndpointLists(), frozenset(eds), frozenset(optionless)
+    found = {}
+    for one in load_balancers:
+        kept = before.rendered.get(one.ref)
+        udp = (listener for listener in one.listeners if listener.protocol == "UDP")
+        mine = _among(own, one.listeners), _among(without, udp)
+        if kept is None or kept.balancer is not one or (kept.own_files, kept.optionless) != mine:
+            kept = _rendered(one, lists, folder, *mine, kept)
+        found[one.ref] = kept
     return Configuration(
-        listeners={
-            one.name: rendering.listener(one, socket_options=one.name not in optionless) for one in wanted
-        },
-        clusters={one.name: rendering.cluster(one, folder if one.name in eds else None) for one in wanted},
-        endpoints={one.name: rendering.endpoints(one) for one in wanted if one.name in eds},
-        interval=check_interval(sum(len(one.endpoints) for one in wanted if one.check)),
-        owners=tuple(sorted(owners)),
+        listeners=_by_name(one.listeners for one in found.values()),
+        clusters=_by_name(one.clusters for one in found.values()),
+        endpoints=_by_name(one.endpoints for one in found.values()),
+        interval=check_interval(sum(one.checks for one in found.values())),
+        owners=tuple(sorted(map(_owner_of, (one for one in load_balancers if one.addresses)))),
+        optionless=frozenset().union(*(one.optionless for one in found.values())),
+        warming=frozenset().union(*(one.warming for one in found.values())),
+        rendered=found,
     )
+
+
+def _among(names: Set[str], listeners: Iterable[Listener]) -> frozenset[str]:
+    """The names that these listeners have."""
+    return frozenset(one.name for one in listeners if one.name in names) if names else frozenset()
+
+
+def _rendered(
+    balancer: LoadBalancer,
+    lists: rendering.EndpointLists,
+    folder: str,
+    own_files: frozenset[str],
+    optionless: frozenset[str],
+    before: Rendered | None,
+) -> Rendered:
+    wanted = balancer.listeners
+    if before and before.balancer.listeners is wanted and before.optionless == optionless:
+        listeners = before.listeners  # other nodes only
+    else:
+        listeners = {
+            one.name: rendering.listener(one, socket_options=one.name not in optionless) for one in wanted
+        }
+    return Rendered(
+        balancer,
+        own_files,
+        optionless,
+        listeners,
+        {one.name: lists.cluster(balancer, one, folder if one.name in own_files else None) for one in wanted},
+        {one.name: lists.endpoints(balancer, one) for one in wanted if one.name in own_files},
+        frozenset(one.name for one in wanted if one.check or one.name in own_files),
+        sum(len(balancer.targets_of(one)) or len(one.endpoints) for one in wanted if one.check),
+    )
+
+
+def _by_name(parts: Iterable[Mapping[str, bytes]]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for one in parts:
+        found |= one
+    return {name: found[name] for name in sorted(found)}
+
+
+def _owner_of(one: LoadBalancer) -> Owner:
+    return Owner(one.ref.cluster, one.ref.namespace, one.ref.name, one.uid, one.addresses)
 
 
 def parsed(files: Mapping[str, bytes]) -> Configuration:
@@ -120,12 +185,15 @@ def parsed(files: Mapping[str, bytes]) -> Configuration:
         runtime = _values(files.get(bootstrap.RUNTIME)) or [{"layer": {}}]
         interval = runtime[0]["layer"].get("health_check", {}).get("min_interval", 0)
         owners = _values(files.get(bootstrap.OWNERS))
+        listeners = _entries(files.get(bootstrap.LISTENERS))
         return Configuration(
-            listeners=_entries(files.get(bootstrap.LISTENERS)),
+            listeners=listeners,
             clusters=clusters,
             endpoints={name: one for file in own_files for name, one in _entries(files.get(file)).items()},
             interval=interval or _INTERVALS[0],
             owners=tuple(Owner(**{**one, "addresses": tuple(one["addresses"])}) for one in owners),
+            optionless=frozenset(name for name, one in listeners.items() if rendering.lacks_options(one)),
+            warming=frozenset(name for name, one in clusters.items() if _warms(one)),
         )
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise Malformed(f"files of an Envoy are damaged: {error}") from error
@@ -150,20 +218,19 @@ def in_one_file(found: Configuration) -> Configuration:
             del cluster[key]
         del assignment["@type"]
         clusters[name] = protobuf.entry({**cluster, "type": "STATIC", "load_assignment": assignment})
-    return replace(found, clusters=clusters, endpoints={})
+    return replace(found, clusters=clusters, endpoints={}, rendered={})
 
 
 def for_new_envoy(found: Configuration) -> Configuration:
     """The same, with all socket options: a new Envoy has no sockets without them yet."""
     if not found.optionless:
         return found
-    return replace(found, listeners={k: rendering.with_options(one) for k, one in found.listeners.items()})
+    listeners = {name: rendering.with_options(one) for name, one in found.listeners.items()}
+    return replace(found, listeners=listeners, optionless=frozenset(), rendered={})
 
 
 def steps(before: Configuration, after: Configuration) -> list[dict[str, bytes]]:
     """Files to write, step by step, so that no listener ever lacks its cluster; empty if nothing changes."""
-    if before == after:
-        return []
     first = {name: file for name, file in after.files.items() if before.files.get(name) != file}
     if not before.clusters.keys() - after.clusters.keys():
         return [first] if first else []
@@ -196,7 +263,7 @@ def file_names(clusters: bytes | None) -> list[str]:
     return [bootstrap.RUNTIME, *eds, bootstrap.CLUSTERS, bootstrap.LISTENERS, bootstrap.OWNERS]
 
 
-def warms(cluster: bytes) -> bool:
+def _warms(cluster: bytes) -> bool:
     """Whether Envoy waits for health checks or a file before it serves this cluster."""
     return protobuf.holds(cluster, "health_checks") or _is_eds(cluster)
 

@@ -18,6 +18,10 @@ MAX_RULES = 10_000
 """Ports times source ranges of one Service: each listener repeats the ranges, and Envoy rereads all of them
 whenever any Service changes."""
 
+MAX_ENDPOINTS = 300_000
+"""Ports times nodes of all Services of one cluster. Envoy holds each as an endpoint, and reads all of them
+again when the health of a node changes."""
+
 Place = tuple[int, str]
 """A port's number and protocol."""
 

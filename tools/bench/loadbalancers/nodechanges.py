@@ -1,0 +1,311 @@
+"""One node's health changes beside many ports: what that costs the event loop of the edge.
+
+Run as a program, it is the health port of all nodes: it reads lines from the standard input, each the address
+of a node that fails from then on, or that is healthy again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from bus import streams, subjects
+from bus.clusters.registry import Registry
+from bus.messages import OPERATION, UID, VERSION
+from bus.transport.buckets import Bucket
+from bus.transport.connection import Bus, connected
+from bus.workqueue.queue import Queue
+from sandbox import processes
+from tools.bench.bus.emptyruns import CHECKOUT, bus_server
+from tools.bench.client import background, until
+from tools.bench.report import Report, Spread, say, table
+from tools.bench.usage import running_first, usage
+from windowbox.errors import Refused
+from windowbox.models.loadbalancers import KUBE_PROXY_PORT
+from windowbox.models.refs import NODES, RUNTIME, SERVICES, ObjectRef, Resource
+from windowbox.settings.bussettings import Access
+from windowbox.settings.lbsettings import LoadBalancerSettings, Range
+from workers.loadbalancer.edge.controller import EdgeParts, EdgeTerms
+from workers.loadbalancer.edgestate import POOL, States
+from workers.loadbalancer.envoy import admin
+from workers.loadbalancer.envoy.process import Processes
+from workers.loadbalancer.ipam import addressclaims
+from workers.loadbalancer.ipam.entries import Holder
+from workers.loadbalancer.ipam.store import AddressStore
+
+_NAMESPACE = "bench"
+_FIRST_NODE_PORT = 20_000
+_STEP = 0.001
+_PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class NodeChangeFigures:
+    """One change of one node's health, or of one Service: of `bench loadbalancer --nodes`."""
+
+    change: str
+    endpoints: int
+    """Ports times nodes."""
+    hold_ms: Spread
+    """The longest time for which the event loop was held, of each change."""
+    hold_cpu_ms: Spread
+    """The longest time that its thread worked without a turn: without the machine's other work."""
+    cpu_ms: Spread
+    """CPU of the process with the edge, in all its threads."""
+    envoy_ms: Spread
+    """CPU of Envoy."""
+    took_ms: Spread
+    """From the change until Envoy has taken it."""
+
+
+class Holds:
+    """The longest time for which the event loop was held."""
+
+    def __init__(self) -> None:
+        self.longest = self.longest_cpu = 0.0
+
+    async def run(self) -> None:
+        """Measure; never returns."""
+        while True:
+            begun, cpu = time.perf_counter(), time.thread_time()
+            await asyncio.sleep(_STEP)
+            self.longest = max(self.longest, time.perf_counter() - begun - _STEP)
+            self.longest_cpu = max(self.longest_cpu, time.thread_time() - cpu)
+
+
+async def measure(services: int, ports: int, nodes: int, times: int, *, first: bool = False) -> Report:
+    """Measure an edge with an Envoy of its own; the bus is real, the API server is not there."""
+    prefix = f"127.{64 + os.getpid() % 32}"
+    addresses = [f"{prefix}.{number // 250}.{number % 250 + 1}" for number in range(nodes + times)]
+    async with (
+        bus_server() as url,
+        connected(Access(url)) as bus,
+        _health_ports(addresses) as set_health,
+    ):
+        await streams.ensure(bus)
+        holds = Holds()
+        with tempfile.TemporaryDirectory() as folder:
+            range_ = Range(prefixes=(ip_network(f"{prefix}.200.0/24"),))
+            async with _edge(bus, Path(folder), range_) as (store, envoys):
+                say(f"{services} Services with {ports} ports, {nodes} nodes")
+                for number, address in enumerate(addresses[:nodes]):
+                    await _see(bus, NODES, f"node-{number}", _node(number, address))
+                for number in range(services):
+                    await _hold(store, number, f"{prefix}.200.{number + 1}")
+                    await _see(bus, SERVICES, f"web-{number}", _service(number, ports), _NAMESPACE)
+                for kind in (SERVICES, NODES):
+                    await bus.publish(subjects.listed(RUNTIME, kind.id), b"")
+                await until(lambda: _version(envoys), _PATIENCE)
+                await asyncio.sleep(10)  # Envoy and the edge become idle
+                scheduled = running_first([os.getpid()]) if first else contextlib.nullcontext()
+                with scheduled:
+                    async with background(holds.run(), "holds"):
+                        found = await _measured(bus, envoys, set_health, addresses, holds, ports, times)
+    figures = [one.of(services * ports * nodes) for one in found]
+    return Report(figures, [_shown(services, ports, nodes, figures)])
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Seconds, for each change of one kind."""
+
+    change: str
+    holds: list[float]
+    holds_cpu: list[float]
+    cpu: list[float]
+    envoy: list[float]
+    took: list[float]
+
+    def of(self, endpoints: int) -> NodeChangeFigures:
+        kinds = (self.holds, self.holds_cpu, self.cpu, self.envoy, self.took)
+        return NodeChangeFigures(self.change, endpoints, *map(Spread.of, kinds))
+
+
+async def _measured(
+    bus: Bus,
+    envoys: Processes,
+    set_health: Callable[[str], Awaitable[None]],
+    addresses: list[str],
+    holds: Holds,
+    ports: int,
+    times: int,
+) -> list[_Samples]:
+    async def fail(number: int) -> None:
+        await set_health(addresses[number])
+
+    async def add_node(number: int) -> None:
+        await _see(bus, NODES, f"new-{number}", _node(number, addresses[-1 - number]))
+
+    async def change_service(number: int) -> None:
+        await _see(bus, SERVICES, "web-0", _service(0, ports, number + 1), _NAMESPACE)
+
+    changes = {"a node fails": fail, "a node is added": add_node, "a Service changes": change_service}
+    found = []
+    for what, change in changes.items():
+        say(f"{what}, {times} times")
+        samples = _Samples(what, [], [], [], [], [])
+        for number in range(times):
+            before = await until(lambda: _version(envoys), _PATIENCE)
+
+            async def differs(before: str = before) -> bool:
+                return await _version(envoys) != before
+
+            holds.longest = holds.longest_cpu = 0.0
+            (envoy,) = await envoys.found("edge")
+            cpu, envoy_cpu, begun = time.process_time(), usage(envoy.pid).cpu, time.perf_counter()
+            await change(number)
+            await until(differs, _PATIENCE, 0.05)
+            samples.took.append(time.perf_counter() - begun)
+            await asyncio.sleep(5)  # states are reported, and Envoy's memory is returned
+            samples.holds.append(holds.longest)
+            samples.holds_cpu.append(holds.longest_cpu)
+            samples.cpu.append(time.process_time() - cpu)
+            samples.envoy.append(usage(envoy.pid).cpu - envoy_cpu)
+        found.append(samples)
+    return found
+
+
+def _shown(services: int, ports: int, nodes: int, figures: list[NodeChangeFigures]) -> Any:
+    def spread(found: Spread) -> str:
+        return f"{found.p50:.0f} / {found.max:.0f}"
+
+    return table(
+        f"{services} Services with {ports} ports, {nodes} nodes; p50 / max of each change, ms",
+        figures,
+        {
+            "change": lambda one: one.change,
+            "longest hold of the loop": lambda one: spread(one.hold_ms),
+            "of its own CPU": lambda one: spread(one.hold_cpu_ms),
+            "CPU of the edge": lambda one: spread(one.cpu_ms),
+            "of Envoy": lambda one: spread(one.envoy_ms),
+            "until Envoy has it": lambda one: spread(one.took_ms),
+        },
+    )
+
+
+@contextlib.asynccontextmanager
+async def _edge(bus: Bus, folder: Path, range_: Range) -> AsyncIterator[tuple[AddressStore, Processes]]:
+    """An edge controller, and its Envoy."""
+    store, states, registry = AddressStore(bus, [range_]), States(Bucket(bus, streams.EDGES)), Registry(bus)
+    settings, envoys = LoadBalancerSettings(ranges=(range_,), folder=folder), Processes(folder)
+    terms = EdgeTerms(EdgeParts(bus, registry, store, states, envoys, settings, Queue(bus, POOL)))
+    async with (
+        background(store.run(), "addresses"),
+        background(states.bucket.run(), "states"),
+        background(registry.run(), "registry"),
+    ):
+        await store.synced.wait()
+        await addressclaims.adopt_all(store, [])
+        async with background(terms.run(), "edge"):
+            try:
+                yield store, envoys
+            finally:
+                for envoy in await envoys.found("edge"):
+                    await envoy.end()
+
+
+async def _version(envoys: Processes) -> str:
+    """The versions of clusters and listeners that Envoy has read; empty before the first listeners."""
+    (envoy,) = await envoys.found("edge") or (None,)
+    if envoy is None:
+        return ""
+    clusters, listeners = await admin.versions(envoy)
+    count = len(await envoy.read("lds.pb") or b"")
+    return f"{clusters} {listeners}" if count > 1000 else ""
+
+
+async def _see(bus: Bus, kind: Resource, name: str, raw: dict[str, Any], namespace: str = "") -> None:
+    """Mirror an object, as a watcher does."""
+    headers = {OPERATION: "MODIFIED", UID: name, VERSION: str(time.monotonic_ns())}
+    ref = ObjectRef(RUNTIME, kind.id, namespace, name)
+    await bus.publish(subjects.seen(ref), orjson.dumps(raw), headers)
+
+
+async def _hold(store: AddressStore, number: int, address: str) -> None:
+    name = f"web-{number}"
+    holder = Holder(cluster=RUNTIME, namespace=_NAMESPACE, name=name, uid=name, since=1.0)
+    await store.write(address, (holder,), 0)
+
+
+def _node(number: int, address: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"node-{number}", "uid": f"node-{number}"},
+        "spec": {},
+        "status": {"addresses": [{"type": "InternalIP", "address": address}]},
+    }
+
+
+def _service(number: int, ports: int, version: int = 0) -> dict[str, Any]:
+    first = _FIRST_NODE_PORT + number * ports
+    listed = [
+        {"name": f"p{one}", "port": 10_000 + one, "protocol": "TCP", "nodePort": first + one}
+        for one in range(ports)
+    ]
+    annotations = {"loadbalancer.windowbox/idle-timeout": f"{600 + version}s"}
+    return {
+        "metadata": {
+            "name": f"web-{number}", "namespace": _NAMESPACE, "uid": f"web-{number}",
+            "annotations": annotations,
+        },
+        "spec": {"type": "LoadBalancer", "ports": listed, "ipFamilies": ["IPv4"]},
+    }  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def _health_ports(addresses: Sequence[str]) -> AsyncIterator[Callable[[str], Awaitable[None]]]:
+    """A process that answers health checks of all nodes; the function changes the health of one."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", __name__, *addresses,
+        cwd=CHECKOUT, stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
+    )  # fmt: skip
+    assert child.stdin
+    assert child.stdout
+    if not await child.stdout.readline():  # it listens
+        raise Refused(f"health ports {KUBE_PROXY_PORT} of {addresses[0]} and more cannot be opened")
+    writer = child.stdin
+
+    async def set_health(address: str) -> None:
+        writer.write(f"{address}\n".encode())
+        await writer.drain()
+
+    try:
+        yield set_health
+    finally:
+        writer.close()
+        await child.wait()
+
+
+async def _answer_health(addresses: Sequence[str]) -> None:
+    """Answer the health checks of the nodes at these addresses, until the standard input ends."""
+    failing = set[str]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            address = writer.get_extra_info("sockname")[0]
+            status = b"503 Service Unavailable" if address in failing else b"200 OK"
+            writer.write(b"HTTP/1.1 %s\r\nContent-Length: 0\r\n\r\n" % status)
+            await writer.drain()
+        writer.close()
+
+    await asyncio.start_server(answer, addresses, KUBE_PROXY_PORT)
+    print("ready", flush=True)
+    lines = iter(sys.stdin.readline, "")
+    while line := await asyncio.to_thread(next, lines, ""):
+        failing ^= {line.strip()}
+
+
+if __name__ == "__main__":
+    asyncio.run(_answer_health(sys.argv[1:]))
