@@ -34,7 +34,7 @@ async def answering(
             answer_data = await answer(question.data)
         except WindowboxError as error:
             answer_data, headers = b"", {_FAILED: str(error)}
-        except Exception as error:
+        except Exception as error:  # a bug of `answer`
             guard.note(subject, error, "the query fails")
             answer_data, headers = b"", {_FAILED: type(error).__name__}
         with translated("answer"):
@@ -50,7 +50,7 @@ async def answering(
             raise asyncio.CancelledError
         yield
     finally:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(nats.errors.Error, OSError):  # the connection may be lost
             await subscription.unsubscribe()
 
 

@@ -154,7 +154,7 @@ class View(Generic[T]):
                     before, after = fresh.entries.get(stored.subject), None
                     try:
                         after = None if seen.gone else self._extract(ref, seen.object())
-                    except Exception:
+                    except Exception:  # a bug of `extract`, triggered by fields that tenants write
                         # One unexpected object must not stop the view of the others.
                         logger.exception("%s is skipped in a view", ref)
                     if fresh.put(stored.subject, after):

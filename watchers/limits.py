@@ -145,7 +145,7 @@ class Shared:
                         int(headers.get(FORMER if gone else "Nats-Msg-Size", 0)),
                         headers.get(BODY) == "omitted",
                     )
-            except Exception as error:  # raised at the callers
+            except Exception as error:  # of the bus, or a bug: raised at the callers
                 for answer in wanted.values():
                     answer.set_exception(error)
                     answer.exception()  # a caller that was cancelled does not retrieve it

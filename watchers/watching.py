@@ -250,7 +250,7 @@ class Watching:
                 away, why = isinstance(error, TransientError), "failed"
                 logger.warning("%s %s: %s", cluster, kind, error)
                 self._states[pair] = f"broken: {error}"
-            except Exception as error:
+            except Exception as error:  # a bug, triggered by what the cluster answers
                 why = "failed"
                 guard.note("watch", error, f"{kind} of {cluster} are listed again")
                 self._states[pair] = f"broken: {type(error).__name__}: {error}"

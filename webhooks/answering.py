@@ -158,7 +158,7 @@ def decide(webhook: Webhook, review: Review, context: Context) -> Answer:
         return refused(400, str(error))
     except (RecursionError, orjson.JSONEncodeError):
         return refused(400, "the object is nested too deep")
-    except Exception as error:
+    except Exception as error:  # a bug of a webhook, triggered by the object
         # The error's text may quote the object, which may hold secrets: neither log nor answer contains it.
         name, what = webhook.registration.name, type(error).__name__
         places = " > ".join(

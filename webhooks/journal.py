@@ -117,7 +117,7 @@ class Journal:
             noted = True
         except WindowboxError as error:
             logger.debug("a decision is not written to the journal: %s", error)
-        except Exception as error:
+        except Exception as error:  # a bug, triggered by the object
             guard.note("journal", error, f"a decision of {decision.webhook.registration.name} is left out")
         finally:
             if not noted:  # also when cancelled

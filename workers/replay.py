@@ -227,7 +227,7 @@ async def _compared(recording: Recording, run: RunRecord, reconciler: Reconciler
         outcome = (await reconcile(reconciler, Request(ref, run.wish, recorder, reports))).result
     except Unanswered as error:
         outcome, stopped = "stopped", str(error)
-    except Exception as error:
+    except Exception as error:  # what the run raised then, or a bug since
         # As in bus.workqueue.pool.
         outcome = Result.FAILED
         stopped = "" if run.outcome is Result.FAILED else f"{type(error).__name__}: {error}"

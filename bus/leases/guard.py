@@ -42,7 +42,7 @@ async def kept(task: str, act: Callable[[], Awaitable[T]]) -> T:
             if current is None or current.cancelling():
                 raise
             caught: BaseException = error  # nobody cancelled this task: a future that it awaits was cancelled
-        except Exception as error:
+        except Exception as error:  # of the bus and its clusters, or a bug that one object triggers
             if _is_lost(error):
                 raise Lost(str(error)) from error
             caught = error
@@ -62,7 +62,7 @@ def isolated(task: str, culprit: object) -> Iterator[None]:
         yield
     except WindowboxError:
         raise
-    except Exception as error:
+    except Exception as error:  # a bug that the culprit triggers
         if _is_lost(error):
             raise
         note(task, error, f"{culprit} is left out")

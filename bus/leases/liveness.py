@@ -99,7 +99,7 @@ class Liveness:
                         await asyncio.sleep(_AGAIN)
         except (Lost, TimeoutError):
             pass
-        except Exception as error:
+        except Exception as error:  # a permanent error of the bus, or a bug
             guard.note("lease renewal", error, "all leases are acquired again")
         finally:
             life.over = True

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+import nats.errors
 import orjson
 from nats.aio.msg import Msg
 
@@ -57,7 +58,7 @@ async def answering(bus: Bus, describe: Callable[[], dict[str, Any]]) -> AsyncIt
     try:
         yield
     finally:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(nats.errors.Error, OSError):  # the connection may be lost
             await subscription.unsubscribe()
 
 

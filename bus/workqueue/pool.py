@@ -216,7 +216,7 @@ class Pool:
                     outcome = await self._handler.handle(item)
             except (Superseded, Unreachable):
                 raise
-            except Exception as error:
+            except Exception as error:  # TimeoutError and Waiting of `turn`, or a bug of the handler
                 outcome = outcome_of(error, item, cluster)
             item.check()
             if self._rank:

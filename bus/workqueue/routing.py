@@ -128,7 +128,7 @@ class Router:
                 keys = await self._mapping.keys_for(change, PreviousVersion(self._bus, change))
             except TransientError:
                 raise
-            except Exception:
+            except Exception:  # a bug of the mapping, triggered by fields that tenants write
                 # A redelivery would fail again, and thousands of them would block the pool.
                 logger.exception("%s: mapping failed in pool %s", change.stored.subject, self._queue.pool)
                 metrics.unmapped.labels(self._queue.pool).inc()
@@ -146,7 +146,7 @@ class Router:
             return False
         try:
             return self._ignores(Announcement(delivery.stored))
-        except Exception:
+        except Exception:  # a bug, triggered by fields that tenants write
             return False  # the mapping fails as well, and logs it
 
     def _is_own(self, change: Announcement) -> bool:
@@ -195,7 +195,7 @@ class Router:
         try:
             if self._mapping.unfinished(change.object()):
                 return Reason.SWEEP
-        except Exception:
+        except Exception:  # a bug, triggered by fields that tenants write
             # Unknown, so its run decides.
             logger.exception("%s: sweep failed in pool %s", change.stored.subject, self._queue.pool)
             return Reason.SWEEP
@@ -231,7 +231,7 @@ async def _each(
             logger.info("%s: again in %s s: %s", delivery.subject, _AGAIN, error)
             with contextlib.suppress(WindowboxError):
                 await delivery.nak(_AGAIN)
-        except Exception:
+        except Exception:  # a permanent error of the bus, a message that is not ours, or a bug
             logger.exception("%s: skipped", delivery.subject)
             with contextlib.suppress(WindowboxError):
                 await delivery.settle()

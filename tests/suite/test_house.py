@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tools import house
@@ -25,3 +27,20 @@ def test_a_module_of_a_pool_names_its_package() -> None:
     assert [
         str(module.path) for module in MODULES if module.path.stem in ("pool", "runs", "wanted", "mapping")
     ] == ["bus/workqueue/pool.py"]
+
+
+def _catches_all(module: house.Module) -> list[str]:
+    """The lines that catch every exception, without a comment on what may arrive, there or one line below."""
+    lines = module.text.splitlines()
+    return [
+        f"{number}: {line.strip()}"
+        for number, line in enumerate(lines, 1)
+        if re.search(r"except Exception\b|suppress\(Exception\)", line)
+        and "#" not in line
+        and not lines[number].lstrip().startswith("#")
+    ]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_whoever_catches_every_exception_says_which_may_arrive(module: house.Module) -> None:
+    assert _catches_all(module) == []

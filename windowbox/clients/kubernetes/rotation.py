@@ -99,7 +99,7 @@ class Rotation:
                         with contextlib.suppress(TimeoutError):
                             async with asyncio.timeout(_LOOK):
                                 await changed.wait()
-            except Exception:
+            except Exception:  # OSError of inotify, YAML of another form than kubeconfigs have, or a bug
                 # Without this task the client would keep credentials that expire.
                 logger.exception("credentials of %s: again in %.0f s", self._client.host, _LOOK)
                 await asyncio.sleep(_LOOK)

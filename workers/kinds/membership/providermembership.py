@@ -190,7 +190,7 @@ class Checks:
         async with self._slots_of_suspects if key in self._failures else self._slots:
             try:
                 await act()
-            except Exception as error:
+            except Exception as error:  # of the cluster, or a bug that it triggers
                 if not isinstance(error, WindowboxError):
                     guard.note("providers", error, f"{key} is checked later")
                 failures = self._failures[key] = self._failures.get(key, 0) + 1
