@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ logger = logging.getLogger(__name__)
 _AGAIN = 0.5
 _DELETED = {"KV-Operation": "DEL", "Nats-TTL": "3600s"}
 """The headers of a deletion. It expires: keys that come and go must not fill the bucket."""
+_KEPT = 4000.0
+"""Seconds after which a deletion has expired for certain."""
 
 
 class Entry(NamedTuple):
@@ -200,14 +203,27 @@ class _Reading:
         self.entries: dict[str, Entry] = {}
         """In order of their sequences."""
         self._seen: dict[str, tuple[int, str]] = {}
+        self._deleted: dict[str, float] = {}
+        """When this process heard of each deletion, the earliest first."""
 
     def take(self, key: str, stored: Stored) -> None:
         self.sequence = max(self.sequence, stored.sequence)
         self._seen[key] = (stored.sequence, stored.time)
         entry = _entry(stored)
         self.entries.pop(key, None)
+        self._deleted.pop(key, None)
         if entry.value is not None:
             self.entries[key] = entry
+        else:
+            self._deleted[key] = time.monotonic()
+        self._forget_expired()
+
+    def _forget_expired(self) -> None:
+        while self._deleted:
+            key, heard = next(iter(self._deleted.items()))
+            if heard > time.monotonic() - _KEPT:
+                return
+            del self._deleted[key], self._seen[key]
 
     def oldest(self) -> float:
         """The sequence of the oldest entry; infinite if there is none."""

@@ -14,7 +14,7 @@ import pytest
 
 from bus import intents, streams, subjects
 from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, StatusIntent
-from bus.transport import consumers
+from bus.transport import buckets, consumers
 from bus.transport.buckets import Bucket
 from bus.transport.connection import Bus, WrongSequence, connected
 from bus.views import View
@@ -86,6 +86,18 @@ async def test_a_bucket_reports_changes_and_holds_entries(bus: Bus) -> None:
         await soon(bucket.catch_up())
         assert {key: entry.value for key, entry in bucket.entries.items()} == {OTHER: b"after"}
         assert reported.changes == [(KEY, b"before"), (OTHER, b"after"), (KEY, None)]
+        assert reported.regresses == 0
+
+
+async def test_keys_that_come_and_go_are_forgotten(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with following(bus) as (bucket, reported):
+        for number in range(30):
+            if number == 20:
+                monkeypatch.setattr(buckets, "_KEPT", 0.0)
+            await bucket.delete(f"{KEY}.{number}", await bucket.put(f"{KEY}.{number}", b"", 0))
+        await bucket.put(OTHER, b"stays", None)
+        await soon(bucket.catch_up())
+        assert bucket._reading._seen.keys() == bucket.entries.keys() == {OTHER}
         assert reported.regresses == 0
 
 
