@@ -22,11 +22,10 @@ from tests.support.lbobjects import HTTP, pods, service
 from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
-from windowbox.models.loadbalancers import family
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, PODS, RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.loadbalancer.edge import machineroutes, nodeadmission
+from workers.loadbalancer.edge import machineroutes, nodeadmission, trafficnodes
 from workers.loadbalancer.edge.desired import DesiredState
 from workers.loadbalancer.edge.machineroutes import Hosts, Machines, Node, NodeRoutes
 from workers.loadbalancer.edge.nodeadmission import Admission
@@ -46,7 +45,11 @@ WIDE: dict[str, Any] = {"node_networks": [{"prefixes": ["10.2.0.0/16"]}]}
 
 
 def node(name: str, *addresses: str, created: str = "2026-01-01T00:00:00Z", uid: str = "") -> Backend:
-    return Backend(name, {family(one): one for one in addresses}, created=created, uid=uid)
+    listed = [{"type": "InternalIP", "address": one} for one in addresses]
+    metadata = {"name": name, "creationTimestamp": created, "uid": uid}
+    found = trafficnodes.backend(Object({"metadata": metadata, "status": {"addresses": listed}}))
+    assert isinstance(found, Backend)
+    return found
 
 
 M1 = node("m1", VICTIM)
