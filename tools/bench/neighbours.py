@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 import yaml
 from aiohttp import web
+from rich.console import RenderableType
 
 from sandbox import processes, roles
 from sandbox.options import Options
@@ -25,6 +26,7 @@ from tools.bench.client import Observer, each
 from tools.bench.extensions import reachable
 from tools.bench.report import Report, Spread, say, table
 from tools.bench.shoots import Shoots
+from tools.bench.usage import Meter
 from tools.bench.world import World, world
 from windowbox.models.extensions import OPERATION
 from windowbox.models.refs import DNSRECORDS, INFRASTRUCTURES, SERVICES
@@ -37,6 +39,10 @@ _PAUSE = 0.1
 _SERVICES = "default"
 _SECONDS_EACH = 0.2
 """Between creations of hostile objects: API server and etcd have to keep up with objects of 1.3 MB."""
+_SHOWN = 12
+"""The most frequent requests of a phase that are shown."""
+_LEAST_CPU = 0.5
+"""CPU seconds of a process in a phase that is shown."""
 _FORWARDED = ("Authorization", "Accept", "Content-Type")
 
 
@@ -48,6 +54,18 @@ class Latency:
     kind: str
     count: int
     latency: Spread
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one phase cost the servers, and windowbox."""
+
+    phase: str
+    seconds: float
+    cpu: Mapping[str, float]
+    """CPU seconds of each process."""
+    requests: Mapping[str, int]
+    """Those of windowbox to the API server."""
 
 
 @dataclass
@@ -119,6 +137,36 @@ async def _neighbours(here: World) -> AsyncIterator[Neighbours]:
         yield Neighbours(here, observers)
 
 
+@contextlib.asynccontextmanager
+async def _costing(here: World, phase: str, costs: list[Cost]) -> AsyncIterator[None]:
+    """Append what the phase costs."""
+    here.audit.requests()
+    meter = Meter(here.usage())
+    yield
+    reading = meter.read(here.usage())
+    requests = dict(here.audit.requests().most_common(_SHOWN))
+    cpu = {name: round(used, 2) for name, used in reading.cpu.items() if used >= _LEAST_CPU}
+    costs.append(Cost(phase, round(reading.seconds, 1), cpu, requests))
+
+
+def _costs(costs: list[Cost]) -> RenderableType:
+    """What each phase cost, as a table."""
+
+    def listed(found: Mapping[str, float]) -> str:
+        return ", ".join(f"{name} {count:g}" for name, count in found.items())
+
+    return table(
+        "What the phases cost",
+        costs,
+        {
+            "phase": lambda one: one.phase,
+            "s": lambda one: f"{one.seconds:.0f}",
+            "CPU seconds": lambda one: listed(dict(sorted(one.cpu.items(), key=lambda at: -at[1]))),
+            "requests": lambda one: listed(one.requests),
+        },
+    )
+
+
 def _report(title: str, phases: Mapping[str, Mapping[str, list[float]]]) -> Report:
     found = [
         Latency(phase, kind, len(took), Spread.of(took))
@@ -146,23 +194,27 @@ async def beside_hostile_objects(count: int, rounds: int, seed: int) -> Report:
     from tests.support.hostile import manifests
     from tests.support.hostile.attack import attack
 
+    costs = list[Cost]()
     async with world("hostile", Options(simulated_nodes=2)) as here, _neighbours(here) as others:
         await here.quiet()
         say("neighbours alone")
-        phases = {"alone": await others.reconcile(asyncio.create_task(asyncio.sleep(0)), rounds)}
+        async with _costing(here, "alone", costs):
+            phases = {"alone": await others.reconcile(asyncio.create_task(asyncio.sleep(0)), rounds)}
         async with attack(here.sandbox, here.client, max(12, count // 10), seed) as attacking:
             for phase, served in (("beside unserved objects", False), ("beside hostile objects", True)):
                 objects = manifests.objects(count, attacking.namespaces, seed)
                 thrown = objects if served else map(manifests.ignored, objects)
                 say(f"{count} objects: neighbours {phase}")
-                phases[phase] = await others.reconcile(
-                    asyncio.create_task(attacking.create(thrown, _SECONDS_EACH))
-                )
+                async with _costing(here, phase, costs):
+                    phases[phase] = await others.reconcile(
+                        asyncio.create_task(attacking.create(thrown, _SECONDS_EACH))
+                    )
                 say(f"{len(attacking.made)} were accepted by the API server; deleting them")
                 await attacking.delete()
                 attacking.made.clear()
                 await here.quiet()
-    return _report("Neighbours of hostile objects", phases)
+    report = _report("Neighbours of hostile objects", phases)
+    return Report({"latencies": report.figures, "costs": costs}, [*report.parts, _costs(costs)])
 
 
 async def of_a_slow_provider(count: int, delay: float, rounds: int, turns: int) -> Report:

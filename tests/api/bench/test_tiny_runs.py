@@ -130,9 +130,10 @@ def test_neighbours_of_a_slow_provider_are_measured(tmp_path: Path) -> None:
 def test_neighbours_of_hostile_objects_are_measured(tmp_path: Path) -> None:
     found = bench(tmp_path, "hostile", "-n", "13", "--rounds", "2")
     phases = ("alone", "beside unserved objects", "beside hostile objects")
-    assert [(one["phase"], one["kind"]) for one in found] == [
+    assert [(one["phase"], one["kind"]) for one in found["latencies"]] == [
         (p, kind) for p in phases for kind in NEIGHBOURS
     ]
+    assert [one["phase"] for one in found["costs"]] == list(phases)
 
 
 @pytest.mark.long

@@ -7,20 +7,18 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
-import aiohttp
-
 from sandbox import roles
 from sandbox.supervisor import Supervisor
 from tests.support.hostile import manifests
 from tests.support.hostile import tenants as hostile_tenants
 from tests.support.hostile.manifests import Hostile
 from tools.bench.client import Client
-from windowbox.errors import Refused
+from windowbox.errors import Refused, Unreachable
 from windowbox.models.extensions import OPERATION
 from windowbox.models.refs import CLUSTERS, INGRESSES, SERVICES
 
 _WRITERS = 4
-_REFUSALS = (Refused, aiohttp.ClientConnectionError)
+_REFUSALS = (Refused, Unreachable)
 """The API server closes the connection when a body is too large."""
 _FORCED = {"confirmation.gardener.cloud/force-deletion": "true"}
 
