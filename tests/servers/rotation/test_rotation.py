@@ -227,7 +227,7 @@ async def test_inline_certificates_leave_no_file(
         assert found.configuration.ssl_ca_cert
         assert found.trust == kubeconfigs.trust("https://127.0.0.1:1", True, authority)
         descriptors.append(len(os.listdir("/proc/self/fd")))
-    assert descriptors[-1] == descriptors[1]
+    assert descriptors[-1] <= descriptors[1]  # fewer, if garbage was collected meanwhile
     assert list(folder.iterdir()) == []
 
 
