@@ -88,7 +88,8 @@ class Keeping:
             if not await self._load():
                 wanted = (self._authority, self._certificate)
                 await self._manager.ensure(wanted, WEBHOOKS, await self._served.own.now())
-                await self._load()
+                if not await self._load():
+                    raise TransientError("the webhooks' certificate is not there yet")
             return
         # Without Secrets, the certificate is valid for as long as this process runs.
         authority = replace(self._authority, validity=_UNMANAGED_VALIDITY)
@@ -140,7 +141,7 @@ class Keeping:
         both: list[Authority | Certificate | BasicAuth] = [self._authority, self._certificate]
         ensured = await self._manager.ensure([self._authority], WEBHOOKS, now)
         bundle = ensured.bundles[self._authority.name].encode()
-        found = await self._manager.read(self._certificate.name)
+        found = await self._manager.read_complete(self._certificate)
         fits = found is not None and contents.is_trusted(self._certificate, found[1], bundle)
         if not fits:
             # No API server with this bundle trusts our certificate, so a new one need not wait for them.
@@ -151,7 +152,7 @@ class Keeping:
             await self._trusted()
         self._bundle = bundle
         waits = 0.0
-        if fits and (authority := await self._manager.read(self._authority.name)):
+        if fits and (authority := await self._manager.read_complete(self._authority)):
             # The newest authority must not sign before all API servers trust it. A process that has just
             # started knows only when it was generated; `_announced` is exact.
             lifetime = contents.lifetime(authority[1])
@@ -170,8 +171,8 @@ class Keeping:
         return min(pause, max(ensured.due - now.timestamp(), 0.0) + _PAUSE)
 
     async def _load(self) -> bool:
-        """Show the certificate of the newest Secret. False if there is none."""
-        found = await self._manager.read(self._certificate.name)
+        """Show the certificate of the newest complete Secret. False if there is none."""
+        found = await self._manager.read_complete(self._certificate)
         if found is None:
             return False
         name, data = found

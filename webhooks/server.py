@@ -21,7 +21,7 @@ from webhooks import answering
 from webhooks.answering import BODY_LIMIT, Answer, Asked
 from webhooks.connections import Bodies, Body, BrokenOff, Connections, Crowded, Slow
 from webhooks.review import Context, Found, Lookup, Review, Webhook
-from windowbox.errors import Malformed
+from windowbox.errors import Malformed, TransientError
 from windowbox.models.webhooks import Target
 from windowbox.telemetry import metrics
 
@@ -78,16 +78,18 @@ class Certificates:
 
     def use(self, certificate: bytes, key: bytes) -> None:
         """Show this certificate in new handshakes. Malformed if it does not match the key."""
-        # OpenSSL reads files only; the directory is readable by our user alone.
-        with tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
-            path = Path(folder) / "tls.pem"
-            path.write_bytes(key + b"\n" + certificate)
-            try:
+        try:
+            # OpenSSL reads files only; the directory is readable by our user alone.
+            with tempfile.TemporaryDirectory(prefix="windowbox-") as folder:
+                path = Path(folder) / "tls.pem"
+                path.write_bytes(key + b"\n" + certificate)
                 # Try it first: a failure would leave half of the pair in our context.
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
                 self.context.load_cert_chain(path)
-            except (ssl.SSLError, ValueError) as error:
-                raise Malformed("the webhooks' certificate and key cannot be used") from error
+        except (ssl.SSLError, ValueError) as error:
+            raise Malformed("the webhooks' certificate and key cannot be used") from error
+        except OSError as error:
+            raise TransientError(f"no temporary file for the webhooks' certificate: {error}") from error
 
 
 class _Bulkhead:

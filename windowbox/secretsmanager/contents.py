@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -26,6 +26,17 @@ AUTH = "auth"
 
 _TOLERANCE = timedelta(days=2)
 """Tolerated between the requested validity and that of the certificate, which may follow the calendar."""
+_UNUSABLE = (
+    ValueError,
+    TypeError,
+    KeyError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.ExtensionNotFound,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+"""Raised by the library for certificates and keys that persons and other programs have put there."""
 _USAGES = {Usage.SERVER: ExtendedKeyUsageOID.SERVER_AUTH, Usage.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
 
 
@@ -51,7 +62,7 @@ def complete(config: Config, data: Mapping[str, bytes]) -> bool:
         # Whether the key's numbers are primes takes 90 ms to check. That both parts fit together is enough.
         key = serialization.load_pem_private_key(data[private], None, unsafe_skip_rsa_key_validation=True)
         same = x509.load_pem_x509_certificate(data[certificate]).public_key() == key.public_key()
-    except (ValueError, TypeError):
+    except _UNUSABLE:
         return False
     # Other keys sign nothing here.
     return same and (isinstance(key, rsa.RSAPrivateKey) or not isinstance(config, Authority))
@@ -69,7 +80,7 @@ def fits(config: Config, data: Mapping[str, bytes], signer: Stored | None) -> bo
         if isinstance(config, Authority):
             return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
         return _is_for(config, certificate) and _is_signed(config, certificate, data, signer)
-    except (ValueError, x509.ExtensionNotFound):
+    except _UNUSABLE:
         return False
 
 
@@ -79,7 +90,7 @@ def is_trusted(config: Certificate, data: Mapping[str, bytes], bundle: bytes) ->
         certificate = x509.load_pem_x509_certificate(data[CERTIFICATE])
         authorities = x509.load_pem_x509_certificates(bundle)
         return _is_for(config, certificate) and any(_signed(certificate, one) for one in authorities)
-    except (KeyError, ValueError, x509.ExtensionNotFound):
+    except _UNUSABLE:
         return False
 
 
@@ -125,7 +136,7 @@ def _is_signed(
         return False
     try:
         authority = x509.load_pem_x509_certificate(signer.data[CA_CERTIFICATE])
-    except ValueError:
+    except _UNUSABLE:
         return False
     return _signed(certificate, authority)
 
@@ -133,6 +144,6 @@ def _is_signed(
 def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
-    except (InvalidSignature, TypeError, ValueError):
+    except (InvalidSignature, *_UNUSABLE):
         return False
     return True

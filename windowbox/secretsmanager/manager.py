@@ -86,9 +86,17 @@ class SecretsManager:
 
     async def read(self, config_name: str) -> tuple[str, Mapping[str, bytes]] | None:
         """The name and the data of the newest Secret of a config; None if there is none."""
-        found = await self._list()
-        newest = secrets.newest(one for one in found if one.config == config_name and not one.deleting)
+        newest = secrets.newest(await self._of(config_name))
         return (newest.name, newest.data) if newest else None
+
+    async def read_complete(self, config: Config) -> tuple[str, Mapping[str, bytes]] | None:
+        """The same of the newest one that holds what the config asks for."""
+        found = await self._of(config.name)
+        newest = secrets.newest(one for one in found if contents.complete(config, one.data))
+        return (newest.name, newest.data) if newest else None
+
+    async def _of(self, config_name: str) -> list[Stored]:
+        return [one for one in await self._list() if one.config == config_name and not one.deleting]
 
     async def _list(self) -> list[Stored]:
         return await self._listed(self._ours)

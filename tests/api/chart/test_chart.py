@@ -102,6 +102,12 @@ def test_pods_of_webhooks_answer_until_proxies_know_that_they_end() -> None:
     )
 
 
+@pytest.mark.parametrize("process", ["windowbox-admit", "windowbox-patch", "windowbox-work-records"])
+def test_statuses_of_pods_keep_the_last_lines_of_processes_that_have_failed(process: str) -> None:
+    container = helm.pod(rendered(**EVERYTHING), process)["containers"][0]
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
 def test_pods_are_restricted_but_for_the_edge(api: ApiServer) -> None:
     refused = {}
     for owner in rendered(**EVERYTHING):

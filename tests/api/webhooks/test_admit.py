@@ -240,6 +240,24 @@ async def test_the_admission_of_a_garden(hooks: Hooks) -> None:
     await hooks.kube.remove(SECRETS, where, "credentials")
 
 
+async def test_an_incomplete_secret_of_a_certificate_ends_no_process(hooks: Hooks) -> None:
+    where = await hooks.shoot("shoot--hooks--incomplete")
+    async with hooks.admitted() as first:
+        await hooks.asked(where)
+        found = await hooks.kube.get(SECRETS, NAMESPACE, first.keeping.shown)
+        # Times of creation are whole seconds: the next Secret is the newest.
+        await asyncio.sleep(1.1)
+        incomplete = {"metadata": {"name": "incomplete", "labels": found.labels}, "data": {"tls.crt": "eA=="}}
+        await hooks.kube.create(SECRETS, NAMESPACE, incomplete)
+        try:
+            async with admitting(hooks.settings(), garden=False) as second, running(second.run()):
+                await eventually(lambda: second.ready)
+            await hooks.asked(where)
+            assert first.keeping.shown == second.keeping.shown == found.name
+        finally:
+            await hooks.kube.remove(SECRETS, NAMESPACE, "incomplete")
+
+
 @rule("WF-21", "WF-23")
 async def test_a_foreign_change_of_a_configuration_is_undone(hooks: Hooks) -> None:
     async with hooks.admitted():

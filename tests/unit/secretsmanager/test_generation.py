@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ import bcrypt
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from tests.support.cases import cases
 from tests.support.rules import rule
@@ -100,6 +101,16 @@ def test_fits_depend_on_authority_and_validity(authority: dict[str, bytes], serv
 def test_data_that_is_broken_is_not_complete(key: str, value: bytes | None, server: dict[str, bytes]) -> None:
     broken = {name: one for name, one in (server | {key: value}).items() if one is not None}
     assert not contents.complete(SERVER, broken)
+
+
+def test_a_key_of_an_unknown_kind_is_not_complete(server: dict[str, bytes]) -> None:
+    key = ed25519.Ed25519PrivateKey.generate()
+    der = key.private_bytes(
+        serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    unknown = base64.encodebytes(der.replace(b"\x2b\x65\x70", b"\x2b\x65\x7f"))
+    private = b"-----BEGIN PRIVATE KEY-----\n" + unknown + b"-----END PRIVATE KEY-----\n"
+    assert not contents.complete(SERVER, server | {"tls.key": private})
 
 
 def test_a_key_that_belongs_to_another_certificate_is_not_complete(

@@ -185,6 +185,8 @@ spec:
           {{- /* Proxies send requests to a Pod until they learn that it ends. */}}
           lifecycle: {preStop: {sleep: {seconds: 5}}}
           {{- end }}
+          {{- /* The Pod's status keeps the last lines of a process that has failed, although its log is gone. */}}
+          terminationMessagePolicy: FallbackToLogsOnError
           startupProbe:
             httpGet: {path: /healthz, port: metrics}
             periodSeconds: 2
