@@ -6,6 +6,8 @@ import contextlib
 import copy
 from collections.abc import AsyncIterator, Callable
 
+import pytest
+
 from bus.clusters.registry import Registry
 from bus.transport.connection import Bus
 from tests.servers.edge.mirror import forget, list_all, see
@@ -185,3 +187,28 @@ async def test_incremental_load_balancers_equal_recomputed_ones(bus: Bus) -> Non
             await forget(bus, SERVICES)
             await comes(lambda _: RUNTIME in seen.unlisted())
             ending()
+
+
+async def test_a_bug_that_one_cluster_triggers_leaves_others_alone(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed, bugs = list[str](), [RecursionError("a bug")]
+
+    async def compute(_: DesiredState, cluster: str, *__: object) -> dict[ObjectRef, LoadBalancer]:
+        computed.append(cluster)
+        if cluster == "bad" and bugs:
+            raise bugs.pop()
+        return {}
+
+    monkeypatch.setattr(DesiredState, "_compute_some", compute)
+    await list_all(bus, SERVICES, NODES)
+    async with sight(bus) as seen:
+        bad, good = (ObjectRef(cluster, SERVICES.id, "default", "web") for cluster in ("bad", "good"))
+        seen._touched = {bad, good}
+        assert (await seen._compute({"bad", "good"})).keys() == {"good"}
+        computed.clear()
+        monkeypatch.setattr(
+            seen._services, "refs", lambda _: [ObjectRef("bad", SERVICES.id, "default", "web")]
+        )
+        assert (await seen._compute({"bad", "good"})).keys() == {"bad"}
+        assert computed == ["bad"]  # nothing has changed, but it is not computed yet

@@ -12,6 +12,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from bus.clusters.registry import Registry
+from bus.leases import guard
 from bus.transport.connection import Bus
 from bus.views import View
 from windowbox.models.loadbalancers import Family, LoadBalancer
@@ -244,12 +245,14 @@ class DesiredState:
         found, now = {}, {}
         for cluster in clusters:
             nodes = all_nodes.get(cluster, _NO_NODES)
-            now[cluster] = (self._services.reading(cluster), self._slices.reading(cluster), nodes)
+            reading = (self._services.reading(cluster), self._slices.reading(cluster), nodes)
             refs = touched.get(cluster, set())
-            if seen.get(cluster) != now[cluster]:
+            if seen.get(cluster) != reading:
                 refs |= {*self._computed.get(cluster, ()), *self._services.refs(cluster)}
-            if refs and (changed := await self._compute_some(cluster, refs, nodes)) is not None:
-                found[cluster] = changed
+            with guard.isolated("edge", f"cluster {cluster}"):
+                if refs and (changed := await self._compute_some(cluster, refs, nodes)) is not None:
+                    found[cluster] = changed
+                now[cluster] = reading  # else all of it is computed again
         taking_part = self.clusters()
         self._computed = {c: one for c, one in self._computed.items() if c in taking_part}
         self._seen = now
