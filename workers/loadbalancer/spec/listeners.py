@@ -12,7 +12,8 @@ import orjson
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT, Family, Listener, family
 from workers.loadbalancer.spec.demands import Demand
 
-_NAMES = tuple(field.name for field in fields(Listener))
+_NAMES = tuple(field.name for field in fields(Listener) if field.name != "node_port")
+"""Fields of a digest. A node port is chosen by the API, and digests of 0.2.0 have none."""
 _VALUES = attrgetter(*_NAMES)  # not asdict, which copies each of up to 10,000 prefixes
 
 
