@@ -248,12 +248,13 @@ async def test_a_check_runs_while_a_hundred_hang() -> None:
         await soon(answered.wait())
 
 
-async def test_failed_checks_are_retried_later() -> None:
+@pytest.mark.parametrize("error", [Unreachable("it does not answer"), KeyError("a bug")], ids=repr)
+async def test_failed_checks_are_retried_later(error: Exception) -> None:
     checks, asked = Checks(), list[str]()
 
     async def fail() -> None:
         asked.append("bad")
-        raise Unreachable("it does not answer")
+        raise error
 
     async def answer() -> None:
         asked.append("good")

@@ -52,3 +52,14 @@ async def test_orphans_that_cannot_be_removed_make_room_for_others() -> None:
 )
 async def test_an_orphan_is_tried_when_due(grace: float, attempts: int) -> None:
     assert len(await tried(Attempts(grace=grace, backoff=0), [orphan("one", "a")], 2)) == attempts
+
+
+async def test_a_bug_that_one_orphan_triggers_delays_no_other() -> None:
+    orphans, found = [orphan("one", name) for name in "abc"], list[Orphan]()
+
+    async def remove(one: Orphan) -> None:
+        found.append(one)
+        raise KeyError("a bug")
+
+    await Attempts(grace=0, backoff=3600).make(orphans, remove)
+    assert found == orphans
