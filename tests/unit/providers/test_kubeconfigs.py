@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import tempfile
 import time
 from collections.abc import Iterator
@@ -134,6 +135,22 @@ def test_an_unverified_server_has_no_trust(tmp_path: Path) -> None:
     assert kubeconfigs.trust("http://api", True, authority) is None
     assert kubeconfigs.trust("https://api", True, empty) is None
     assert kubeconfigs.trust("https://api", True, None) == "public"
+
+
+@pytest.mark.parametrize("large", [False, True])
+async def test_a_large_key_of_a_client_is_refused(tmp_path: Path, large: bool) -> None:
+    pair = certificates.client(certificates.authority(tmp_path), tmp_path, "user")
+    # It takes minutes to generate one of 16,384 bits: this one is as long.
+    files = {
+        "client-certificate-data": pair.certificate.read_bytes(),
+        "client-key-data": large * (9_000 * b"#" + b"\n") + pair.key.read_bytes(),
+    }
+    content = naming(
+        "https://a", user={name: base64.b64encode(data).decode() for name, data in files.items()}
+    )
+    with pytest.raises(Malformed, match="bytes: give a key") if large else contextlib.nullcontext():
+        async with kube.from_text(content, WHAT, loopback.EGRESS):
+            pass
 
 
 def test_authorities_that_only_begin_are_read_in_linear_time(tmp_path: Path) -> None:

@@ -456,6 +456,7 @@ async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterat
             raise Malformed(f"{what}: the kubeconfig's token holds a line break or other control characters")
         kubeconfigs.check_addresses(configuration.host, configuration.proxy, egress, what)
         kubeconfigs.check_proof(trust, what)
+        kubeconfigs.check_key(configuration.key_file, what)
         async with credentials.opened(configuration.host or "", configuration.proxy, tls, egress) as session:
             yield Kube(configuration, session, trust, tenant=True)
 
