@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
-from collections.abc import AsyncIterator, Callable
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from typing import Any, ClassVar
 
 import pytest
 
-from bus.clusters.registry import Registry
+from bus.clusters.registry import Member, Registry
 from bus.transport.connection import Bus
 from tests.servers.edge.mirror import forget, list_all, see
 from tests.servers.ipam.stores import range_of
-from tests.support.lbobjects import HTTP, node, pods, service
+from tests.support.lbobjects import DNS, HTTP, node, pods, service
 from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
@@ -20,9 +24,11 @@ from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
+from workers.loadbalancer.edge import desired, endpoints
 from workers.loadbalancer.edge.desired import DesiredState
 from workers.loadbalancer.edge.machineroutes import Machines
 from workers.loadbalancer.edge.nodeadmission import Admission
+from workers.loadbalancer.edge.nodehealth import NodeHealth
 from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.entries import Held, Holder
 from workers.loadbalancer.ipam.store import AddressStore
@@ -212,3 +218,111 @@ async def test_a_bug_that_one_cluster_triggers_leaves_others_alone(
         )
         assert (await seen._compute({"bad", "good"})).keys() == {"bad"}
         assert computed == ["bad"]  # nothing has changed, but it is not computed yet
+
+
+class Judged(NodeHealth):
+    """Knows which addresses fail, without checks."""
+
+    failing: ClassVar[set[str]] = set()
+
+    def follow(self, clusters: Mapping[str, Collection[str]]) -> None:
+        self.clusters = set(clusters)
+
+    def unhealthy(self, address: str) -> bool:
+        return address in self.failing
+
+
+@contextlib.asynccontextmanager
+async def two_clusters(bus: Bus) -> AsyncIterator[tuple[DesiredState, CountingStore]]:
+    """The runtime cluster and the member `a`, each with a node and three Services."""
+    store, registry = CountingStore(bus, [range_of("10.0.0.16/28")]), Registry(bus)
+    settings, machines = LoadBalancerSettings(), Machines(bus, registry, lambda: None)
+    await registry.join(Member(id="a", file="kubeconfig"))
+    async with asyncio.TaskGroup() as group, running(store.run(), registry.run()):
+        await soon(store.ready())
+        await addressclaims.adopt_all(store, [])
+        for number, (cluster, name) in enumerate(itertools.product((RUNTIME, "a"), "xyz")):
+            metadata = {"name": name, "namespace": "default", "uid": name}
+            await see(bus, SERVICES, name, service(metadata=metadata), "default", cluster)
+            holder = Holder(cluster=cluster, namespace="default", name=name, uid=name, since=float(number))
+            await store.write(f"10.0.0.{17 + number}", [holder], 0)
+        await see(bus, NODES, "one", node("one", "10.0.1.1"))
+        await see(bus, NODES, "one", node("one", "10.0.2.1"), cluster="a")
+        for cluster in (RUNTIME, "a"):
+            await list_all(bus, SERVICES, NODES, cluster=cluster)
+        admission = Admission(
+            LoadBalancerSettings.model_validate({"node_networks": [{"prefixes": ["10.0.2.0/24"]}]}),
+            machines,
+            lambda: None,
+        )
+        health = Judged(group, lambda _: None)
+        made = DesiredState(bus, registry, store, settings, lambda: None, admission, health)
+        async with running(*(task() for task in made.tasks.values())):
+            await soon(made.complete())
+            await store.bucket.catch_up()
+            yield made, store
+
+
+async def test_a_change_of_a_node_concerns_its_own_cluster(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with two_clusters(bus) as (seen, store):
+        before = await seen.load_balancers()
+        assert len(before) == 6
+        made = Counter[str]()
+        genuine = endpoints.load_balancer
+
+        def count(ref: ObjectRef, *given: Any) -> LoadBalancer:
+            made[ref.cluster] += 1
+            return genuine(ref, *given)
+
+        monkeypatch.setattr(endpoints, "load_balancer", count)
+        monkeypatch.setattr(Judged, "failing", {"10.0.2.1"})
+        asked = store.asked
+        seen.look_at_health_again("10.0.2.1")
+        after = await seen.load_balancers()
+        assert not made, "the listeners stay"
+        assert store.asked - asked <= 2 * 3, "those of the other cluster are not looked at"
+        assert [one for one in after if after[one] is not before[one]] == [
+            one for one in after if one.cluster == "a"
+        ]
+        mine = [one for ref, one in after.items() if ref.cluster == "a"]
+        assert all(one.listeners is before[one.ref].listeners for one in mine)
+        assert {id(one.targets) for one in mine} == {id(mine[0].targets)}, "one list for all Services"
+        assert [target.unhealthy for target in mine[0].targets["IPv4"]] == [True]
+        seen.look_at_health_again("10.0.2.1")
+        assert await seen.load_balancers() is after, "nothing has changed"
+        asked = store.asked
+        await list_all(bus, SERVICES, NODES, cluster="a")
+        await see(
+            bus, SERVICES, "x", service(metadata={"name": "x", "uid": "x"}, ports=[DNS]), "default", "a"
+        )
+
+        async def is_changed() -> bool:
+            return (await seen.load_balancers()) is not after
+
+        await eventually(is_changed)
+        assert made == {"a": 1}
+        assert store.asked - asked <= 2, "a cluster that is listed again is not computed again"
+
+
+async def test_ports_times_nodes_of_a_cluster_are_bounded(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desired, "MAX_ENDPOINTS", 3)
+    async with two_clusters(bus) as (seen, _):
+
+        async def refused() -> list[str]:
+            found = await seen.load_balancers()
+            assert all(bool(one.refused) != bool(one.listeners) for one in found.values())
+            return [f"{ref.cluster}/{ref.name}" for ref in sorted(found) if found[ref].refused]
+
+        async def are_refused(*wanted: str) -> bool:
+            return await refused() == list(wanted)
+
+        assert await refused() == []
+        await see(bus, NODES, "two", node("two", "10.0.2.2"), cluster="a")
+        # The one that has had its address for longest is served, with two endpoints.
+        await eventually(lambda: are_refused("a/y", "a/z"))
+        (why,) = next(one for one in (await seen.load_balancers()).values() if one.refused).refused.values()
+        assert "endpoints (ports times nodes)" in why
+        await see(bus, SERVICES, "x", None, "default", cluster="a")
+        await eventually(lambda: are_refused("a/z"))
+        await see(bus, NODES, "two", None, cluster="a")
+        await eventually(are_refused)

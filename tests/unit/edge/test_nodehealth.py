@@ -38,6 +38,23 @@ def test_a_node_is_judged_by_its_answers(before: Health, answers: list[bool], he
     assert before.healthy == healthy
 
 
+def test_a_node_that_fails_again_and_again_waits_longer_each_time() -> None:
+    """Each change of its health is a write to Envoy, and its cluster decides how often it fails."""
+    health, waited = HEALTHY, list[int]()
+    for _ in range(9):
+        for _ in range(2):
+            health = next_state(health, answered=False)
+        assert not health.healthy, "its traffic is lost: it is out at once"
+        successes = 0
+        while not health.healthy:
+            health, successes = next_state(health, answered=True), successes + 1
+        waited.append(successes)
+    assert waited == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+    for _ in range(100):
+        health = next_state(health, answered=True)
+    assert health == HEALTHY
+
+
 @cases(
     "nodes suspects suspect seconds",
     ("few", 4, 0, False, 3.0),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 from tests.support.cases import cases
 from windowbox.errors import Unreachable
-from windowbox.models.loadbalancers import Endpoint, Family, Listener, LoadBalancer
+from windowbox.models.loadbalancers import Endpoint, Family, Listener, LoadBalancer, Target, Targets
 from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
-from workers.loadbalancer.edge import edgestatus
+from workers.loadbalancer.edge import edgestatus, reporter
 from workers.loadbalancer.edge.edgestatus import EdgeStatus
-from workers.loadbalancer.edge.reporter import occupied_places, without_endpoints
+from workers.loadbalancer.edge.reporter import NodeReport, occupied_places, without_endpoints
 from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState
 from workers.loadbalancer.envoy.edge import Edge
 from workers.loadbalancer.envoy.readiness import Applied
@@ -90,3 +91,12 @@ class Starting:
 async def test_an_envoy_that_starts_is_left_out() -> None:
     answered = await edgestatus.answer(b"", [cast(Edge, Starting())], {}, [])
     assert EdgeStatus.model_validate_json(answered).envoys == ()
+
+
+def test_a_refused_service_is_told_for_each_port_and_keeps_its_nodes() -> None:
+    targets: Targets = {"IPv4": (Target("10.0.0.1", "n1"),)}
+    refused = replace(balancer(), targets=targets, refused={"80/TCP": "too many", "81/TCP": "too many"})
+    nodes = NodeReport(lambda *_: "there are none", lambda _: ())
+    state = reporter._state(Applied(refused, {}, {}), nodes, None)
+    assert state.problems == {"80/TCP": "too many", "81/TCP": "too many"}
+    assert (state.backends, state.lacking) == (("n1",), "")

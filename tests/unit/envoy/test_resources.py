@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,8 +17,9 @@ from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.clients.docker import Container
 from windowbox.errors import Malformed, Unreachable
-from windowbox.models.loadbalancers import Endpoint, Listener
-from workers.loadbalancer.envoy import limits, protobuf, resources
+from windowbox.models.loadbalancers import Endpoint, Listener, LoadBalancer, Target, Targets
+from windowbox.models.refs import RUNTIME, ObjectRef
+from workers.loadbalancer.envoy import limits, protobuf, rendering, resources
 from workers.loadbalancer.envoy.docker.boxes import Household
 from workers.loadbalancer.envoy.docker.dockerenvoys import DockerHost, Shared
 from workers.loadbalancer.envoy.process import Processes
@@ -85,6 +87,52 @@ def test_only_new_sockets_of_datagrams_get_options() -> None:
 def test_one_more_changes_nothing_of_the_others() -> None:
     assert made(WEB, DNS).clusters[WEB.name] == made(WEB).clusters[WEB.name]
     assert made(WEB, DNS).listeners[WEB.name] == made(WEB).listeners[WEB.name]
+
+
+def test_a_change_of_a_node_is_encoded_once_for_all_ports_and_services(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two Services with 250 ports before a hundred nodes have 50,000 endpoints, and nodes change often."""
+    encoded = Counter[str]()
+    for counted in ("_endpoint", "listener"):
+        genuine = getattr(rendering, counted)
+
+        def count(*given: Any, counted: str = counted, genuine: Any = genuine, **more: Any) -> bytes:
+            encoded[counted] += 1
+            return cast(bytes, genuine(*given, **more))
+
+        monkeypatch.setattr(rendering, counted, count)
+    nodes = [Target(f"10.0.0.{number}", f"n{number}") for number in range(100)]
+    ports = range(30_000, 30_250)
+    before = [
+        LoadBalancer(
+            ObjectRef(RUNTIME, "services", "default", address),
+            address,
+            tuple(Listener(address, port, "TCP", node_port=port) for port in ports),
+            {"IPv4": tuple(nodes)},
+        )
+        for address in ("10.9.0.1", "10.9.0.2", "10.9.0.3")
+    ]
+    first = resources.configuration(before, folder="/f")
+    assert encoded == {"_endpoint": 3 * 2 * 100, "listener": 3 * 250}
+    targets: Targets = {"IPv4": (replace(nodes[0], unhealthy=True), *nodes[1:])}
+    after = [before[0], *(replace(one, targets=targets) for one in before[1:])]
+    encoded.clear()
+    second = resources.configuration(after, folder="/f", before=first)
+    assert encoded == {"_endpoint": 2 * 100}, "the first and the last port, for all ports"
+    assert second == resources.configuration(after, folder="/f")
+    encoded.clear()
+    assert resources.configuration(after, folder="/f", before=second) == second
+    assert not encoded
+
+
+@cases("port", ("one-byte", 1), ("two-bytes", 128), ("the-last-of-them", 16_383), ("three-bytes", 65_535))
+def test_the_port_of_a_node_is_filled_in(port: int) -> None:
+    listed = tuple(replace(one, port=port) for one in NODES)
+    one = replace(WEB, endpoints=(), node_port=port)
+    targets: Targets = {"IPv4": tuple(Target(node.address, node.name) for node in NODES)}
+    found = resources.configuration([replace(balancer(one), targets=targets)], folder="/f")
+    assert found == made(replace(WEB, endpoints=listed))
 
 
 @cases(

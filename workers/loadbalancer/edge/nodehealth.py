@@ -35,6 +35,11 @@ _AT_ONCE, _AT_ONCE_OF_CLUSTER = 512, 128
 to a second if the node does not answer."""
 _FAILURES = 2
 """A healthy node becomes unhealthy after so many failures in a row."""
+_MOST_NEEDED = 64
+"""The most successes in a row that a node needs to be healthy again: half a minute. Each change is a write to
+Envoy, and a cluster decides how often its nodes fail."""
+_CALM = 100
+"""Successes in a row, some five minutes, after which a node needs one success again."""
 
 
 async def is_healthy(address: str) -> bool | None:
@@ -64,6 +69,10 @@ class Health(NamedTuple):
     healthy: bool
     failures: int = 0
     """Failed health checks in a row."""
+    successes: int = 0
+    """Successful ones in a row."""
+    needed: int = 1
+    """Successes in a row with which it becomes healthy again: twice as many after each time that it did."""
 
 
 HEALTHY = Health(healthy=True)
@@ -80,10 +89,16 @@ def initial(*, only_new: bool) -> Health:
 
 def next_state(before: Health, *, answered: bool) -> Health:
     """The health after a check."""
+    needed = before.needed
     if answered:
-        return HEALTHY
+        successes = before.successes + 1
+        if before.healthy:
+            return HEALTHY if successes >= _CALM else Health(True, 0, successes, needed)
+        if successes < needed:
+            return Health(False, 0, successes, needed)
+        return Health(True, 0, 0, min(_MOST_NEEDED, 2 * needed))
     failures = before.failures + 1
-    return Health(before.healthy and failures < _FAILURES, failures)
+    return Health(before.healthy and failures < _FAILURES, failures, 0, needed)
 
 
 class Cluster:
@@ -157,5 +172,5 @@ class NodeHealth:
             await asyncio.sleep(seconds * random.uniform(0.9, 1.1))
 
     def _update_suspects(self, address: str) -> None:
-        suspects = self._cluster_of[address].suspects
-        (suspects.discard if self._health[address] == HEALTHY else suspects.add)(address)
+        suspects, health = self._cluster_of[address].suspects, self._health[address]
+        (suspects.discard if health.healthy and not health.failures else suspects.add)(address)
