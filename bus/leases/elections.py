@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from bus import streams
 from bus.leases import guard
@@ -36,23 +36,13 @@ async def sweeps(
             timer.cancel()
         timer = asyncio.get_running_loop().call_later(deposed, elected.set)
 
-    async def look() -> None:
-        known = ""
-        while True:
-            with contextlib.suppress(WindowboxError):
-                info = await bus.api(f"STREAM.INFO.{streams.WORK}")
-                leader = str(info.get("cluster", {}).get("leader") or known)
-                if known not in ("", leader):
-                    await note(leader)
-                known = leader
-            await asyncio.sleep(_LOOK)
-
     subscription, looking = None, None
     if bus.clustered:
         with translated("subscribe"):
             subscription = await bus.client.subscribe(ELECTED, cb=note)
         looking = asyncio.create_task(
-            guard.kept("leader of the queue", look), name="look at the leader of the queue"
+            guard.kept("leader of the queue", lambda: _look(bus, note)),
+            name="look at the leader of the queue",
         )
     try:
         yield age
@@ -74,3 +64,16 @@ async def sweeps(
         if subscription and bus.connected:
             with translated("unsubscribe"):
                 await subscription.unsubscribe()
+
+
+async def _look(bus: Bus, elected: Callable[[str], Awaitable[None]]) -> None:
+    """Tell which server leads the queue whenever that has changed; never returns."""
+    known = ""
+    while True:
+        with contextlib.suppress(WindowboxError):
+            info = await bus.api(f"STREAM.INFO.{streams.WORK}")
+            leader = str(info.get("cluster", {}).get("leader") or known)
+            if known not in ("", leader):
+                await elected(leader)
+            known = leader
+        await asyncio.sleep(_LOOK)
