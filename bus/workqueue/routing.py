@@ -180,7 +180,8 @@ class Router:
             key = subjects.without("object", subject)
             if found.at > now - _YOUNG:
                 first_young = min(first_young, found.sequence)  # the next sweep begins with it
-            elif found.reason is Reason.DRIFT and found.at < now - _LATELY:
+                continue
+            if found.reason is Reason.DRIFT and found.at < now - _LATELY:
                 continue
             with guard.isolated(f"sweep of {self._queue.pool}", key):
                 # A scheduled requeue comes by itself.
