@@ -106,30 +106,6 @@ class DesiredState:
         self._settings = settings
         self._health = health
         self._changed = changed
-        self._services: View[_Service] = View(
-            bus,
-            SERVICES.id,
-            self._asked,
-            index=lambda one: one.cluster,
-            changed=changed,
-            differs=lambda ref, *_: self._touched.add(ref),
-        )
-        self._nodes: View[_Node] = View(
-            bus,
-            NODES.id,
-            lambda ref, node: _Node(ref.cluster, trafficnodes.backend(node)),
-            index=lambda one: one.cluster,
-            changed=self.look_at_nodes_again,
-            differs=lambda ref, *_: self._moved.add(ref.cluster),
-        )
-        self._slices: View[Object] = View(
-            bus,
-            ENDPOINT_SLICES.id,
-            self._slice,
-            index=_service_of,
-            changed=changed,
-            differs=self._touch_service_of,
-        )
         self._with_slices: set[str] = set()
         self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
         self._all: LoadBalancers = {}
@@ -151,6 +127,34 @@ class DesiredState:
         """By address of a node whose health is checked."""
         self._unsettled: set[str] = set()
         """Clusters with a node whose health has changed."""
+        self._view(bus)
+
+    def _view(self, bus: Bus) -> None:
+        """Prepare the views of the bus."""
+        self._services: View[_Service] = View(
+            bus,
+            SERVICES.id,
+            self._asked,
+            index=lambda one: one.cluster,
+            changed=self._changed,
+            differs=lambda ref, *_: self._touched.add(ref),
+        )
+        self._nodes: View[_Node] = View(
+            bus,
+            NODES.id,
+            lambda ref, node: _Node(ref.cluster, trafficnodes.backend(node)),
+            index=lambda one: one.cluster,
+            changed=self.look_at_nodes_again,
+            differs=lambda ref, *_: self._moved.add(ref.cluster),
+        )
+        self._slices: View[Object] = View(
+            bus,
+            ENDPOINT_SLICES.id,
+            self._slice,
+            index=_service_of,
+            changed=self._changed,
+            differs=self._touch_service_of,
+        )
 
     @property
     def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
