@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from bus import intents, streams, subjects
-from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, StatusIntent
+from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, EventIntent, StatusIntent
 from bus.transport import buckets, consumers
 from bus.transport.buckets import Bucket
 from bus.transport.connection import Bus, WrongSequence, connected
@@ -354,6 +354,18 @@ async def test_only_the_report_that_expects_the_last_one_is_taken(bus: Bus) -> N
 
 
 @rule("V-1")
+async def test_the_events_of_a_forgotten_object_are_kept(bus: Bus) -> None:
+    name, deleted = key("web"), EventIntent(type="Normal", reason="Deleted", note="Deleted")
+    first = await intents.keep(bus, name, StatusIntent(uid="1", patch={"state": "Ready"}), 0)
+    await intents.forget(bus, name, "1")
+    with pytest.raises(Superseded):
+        await intents.keep(bus, name, StatusIntent(uid="1", patch={"state": "Gone"}), first)
+    await intents.keep(bus, name, StatusIntent(uid="1", patch={}, events=(deleted,)), first)
+    found = (await intents.last(bus, name)).intent
+    assert found
+    assert found.events == (deleted,)
+
+
 async def test_the_report_of_a_recreated_object_is_kept(bus: Bus) -> None:
     newer = StatusIntent(uid="newer", patch={})
     await intents.report(bus, key("web"), newer, 0)
