@@ -167,6 +167,19 @@ async def test_the_sweep_enqueues_unfinished_objects(bus: Bus) -> None:
         await eventually(lambda: is_wished(bus, "left", "newer"))
 
 
+async def test_a_sweep_leaves_young_objects_to_the_next_one(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    router = Router(bus, Queue(bus, POOL), All())
+    sequence = await announce(bus, "one", "unfinished")
+    monkeypatch.setattr("bus.workqueue.routing._YOUNG", 3600.0)
+    assert await router._sweep_objects(0) == sequence - 1
+    assert await is_wished(bus)
+    monkeypatch.setattr("bus.workqueue.routing._YOUNG", -1.0)
+    assert await router._sweep_objects(sequence - 1) == sequence
+    assert await is_wished(bus, "one")
+
+
 async def test_a_sweep_yields_after_each_large_object(bus: Bus) -> None:
     turns = 0
     seen: list[int] = []
