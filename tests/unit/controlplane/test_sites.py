@@ -96,8 +96,13 @@ def config(**fields: Any) -> Object:
             id="too-many",
         ),
         pytest.param(
+            config(**{f"k{number}": number for number in range(100)}),
+            "; and 80 more errors",
+            id="a-hundred-errors",
+        ),
+        pytest.param(
             config(**{f"k{number}": number for number in range(3000)}),
-            "; and 2980 more errors",
+            "3000 values are wrong: correct their types and names",
             id="many-errors",
         ),
     ],
