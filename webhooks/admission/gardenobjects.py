@@ -101,14 +101,18 @@ def validate_secret(review: Review, context: Context) -> None:
         with about(OLD_OBJECT):
             stored = _secret_data(review.old_object)
         # What was stored without the label has not been reviewed.
-        reviewed = _REVIEWED.items() <= Object(review.old_object).labels.items()
-        if reviewed and stored == data:
+        newly_labelled = _is_labelled(review.object) and not _is_labelled(review.old_object)
+        if stored == data and not newly_labelled:
             return
     if context.settings.empty_secrets:
         if data:
             raise Denied("secret data should be empty")
     elif not data.get("kubeconfig"):
         raise Denied("kubeconfig is missing")
+
+
+def _is_labelled(secret: Json | None) -> bool:
+    return _REVIEWED.items() <= Object(secret or {}).labels.items()
 
 
 def _secret_data(secret: Json) -> Mapping[str, bytes]:
