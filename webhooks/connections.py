@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from ipaddress import IPv6Network
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -216,8 +216,7 @@ class _Connection(asyncio.Protocol):
                 self.accepted.shutdown(socket.SHUT_RDWR)  # the handshake fails
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)  # that of uvloop is of no class of asyncio
         self.inner.connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -112,7 +112,7 @@ def validate_secret(review: Review, context: Context) -> None:
 
 
 def _is_labelled(secret: Json | None) -> bool:
-    return _REVIEWED.items() <= Object(secret or {}).labels.items()
+    return bool(_REVIEWED.items() <= Object(secret or {}).labels.items())
 
 
 def _secret_data(secret: Json) -> Mapping[str, bytes]:

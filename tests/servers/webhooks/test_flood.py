@@ -10,6 +10,7 @@ from pathlib import Path
 import aiohttp
 import orjson
 import pytest
+import uvloop
 
 from tests.servers.webhooks.callers import NODE, Caller, allowed, asked, never
 from tests.support.admitted import resource
@@ -178,3 +179,15 @@ async def test_requests_that_are_given_up_take_no_place_in_the_thread(caller: Ca
                 # Nor that it has none; their own time limit is 30 s.
                 await asyncio.sleep(0.01)
     assert room._value == _AT_ONCE
+
+
+def test_the_server_works_on_uvloop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes run on uvloop, whose transports are of no class of asyncio."""
+    monkeypatch.setattr(connections, "_MOST", PLACES)
+
+    async def answered_beside_a_flood() -> bool:
+        async with asked(tmp_path, never) as caller:
+            await half_sent(caller, "127.0.0.2", 2 * PLACES)
+            return await by_another_connection(caller)
+
+    assert uvloop.run(answered_beside_a_flood())
