@@ -38,8 +38,7 @@ async def kept(task: str, act: Callable[[], Awaitable[T]]) -> T:
         try:
             return await act()
         except asyncio.CancelledError as error:
-            current = asyncio.current_task()
-            if current is None or current.cancelling():
+            if _is_cancelled():
                 raise
             caught: BaseException = error  # nobody cancelled this task: a future that it awaits was cancelled
         except Exception as error:  # of the bus and its clusters, or a bug that one object triggers
@@ -69,12 +68,25 @@ def isolated(task: str, culprit: object) -> Iterator[None]:
 
 
 def note(task: str, error: BaseException, consequence: str) -> None:
-    """Log and count an exception."""
+    """Log and count an exception; end this task if it is being cancelled.
+
+    A group of tasks raises the error of one of them instead of a cancellation that comes at the same time.
+    """
+    if _is_cancelled():
+        raise asyncio.CancelledError from error
     metrics.guarded.labels(task).inc()
     if isinstance(error, WindowboxError):
         logger.warning("%s: %s; %s", task, error, consequence)
     else:
         logger.error("%s: %s: %s; %s", task, type(error).__name__, error, consequence, exc_info=error)
+
+
+def _is_cancelled() -> bool:
+    try:
+        current = asyncio.current_task()
+    except RuntimeError:  # no event loop runs
+        return False
+    return current is not None and current.cancelling() > 0
 
 
 def _is_lost(error: Exception) -> bool:

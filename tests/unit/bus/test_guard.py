@@ -81,6 +81,27 @@ async def test_a_cancellation_passes() -> None:
     assert task.cancelled()
 
 
+async def test_a_cancellation_passes_that_comes_with_an_error() -> None:
+    """A group of tasks then raises the error alone."""
+    failing = [ValueError("a bug")]
+
+    async def fail() -> None:
+        if failing:
+            task.cancel()
+            raise failing.pop()
+
+    async def act() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(guard.kept("thing", act))
+    await asyncio.wait([task], timeout=5)
+    cancelled = task.cancelled()
+    task.cancel()
+    assert cancelled
+
+
 @pytest.mark.parametrize("error", exceptions.bugs(), ids=repr)
 def test_a_bug_for_one_cluster_leaves_out_that_cluster_only(
     error: Exception, caplog: pytest.LogCaptureFixture
