@@ -66,9 +66,10 @@ async def test_a_conflict_over_a_record_backs_off(world: KindWorld) -> None:
     async with running(insist()):
         await soon(_noted(world, made, "two programs"))
         # Neither the other record waits for those two, nor whoever changes the Ingress.
+        before = await shoot.get(DNSRECORDS, other)
+        assert before
         await shoot.delete(DNSRECORDS, other)
-        await shoot.until_gone(DNSRECORDS, other)
-        await shoot.until(DNSRECORDS, other, lambda found: found is not None)
+        await shoot.until(DNSRECORDS, other, lambda found: found is not None and found.uid != before.uid)
     await address(shoot, "web", "10.0.0.2")
     right = {NAME: ("A", HOST, ["10.0.0.2"]), other: ("A", "other.test", ["10.0.0.2"])}
     await until_records(shoot, right)
