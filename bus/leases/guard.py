@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
 from bus.outcomes import backoff
+from bus.transport.finishing import check_cancelled
 from windowbox.errors import WindowboxError
 from windowbox.telemetry import metrics
 
@@ -38,8 +39,7 @@ async def kept(task: str, act: Callable[[], Awaitable[T]]) -> T:
         try:
             return await act()
         except asyncio.CancelledError as error:
-            if _is_cancelled():
-                raise
+            check_cancelled(error)
             caught: BaseException = error  # nobody cancelled this task: a future that it awaits was cancelled
         except Exception as error:  # of the bus and its clusters, or a bug that one object triggers
             if _is_lost(error):
@@ -72,21 +72,12 @@ def note(task: str, error: BaseException, consequence: str) -> None:
 
     A group of tasks raises the error of one of them instead of a cancellation that comes at the same time.
     """
-    if _is_cancelled():
-        raise asyncio.CancelledError from error
+    check_cancelled(error)
     metrics.guarded.labels(task).inc()
     if isinstance(error, WindowboxError):
         logger.warning("%s: %s; %s", task, error, consequence)
     else:
         logger.error("%s: %s: %s; %s", task, type(error).__name__, error, consequence, exc_info=error)
-
-
-def _is_cancelled() -> bool:
-    try:
-        current = asyncio.current_task()
-    except RuntimeError:  # no event loop runs
-        return False
-    return current is not None and current.cancelling() > 0
 
 
 def _is_lost(error: Exception) -> bool:

@@ -20,6 +20,7 @@ from bus.transport import answers
 from bus.transport.access import SecuredClient, untrusted
 from bus.transport.answers import ApiError, Full, Headers, Occupied, Stored, WrongSequence
 from bus.transport.directclient import DirectClient, Requests
+from bus.transport.finishing import check_cancelled
 from windowbox.errors import Refused, Unreachable, WindowboxError
 from windowbox.settings.bussettings import Access
 
@@ -391,6 +392,7 @@ async def connected(access: Access, *, patience: float = 30.0) -> AsyncIterator[
                     flush_timeout=2,
                     skip_subject_validation=True,  # `subjects` has escaped them
                 )
+            check_cancelled()
             callbacks.entered = True
         except (TimeoutError, nats.errors.Error, OSError) as error:
             why = callbacks.last_error or error

@@ -1,4 +1,4 @@
-"""Finishes a request although its caller is cancelled."""
+"""Cancellations: a request is finished although its caller is cancelled, and none is lost."""
 
 from __future__ import annotations
 
@@ -26,3 +26,17 @@ async def to_end(asked: Awaitable[T]) -> T:
     if not asking.cancelled():
         asking.exception()  # mark it as retrieved: a cancelled caller ignores it
     raise cancelled
+
+
+def check_cancelled(cause: BaseException | None = None) -> None:
+    """End this task if it is being cancelled, and what it has called has lost that.
+
+    A group of tasks raises the error of one of them instead, and `asyncio.wait_for` of Python 3.11 returns a
+    result that comes at the same time.
+    """
+    try:
+        current = asyncio.current_task()
+    except RuntimeError:  # no event loop runs
+        return
+    if current is not None and current.cancelling():
+        raise asyncio.CancelledError from cause

@@ -14,6 +14,7 @@ from bus.leases import guard, presence
 from bus.leases.leases import Leases
 from bus.messages import Reason, Wish
 from bus.transport.connection import Bus, connected
+from bus.transport.finishing import check_cancelled
 from bus.workqueue.pool import PROCESS
 from bus.workqueue.queue import Queue
 from webhooks import table
@@ -131,6 +132,7 @@ class Admitting:
                 error: BaseException = group_of_errors
                 while isinstance(error, BaseExceptionGroup):
                     error = error.exceptions[0]
+                check_cancelled(error)
                 logger.warning("%s; reviews are answered meanwhile", error)
             finally:
                 self._bus = None

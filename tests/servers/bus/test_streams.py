@@ -261,3 +261,18 @@ async def test_a_reader_that_computes_much_does_not_hold_the_loop(one_bus: Bus) 
                 pass
             seen.append(turns)
     assert len(set(seen)) > 50
+
+
+async def test_a_connection_that_is_cancelled_while_it_is_made_ends(nats_url: str) -> None:
+    async def connect() -> None:
+        async with connected(Access(nats_url)):
+            await asyncio.Event().wait()
+
+    for turns in range(80):
+        connecting = asyncio.create_task(connect())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        connecting.cancel()
+        done, _ = await asyncio.wait([connecting], timeout=5)
+        connecting.cancel()  # otherwise this test would not end
+        assert done, f"cancelled after {turns} turns"
