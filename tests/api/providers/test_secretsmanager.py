@@ -63,6 +63,13 @@ class Site:
         await self.manager.clean_up(ensured)
         return ensured
 
+    async def of_webhooks(self, days: float) -> Ensured:
+        """Renew what webhooks need, so many days after the first time."""
+        configs = (Authority("ca", timedelta(days=30)), replace(SERVER, authority="ca"))
+        made = await self.manager.ensure(configs, decisions.WEBHOOKS, NOW + timedelta(days=days))
+        await self.manager.clean_up(made)
+        return made
+
     async def secrets(self) -> dict[str, Object]:
         page = await self.api.page(SECRETS, namespace=self.namespace)
         return {one.name: one for one in map(Object, page.items)}
@@ -154,21 +161,14 @@ async def test_both_phases_of_a_rotation_are_followed(site: Site, tmp_path: Path
 
 @rule("WF-60", "WF-61")
 async def test_an_authority_of_webhooks_is_renewed_and_its_predecessor_kept_a_day(site: Site) -> None:
-    configs = (Authority("ca", timedelta(days=30)), replace(SERVER, authority="ca"))
-
-    async def run(days: float) -> Ensured:
-        made = await site.manager.ensure(configs, decisions.WEBHOOKS, NOW + timedelta(days=days))
-        await site.manager.clean_up(made)
-        return made
-
-    first = await run(0)
-    assert (await run(19.9)).names == first.names
-    renewed = await run(20)
+    first = await site.of_webhooks(0)
+    assert (await site.of_webhooks(19.9)).names == first.names
+    renewed = await site.of_webhooks(20)
     assert renewed.names["ca"] != first.names["ca"]
     assert renewed.names[SERVER.name] != first.names[SERVER.name]
     assert renewed.bundles["ca"].count("BEGIN CERTIFICATE") == 2
     assert renewed.due == int((NOW + timedelta(days=21, minutes=-1)).timestamp())
-    dropped = await run(21)
+    dropped = await site.of_webhooks(21)
     assert dropped.names["ca"] == renewed.names["ca"]
     assert dropped.names[SERVER.name] == renewed.names[SERVER.name]
     assert dropped.bundles["ca"].count("BEGIN CERTIFICATE") == 1
@@ -178,22 +178,15 @@ async def test_an_authority_of_webhooks_is_renewed_and_its_predecessor_kept_a_da
 @pytest.mark.parametrize("ahead", [40, -40])
 async def test_a_pass_with_a_wrong_clock_costs_no_authority(site: Site, ahead: int) -> None:
     """Whoever trusts the first authority still trusts the certificate that the next right pass shows."""
-    configs = (Authority("ca", timedelta(days=30)), replace(SERVER, authority="ca"))
-
-    async def run(days: float) -> Ensured:
-        made = await site.manager.ensure(configs, decisions.WEBHOOKS, NOW + timedelta(days=days))
-        await site.manager.clean_up(made)
-        return made
-
-    first = await run(0)
-    wrong = await run(ahead)
+    first = await site.of_webhooks(0)
+    wrong = await site.of_webhooks(ahead)
     assert wrong.names["ca"] != first.names["ca"]
     assert first.bundles["ca"] in wrong.bundles["ca"]
-    right = await run(0.01)
+    right = await site.of_webhooks(0.01)
     assert first.bundles["ca"] in right.bundles["ca"]
     server = x509.load_pem_x509_certificate((await site.data(SERVER.name))["tls.crt"])
     assert server.not_valid_before_utc <= NOW + timedelta(days=0.01) < server.not_valid_after_utc
-    assert (await run(0.02)).names == right.names
+    assert (await site.of_webhooks(0.02)).names == right.names
 
 
 @rule("Z-3", "WF-66")
