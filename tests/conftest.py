@@ -28,6 +28,7 @@ hypothesis.settings.load_profile("windowbox")
 pytest_plugins = (
     "tests.support.garbage",
     "tests.support.scheduling",
+    "tests.support.durations",
     "tests.support.skips",
     "tests.support.tempfiles",
 )

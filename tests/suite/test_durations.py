@@ -1,0 +1,74 @@
+"""What tests take is measured with the servers that they use, and written to a file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import durations
+
+ROOT = Path(__file__).parents[2]
+TESTS = """
+import subprocess, sys, time
+import pytest
+
+BUSY = "import time\\nwhile time.process_time() < 0.5: pass\\nprint(flush=True)\\ntime.sleep({rest})"
+
+def busy(rest, **options):
+    return subprocess.Popen([sys.executable, "-c", BUSY.format(rest=rest)], stdout=subprocess.PIPE, **options)
+
+@pytest.fixture
+def server():
+    yield
+    busy(0).communicate()
+
+def test_waits(): time.sleep(0.5)
+def test_ended(): busy(0).communicate()
+def test_living(): busy(3).stdout.readline()
+def test_orphan():
+    again = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]])"
+    done = subprocess.Popen([sys.executable, "-c", again, BUSY.format(rest=3)], stdout=subprocess.PIPE)
+    done.stdout.readline()
+    done.wait()
+def test_torn_down(server): pass
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_cpu_of_servers_is_that_of_the_test(tmp_path: Path, workers: int) -> None:
+    (tmp_path / "test_some.py").write_text(TESTS)
+    file = tmp_path / "measured.json"
+    command = (
+        sys.executable, "-m", "pytest", "-q", "-p", "tests.support.durations", f"-n{workers}",
+        f"--rootdir={tmp_path}", f"--measure={file}", str(tmp_path),
+    )  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout
+    measured = {test.partition("::")[2]: phases for test, phases in durations.read(file).items()}
+    assert measured["test_waits"]["call"].wall >= 0.5
+    assert measured["test_waits"]["call"].cpu < 0.4
+    for busy in ("test_ended", "test_living", "test_orphan"):
+        assert measured[busy]["call"].cpu >= 0.4, busy
+    assert measured["test_torn_down"]["teardown"].cpu >= 0.4
+
+
+def test_the_dearest_are_named_first() -> None:
+    measured = {
+        "tests/api/one/test_a.py::test_cheap": {"call": durations.Took(9.0, 0.5)},
+        "tests/api/one/test_b.py::test_dear": {
+            "setup": durations.Took(1.0, 2.0),
+            "call": durations.Took(1.0, 2.0),
+        },
+        "tests/e2e/test_c.py::test_c": {"call": durations.Took(1.0, 1.0)},
+    }
+    text = "\n".join(durations.summary(measured))
+    folders, scopes, tests, _ = text.split("in all")
+    assert folders.splitlines()[1:3] == [
+        "     4.5     11.0      2  api/one",
+        "     1.0      1.0      1  e2e",
+    ]
+    assert scopes.index("api/one") < scopes.index("e2e")
+    assert tests.index("test_dear") < tests.index("test_c") < tests.index("test_cheap")

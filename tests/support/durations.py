@@ -1,0 +1,163 @@
+"""What each test takes, in seconds and in seconds of CPU: a plugin of pytest.
+
+`pytest --measure=FILE` writes them for each test: set-up, call and tear-down, with the servers that its
+worker runs meanwhile. A test that uses what another has started is charged for what that does in its time.
+`python -m tests.support.durations FILE` prints the dearest folders, scopes and tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.scheduling import scope
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_MARK = "PYTEST_MEASURED_BY"
+"""In the environment of what a worker starts: what ends without its parents remains known by it."""
+_BRIEF = 0.02
+"""In phases that take less, no server does anything worth counting."""
+_DEAREST = 60
+
+
+class Took(NamedTuple):
+    """Seconds."""
+
+    wall: float
+    cpu: float
+
+
+Measured = Mapping[str, Mapping[str, Took]]
+"""By test, then by phase."""
+
+
+class Meter:
+    """In each process that runs tests."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        os.environ[_MARK] = str(self._pid)
+        self._others = 0.0
+        self._before = self._own()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        others = _of_descendants(self._pid) if call.duration > _BRIEF else self._others
+        own = self._own()
+        # What has ended and nobody waited for is counted no longer.
+        report.cpu = own - self._before + max(0.0, others - self._others)  # type: ignore[attr-defined]
+        self._before, self._others = own, others
+        return report
+
+    def _own(self) -> float:
+        """This process, and those it has waited for."""
+        times = os.times()
+        return times.user + times.system + times.children_user + times.children_system
+
+
+class Writer:
+    """In the process that sees all reports."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._measured: dict[str, dict[str, Took]] = defaultdict(dict)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        took = Took(round(report.duration, 4), round(getattr(report, "cpu", 0.0), 4))
+        self._measured[report.nodeid][str(report.when)] = took
+
+    def pytest_sessionfinish(self) -> None:
+        self._file.write_text(json.dumps(self._measured))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--measure", metavar="FILE", type=Path, help="write there what each test takes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if file := config.getoption("--measure"):
+        if not hasattr(config, "workerinput"):
+            config.pluginmanager.register(Writer(file))
+        if hasattr(config, "workerinput") or not config.getoption("numprocesses", 0):
+            config.pluginmanager.register(Meter())
+
+
+def _of_descendants(root: int) -> float:
+    """The CPU seconds of those that live, and of those that they have waited for."""
+    parents, seconds = {}, {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            stat = Path(f"/proc/{name}/stat").read_text(errors="replace")
+        except OSError:
+            continue  # it has ended meanwhile
+        fields = stat.rpartition(")")[2].split()
+        parents[int(name)] = int(fields[1])
+        seconds[int(name)] = sum(map(int, fields[11:15])) / _TICKS
+    roots = {root, *(pid for pid, parent in parents.items() if parent == 1 and _marked(pid, root))}
+    return sum(seconds[pid] for pid in parents if pid != root and _is_below(pid, roots, parents))
+
+
+def _is_below(pid: int, roots: set[int], parents: Mapping[int, int]) -> bool:
+    while pid not in roots:
+        if (pid := parents.get(pid, 0)) == 0:
+            return False
+    return True
+
+
+def _marked(pid: int, root: int) -> bool:
+    try:
+        return f"{_MARK}={root}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False  # it has ended meanwhile
+
+
+def read(file: Path) -> Measured:
+    found: dict[str, dict[str, list[float]]] = json.loads(file.read_text())
+    return {test: {phase: Took(*took) for phase, took in phases.items()} for test, phases in found.items()}
+
+
+def total(phases: Mapping[str, Took]) -> Took:
+    return Took(sum(took.wall for took in phases.values()), sum(took.cpu for took in phases.values()))
+
+
+def summary(measured: Measured) -> Iterable[str]:
+    """Folders, scopes and tests, the dearest in CPU first."""
+    tests = {test: total(phases) for test, phases in measured.items()}
+    yield from _table("folder", tests, _folder)
+    yield from _table("scope", tests, scope, most=_DEAREST)
+    yield from _table("test", tests, str, most=_DEAREST)
+
+
+def _folder(test: str) -> str:
+    return "/".join(test.partition("::")[0].split("/")[1:-1][:2])
+
+
+def _table(
+    what: str, tests: Mapping[str, Took], key: Callable[[str], str], most: int | None = None
+) -> Iterable[str]:
+    rows: dict[str, list[Took]] = defaultdict(list)
+    for test, took in tests.items():
+        rows[key(test)].append(took)
+    sums = [
+        (sum(took.cpu for took in all), sum(took.wall for took in all), len(all), name)
+        for name, all in rows.items()
+    ]
+    yield f"{'CPU s':>8} {'wall s':>8} {'tests':>6}  {what}"
+    for cpu, wall, count, name in sorted(sums, reverse=True)[:most]:
+        yield f"{cpu:8.1f} {wall:8.1f} {count:6}  {name}"
+    yield f"{sum(row[0] for row in sums):8.1f} {sum(row[1] for row in sums):8.1f} {len(tests):6}  in all"
+    yield ""
+
+
+if __name__ == "__main__":
+    print("\n".join(summary(read(Path(sys.argv[1])))))
