@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Child:
     held: Callable[[], bool] | None = None
     """Whether it cannot run now, such as a kubelet without its containerd: it is started once it can, and
     ends without a crash meanwhile."""
+    needs: Path | None = None
+    """A program that may still be missing: the child starts once it is there."""
     stop_signal: signal.Signals = signal.SIGTERM
     inner: bool = False
     """The program is the only child of what `argv` starts, and signals are meant for it."""

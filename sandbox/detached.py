@@ -18,6 +18,7 @@ from windowbox.errors import Missing, Refused, Unreachable
 
 _LOOK_AGAIN = 0.05
 _PATIENCE = 120
+_ENDING = 60
 _HOPELESS = 5
 """A child that crashed this often and never became ready will not recover by itself."""
 
@@ -31,6 +32,7 @@ def up(
     """Start the sandbox in `folder`, and wait until all children are ready. Idempotent.
 
     `chosen` are the requested options; `say` is called for each child that has become ready or crashed.
+    Children whose programs are still being installed (the option `awaited`) are not waited for.
     """
     state = states.read(folder)
     if state and state.running():
@@ -58,7 +60,12 @@ def up(
                 stderr=output,
                 start_new_session=True,  # Ctrl-C in this terminal must not end it
             )
-        _wait_for_first_word(folder, supervisor)
+        try:
+            _wait_for_first_word(folder, supervisor)
+        except BaseException:
+            # Interrupted: `down` would not find a supervisor that has not written its state.
+            processes.end(processes.identify(supervisor.pid), patience=_ENDING)
+            raise
     return _wait(folder, say)
 
 
@@ -68,7 +75,7 @@ def down(folder: Path, *, wipe: bool = False) -> list[str]:
     ended = []
     if state:
         running = [name for name, child in state.children.items() if child.running()]
-        if processes.end(state.supervisor(), patience=60):
+        if processes.end(state.supervisor(), patience=_ENDING):
             ended = ["supervisor", *running]
         left = _end_children(state)
         ended += [name for name in left if name not in ended]
@@ -132,11 +139,11 @@ def _wait(folder: Path, say: Callable[[str, ChildState], None]) -> State:
             if child.condition in ("ready", "crashed") and (name, child.condition) not in printed:
                 printed.add((name, child.condition))
                 say(name, child)
-        if state.ready:
+        late = [n for n, c in state.children.items() if c.condition != "ready" and not c.lacks_program()]
+        if state.children and not late:
             return state
         hopeless = any(c.restarts >= _HOPELESS and c.took is None for c in state.children.values())
         if hopeless or time.monotonic() > limit:
-            late = [name for name, child in state.children.items() if child.condition != "ready"]
             culprit = next((name for name in late if state.children[name].restarts), late[0])
             raise Unreachable(
                 f"these do not become ready: {', '.join(late)}. "

@@ -45,5 +45,7 @@ class Options(BaseModel, frozen=True, extra="forbid"):
     """Take updates of the zone only if they are signed. Gardener's own set-up accepts unsigned ones."""
     dns_ownership: str = ""
     """Mark records in the zone as those of this owner; by default they are not marked."""
+    awaited: tuple[str, ...] = ()
+    """Programs that are still being installed. Their processes start once they are there."""
     ports: dict[str, int] = Field(default_factory=dict)
     """Fixed ports by the name of the child; the system chooses the others."""

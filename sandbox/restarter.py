@@ -31,7 +31,8 @@ class Restarter:
 
     def __init__(self, child: Child, log: Path, changed: Callable[[], None]) -> None:
         self.child = child
-        self.state = ChildState(port=child.port, host=child.host, log=str(log))
+        needs = str(child.needs or "")
+        self.state = ChildState(port=child.port, host=child.host, log=str(log), needs=needs)
         self._log = log
         self._changed = changed
         self._wanted = asyncio.Event()
@@ -112,6 +113,8 @@ class Restarter:
             _send(self._process, signal.SIGKILL, self._process.pid)
 
     async def _is_held(self) -> bool:
+        if self.state.lacks_program():
+            return True
         return self.child.held is not None and await asyncio.to_thread(self.child.held)
 
     async def _run_once(self) -> None:

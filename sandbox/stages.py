@@ -119,8 +119,22 @@ def stages(
         for place in resources.places:
             first.append(nodechildren.first(place))
             second.append(nodechildren.containerd(place, archives))
-            third += [nodechildren.kubelet(place, api), nodechildren.kube_proxy(place)]
-    return [first, second, third]
+            third += [
+                nodechildren.kubelet(place, api, _program("kubelet", options)),
+                nodechildren.kube_proxy(place, _program("kube-proxy", options)),
+            ]
+    return [[_awaiting(child, options) for child in stage] for stage in (first, second, third)]
+
+
+def _program(name: str, options: Options) -> Path:
+    """The program, or the place at which an awaited one will be."""
+    return binaries.cached(binaries.PROGRAMS[name]) if name in options.awaited else binaries.find(name)
+
+
+def _awaiting(child: Child, options: Options) -> Child:
+    """The child, which does not start before its program is there."""
+    name = child.name.rpartition("/")[2]
+    return dataclasses.replace(child, needs=_program(name, options)) if name in options.awaited else child
 
 
 def variables(folder: Path, state: State) -> dict[str, str]:
@@ -200,20 +214,20 @@ def _clients(
     some_nodes = with_nodes or options.simulated_nodes > 0
     found = [
         controlplane.controllers(
-            binaries.find("kube-controller-manager"), identity, folder / "pki" / "controllers.kubeconfig",
+            _program("kube-controller-manager", options), identity, folder / "pki" / "controllers.kubeconfig",
             ports["kube-controller-manager"], ports["kube-apiserver"], nodes=some_nodes,
         )
     ]  # fmt: skip
     if some_nodes:
         found.append(
             controlplane.scheduler(
-                binaries.find("kube-scheduler"), identity, folder / "pki" / "scheduler.kubeconfig",
+                _program("kube-scheduler", options), identity, folder / "pki" / "scheduler.kubeconfig",
                 ports["kube-scheduler"], ports["kube-apiserver"],
             )
         )  # fmt: skip
     if count := options.simulated_nodes:
         kubeconfig, pods = roles.kubeconfig(folder, "operator"), network.ranges.pods
         addresses = simulated.network(ports["kube-controller-manager"])
-        found.append(simulated.kwok(binaries.find("kwok"), kubeconfig, around.api, count, pods))
+        found.append(simulated.kwok(_program("kwok", options), kubeconfig, around.api, count, pods))
         found.append(simulated.node_simulator(kubeconfig, count, addresses))
     return found + [roles.process(around, role, name, ports[name]) for role, name in role_processes(options)]

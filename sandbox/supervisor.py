@@ -223,7 +223,9 @@ class Supervisor:
                 for stage in self._stages:
                     for restarter in stage:
                         restarter.start()
-                    await asyncio.gather(*(restarter.ready() for restarter in stage))
+                    # Those whose program is still being installed follow when they can.
+                    present = [one for one in stage if not one.state.lacks_program()]
+                    await asyncio.gather(*(restarter.ready() for restarter in present))
                 await (self._shoots.run() if self._shoots else asyncio.Event().wait())
             finally:
                 # Later stages end first, so that their logs show no lost connections.

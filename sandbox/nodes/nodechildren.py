@@ -14,7 +14,6 @@ from pathlib import Path
 from sandbox.children import Child
 from sandbox.nodes import cgroups, network
 from sandbox.nodes.nodefiles import Place
-from sandbox.programs import binaries
 from sandbox.servers import controlplane
 from sandbox.servers.apiserver import ApiServer, is_ready
 from windowbox.errors import Refused, Unreachable
@@ -112,13 +111,13 @@ def containerd(place: Place, archives: list[Path]) -> Child:
     )
 
 
-def kubelet(place: Place, api: ApiServer) -> Child:
+def kubelet(place: Place, api: ApiServer, program: Path) -> Child:
     node = place.node
     health = f"http://{node.v4}:10248/healthz"
     return Child(
         f"{node.name}/kubelet",
         _inside(
-            place, str(binaries.find("kubelet")), f"--config={place.data / 'kubelet.yaml'}",
+            place, str(program), f"--config={place.data / 'kubelet.yaml'}",
             f"--kubeconfig={place.data / 'kubelet.kubeconfig'}",
             f"--bootstrap-kubeconfig={place.data / 'bootstrap.kubeconfig'}",
             f"--cert-dir={place.credentials}", f"--hostname-override={node.name}",
@@ -130,10 +129,10 @@ def kubelet(place: Place, api: ApiServer) -> Child:
     )  # fmt: skip
 
 
-def kube_proxy(place: Place) -> Child:
+def kube_proxy(place: Place, program: Path) -> Child:
     return Child(
         f"{place.node.name}/kube-proxy",
-        _inside(place, str(binaries.find("kube-proxy")), f"--config={place.data / 'kube-proxy.yaml'}"),
+        _inside(place, str(program), f"--config={place.data / 'kube-proxy.yaml'}"),
         ready=lambda: controlplane.healthy(f"http://{place.node.v4}:10256/healthz"),
         held=lambda: not place.is_up(),
         inner=True,

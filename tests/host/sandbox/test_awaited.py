@@ -1,0 +1,86 @@
+"""A sandbox starts before all of its programs are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox import detached, stages
+from sandbox import state as states
+from sandbox.programs import binaries
+from sandbox.programs.binaries import PROGRAMS
+from tests.support import servers
+
+LATE = "kube-controller-manager"
+SERVERS_ONLY = {"watchers": 0, "workers": 0, "patchers": 0, "awaited": (LATE,)}
+
+
+def put(program: str, source: Path, cache: Path) -> None:
+    """Have the cache contain a program, from one moment to the next."""
+    folder = cache / "bin" / f"{program}-{PROGRAMS[program].version}"
+    folder.mkdir(parents=True)
+    (folder / program).symlink_to(source)
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Where this machine has all programs, while the cache lacks one."""
+    servers.need(*stages.PROGRAMS)
+    found = {name: binaries.find(name) for name in stages.PROGRAMS}
+    monkeypatch.setenv("WINDOWBOX_CACHE", str(tmp_path))
+    for name in found.keys() - {LATE, "named"}:
+        put(name, found[name], tmp_path)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "home" / "awaited"
+    yield folder
+    detached.down(folder, wipe=True)
+
+
+def test_a_process_starts_once_its_program_is_there(
+    folder: Path, sources: dict[str, Path], tmp_path: Path
+) -> None:
+    state = detached.up(folder, SERVERS_ONLY)
+    assert state.children["kube-apiserver"].condition == "ready"
+    assert state.children[LATE].condition == "waiting"
+    assert not state.ready
+    put(LATE, sources[LATE], tmp_path)
+    later = detached.up(folder, {})
+    assert later.children[LATE].condition == "ready"
+    assert later.children[LATE].restarts == 0
+    assert later.pid == state.pid
+
+
+def test_a_start_that_is_interrupted_at_once_leaves_no_supervisor(
+    folder: Path, sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the supervisor has written its state, nobody else could find it."""
+    started = []
+
+    def interrupted(_: Path) -> None:
+        supervisor = started_here()
+        if supervisor:
+            started.append(supervisor)
+            raise KeyboardInterrupt
+
+    def started_here() -> str:
+        marked = f"{folder.absolute()}".encode()
+        for line in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = line.read_bytes().split(b"\0")
+            except OSError:  # it has ended
+                continue
+            if b"sandbox.supervisor" in words and marked in words:
+                return line.parent.name
+        return ""
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(states, "read", interrupted)
+        detached.up(folder, SERVERS_ONLY)
+    assert started
+    assert not started_here()
