@@ -11,11 +11,13 @@ from sandbox.children import Child
 from sandbox.machines import image
 from sandbox.nodes import nodechildren
 from sandbox.nodes.hostresources import HostResources
+from sandbox.nodes.nodefiles import Place
 from sandbox.options import Options
 from sandbox.programs import binaries
 from sandbox.progress import Progress
 from sandbox.roles import Surroundings
 from sandbox.servers import busserver, controlplane, manifests, zoneserver
+from sandbox.servers.apiserver import ApiServer
 from sandbox.servers.controlplane import Identities
 from sandbox.servers.ranges import UNROUTED, ClusterNetwork
 from sandbox.shoots import records
@@ -119,11 +121,14 @@ def stages(
         for place in resources.places:
             first.append(nodechildren.first(place))
             second.append(nodechildren.containerd(place, archives))
-            third += [
-                nodechildren.kubelet(place, api, _program("kubelet", options)),
-                nodechildren.kube_proxy(place, _program("kube-proxy", options)),
-            ]
+            third += _joining(place, api, options)
     return [[_awaiting(child, options) for child in stage] for stage in (first, second, third)]
+
+
+def _joining(place: Place, api: ApiServer, options: Options) -> list[Child]:
+    """What makes a machine a node."""
+    proxy = nodechildren.kube_proxy(place, _program("kube-proxy", options))
+    return [nodechildren.kubelet(place, api, _program("kubelet", options)), proxy]
 
 
 def _program(name: str, options: Options) -> Path:
