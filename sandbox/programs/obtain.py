@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sandbox import shipped
-from sandbox.programs import binaries, packages, releases
+from sandbox.programs import binaries, downloads, packages
 from sandbox.programs.binaries import Found, Program
 from sandbox.progress import Job, Progress
-from windowbox.errors import Missing, Unreachable, WindowboxError
+from windowbox.errors import Missing, Unreachable
 
 _PATIENCE = 3600
 
@@ -61,29 +61,9 @@ def _get(module: str, programs: list[Program], progress: Progress, download: boo
         # The former holder of the lock may have installed the same.
         programs = [program for program in programs if not binaries.cached(program).exists()]
         if download:
-            programs = _download(programs, progress)
+            programs = downloads.download(programs, progress, _keep)
         if programs:
             _build(module, programs, progress)
-
-
-def _download(programs: list[Program], progress: Progress) -> list[Program]:
-    """Download what is published, and return what remains to build."""
-    left = []
-    for number, program in enumerate(programs):
-        if releases.release(program) is None:
-            left.append(program)
-            continue
-        try:
-            with _folder() as folder:
-                releases.fetch(program, folder / program.name, progress)
-                _keep(program, folder / program.name)
-        except WindowboxError as error:
-            progress.say(f"  {program.name} {program.version}: not downloaded, so it is built: {error}")
-            left.append(program)
-            if isinstance(error, Unreachable):
-                # The others are on the same server: waiting for a timeout of each would take minutes.
-                return [*left, *programs[number + 1 :]]
-    return left
 
 
 def _build(module: str, programs: list[Program], progress: Progress) -> None:

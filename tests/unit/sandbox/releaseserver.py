@@ -1,20 +1,29 @@
-"""A web server with official releases as their projects lay them out, and all that can be wrong there."""
+"""A web server with official releases as their projects lay them out, and all that can be wrong there.
+
+It is also a registry with images, which wants an anonymous token.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import json
 import platform
+import re
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from sandbox.programs import releases as places
 from sandbox.programs.binaries import PROGRAMS, Program
 
 MACHINE = f"linux-{ {'x86_64': 'amd64', 'aarch64': 'arm64'}[platform.machine()] }"
 KUBERNETES, ETCD, NATS = "/k8s", "/etcd", "/nats"
+IMAGES = "/images"
+"""The part of the registry whose images hold programs."""
+_TOKEN = "for anybody"
 
 
 class Releases:
@@ -23,9 +32,16 @@ class Releases:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.ranges: list[str] = []
+        """Which parts were asked for."""
         self.redirects: dict[str, str] = {}
         self.shortened: set[str] = set()
-        """Paths whose connection breaks off half way."""
+        """Paths whose connection breaks off half way, each time."""
+        self.shortened_once: set[str] = set()
+        self.without_ranges: set[str] = set()
+        """Paths that are always sent from the beginning."""
+        self.refused: dict[str, int] = {}
+        """Beginnings of paths, and the status that is answered there."""
         self.silent: set[str] = set()
         """Paths that are never answered."""
         self.dripping: set[str] = set()
@@ -50,6 +66,45 @@ class Releases:
         self.files[sums_of(program)] = f"{'0' * 64}  other.tar.gz\n{digest}  {name}\n".encode()
         return path
 
+    def publish_image(self, repository: str, tag: str, *layers: bytes) -> str:
+        """Publish an image for this machine and for another, and return the digest of its manifest."""
+        digests = [self._blob(repository, layer) for layer in layers]
+        kind = "application/vnd.oci.image.layer.v1.tar+gzip"
+        described = [
+            {"mediaType": kind, "digest": digest, "size": len(layer)}
+            for digest, layer in zip(digests, layers, strict=True)
+        ]
+        manifest = self._manifest(repository, {"schemaVersion": 2, "layers": described})
+        other = self._manifest(repository, {"schemaVersion": 2, "layers": []})
+        platforms = [(other, "riscv64"), (manifest, MACHINE.partition("-")[2])]
+        index = {
+            "manifests": [
+                {"digest": digest, "platform": {"os": "linux", "architecture": architecture}}
+                for digest, architecture in platforms
+            ]
+        }
+        self.files[f"/v2{IMAGES}/{repository}/manifests/{tag}"] = json.dumps(index).encode()
+        return manifest
+
+    def _manifest(self, repository: str, manifest: object) -> str:
+        content = json.dumps(manifest).encode()
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        self.files[f"/v2{IMAGES}/{repository}/manifests/{digest}"] = content
+        return digest
+
+    def _blob(self, repository: str, content: bytes) -> str:
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        # As registries do, it sends to a store elsewhere.
+        self.files[f"/store/{digest}"] = content
+        self.redirects[f"/v2{IMAGES}/{repository}/blobs/{digest}"] = f"/store/{digest}"
+        return digest
+
+
+def mirrors(url: str) -> dict[str, str]:
+    """The settings that name a server at `url` as the place of all releases and images."""
+    at = {"kubernetes": KUBERNETES, "etcd": ETCD, "nats": NATS}
+    return {places.setting(source): url + at.get(source, IMAGES) for source in places.known()}
+
 
 def path_of(program: Program) -> str:
     version = f"v{program.version}"
@@ -70,12 +125,16 @@ def script(says: str) -> bytes:
 
 
 def archive(folder: str, name: str, content: bytes) -> bytes:
+    return layer({f"{folder}/README.md": b"read me", f"{folder}/{name}": content})
+
+
+def layer(files: dict[str, bytes]) -> bytes:
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as files:
-        for path, inside in ((f"{folder}/README.md", b"read me"), (f"{folder}/{name}", content)):
+    with tarfile.open(fileobj=packed, mode="w:gz") as archived:
+        for path, inside in files.items():
             entry = tarfile.TarInfo(path)
-            entry.size = len(inside)
-            files.addfile(entry, io.BytesIO(inside))
+            entry.size, entry.mode = len(inside), 0o755
+            archived.addfile(entry, io.BytesIO(inside))
     return packed.getvalue()
 
 
@@ -109,25 +168,51 @@ def _answer(request: BaseHTTPRequestHandler, releases: Releases) -> None:
     if path in releases.silent:
         releases.ending.wait()
         return
-    if target := releases.redirects.get(path):
-        request.send_response(302)
-        request.send_header("Location", target)
-        request.send_header("Content-Length", "0")
-        request.end_headers()
-        return
-    if path not in releases.files:
+    if status := next((status for start, status in releases.refused.items() if path.startswith(start)), 0):
+        request.send_error(status)
+    elif path.startswith("/v2/") and request.headers.get("Authorization") != f"Bearer {_TOKEN}":
+        realm = f'Bearer realm="{releases.url}/token",service="images",scope="repository:{path}:pull"'
+        _head(request, 401, 0, {"WWW-Authenticate": realm})
+    elif path.startswith("/token?service=images&scope=repository:"):
+        content = json.dumps({"token": _TOKEN}).encode()
+        _head(request, 200, len(content))
+        request.wfile.write(content)
+    elif target := releases.redirects.get(path):
+        _head(request, 302, 0, {"Location": target})
+    elif path not in releases.files:
         request.send_error(404)
-        return
-    content = releases.files[path]
-    request.send_response(200)
-    request.send_header("Content-Length", str(len(content)))
+    else:
+        _send(request, releases)
+
+
+def _head(
+    request: BaseHTTPRequestHandler, status: int, length: int, headers: Mapping[str, str] | None = None
+) -> None:
+    request.send_response(status)
+    for name, value in {"Content-Length": str(length), **(headers or {})}.items():
+        request.send_header(name, value)
     request.end_headers()
+
+
+def _send(request: BaseHTTPRequestHandler, releases: Releases) -> None:
+    path = request.path
+    content = releases.files[path]
+    if part := request.headers.get("Range"):
+        releases.ranges.append(part)
+    if part and (found := re.fullmatch(r"bytes=(\d+)-", part)) and path not in releases.without_ranges:
+        start, whole = int(found[1]), len(content)
+        content = content[start:]
+        _head(request, 206, len(content), {"Content-Range": f"bytes {start}-{whole - 1}/{whole}"})
+    else:
+        _head(request, 200, len(content))
     try:
         if path in releases.dripping:
             while not releases.ending.wait(0.02):
                 request.wfile.write(b"#")
+        elif path in releases.shortened | releases.shortened_once:
+            releases.shortened_once.discard(path)
+            request.wfile.write(content[: len(content) // 2])
         else:
-            half = len(content) // 2
-            request.wfile.write(content[:half] if path in releases.shortened else content)
+            request.wfile.write(content)
     except OSError:
         pass  # the client has gone
