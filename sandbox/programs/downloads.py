@@ -79,7 +79,7 @@ class _Downloads:
         sources: dict[str, Release | Image] = {}
         for found in self._published.values():
             sources.setdefault(found.source, found)
-        reasons = await asyncio.gather(*(_refusal(web, found) for found in sources.values()))
+        reasons = await asyncio.gather(*(refusal(web, found) for found in sources.values()))
         hosts: dict[str, list[str]] = {}
         for found, reason in zip(sources.values(), reasons, strict=True):
             if reason:
@@ -111,7 +111,7 @@ class _Downloads:
                     self._refused.add(found.source)
 
 
-async def _refusal(web: aiohttp.ClientSession, found: Release | Image) -> str:
+async def refusal(web: aiohttp.ClientSession, found: Release | Image) -> str:
     """Why the place of `found` does not answer; empty if it does."""
     try:
         async with asyncio.timeout(_ASKING):
@@ -134,7 +134,7 @@ async def _fetch(
     target.parent.mkdir()
     if isinstance(found, Image):
         platform = f"{sys.platform}-{binaries.architecture()}"
-        await imagelayers.extract(web, found, platform, target, job)
+        await imagelayers.Registry(web, found).extract(platform, target, job)
     else:
         part = target.with_suffix(".part")
         wanted = found.sha256 or await published_sum(web, found)

@@ -37,7 +37,7 @@ class Release:
     @property
     def ping(self) -> str:
         """What is asked for to see whether the place answers."""
-        return self.sums
+        return self.url if self.sha256 else self.sums
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Image:
     """Of the registry, up to the repository."""
     tag: str
     sha256: str | None
-    """Pinned: the digest of its manifest for this machine."""
+    """Pinned: the digest of its manifest for the platform."""
 
     @property
     def url(self) -> str:

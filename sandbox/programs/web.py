@@ -129,6 +129,10 @@ def _reason(error: Exception) -> str:
     match error:
         case aiohttp.ClientConnectorDNSError():
             return "its name cannot be resolved"
+        case aiohttp.ClientSSLError():
+            return f"TLS: {error}"
+        case aiohttp.ClientProxyConnectionError():
+            return f"its proxy cannot be reached: {error}"
         case aiohttp.ClientConnectorError():
             number = error.os_error.errno
             return os.strerror(number) if number else str(error)

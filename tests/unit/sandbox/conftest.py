@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.unit.sandbox import releaseserver
+from tests.unit.sandbox.releaseserver import Releases
 
 Built = Callable[[], list[str]]
 
@@ -47,3 +50,13 @@ def built(tmp_path: Path, empty_machine: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "built").touch()
     monkeypatch.setenv("BUILT", str(tmp_path / "built"))
     return lambda: (tmp_path / "built").read_text().split()
+
+
+@pytest.fixture
+def published(empty_machine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Releases]:
+    """A place where all is published as it should be."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with releaseserver.served() as published:
+        for name, value in releaseserver.mirrors(published.url).items():
+            monkeypatch.setenv(name, value)
+        yield published

@@ -1,6 +1,6 @@
 """A web server with official releases as their projects lay them out, and all that can be wrong there.
 
-It is also a registry with images, which wants an anonymous token.
+It is also a registry with images, which wants an anonymous token, and a proxy for what it has itself.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import io
 import json
 import platform
 import re
+import ssl
 import tarfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -139,18 +140,24 @@ def layer(files: dict[str, bytes]) -> bytes:
 
 
 @contextmanager
-def served() -> Iterator[Releases]:
+def served(secured: ssl.SSLContext | None = None) -> Iterator[Releases]:
     releases = Releases()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             _answer(self, releases)
 
+        def do_CONNECT(self) -> None:
+            releases.asked.append(f"CONNECT {self.path}")
+            self.send_error(403)
+
         def log_message(self, format: str, *args: object) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    releases.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if secured:
+        server.socket = secured.wrap_socket(server.socket, server_side=True)
+    releases.url = f"http{'s' if secured else ''}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -163,8 +170,9 @@ def served() -> Iterator[Releases]:
 
 
 def _answer(request: BaseHTTPRequestHandler, releases: Releases) -> None:
-    path = request.path
-    releases.asked.append(path)
+    releases.asked.append(request.path)
+    # A proxy is asked for a whole URL.
+    path = request.path = re.sub("^http://[^/]+", "", request.path)
     if path in releases.silent:
         releases.ending.wait()
         return

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +18,9 @@ from sandbox.programs import binaries, downloads, obtain, releases, web
 from sandbox.programs.binaries import PROGRAMS, Program
 from sandbox.programs.web import Patience
 from sandbox.progress import Progress
+from sandbox.servers import certificates
 from tests.support.cases import cases
+from tests.support.commandline import ROOT
 from tests.unit.sandbox import releaseserver
 from tests.unit.sandbox.conftest import Built
 from tests.unit.sandbox.releaseserver import KUBERNETES, Releases, path_of, sums_of
@@ -31,20 +38,13 @@ Spoil = Callable[[Releases], object]
 
 
 @pytest.fixture
-def published(empty_machine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Releases]:
-    """A place where all is published as it should be."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with releaseserver.served() as published:
-        for name, value in releaseserver.mirrors(published.url).items():
-            monkeypatch.setenv(name, value)
-        program = releaseserver.script("v1.150.0")
-        published.publish_image(
-            "resource-manager", "v1.150.0",
-            releaseserver.layer({"etc/os-release": b"distroless"}),
-            releaseserver.layer({"gardener-resource-manager": program}),
-            releaseserver.layer({"etc/passwd": b"nobody"}),
-        )  # fmt: skip
-        yield published
+def published(published: Releases) -> Releases:
+    """With an image, too."""
+    published.publish_image(
+        "resource-manager", "v1.150.0",
+        releaseserver.layer({"gardener-resource-manager": releaseserver.script("v1.150.0")}),
+    )  # fmt: skip
+    return published
 
 
 @pytest.fixture
@@ -238,6 +238,100 @@ def test_a_source_that_does_not_answer_stops_no_other(
     assert (
         len([line for line in said if f": {reason}. So programs from there are compiled here" in line]) == 1
     )
+
+
+def test_programs_come_side_by_side(
+    published: Releases, progress: Progress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes long keeps no other from being used."""
+    published.dripping.add(FILE)
+
+    def keep(program: Program, _: Path) -> None:
+        assert program == NATS_SERVER
+        progress.cancelled.set()
+
+    with pytest.raises(Unreachable):
+        downloads.download([KUBELET, NATS_SERVER], progress, keep)
+
+
+def test_a_pinned_sum_alone_counts(
+    published: Releases, downloaded: Downloaded, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = hashlib.sha256(published.files[FILE]).hexdigest()
+    pins = {"kubelet": {releaseserver.MACHINE: right}, "kubectl": {releaseserver.MACHINE: "0" * 64}}
+    known = {"kubernetes": {**releases.known()["kubernetes"], "programs": pins}}
+    monkeypatch.setattr(releases, "known", lambda: known)
+    published.files[SUM] = b"0" * 64
+    assert downloaded(KUBELET, KUBECTL) == [KUBECTL]
+    assert not {SUM, sums_of(KUBECTL)} & set(published.asked)
+    assert f"but the pinned one is {'0' * 64}" in said[-1]
+    # It says nothing about other versions.
+    other = replace(KUBELET, version="1.36.2")
+    published.publish(other)
+    assert downloaded(other) == []
+
+
+def test_files_come_through_the_proxy(
+    published: Releases, downloaded: Downloaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(releases.setting("kubernetes"), f"http://releases.example{KUBERNETES}")
+    monkeypatch.setenv("HTTP_PROXY", published.url)
+    assert downloaded(KUBELET) == []
+    assert set(published.asked) == {f"http://releases.example{path}" for path in (SUM, FILE)}
+
+
+def test_a_proxy_that_refuses_is_named(
+    published: Releases, downloaded: Downloaded, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(releases.setting("kubernetes"))
+    monkeypatch.setenv("HTTPS_PROXY", published.url)
+    assert downloaded(KUBELET, NATS_SERVER) == [KUBELET]
+    assert published.asked[0] == "CONNECT dl.k8s.io:443"
+    assert "dl.k8s.io: the proxy says 403 Forbidden" in said[0]
+
+
+def test_no_proxy_excludes_hosts(
+    published: Releases, downloaded: Downloaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    assert downloaded(KUBELET) == []
+    monkeypatch.delenv("no_proxy")
+    assert downloaded(KUBELET) == [KUBELET]
+
+
+_STEP_DOWN = """
+from sandbox.programs import binaries, downloads
+from sandbox.progress import Progress
+print(downloads.download([binaries.PROGRAMS["kubelet"]], Progress(print), lambda *_: None))
+"""
+
+
+def test_https_leads_to_no_http(published: Releases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes from there anybody could forge, and its checksum."""
+    ca = certificates.authority(tmp_path)
+    pair = certificates.server(ca, tmp_path, "web", ["127.0.0.1"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    with releaseserver.served(context) as secured:
+        secured.redirects = {SUM: published.url + SUM}
+        monkeypatch.setenv(releases.setting("kubernetes"), secured.url + KUBERNETES)
+        # TLS reads its authorities once for each process.
+        said = [
+            subprocess.run(
+                [sys.executable, "-c", _STEP_DOWN], cwd=ROOT, env={**os.environ, **more},
+                capture_output=True, text=True, timeout=60, check=True,
+            ).stdout
+            for more in ({}, {"SSL_CERT_FILE": str(ca.certificate)})
+        ]  # fmt: skip
+    assert "CERTIFICATE_VERIFY_FAILED" in said[0]
+    assert "which is not https" in said[1]
+    assert all("[Program(name='kubelet'" in text for text in said)
+
+
+def test_the_file_of_releases_is_of_the_tested_versions() -> None:
+    assert {name: about["version"] for about in releases.known().values() for name in about["programs"]} == {
+        name: PROGRAMS[name].version for about in releases.known().values() for name in about["programs"]
+    }
 
 
 def test_mirrors_replace_the_official_places(monkeypatch: pytest.MonkeyPatch) -> None:
