@@ -34,6 +34,14 @@ def test_orphan():
     done.stdout.readline()
     done.wait()
 def test_torn_down(server): pass
+
+@pytest.fixture
+def shared():
+    server = busy(0.5)
+    server.stdout.readline()
+    yield
+    server.wait()
+def test_with(shared): time.sleep(0.1)
 """
 
 
@@ -53,6 +61,8 @@ def test_cpu_of_servers_is_that_of_the_test(tmp_path: Path, workers: int) -> Non
     for busy in ("test_ended", "test_living", "test_orphan"):
         assert measured[busy]["call"].cpu >= 0.4, busy
     assert measured["test_torn_down"]["teardown"].cpu >= 0.4
+    assert measured["test_with"]["setup"].cpu >= 0.4
+    assert measured["test_with"]["teardown"].cpu < 0.4, "what has ended was counted while it lived"
 
 
 def test_the_dearest_are_named_first() -> None:

@@ -44,25 +44,29 @@ class Meter:
     def __init__(self) -> None:
         self._pid = os.getpid()
         os.environ[_MARK] = str(self._pid)
-        self._others = 0.0
-        self._before = self._own()
+        self._own = _own()
+        self._counted = self._all()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        others = _of_descendants(self._pid) if call.duration > _BRIEF else self._others
-        own = self._own()
-        # What has ended and nobody waited for is counted no longer.
-        report.cpu = own - self._before + max(0.0, others - self._others)  # type: ignore[attr-defined]
-        self._before, self._others = own, others
+        before, self._own = self._own, _own()
+        spent = self._own - before
+        if call.duration > _BRIEF:
+            # What has ended and nobody waited for is in the sum no longer.
+            now = self._all()
+            spent, self._counted = max(spent, now - self._counted), now
+        else:
+            self._counted += spent
+        report.cpu = spent  # type: ignore[attr-defined]
         return report
 
-    def _own(self) -> float:
-        """This process, and those it has waited for."""
+    def _all(self) -> float:
+        """With what has ended and was waited for, and what lives."""
         times = os.times()
-        return times.user + times.system + times.children_user + times.children_system
+        return self._own + times.children_user + times.children_system + _of_descendants(self._pid)
 
 
 class Writer:
@@ -90,6 +94,12 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(Writer(file))
         if hasattr(config, "workerinput") or not config.getoption("numprocesses", 0):
             config.pluginmanager.register(Meter())
+
+
+def _own() -> float:
+    """The CPU seconds of this process."""
+    times = os.times()
+    return times.user + times.system
 
 
 def _of_descendants(root: int) -> float:
