@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.nodes import addresses, claims, images, joining, leftovers, network, routes, sshimage
+from sandbox import state as states
+from sandbox.nodes import (
+    addresses,
+    claims,
+    images,
+    joining,
+    leftovers,
+    network,
+    routes,
+    sshimage,
+    suitability,
+)
 from sandbox.nodes import nodefiles as node_files
 from sandbox.nodes.addresses import Plan
 from sandbox.nodes.claims import Claim
@@ -24,8 +33,6 @@ from windowbox.errors import Missing, Refused
 
 PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler", "windowbox-echo")
 _USUAL = 2
-_CAPABILITIES = 1 << 12 | 1 << 21
-"""CAP_NET_ADMIN and CAP_SYS_ADMIN."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,7 @@ def opened(folder: Path, options: Options) -> Iterator[HostResources | None]:
     if not options.nodes:
         yield None
         return
-    if reason := impossible():
+    if reason := impossible(folder):
         raise Missing(f"nodes need {reason}")
     names = addresses.names(options.nodes)
     with claimed(options, names) as (claim, plan):
@@ -109,25 +116,18 @@ def claimed(options: Options, names: tuple[str, ...]) -> Iterator[tuple[Claim, P
     raise Refused(f"no addresses for nodes are free in {' and '.join(options.ranges)}")
 
 
-def impossible() -> str:
-    """What this machine lacks to run real nodes; empty if nothing."""
-    if reason := unsuited():
+def impossible(folder: Path | None = None) -> str:
+    """What this machine lacks to run real nodes of a sandbox in `folder`; empty if nothing."""
+    if reason := unsuited(folder):
         return reason
     if lacking := packages.lacking_for_nodes():
         return f"{', '.join(lacking)}: run `make setup`"
     return ""
 
 
-def unsuited() -> str:
+def unsuited(folder: Path | None = None) -> str:
     """What this machine lacks and no installation can add; empty if nothing."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        return "Linux, and root"
-    # Root in a container may lack the capabilities.
-    status = Path("/proc/self/status").read_text()
-    effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
-    if int(effective, 16) & _CAPABILITIES != _CAPABILITIES:
-        return "root with CAP_NET_ADMIN and CAP_SYS_ADMIN, as in a privileged container"
-    return "" if Path("/proc/sys/net/ipv6").exists() else "a kernel with IPv6"
+    return suitability.unsuited(suitability.read(folder or states.home()))
 
 
 def usual() -> int:

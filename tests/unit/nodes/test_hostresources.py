@@ -26,7 +26,7 @@ _ASK = f"from sandbox.nodes import hostresources; print({_NAMES}, sep='|')"
     "given_up reason",
     ("container", "--bounding-set=-sys_admin", "root with CAP_NET_ADMIN and CAP_SYS_ADMIN"),
     ("network", "--bounding-set=-net_admin", "root with CAP_NET_ADMIN and CAP_SYS_ADMIN"),
-    ("user", "--reuid=65534", "Linux, and root"),
+    ("user", "--reuid=65534", "root"),
 )
 def test_real_nodes_need_the_right_to_make_networks(given_up: str, reason: str) -> None:
     clear = ["--clear-groups"] if given_up.startswith("--reuid") else []
