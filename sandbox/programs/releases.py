@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import sys
+import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -71,22 +72,21 @@ def find(program: Program, platform: str = "") -> Release | Image | None:
     platform = platform or f"{sys.platform}-{binaries.architecture()}"
     for source, about in known().items():
         pins = about["programs"].get(program.name, {})
-        if platform not in pins:
-            continue
-        # Pins are of one version; tests ask for others, too.
-        pin = pins[platform] if about["version"] == program.version else None
-        base = os.environ.get(setting(source), about["base"]).rstrip("/")
-        if "image" in about:
-            host, _, prefix = base.partition("://")[2].partition("/")
-            scheme = base.partition("://")[0]
-            path = "/".join(filter(None, (prefix, about["image"])))
-            return Image(source, base, f"{scheme}://{host}/v2/{path}", f"v{program.version}", pin)
-        system, architecture = platform.split("-")
-        values = {
-            "version": program.version, "system": system, "architecture": architecture, "name": program.name
-        }  # fmt: skip
-        file, sums, member = (about.get(key, "").format(**values) for key in ("file", "sums", "member"))
-        return Release(source, base, f"{base}/{file}", f"{base}/{sums}", pin, member)
+        if platform in pins:
+            # Pins are of one version; tests ask for others, too.
+            pin = pins[platform] if about["version"] == program.version else None
+            base = os.environ.get(setting(source), about["base"]).rstrip("/")
+            if "image" in about:
+                url = urllib.parse.urlsplit(f"{base}/{about['image']}")
+                api = f"{url.scheme}://{url.netloc}/v2{url.path}"
+                return Image(source, base, api, f"v{program.version}", pin)
+            system, architecture = platform.split("-")
+            values = {
+                "version": program.version, "system": system, "architecture": architecture,
+                "name": program.name,
+            }  # fmt: skip
+            file, sums, member = (about.get(key, "").format(**values) for key in ("file", "sums", "member"))
+            return Release(source, base, f"{base}/{file}", f"{base}/{sums}", pin, member)
     return None
 
 
