@@ -8,9 +8,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 # More arguments for what is run: make test ARGS="tests/host/sandbox -x"
 ARGS ?=
-# make demo DOWNLOAD=1: official binaries of what is missing, instead of compiling it.
-DOWNLOAD ?=
-DOWNLOADED = $(if $(filter-out 0 no,$(DOWNLOAD)),--download)
+# make demo DOWNLOAD=0: compile what is missing, and ask nobody for official binaries.
+DOWNLOAD ?= 1
+DOWNLOADED = $(if $(filter 0 no,$(DOWNLOAD)),--no-download)
 # How many packages of tests run beside each other; 0: none. Most wait most of the time, so more than two keep two CPUs busy.
 JOBS ?= 4
 # make test LONG=1: also the tests whose subject others show more cheaply.

@@ -39,10 +39,11 @@ def name_option(function: _Function) -> _Function:
 
 
 def download_option(function: _Function) -> _Function:
-    """`--download`: download official binaries of missing programs instead of compiling them."""
+    """`--no-download`: compile all missing programs, also those of which official binaries are published."""
     return click.option(
-        "--download", is_flag=True, help="Download official binaries of missing programs, not compile them."
-    )(function)
+        "--download/--no-download", default=True,
+        help="Whether official binaries of missing programs are used, not only compiled ones. [default: yes]",
+    )(function)  # fmt: skip
 
 
 def output_option(function: _Function) -> _Function:
@@ -66,7 +67,7 @@ def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> s
     "  windowbox up --workers 4            four processes that work\n"
     "  windowbox up --nodes 3              three real nodes (Linux, as root)\n"
     "  windowbox up --nats-servers 3       a bus of three servers\n"
-    "  windowbox up --download             official binaries of what is missing\n"
+    "  windowbox up --no-download          compile what is missing\n"
     "  windowbox up --simulated-nodes 100  many, without machines (anywhere)\n"
     "  windowbox up --port named=5300      a port that never changes\n"
     "  windowbox up --name other           another sandbox beside the first"

@@ -18,7 +18,10 @@ from windowbox.errors import WindowboxError
 def main(arguments: list[str]) -> int:
     """Install everything that this machine can use; a failure does not stop the others."""
     parser = argparse.ArgumentParser(prog="python -m sandbox.setup", description=__doc__)
-    parser.add_argument("--download", action="store_true", help="download official binaries, do not compile")
+    parser.add_argument(
+        "--download", action=argparse.BooleanOptionalAction, default=True,
+        help="whether official binaries are used, not only compiled ones",
+    )  # fmt: skip
     download = parser.parse_args(arguments).download
     progress, complaints = Progress(_say), list[str]()
     reason = hostresources.unsuited()

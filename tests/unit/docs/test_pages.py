@@ -60,7 +60,8 @@ def wrong_command(quoted: str) -> str | None:
     with click.Context(cli) as context:
         for word in words:
             if word.startswith("-"):
-                known = {name for option in command.get_params(context) for name in option.opts}
+                options = command.get_params(context)
+                known = {name for option in options for name in (*option.opts, *option.secondary_opts)}
                 if word.partition("=")[0] not in known | {"-h", "--help", "--version"}:
                     return f"{command.name} {word}"
             elif isinstance(command, click.Group):
