@@ -19,13 +19,14 @@ export LONG
 # make coverage-of-contract RULES=LB-7: print the tests of the rules whose id begins so.
 RULES ?=
 # Tests start dozens of API servers: collecting garbage less often saves each a quarter of its CPU.
-PYTEST = GOGC=400 $(BIN)/python -m pytest -n $(JOBS) --dist loadscope --no-loadscope-reorder
+TESTING = GOGC=400 JOBS=$(JOBS) $(BIN)/python -m
+PYTEST = $(TESTING) pytest -n $(JOBS) --dist loadscope
 
 # Some container images turn bytecode off; then every process compiles all of windowbox and of the tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench chaos up down release generate coverage-of-contract programs
+.PHONY: help setup demo test quick durations newcomer check format bench chaos up down release generate coverage-of-contract programs
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +45,13 @@ down: ## End the sandbox
 
 test: programs ## Run the tests (LONG=1: also the long ones)
 	@$(PYTEST) $(ARGS) || $(BIN)/python -m tests.support.secondtry $$?
+
+quick: programs ## Run, for a minute, the tests that changed files reach (ARGS=main: changed since that revision)
+	@$(TESTING) tests.support.quick $(ARGS)
+
+# Tests are scheduled by what they took.
+durations: programs ## Run the tests, and write what each file takes to tests/durations.json
+	@$(PYTEST) --measure=build/durations.json $(ARGS); $(BIN)/python -m tests.support.durations build/durations.json --record
 
 check: programs ## Everything that has to pass before a commit
 	$(BIN)/ruff format --check .

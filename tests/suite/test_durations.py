@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import durations
+from tests.support.scheduling import Took
 
 ROOT = Path(__file__).parents[2]
 TESTS = """
@@ -67,12 +68,12 @@ def test_cpu_of_servers_is_that_of_the_test(tmp_path: Path, workers: int) -> Non
 
 def test_the_dearest_are_named_first() -> None:
     measured = {
-        "tests/api/one/test_a.py::test_cheap": {"call": durations.Took(9.0, 0.5)},
+        "tests/api/one/test_a.py::test_cheap": {"call": Took(9.0, 0.5)},
         "tests/api/one/test_b.py::test_dear": {
-            "setup": durations.Took(1.0, 2.0),
-            "call": durations.Took(1.0, 2.0),
+            "setup": Took(1.0, 2.0),
+            "call": Took(1.0, 2.0),
         },
-        "tests/e2e/test_c.py::test_c": {"call": durations.Took(1.0, 1.0)},
+        "tests/e2e/test_c.py::test_c": {"call": Took(1.0, 1.0)},
     }
     text = "\n".join(durations.summary(measured))
     folders, scopes, tests, _ = text.split("in all")
@@ -82,3 +83,14 @@ def test_the_dearest_are_named_first() -> None:
     ]
     assert scopes.index("api/one") < scopes.index("e2e")
     assert tests.index("test_dear") < tests.index("test_c") < tests.index("test_cheap")
+
+
+def test_a_part_of_the_tests_updates_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("test_a.py", "test_b.py"):
+        (tmp_path / name).touch()
+    measured = {f"test_a.py::{test}": {"call": Took(1.26, 0.5)} for test in ("one", "two")}
+    before = {"test_a.py": [9.0, 9.0, 9], "test_b.py": [3.0, 2.0, 1], "test_gone.py": [1.0, 1.0, 1]}
+    assert durations.record(measured, before).splitlines() == [
+        "{", '"test_a.py": [2.5, 1.0, 2],', '"test_b.py": [3.0, 2.0, 1]', "}"
+    ]  # fmt: skip

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import scheduling, secondtry, skips, tempfiles
+from tests.support import secondtry, skips, tempfiles
 from tests.support.cases import cases
 
 ROOT = Path(__file__).parents[2]
@@ -103,36 +103,6 @@ def test_a_chosen_root_of_temporary_files_stays(
     monkeypatch.setenv("PYTEST_DEBUG_TEMPROOT", "/chosen")
     tempfiles.pytest_configure(pytestconfig)
     assert os.environ["PYTEST_DEBUG_TEMPROOT"] == "/chosen"
-
-
-@cases(
-    "file scope",
-    ("nodes", "host/traffic/test_a.py", "host/nodes"),
-    ("more-nodes", "host/nodes/test_a.py", "host/nodes"),
-    ("machines", "host/machines/test_a.py", "host/nodes"),
-    ("simulated-nodes", "host/simulated/test_a.py", "host/simulated"),
-    ("engine", "host/docker/test_a.py", "host/docker"),
-    ("api-server", "api/bastion/test_a.py", "api/bastion"),
-    ("deployment", "e2e/test_a.py", "e2e"),
-    ("chaos", "chaos/test_a.py", "chaos/test_a.py"),
-    ("servers", "servers/bus/test_a.py", "servers/bus/test_a.py"),
-    ("unit", "unit/bus/test_a.py", "unit/bus/test_a.py"),
-)
-def test_tests_that_share_servers_stay_together(file: str, scope: str) -> None:
-    assert scheduling.scope(f"tests/{file}::test_b[x/y]") == scope
-
-
-def test_one_worker_begins_with_tests_that_wait() -> None:
-    scopes = ["chaos/test_a.py", "servers/bus/test_a.py", "servers/bus/test_b.py", "unit/bus/test_a.py"]
-    assert scheduling.waiting_first(scopes) == "servers/bus/test_a.py"
-    assert scheduling.waiting_first(["api/bastion", "unit/bus/test_a.py"]) == "api/bastion"
-
-
-def test_every_test_has_its_place_in_the_order() -> None:
-    scopes = {scheduling.scope(f"tests/{path.relative_to(TESTS)}::t") for path in TESTS.rglob("test_*.py")}
-    ordered = sorted(scopes, key=scheduling.rank)
-    assert ordered[0] == "host/nodes"
-    assert ordered[-1].startswith("unit/")
 
 
 def test_every_sleep_in_a_test_has_its_reason() -> None:

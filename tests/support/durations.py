@@ -2,22 +2,24 @@
 
 `pytest --measure=FILE` writes them for each test: set-up, call and tear-down, with the servers that its
 worker runs meanwhile. A test that uses what another has started is charged for what that does in its time.
-`python -m tests.support.durations FILE` prints the dearest folders, scopes and tests.
+`python -m tests.support.durations FILE` prints the dearest folders, scopes and tests; with `--record` it
+writes `tests/durations.json`, by which tests are scheduled.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.support.scheduling import scope
+from tests.support import scheduling
+from tests.support.scheduling import Took, scope
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MARK = "PYTEST_MEASURED_BY"
@@ -25,13 +27,6 @@ _MARK = "PYTEST_MEASURED_BY"
 _BRIEF = 0.02
 """In phases that take less, no server does anything worth counting."""
 _DEAREST = 60
-
-
-class Took(NamedTuple):
-    """Seconds."""
-
-    wall: float
-    cpu: float
 
 
 Measured = Mapping[str, Mapping[str, Took]]
@@ -81,6 +76,7 @@ class Writer:
         self._measured[report.nodeid][str(report.when)] = took
 
     def pytest_sessionfinish(self) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text(json.dumps(self._measured))
 
 
@@ -169,5 +165,31 @@ def _table(
     yield ""
 
 
+def record(measured: Measured, before: Mapping[str, list[float]]) -> str:
+    """`tests/durations.json`: wall and CPU seconds of each file, and its number of tests."""
+    files: dict[str, list[Took]] = defaultdict(list)
+    for test, phases in measured.items():
+        files[test.partition("::")[0]].append(total(phases))
+    sums = {
+        file: [round(sum(took.wall for took in all), 1), round(sum(took.cpu for took in all), 1), len(all)]
+        for file, all in files.items()
+    }
+    known = {file: row for file, row in {**before, **sums}.items() if Path(file).exists()}
+    rows = (f"{json.dumps(file)}: {json.dumps(row)}" for file, row in sorted(known.items()))
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.support.durations")
+    parser.add_argument("file", type=Path, help="what pytest --measure=FILE wrote")
+    parser.add_argument("--record", action="store_true", help="write tests/durations.json")
+    given = parser.parse_args(arguments)
+    measured = read(given.file)
+    print("\n".join(summary(measured)))
+    if given.record:
+        before = json.loads(scheduling.DURATIONS.read_text()) if scheduling.DURATIONS.exists() else {}
+        scheduling.DURATIONS.write_text(record(measured, before))
+
+
 if __name__ == "__main__":
-    print("\n".join(summary(read(Path(sys.argv[1])))))
+    main(sys.argv[1:])

@@ -1,45 +1,89 @@
-"""Which tests stay together, and which begin first, where several workers run them: a plugin of pytest."""
+"""Which tests stay together, and which begin first, where several workers run them: a plugin of pytest.
+
+What they take is in `tests/durations.json`, which `make durations` writes.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-_BY_COST = ("host/nodes", "chaos", "conformance", "host", "api", "e2e", "suite", "servers", "unit")
-"""The dearest first: what comes last fills up the worker that would end first."""
+DURATIONS = Path(__file__).parents[1] / "durations.json"
 
 _WITH_NODES = frozenset({"availability", "commands", "install", "machines", "nodes", "traffic"})
-"""Folders of tests/host whose sandboxes have real nodes: a host has inotify instances for one at a time."""
+"""Folders of tests/host whose sandboxes have real nodes."""
 
-_WAITING = "servers/"
-"""What these tests start needs little CPU; most of the time they wait."""
+_TOGETHER = "host/nodes"
+"""Their scope where they run one after the other."""
+
+_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
+_ENOUGH = 512
+"""A sandbox with three nodes and its Pods takes up to 80 inotify instances; other tests need more."""
 
 _SHARING = frozenset({"api", "conformance", "e2e", "host"})
 """Here, the tests of a folder share servers; elsewhere, at most those of a file do."""
 
 
-class ByCost(LoadScopeScheduling):
+class Took(NamedTuple):
+    """Seconds."""
+
+    wall: float
+    cpu: float
+
+    @property
+    def waiting(self) -> float:
+        return self.wall - self.cpu
+
+
+_UNKNOWN = Took(wall=30.0, cpu=15.0)
+"""New files begin early: one that takes long must not be the last."""
+
+
+class ByDuration(LoadScopeScheduling):
     """Tests that share servers run in one worker, one after the other.
 
-    Of three workers or more, the last begins with those that wait most: beside it, the others have the CPUs.
+    As many workers as there are CPUs take those first that need most CPU, the others those that wait most: so
+    that the CPUs have work at any time, and all workers end together.
     """
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        self._took = by_scope(recorded())
+
+    def schedule(self) -> None:
+        began = self.collection is not None
+        super().schedule()
+        if (
+            not began
+            and _TOGETHER in {self._split_scope(test) for test in self.collection or ()}
+            and serial()
+        ):
+            self.config.get_terminal_writer().line(
+                "Tests with nodes run one after the other, as this host has few inotify instances. "
+                f"They run side by side after: sudo sysctl fs.inotify.max_user_instances={_ENOUGH}"
+            )
 
     def _split_scope(self, nodeid: str) -> str:
         return scope(nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
-        if self.numnodes > 2 and node.gateway.id == f"gw{self.numnodes - 1}":
-            self.workqueue.move_to_end(waiting_first(self.workqueue), last=False)
+        works = int(node.gateway.id.removeprefix("gw")) < (os.cpu_count() or 1)
+        chosen = following(self.workqueue, self._took, works=works)
+        self.workqueue.move_to_end(chosen, last=False)
         super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCost:
-    return ByCost(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByDuration:
+    return ByDuration(config, log)
 
 
 @pytest.hookimpl(trylast=True)
@@ -48,23 +92,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: rank(scope(item.nodeid)))
 
 
 def scope(nodeid: str) -> str:
     """What those have in common that stay together."""
-    _, cost, *more = nodeid.partition("::")[0].split("/")
-    if cost == "host" and more[0] in _WITH_NODES:
-        return "host/nodes"
-    return "/".join((cost, *(more[:-1] if cost in _SHARING else more)))
+    _, part, *more = nodeid.partition("::")[0].split("/")
+    if part == "host" and more[0] in _WITH_NODES and serial():
+        return _TOGETHER
+    return "/".join((part, *(more[:-1] if part in _SHARING else more)))
 
 
-def waiting_first(scopes: Iterable[str]) -> str:
-    """The scope that the worker takes next which has the tests that wait."""
-    return min(scopes, key=lambda scope: not scope.startswith(_WAITING))
+@cache
+def serial() -> bool:
+    """Whether sandboxes with nodes run one after the other, because of the inotify instances of this host."""
+    return not _INSTANCES.exists() or int(_INSTANCES.read_text()) < _ENOUGH
 
 
-def rank(scope: str) -> int:
-    cost = scope.partition("/")[0]
-    return _BY_COST.index(scope if scope in _BY_COST else cost)
+def recorded() -> dict[str, Took]:
+    """What the tests of each file took."""
+    found: dict[str, list[float]] = json.loads(DURATIONS.read_text())
+    return {file: Took(wall, cpu) for file, (wall, cpu, *_) in found.items()}
+
+
+def by_scope(files: Mapping[str, Took]) -> dict[str, Took]:
+    sums: dict[str, Took] = defaultdict(lambda: Took(0.0, 0.0))
+    for file, took in files.items():
+        before = sums[scope(file)]
+        sums[scope(file)] = Took(before.wall + took.wall, before.cpu + took.cpu)
+    return dict(sums)
+
+
+def following(scopes: Iterable[str], took: Mapping[str, Took], *, works: bool) -> str:
+    """The scope that a worker takes next: of those that need CPU or wait, the one that does so longest."""
+
+    def length(scope: str) -> float:
+        known = took.get(scope, _UNKNOWN)
+        return known.cpu if works else known.waiting
+
+    return max(scopes, key=length)
