@@ -56,7 +56,7 @@ class Releases:
         """Publish a program, and return its path."""
         content = script(f"{program.name} v{program.version}") if content is None else content
         path = path_of(program)
-        if program.module == "kubernetes":
+        if _source(program) == "kubernetes":
             self.files[path] = content
             # As at the real place: nothing but the digest, without an end of line.
             self.files[f"{path}.sha256"] = hashlib.sha256(content).hexdigest().encode()
@@ -109,15 +109,19 @@ def mirrors(url: str) -> dict[str, str]:
 
 def path_of(program: Program) -> str:
     version = f"v{program.version}"
-    if program.module == "kubernetes":
+    if _source(program) == "kubernetes":
         return f"{KUBERNETES}/{version}/bin/{MACHINE.replace('-', '/')}/{program.name}"
-    base = {"etcd": ETCD, "nats": NATS}[program.module or ""]
+    base = {"etcd": ETCD, "nats": NATS}[_source(program)]
     return f"{base}/{version}/{program.name}-{version}-{MACHINE}.tar.gz"
 
 
 def sums_of(program: Program) -> str:
     path = path_of(program)
-    return f"{path}.sha256" if program.module == "kubernetes" else f"{path.rpartition('/')[0]}/SHA256SUMS"
+    return f"{path}.sha256" if _source(program) == "kubernetes" else f"{path.rpartition('/')[0]}/SHA256SUMS"
+
+
+def _source(program: Program) -> str:
+    return next(source for source, about in places.known().items() if program.name in about["programs"])
 
 
 def script(says: str) -> bytes:
@@ -131,7 +135,7 @@ def archive(folder: str, name: str, content: bytes) -> bytes:
 
 def layer(files: dict[str, bytes]) -> bytes:
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archived:
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archived:
         for path, inside in files.items():
             entry = tarfile.TarInfo(path)
             entry.size, entry.mode = len(inside), 0o755

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import ssl
 import subprocess
 import sys
@@ -210,6 +211,31 @@ def test_a_cancelled_download_ends(published: Releases, downloaded: Downloaded, 
     threading.Timer(0.3, progress.cancelled.set).start()
     with pytest.raises(Unreachable, match="cancelled, their result is not needed"):
         downloaded(KUBELET)
+
+
+_FOREVER = """
+from sandbox import processes
+from sandbox.programs import binaries, downloads
+from sandbox.progress import Progress
+with processes.unwinding():
+    downloads.download([binaries.PROGRAMS["kubelet"]], Progress(lambda said: print(said, flush=True)), print)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["interrupted", "terminated"])
+@pytest.mark.parametrize("how", ["silent", "dripping"])
+def test_nothing_is_left_of_an_interrupted_download(number: int, how: str, published: Releases) -> None:
+    getattr(published, how).add(FILE)
+    with subprocess.Popen(
+        [sys.executable, "-c", _FOREVER], cwd=ROOT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        assert process.stdout
+        assert "downloading" in process.stdout.readline()
+        assert [path.name for path in (binaries.cache() / "bin").iterdir()] != []
+        process.send_signal(number)
+        assert process.wait(60)
+    assert list((binaries.cache() / "bin").iterdir()) == []
 
 
 @cases(
