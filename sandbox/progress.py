@@ -13,15 +13,17 @@ _REMIND_AFTER = 30.0
 _REDRAW_AFTER = 1.0
 
 
-ONCE = "Installing what this machine lacks; this happens once.\n"
+ONCE = "Getting what this machine lacks. This happens once; later starts take seconds.\n"
 
 
 class Job:
-    """A job; its function updates `detail`."""
+    """A job; its function updates `detail`, and sets `usual` if it knows that."""
 
     def __init__(self, what: str) -> None:
         self.what = what
         self.detail = ""
+        self.usual = 0.0
+        """The seconds that the same took before; 0 if unknown."""
         self._began = time.monotonic()
 
     @property
@@ -29,7 +31,9 @@ class Job:
         return time.monotonic() - self._began
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.detail + ', ' if self.detail else ''}{self.seconds:.0f} s"
+        detail = f"{self.detail}, " if self.detail else ""
+        usual = f" of about {self.usual:.0f} s" if self.usual else ""
+        return f"{self.what}: {detail}{self.seconds:.0f} s{usual}"
 
 
 class Progress:

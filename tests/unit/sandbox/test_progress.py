@@ -35,11 +35,11 @@ def test_long_jobs_report_their_progress(monkeypatch: pytest.MonkeyPatch) -> Non
     output = threading.Event()
 
     def say(text: str) -> None:
-        if re.fullmatch(r"    … etcd: 12 packages, 0 s", text):
+        if re.fullmatch(r"    … etcd: 12 packages, 0 s of about 67 s", text):
             output.set()
 
     with Progress(say, live=False).job("etcd", "compiling", "compiled") as job:
-        job.detail = "12 packages"
+        job.detail, job.usual = "12 packages", 67.2
         assert output.wait(20)
 
 
