@@ -19,7 +19,7 @@ from sandbox.programs.releases import Image, Release
 from sandbox.progress import Job, Progress
 from windowbox.errors import Refused, Unreachable, WindowboxError
 
-_ASKING = 2.0
+ASKING = 2.0
 """Seconds that all sources together get for their first answer."""
 _SIDE_BY_SIDE = 4
 _LARGEST_SUMS = 1 << 20
@@ -114,14 +114,14 @@ class _Downloads:
 async def refusal(web: aiohttp.ClientSession, found: Release | Image) -> str:
     """Why the place of `found` does not answer; empty if it does."""
     try:
-        async with asyncio.timeout(_ASKING):
+        async with asyncio.timeout(ASKING):
             # A registry asks for a token here; another page may be missing, as others are not.
             async with pages.opened(web, found.ping, status=600) as answer:
                 if answer.status in (401, 404) or answer.status < 400:
                     return ""
                 return f"{answer.status} {answer.reason}"
     except TimeoutError:
-        return f"no answer in {_ASKING:g} s"
+        return f"no answer in {ASKING:g} s"
     except Unreachable as error:
         return str(error).removeprefix(f"{found.ping}: ")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.programs import downloads
 from tests.unit.sandbox import releaseserver
 from tests.unit.sandbox.releaseserver import Releases
 
@@ -56,6 +57,7 @@ def built(tmp_path: Path, empty_machine: Path, monkeypatch: pytest.MonkeyPatch) 
 def published(empty_machine: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Releases]:
     """A place where all is published as it should be."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(downloads, "ASKING", 60.0)  # other tests load this machine
     with releaseserver.served() as published:
         for name, value in releaseserver.mirrors(published.url).items():
             monkeypatch.setenv(name, value)
