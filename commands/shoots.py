@@ -181,7 +181,11 @@ def delete(shoot_name: str, name: str | None) -> None:
 
 def say(what: str, seconds: float) -> None:
     """A line about a step that is done."""
-    click.echo(f"  {click.style('✓', fg='green')} {seconds:5.1f} s  {what}")
+    click.echo(step(what, seconds))
+
+
+def step(what: str, seconds: float) -> str:
+    return f"  {click.style('✓', fg='green')} {seconds:5.1f} s  {what}"
 
 
 @contextlib.contextmanager

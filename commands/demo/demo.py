@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +14,42 @@ import click
 
 from commands import sandbox
 from commands.demo import showbalancer, showkinds, showshoot
+from commands.demo.showshoot import Making
 from commands.demo.stage import Scene
 from commands.formatting import aligned
 from commands.sandbox import download_option, name_option, role_counts
-from sandbox import detached, prerequisites
+from sandbox import detached, prerequisites, processes, stages
 from sandbox import state as states
 from sandbox.nodes import hostresources
 from sandbox.programs import obtain
 from sandbox.progress import ONCE, Progress
-from sandbox.state import State
+from sandbox.shoots import creation, records
+from sandbox.state import ChildState, State
+
+_CONTROLLERS = "kube-controller-manager"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the demo."""
+
+    show: Callable[[Scene, Making], None]
+    programs: tuple[str, ...] = ()
+    """What it needs and the parts before it do not."""
+    without_nodes: str = ""
+    """What is not shown where there are no real nodes; empty if it is shown there, too."""
+
+
+def _parts(*, nodes: bool) -> list[Part]:
+    """All parts, in the order of what they need."""
+    of_nodes = hostresources.PROGRAMS if nodes else stages.SIMULATED_PROGRAMS
+    return [
+        Part(lambda scene, _: showkinds.show_records(scene)),
+        Part(lambda scene, _: showkinds.show_webhook(scene)),
+        Part(_show_balancer, (_CONTROLLERS, *of_nodes), showbalancer.WITHOUT_NODES),
+        Part(lambda scene, _: showkinds.show_owners(scene), (_CONTROLLERS, *of_nodes)),
+        Part(showshoot.show, showshoot.PROGRAMS, showshoot.WITHOUT_NODES),
+    ]
 
 
 @click.command(epilog="\b\nExample:\n  windowbox demo && windowbox down")
@@ -30,30 +60,18 @@ def demo(name: str | None, download: bool) -> None:
 
     \b
     1. DNS records.
-    2. With real nodes (Linux, as root): a load balancer, while a node fails and ports change.
-    3. An Infrastructure and a Bastion: deleted objects are recreated, deletion leaves nothing behind.
-    4. A kubelet's setting, which a webhook changes before it is stored.
+    2. A kubelet's setting, which a webhook changes before it is stored.
+    3. With real nodes (Linux, as root): a load balancer, while a node fails and ports change.
+    4. An Infrastructure and a Bastion: deleted objects are recreated, deletion leaves nothing behind.
     5. With real nodes: a Shoot with two machines, which are replaced while clients are connected.
 
-    Missing programs are built once; DNS records are shown meanwhile. The sandbox keeps running. A second demo
-    shows the same.
+    Each part is shown as soon as its programs are there: missing ones are built once, in this order. The
+    sandbox keeps running, and a second demo shows the same. Ctrl-C ends and removes what the demo has
+    started; the next one goes on with the programs that are there.
     """
     folder = states.folder(name)
-    state = _started(folder, download)
-    for show, without_nodes in (
-        (showbalancer.show, showbalancer.WITHOUT_NODES),
-        (showkinds.show_owners, ""),
-        (showkinds.show_webhook, ""),
-        (showshoot.show, showshoot.WITHOUT_NODES),
-    ):
-        if not without_nodes or state.options.nodes:
-            show(Scene(folder, state))
-        elif reason := hostresources.impossible():
-            left_out(without_nodes, f"They need real nodes, and those need {reason}")
-        else:
-            down = states.command("down", folder)
-            remedy = f"`{down}`, then repeat the demo"
-            left_out(without_nodes, f"They need real nodes, and this sandbox was started without: {remedy}")
+    with _ending_if_interrupted(folder):
+        _show_all(folder, download)
     option = f" --name {name}" if name else ""
     hints = {
         f"windowbox trace dnsrecord demo/api-ipv4{option}": "the history of one record",
@@ -70,44 +88,94 @@ def demo(name: str | None, download: bool) -> None:
     click.echo("\nTry next:\n" + aligned(hints))
 
 
+@contextlib.contextmanager
+def _ending_if_interrupted(folder: Path) -> Iterator[None]:
+    """End the sandbox if the block has started it, and is interrupted or fails before all programs are there.
+
+    Data is kept only of a sandbox that was there before.
+    """
+    new, before = not folder.exists(), states.read(folder)
+    running = bool(before and before.running())
+    try:
+        with processes.unwinding():
+            yield
+    except BaseException as error:
+        state, interrupted = states.read(folder), not isinstance(error, Exception)
+        incomplete = state and any(child.lacks_program() for child in state.children.values())
+        # After an error, a complete sandbox is left for `windowbox doctor`.
+        if not running and (interrupted or incomplete):
+            click.echo("\nEnding the sandbox. The next demo goes on with the programs that are there.")
+            detached.down(folder, wipe=new and interrupted)
+        raise
+
+
+def _show_all(folder: Path, download: bool) -> None:
+    """Start the sandbox, with real nodes where possible, and show each part once its programs are there."""
+    progress, before = Progress(click.echo, introduction=ONCE), states.read(folder)
+    running = before if before and before.running() else None
+    chosen = {} if running else _chosen(folder, progress, download)
+    nodes = bool(running.options.nodes if running else chosen.get("nodes"))
+    parts = _parts(nodes=nodes)
+    shown = [part for part in parts if nodes or not part.without_nodes]
+    wanted = dict.fromkeys([name for part in shown for name in part.programs] + [*prerequisites.TOOLS])
+    lacking = [program.name for program in obtain.lacking(wanted)]
+    with prerequisites.in_background(lacking, progress, download=download) as wait:
+        if lacking:
+            click.echo("What is ready is shown at once; the other programs are made meanwhile.")
+        click.echo(f"Sandbox {folder.name!r} in {folder}")
+        said: set[str] = set()
+        state = _up(folder, chosen | ({} if running else {"awaited": tuple(lacking)}), said)
+        with showshoot.making(creation.detached(folder, state)) as shoot:
+            for part in parts:
+                if part not in shown:
+                    left_out(part.without_nodes, _why_no_nodes(folder))
+                    continue
+                if set(part.programs) & set(lacking):
+                    click.echo("")
+                    wait()
+                    state = _up(folder, {}, said)
+                if nodes and part.programs and not obtain.lacking(showshoot.PROGRAMS):
+                    shoot.begin()
+                part.show(Scene(folder, state), shoot)
+
+
+def _show_balancer(scene: Scene, shoot: Making) -> None:
+    showbalancer.show(scene, before_cut=shoot.wait_for_image)
+    shoot.boot()
+
+
+def _chosen(folder: Path, progress: Progress, download: bool) -> dict[str, Any]:
+    """The options of a new sandbox, once the programs are there that it needs to start."""
+    possible = not hostresources.unsuited()
+    first = [name for name in prerequisites.SERVERS if name != _CONTROLLERS]
+    if possible:
+        first.append("windowbox-echo")  # it is in an image of every node
+    if records.names(folder):  # Shoots of a former run start with the sandbox
+        first += [name for part in _parts(nodes=possible) for name in part.programs]
+    prerequisites.gather(first, progress, nodes=possible, download=download)
+    nodes = {"simulated_nodes": 2} if hostresources.impossible() else {"nodes": hostresources.usual()}
+    return {**nodes, **role_counts({}, separate=False, running=False), "admits": 1}
+
+
+def _up(folder: Path, chosen: dict[str, Any], said: set[str]) -> State:
+    """Start the sandbox, or wait for more of it; say once of each process that it is ready."""
+
+    def say(name: str, child: ChildState) -> None:
+        if name not in said:
+            sandbox.say(name, child)
+        if child.condition == "ready":
+            said.add(name)
+
+    return detached.up(folder, chosen, say=say)
+
+
+def _why_no_nodes(folder: Path) -> str:
+    if reason := hostresources.impossible():
+        return f"They need real nodes, and those need {reason}"
+    down = states.command("down", folder)
+    return f"They need real nodes, and this sandbox was started without: `{down}`, then repeat the demo"
+
+
 def left_out(what: str, reason: str) -> None:
     """Say which part is not shown, and why."""
     click.echo(f"\nLeft out: {what}. {reason}")
-
-
-def _started(folder: Path, download: bool) -> State:
-    """Start the sandbox, with real nodes where possible, and show the records on the way."""
-    progress, before = Progress(click.echo, introduction=ONCE), states.read(folder)
-    if before and before.running():
-        prerequisites.gather([*prerequisites.SERVERS, *prerequisites.TOOLS], progress, download=download)
-        return _up(folder, {}, show_records=True)
-    prerequisites.gather(
-        prerequisites.SERVERS, progress, nodes=not hostresources.unsuited(), download=download
-    )
-    nodes = {"simulated_nodes": 2} if hostresources.impossible() else {"nodes": hostresources.usual()}
-    chosen = {**nodes, **role_counts({}, separate=False, running=False), "admits": 1}
-    later = prerequisites.programs(nodes="nodes" in chosen, simulated="simulated_nodes" in chosen)
-    if not obtain.lacking(later):
-        return _up(folder, chosen, show_records=True)
-    # Show records while the programs of nodes are built, then start once more, with nodes.
-    try:
-        with prerequisites.in_background(later, progress, download=download) as wait:
-            click.echo("Records need no nodes: they are shown while the programs of nodes are compiled.")
-            _up(folder, {**chosen, "nodes": 0, "simulated_nodes": 0, "admits": 0}, show_records=True)
-            click.echo("")
-            wait()
-    except BaseException:
-        # Without this, the next attempt would find a sandbox without nodes.
-        detached.down(folder)
-        raise
-    click.echo("\nNow the same sandbox with nodes; its data is kept.")
-    detached.down(folder)
-    return _up(folder, chosen, show_records=False)
-
-
-def _up(folder: Path, chosen: dict[str, Any], *, show_records: bool) -> State:
-    click.echo(f"Sandbox {folder.name!r} in {folder}")
-    state = detached.up(folder, chosen, say=sandbox.say)
-    if show_records:
-        showkinds.show_records(Scene(folder, state))
-    return state

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -18,7 +19,7 @@ from workers.loadbalancer.service import servicestatus
 
 EXAMPLE = "loadbalancer.yaml"
 WITHOUT_NODES = (
-    "load balancers in front of real Pods, a node that loses its power, a port added under traffic"
+    "load balancers in front of real Pods, a port added under traffic, a node that loses its power"
 )
 
 _ECHO = ("demo", "echo")
@@ -33,8 +34,11 @@ _NEW_PORT = 81
 _NEW = {"name": "more", "protocol": "TCP", "port": _NEW_PORT, "targetPort": 8081}
 
 
-def show(scene: Scene) -> None:
-    """All steps, one line each. Idempotent: each demo repairs and removes what it breaks and adds."""
+def show(scene: Scene, before_cut: Callable[[], None] = lambda: None) -> None:
+    """All steps, one line each. Idempotent: each demo repairs and removes what it breaks and adds.
+
+    `before_cut` returns when a node may lose its power.
+    """
     nodes = real_nodes(scene.state)
     click.echo(f"\nApplying examples/{EXAMPLE}, on {' and '.join(nodes)}")
 
@@ -48,11 +52,12 @@ def show(scene: Scene) -> None:
         say(f"{answers.total()} connections to {address}:80 in", time.perf_counter() - began)
         for (pod, node), count in sorted(answers.items()):
             click.echo(f"      {count} answered by {pod} on {node}")
+        await _change_ports(demo, address)
         if len(nodes) > 1:
+            await asyncio.to_thread(before_cut)
             await _cut_power(demo, nodes[-1], address)
         else:
             click.echo("  left out, as there is only one node: a node that loses its power")
-        await _change_ports(demo, address)
 
     scene.play(steps)
 
@@ -120,7 +125,6 @@ async def _change_ports(demo: Stage, address: str) -> None:
         await demo.until(SERVICES, *_ECHO, shown, patched)
 
     # The Pods of the node that lost its power may still be starting.
-    await demo.until(DEPLOYMENTS, *_ECHO, _is_ready)
     async with traffic.steady(address, 80, rate=_RATE, lasting=_LASTING) as tally:
         await tally.until_more(_RATE)
         began = time.perf_counter()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import queue
+import threading
 import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,10 +15,11 @@ import click
 
 from commands.demo import showbalancer, traffic
 from commands.demo.stage import Scene, Stage, manifests, say_traces
-from commands.shoots import say
+from commands.shoots import say, step
 from sandbox.machines import image
 from sandbox.nodes.images import BUSYBOX
 from sandbox.progress import Progress
+from sandbox.servers import resourcemanager
 from sandbox.servers.apiserver import from_kubeconfig
 from sandbox.shoots import creation, deletion, records, shootmanifests, waiting
 from sandbox.shoots.creation import EXTENSIONS, Sandbox
@@ -23,6 +28,7 @@ from windowbox.errors import Unreachable
 from windowbox.models.extensions import spelled
 
 NAME = "demo"
+PROGRAMS = (*image.PROGRAMS, resourcemanager.PROGRAM)
 WITHOUT_NODES = "a shoot with machines that are real nodes"
 _MACHINES = 2
 _RATE = 20
@@ -39,13 +45,90 @@ _AUTHORITY = "ca-provider-local-controlplane"
 _PATIENCE = 120.0
 
 
-def show(scene: Scene, sandbox: Sandbox | None = None, machines: int = _MACHINES) -> None:
+class Making:
+    """A Shoot that is made while other parts of the demo are shown; what it says waits for its own part."""
+
+    def __init__(self, sandbox: Sandbox, machines: int = _MACHINES) -> None:
+        self.sandbox, self.machines = sandbox, machines
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._has_image, self._may_boot, self._cancelled = (threading.Event() for _ in range(3))
+        self._thread = threading.Thread(target=self._make, name="shoot")
+        self._shoot: Shoot | None = None
+        self._error: BaseException | None = None
+
+    def begin(self) -> None:
+        """Begin with its control plane, and the image of its machines."""
+        if not self._thread.ident:
+            self._thread.start()
+
+    def boot(self) -> None:
+        """Go on with its machines: from now on, no node loses its power."""
+        self._may_boot.set()
+
+    def wait_for_image(self) -> None:
+        """Wait until all nodes have the image, if that has begun: a node without power could not take it."""
+        if self._thread.ident:
+            self._has_image.wait()
+
+    def cancel(self) -> None:
+        """Make no further step, and do not wait for the present one."""
+        self._cancelled.set()
+        self._may_boot.set()
+
+    def made(self) -> Shoot:
+        """Print what has happened so far, then what happens, until all machines are nodes."""
+        self.begin()
+        self.boot()
+        while (line := self._lines.get()) is not None:
+            click.echo(line)
+        if self._error:
+            raise self._error
+        assert self._shoot
+        return self._shoot
+
+    def _make(self) -> None:
+        try:
+            if NAME in records.all_names(self.sandbox.folder):
+                # An earlier demo was interrupted.
+                deletion.delete(self.sandbox, NAME, lambda what, seconds: None)
+            progress = Progress(self._lines.put, live=False)
+            self._shoot = creation.prepare(self.sandbox, NAME, progress, self._steps())
+            self._has_image.set()
+            self._may_boot.wait()
+            creation.add_machines(self.sandbox, self._shoot, self.machines, self._steps())
+        except BaseException as error:  # whatever it is: `made` raises it where the Shoot is shown
+            self._error = error
+        finally:
+            self._has_image.set()
+            self._lines.put(None)
+
+    def _steps(self) -> Callable[[str], None]:
+        began = time.monotonic()
+
+        def done(what: str) -> None:
+            if self._cancelled.is_set():
+                raise SystemExit
+            self._lines.put(step(what, time.monotonic() - began))
+
+        return done
+
+
+@contextlib.contextmanager
+def making(sandbox: Sandbox, machines: int = _MACHINES) -> Iterator[Making]:
+    """The Shoot of the demo, which is made at most until the block ends."""
+    shoot = Making(sandbox, machines)
+    try:
+        yield shoot
+    finally:
+        shoot.cancel()
+
+
+def show(scene: Scene, making: Making) -> None:
     """All steps, one line each. Idempotent: deletes the Shoot at the end, and one left by an earlier demo."""
-    sandbox = sandbox or creation.detached(scene.folder, scene.state)
-    if NAME in records.all_names(sandbox.folder):
-        deletion.delete(sandbox, NAME, lambda what, seconds: None)
+    sandbox, machines = making.sandbox, making.machines
     click.echo(f"\nA shoot {NAME!r} with {machines} machines, which are Pods of this sandbox and real nodes")
-    shoot = creation.create(sandbox, NAME, machines, Progress(click.echo), say)
+    click.echo("  (it was begun while the former parts were shown)")
+    shoot = making.made()
     show_control_plane(sandbox, shoot)
 
     async def use(demo: Stage) -> None:

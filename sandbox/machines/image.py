@@ -34,6 +34,8 @@ VERSIONS = ("1.0.0", "1.1.0")
 PROVISIONER = "local-path-provisioner"
 _NAME = "windowbox.local/machine"
 _KUBERNETES = ("kubelet", "kube-proxy", "kubectl")
+PROGRAMS = (*_KUBERNETES, PROVISIONER)
+"""Programs of the image that a machine may lack."""
 _SYSTEM = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "nft", "ip", "bash", "mount", "umount")
 _PLUGINS = ("bridge", "host-local", "loopback")
 _SCRIPTS = {

@@ -89,6 +89,13 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
     def done(what: str) -> None:
         say(what, time.monotonic() - began)
 
+    shoot = prepare(sandbox, name, progress, done)
+    add_machines(sandbox, shoot, machines, done)
+    return shoot
+
+
+def prepare(sandbox: Sandbox, name: str, progress: Progress, done: Callable[[str], None]) -> Shoot:
+    """Create all of the Shoot `name` but its machines; `done` is called after each step."""
     records.check_new(sandbox.folder, name)
     obtain.obtain([resourcemanager.PROGRAM, image.PROVISIONER], progress)
     shoot = records.new(name, set(sandbox.state.ports.values()))
@@ -126,12 +133,16 @@ def create(sandbox: Sandbox, name: str, machines: int, progress: Progress, say: 
     wait_succeeded(api, shoot, "operatingsystemconfigs", shootmanifests.SYSTEM_CONFIG)
     done(f"Infrastructure Succeeded: machines live in {shoot.machines}")
     done("ControlPlane Succeeded: the Shoot is a served cluster, with a StorageClass")
+    return shoot
+
+
+def add_machines(sandbox: Sandbox, shoot: Shoot, machines: int, done: Callable[[str], None]) -> None:
+    """Create its Worker, and wait until all its machines are Ready nodes."""
     write_worker(sandbox, shoot, machines, image.VERSIONS[0])
     done(f"Worker written: {machines} machines wanted")
     wait_nodes(sandbox, shoot, machines, lambda node: done(f"node {node} is Ready"))
     wait_succeeded(sandbox.api, shoot, "workers", shootmanifests.WORKER)
     done("Worker Succeeded")
-    return shoot
 
 
 def wait_started(sandbox: Sandbox, shoot: Shoot) -> None:
@@ -139,7 +150,10 @@ def wait_started(sandbox: Sandbox, shoot: Shoot) -> None:
     limit = time.monotonic() + _SERVERS_PATIENCE
     wanted = [shoot.child(process) for process in _PROCESSES]
     while True:
-        children = sandbox.state.children
+        state = sandbox.state
+        if not state.running():
+            raise Unreachable(f"the sandbox {state.name!r} has ended")
+        children = state.children
         late = [n for n in wanted if n not in children or children[n].condition != "ready"]
         if not late:
             return

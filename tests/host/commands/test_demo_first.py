@@ -13,16 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import detached
+from commands.demo import showshoot
+from sandbox import detached, stages
 from sandbox import state as states
+from sandbox.nodes import hostresources
 from sandbox.programs import binaries, releases
 from sandbox.programs.binaries import PROGRAMS
-from tests.support import worldwithnodes
+from tests.host.nodes import traces
+from tests.support import servers, worldwithnodes
 from tests.unit.sandbox import releaseserver
 from tests.unit.sandbox.releaseserver import KUBERNETES, Releases, path_of
 
 _ROOT = Path(__file__).parents[3]
-_LACKING = ("kubelet", "kube-proxy", "kube-scheduler")
+_DEMO = {*stages.PROGRAMS, *hostresources.PROGRAMS, *showshoot.PROGRAMS}
+_LACKING = ("kube-controller-manager", "kubelet", "kube-proxy", "kube-scheduler")
 
 
 @pytest.fixture
@@ -30,7 +34,8 @@ def machine(tmp_path: Path) -> Iterator[tuple[dict[str, str], Releases]]:
     """The environment of a machine with servers only, which gets the other programs from a web server."""
     worldwithnodes.need()
     cache = tmp_path / "cache"
-    for program in (PROGRAMS[name] for name in PROGRAMS.keys() - {*_LACKING, "named", "dig"}):
+    servers.need(*_DEMO)
+    for program in (PROGRAMS[name] for name in _DEMO - {*_LACKING, "named"}):
         kept = cache / "bin" / f"{program.name}-{program.version}"
         kept.mkdir(parents=True)
         (kept / program.name).symlink_to(binaries.find(program.name))
@@ -76,8 +81,8 @@ def test_records_are_shown_before_the_parts_with_nodes(machine: tuple[dict[str, 
         demo.send_signal(signal.SIGINT)
         said += demo.communicate(timeout=60)[0]
     order = [
-        "Records need no nodes", "dig: 172.18.255.224", "kubelet 1.36.3: downloaded and verified",
-        "Now the same sandbox with nodes", "✓ node-1/kubelet", "answered by echo-",
+        "What is ready is shown at once", "dig: 172.18.255.224", "stored failSwapOn: false",
+        "kubelet 1.36.3: downloaded and verified", "✓ node-1/kubelet", "answered by echo-",
     ]  # fmt: skip
     places = [said.find(words) for words in order]
     assert places == sorted(places), said
@@ -85,14 +90,55 @@ def test_records_are_shown_before_the_parts_with_nodes(machine: tuple[dict[str, 
     assert not re.search("left out", said, re.IGNORECASE)
 
 
-def test_an_interrupted_demo_leaves_no_running_sandbox(machine: tuple[dict[str, str], Releases]) -> None:
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        pytest.param("Sandbox ", "kubelet", id="starting"),
+        pytest.param("TXT", "kubelet", id="records"),
+        pytest.param("kubelet 1.36.3: ", "kubelet", id="waiting-for-a-program"),
+        pytest.param("answered by echo-", "", id="load-balancer", marks=pytest.mark.slow),
+        pytest.param("node machine-", "", id="shoot", marks=pytest.mark.slow),
+    ],
+)
+def test_an_interrupted_demo_leaves_nothing_behind(
+    machine: tuple[dict[str, str], Releases], words: str, missing: str
+) -> None:
     environment, served = machine
-    served.dripping.add(path_of(PROGRAMS["kubelet"]))
+    if missing:
+        served.dripping.add(path_of(PROGRAMS[missing]))
+    folder = Path(environment["WINDOWBOX_HOME"]) / "default"
     with _demo(environment) as demo:
-        _until(demo, "TXT")
+        _until(demo, words)
+        state = states.read(folder)
+        # At first its supervisor may not have written a state.
+        before = traces.of(state, folder) if state else None
         demo.send_signal(signal.SIGINT)
-        said, _ = demo.communicate(timeout=60)
+        said, _ = demo.communicate(timeout=90)
     assert demo.returncode, said
-    state = states.read(Path(environment["WINDOWBOX_HOME"]) / "default")
-    assert state
-    assert not state.running()
+    after = states.read(folder)
+    assert not (after and after.running()), said
+    assert not (before and before.left())
+    kept = sorted(path.name for path in (Path(environment["WINDOWBOX_CACHE"]) / "bin").iterdir())
+    assert [name for name in kept if name.startswith(".")] == []
+    assert ("kubelet-1.36.3" in kept) == (not missing)
+
+
+def test_the_next_demo_continues_where_one_was_interrupted(
+    machine: tuple[dict[str, str], Releases],
+) -> None:
+    environment, served = machine
+    late = path_of(PROGRAMS["kubelet"])
+    served.dripping.add(late)
+    with _demo(environment) as demo:
+        _until(demo, "kube-controller-manager 1.36.3: downloaded")
+        demo.send_signal(signal.SIGTERM)
+        demo.communicate(timeout=90)
+    served.dripping.clear()
+    served.asked.clear()
+    with _demo(environment) as demo:
+        said = _until(demo, "answered by echo-")
+        demo.send_signal(signal.SIGINT)
+        demo.communicate(timeout=90)
+    assert late in served.asked
+    assert path_of(PROGRAMS["kube-controller-manager"]) not in served.asked
+    assert "dig: 172.18.255.224" in said

@@ -65,7 +65,11 @@ def test_a_bastion_speaks_ssh_and_goes_without_a_trace(
 def test_the_demo_replaces_machines_and_goes_without_a_trace(
     sandbox: Sandbox, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    showshoot.show(Scene(sandbox.folder, sandbox.state), sandbox, machines=1)
+    with showshoot.making(sandbox, machines=1) as shoot:
+        shoot.begin()
+        shoot.wait_for_image()
+        assert capsys.readouterr().out == ""
+        showshoot.show(Scene(sandbox.folder, sandbox.state), shoot)
     said = capsys.readouterr().out
     assert len(re.findall(r"node machine-shoot--local--demo-\S+ is Ready", said)) == 1
     assert "1 machines replaced by those of another image" in said
