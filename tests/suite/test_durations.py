@@ -91,6 +91,6 @@ def test_a_part_of_the_tests_updates_the_record(tmp_path: Path, monkeypatch: pyt
         (tmp_path / name).touch()
     measured = {f"test_a.py::{test}": {"call": Took(1.26, 0.5)} for test in ("one", "two")}
     before = {"test_a.py": [9.0, 9.0, 9], "test_b.py": [3.0, 2.0, 1], "test_gone.py": [1.0, 1.0, 1]}
-    assert durations.record(measured, before).splitlines() == [
+    assert durations.recorded(measured, before).splitlines() == [
         "{", '"test_a.py": [2.5, 1.0, 2],', '"test_b.py": [3.0, 2.0, 1]', "}"
     ]  # fmt: skip

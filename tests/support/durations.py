@@ -39,6 +39,9 @@ class Meter:
     def __init__(self) -> None:
         self._pid = os.getpid()
         os.environ[_MARK] = str(self._pid)
+        self._own = self._counted = 0.0
+
+    def pytest_collection_finish(self) -> None:
         self._own = _own()
         self._counted = self._all()
 
@@ -65,19 +68,18 @@ class Meter:
 
 
 class Writer:
-    """In the process that sees all reports."""
+    """In the process that sees all reports. Each is a line at once, in case that this run is interrupted."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
-        self._measured: dict[str, dict[str, Took]] = defaultdict(dict)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._file = file.open("w", buffering=1)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        took = Took(round(report.duration, 4), round(getattr(report, "cpu", 0.0), 4))
-        self._measured[report.nodeid][str(report.when)] = took
+        took = round(report.duration, 4), round(getattr(report, "cpu", 0.0), 4)
+        print(json.dumps([report.nodeid, report.when, *took]), file=self._file)
 
-    def pytest_sessionfinish(self) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(json.dumps(self._measured))
+    def pytest_unconfigure(self) -> None:
+        self._file.close()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -128,8 +130,11 @@ def _marked(pid: int, root: int) -> bool:
 
 
 def read(file: Path) -> Measured:
-    found: dict[str, dict[str, list[float]]] = json.loads(file.read_text())
-    return {test: {phase: Took(*took) for phase, took in phases.items()} for test, phases in found.items()}
+    measured: dict[str, dict[str, Took]] = defaultdict(dict)
+    for line in file.read_text().splitlines():
+        test, phase, *took = json.loads(line)
+        measured[test][phase] = Took(*took)
+    return measured
 
 
 def total(phases: Mapping[str, Took]) -> Took:
@@ -165,7 +170,7 @@ def _table(
     yield ""
 
 
-def record(measured: Measured, before: Mapping[str, list[float]]) -> str:
+def recorded(measured: Measured, before: Mapping[str, list[float]]) -> str:
     """`tests/durations.json`: wall and CPU seconds of each file, and its number of tests."""
     files: dict[str, list[Took]] = defaultdict(list)
     for test, phases in measured.items():
@@ -188,7 +193,7 @@ def main(arguments: list[str]) -> None:
     print("\n".join(summary(measured)))
     if given.record:
         before = json.loads(scheduling.DURATIONS.read_text()) if scheduling.DURATIONS.exists() else {}
-        scheduling.DURATIONS.write_text(record(measured, before))
+        scheduling.DURATIONS.write_text(recorded(measured, before))
 
 
 if __name__ == "__main__":
