@@ -23,6 +23,7 @@ from commands.demo.stage import (
     succeeded,
 )
 from sandbox import roles, stages
+from sandbox.forecast import ports, showing
 from sandbox.nodes import sshimage
 from sandbox.servers import kubeconfigs
 from windowbox.errors import Unreachable, WindowboxError
@@ -87,6 +88,8 @@ def show_owners(scene: Scene) -> None:
         lacking = "this machine has no OpenSSH server (sshd) that could run in its Pod"
     elif not options.nodes and not options.simulated_nodes:
         lacking = "there are no nodes that could run its Pod"
+    elif reason := ports.refusal(showing.SSH):
+        lacking = reason
 
     async def steps(demo: Stage) -> None:
         secret = yaml.safe_load(kubeconfigs.secret(SHOOT, roles.provider_kubeconfig(scene.folder)))
@@ -108,7 +111,7 @@ def show_owners(scene: Scene) -> None:
             say(f"Bastion {SHOOT}/{_NAME}: Succeeded, at {address}, after", applied.took)
             node = pod.spec.get("nodeName")
             click.echo(f"      created: Pod {pod.name} on {node}, its load balancer, Secret and policy")
-            greeting = await first_line(address, 22)
+            greeting = await first_line(address, showing.SSH)
             say(f"    its SSH server answers {greeting} after", time.perf_counter() - began)
             await demo.delete_by_hand(SERVICES, _HOME, f"bastion-{_NAME}")
             await demo.delete(BASTIONS, SHOOT, _NAME, "its Pod, Service, Secret and policy with it")

@@ -17,6 +17,7 @@ from pathlib import Path
 from windowbox.errors import Refused
 
 _HOME = Path("/run/windowbox")
+_LOCKS = Path("/proc/locks")
 _MOST = 256
 
 
@@ -80,6 +81,14 @@ def left() -> Iterator[list[Claim]]:
     begun = sorted(int(path.name[2:]) for path in paths if is_name(path.name))
     with contextlib.ExitStack() as stack:
         yield [claim for number in begun if (claim := stack.enter_context(held(number)))]
+
+
+def taken() -> set[int]:
+    """The numbers that sandboxes hold, by the kernel's list of locks: nothing is locked to see it."""
+    files = {path.stat().st_ino: int(path.stem) for path in _HOME.glob("*.lock") if path.stem.isdecimal()}
+    # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:131077 0 EOF
+    locked = (line.split()[5] for line in _LOCKS.read_text().splitlines() if " FLOCK " in line)
+    return {files[inode] for lock in locked if (inode := int(lock.rpartition(":")[2])) in files}
 
 
 def numbers() -> range:

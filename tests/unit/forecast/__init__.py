@@ -1,0 +1,1 @@
+"""What is foretold of a demo, from facts."""
