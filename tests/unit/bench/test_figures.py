@@ -60,6 +60,16 @@ def test_a_line_is_counted_when_it_is_complete(tmp_path: Path) -> None:
     assert log.requests() == {}
 
 
+def test_requests_before_a_skip_are_not_counted(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    before, line = _line("system:windowbox:worker", "get"), _line("system:windowbox:worker", "patch")
+    log = AuditLog(path)
+    path.write_bytes(before * 1000 + line[:20])
+    log.skip()
+    path.write_bytes(before * 1000 + line)
+    assert log.requests() == {"patch dnsrecords": 1}
+
+
 def test_a_process_that_has_ended_uses_nothing() -> None:
     assert usage(os.getpid()).peak > 1
     assert private(os.getpid()) > 1
