@@ -276,7 +276,8 @@ def test_programs_come_side_by_side(
     published: Releases, progress: Progress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that takes long keeps no other from being used."""
-    published.dripping.add(FILE)
+    monkeypatch.setattr(web, "PATIENCE", Patience(silence=3600, file=3600))
+    published.silent.add(FILE)
 
     def keep(program: Program, _: Path) -> None:
         assert program == NATS_SERVER

@@ -29,7 +29,8 @@ def _downloaded() -> tuple[bool, dict[str, bytes], str]:
 
 
 def test_only_the_layers_down_to_the_program_are_asked_for(published: Releases) -> None:
-    published.publish_image("resource-manager", "v1.150.0", SYSTEM, PROGRAM, layer({"etc/passwd": b"nobody"}))
+    below = SYSTEM, layer({"etc/hosts": b""})
+    published.publish_image("resource-manager", "v1.150.0", *below, PROGRAM, layer({"etc/passwd": b"nobody"}))
     done, kept, _ = _downloaded()
     assert done
     assert kept["it"] == script("v1.150.0")
