@@ -14,17 +14,20 @@ import click
 
 from commands import sandbox
 from commands.demo import showbalancer, showkinds, showshoot
+from commands.demo.opening import opening
 from commands.demo.showshoot import Making
 from commands.demo.stage import Scene
 from commands.formatting import aligned
 from commands.sandbox import download_option, name_option, role_counts
 from sandbox import detached, prerequisites, processes, stages
 from sandbox import state as states
+from sandbox.forecast import reading, showing
 from sandbox.nodes import hostresources
 from sandbox.programs import obtain
 from sandbox.progress import ONCE, Progress
 from sandbox.shoots import creation, records
 from sandbox.state import ChildState, State
+from windowbox.errors import Missing
 
 _CONTROLLERS = "kube-controller-manager"
 
@@ -33,6 +36,7 @@ _CONTROLLERS = "kube-controller-manager"
 class Part:
     """A part of the demo."""
 
+    name: showing.Name
     show: Callable[[Scene, Making], None]
     programs: tuple[str, ...] = ()
     """What it needs and the parts before it do not."""
@@ -44,11 +48,11 @@ def _parts(*, nodes: bool) -> list[Part]:
     """All parts, in the order of what they need."""
     of_nodes = hostresources.PROGRAMS if nodes else stages.SIMULATED_PROGRAMS
     return [
-        Part(lambda scene, _: showkinds.show_records(scene)),
-        Part(lambda scene, _: showkinds.show_webhook(scene)),
-        Part(_show_balancer, (_CONTROLLERS, *of_nodes), showbalancer.WITHOUT_NODES),
-        Part(lambda scene, _: showkinds.show_owners(scene), (_CONTROLLERS, *of_nodes)),
-        Part(showshoot.show, showshoot.PROGRAMS, showshoot.WITHOUT_NODES),
+        Part("records", lambda scene, _: showkinds.show_records(scene)),
+        Part("webhook", lambda scene, _: showkinds.show_webhook(scene)),
+        Part("balancer", _show_balancer, (_CONTROLLERS, *of_nodes), showbalancer.WITHOUT_NODES),
+        Part("owners", lambda scene, _: showkinds.show_owners(scene), (_CONTROLLERS, *of_nodes)),
+        Part("shoot", showshoot.show, showshoot.PROGRAMS, showshoot.WITHOUT_NODES),
     ]
 
 
@@ -113,48 +117,60 @@ def _show_all(folder: Path, download: bool) -> None:
     """Start the sandbox, with real nodes where possible, and show each part once its programs are there."""
     progress, before = Progress(click.echo, introduction=ONCE), states.read(folder)
     running = before if before and before.running() else None
-    chosen = {} if running else _chosen(folder, progress, download)
-    nodes = bool(running.options.nodes if running else chosen.get("nodes"))
-    parts = _parts(nodes=nodes)
-    shown = [part for part in parts if nodes or not part.without_nodes]
-    wanted = dict.fromkeys([name for part in shown for name in part.programs] + [*prerequisites.TOOLS])
-    lacking = [program.name for program in obtain.lacking(wanted)]
-    with prerequisites.in_background(lacking, progress, download=download) as wait:
+    suited = not hostresources.unsuited()
+    nodes = bool(running.options.nodes) if running else suited
+    first, all_parts = _first(folder, nodes=nodes), _parts(nodes=nodes)
+    wanted = dict.fromkeys([*first, *_programs(all_parts), *prerequisites.TOOLS])
+    with prerequisites.obtaining(
+        wanted, progress, nodes=suited and not running, download=download
+    ) as wait:  # fmt: skip
+        wait(first)
+        chosen: dict[str, Any] = {}
+        if not running:
+            nodes = not hostresources.impossible()
+            kind = {"nodes": hostresources.usual()} if nodes else {"simulated_nodes": 2}
+            chosen = {**kind, **role_counts({}, separate=False, running=False), "admits": 1}
+        parts = _parts(nodes=nodes)
+        lacking = [program.name for program in obtain.lacking(_programs(parts))]
         if lacking:
-            click.echo("What is ready is shown at once; the other programs are made meanwhile.")
+            click.echo("What is ready is shown at once, while the other programs are made.")
+        if not running:
+            chosen["awaited"] = tuple(lacking)
         click.echo(f"Sandbox {folder.name!r} in {folder}")
         said: set[str] = set()
-        state = _up(folder, chosen | ({} if running else {"awaited": tuple(lacking)}), said)
+        state = _up(folder, chosen, said)
         with showshoot.making(creation.detached(folder, state)) as shoot:
             for part in parts:
-                if part not in shown:
+                if part.without_nodes and not nodes:
                     left_out(part.without_nodes, _why_no_nodes(folder))
                     continue
                 if set(part.programs) & set(lacking):
                     click.echo("")
-                    wait()
+                    wait(part.programs)
                     state = _up(folder, {}, said)
                 if nodes and part.programs and not obtain.lacking(showshoot.PROGRAMS):
                     shoot.begin()
                 part.show(Scene(folder, state), shoot)
+        wait(prerequisites.TOOLS)
+
+
+def _programs(parts: list[Part]) -> list[str]:
+    return [name for part in parts for name in part.programs]
+
+
+def _first(folder: Path, *, nodes: bool) -> list[str]:
+    """The programs without which a sandbox cannot start."""
+    first = [name for name in prerequisites.SERVERS if name != _CONTROLLERS]
+    if nodes:
+        first.append("windowbox-echo")  # it is in an image of every node
+    if records.names(folder):  # Shoots of a former run start with the sandbox
+        first += _programs(_parts(nodes=nodes))
+    return first
 
 
 def _show_balancer(scene: Scene, shoot: Making) -> None:
     showbalancer.show(scene, before_cut=shoot.wait_for_image)
     shoot.boot()
-
-
-def _chosen(folder: Path, progress: Progress, download: bool) -> dict[str, Any]:
-    """The options of a new sandbox, once the programs are there that it needs to start."""
-    possible = not hostresources.unsuited()
-    first = [name for name in prerequisites.SERVERS if name != _CONTROLLERS]
-    if possible:
-        first.append("windowbox-echo")  # it is in an image of every node
-    if records.names(folder):  # Shoots of a former run start with the sandbox
-        first += [name for part in _parts(nodes=possible) for name in part.programs]
-    prerequisites.gather(first, progress, nodes=possible, download=download)
-    nodes = {"simulated_nodes": 2} if hostresources.impossible() else {"nodes": hostresources.usual()}
-    return {**nodes, **role_counts({}, separate=False, running=False), "admits": 1}
 
 
 def _up(folder: Path, chosen: dict[str, Any], said: set[str]) -> State:
@@ -170,12 +186,12 @@ def _up(folder: Path, chosen: dict[str, Any], said: set[str]) -> State:
 
 
 def _why_no_nodes(folder: Path) -> str:
-    if reason := hostresources.impossible():
-        return f"They need real nodes, and those need {reason}"
+    if reason := hostresources.impossible(folder):
+        return f"real nodes need {reason}"
     down = states.command("down", folder)
-    return f"They need real nodes, and this sandbox was started without: `{down}`, then repeat the demo"
+    return f"this sandbox was started without real nodes: `{down}`, then repeat the demo"
 
 
 def left_out(what: str, reason: str) -> None:
     """Say which part is not shown, and why."""
-    click.echo(f"\nLeft out: {what}. {reason}")
+    click.echo(f"\nLeft out: {what}, because {reason}")

@@ -50,7 +50,7 @@ class _Asked:
         return otherwise if self._result is None else self._result
 
 
-def read(folder: Path) -> Facts:
+def read(folder: Path, *, download: bool = True) -> Facts:
     """What decides over a demo with the sandbox in `folder`."""
     limit = time.monotonic() + _PATIENCE
     asked = {
@@ -66,7 +66,8 @@ def read(folder: Path) -> Facts:
     looks = {name: _Asked(functools.partial(_is_here, name)) for name in _wanted(nodes=nodes)}
     absent = [name for name, look in looks.items() if not look.by(limit, otherwise=_may_be_here(name))]
     lacking = tuple(name for name in absent if PROGRAMS[name].module)
-    places = {name: place for name in lacking if (place := releases.find(PROGRAMS[name]))}
+    asked_for = lacking if download else ()
+    places = {name: place for name in asked_for if (place := releases.find(PROGRAMS[name]))}
     servers = asked["servers"].by(limit, otherwise=dict[str, bool]())
     unreachable: dict[str, str] | None = None
     if places:
