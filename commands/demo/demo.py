@@ -115,23 +115,24 @@ def _ending_if_interrupted(folder: Path) -> Iterator[None]:
 
 def _show_all(folder: Path, download: bool) -> None:
     """Start the sandbox, with real nodes where possible, and show each part once its programs are there."""
+    lacks, suited = _open(folder, download)
     progress, before = Progress(click.echo, introduction=ONCE), states.read(folder)
     running = before if before and before.running() else None
-    suited = not hostresources.unsuited()
     nodes = bool(running.options.nodes) if running else suited
-    first, all_parts = _first(folder, nodes=nodes), _parts(nodes=nodes)
-    wanted = dict.fromkeys([*first, *_programs(all_parts), *prerequisites.TOOLS])
+    first, possible = _first(folder, nodes=nodes), [one for one in _parts(nodes=nodes) if not lacks[one.name]]
+    wanted = dict.fromkeys([*first, *_programs(possible), *prerequisites.TOOLS])
     with prerequisites.obtaining(
         wanted, progress, nodes=suited and not running, download=download
     ) as wait:  # fmt: skip
         wait(first)
         chosen: dict[str, Any] = {}
         if not running:
-            nodes = not hostresources.impossible()
+            nodes = suited and not hostresources.impossible(folder)
             kind = {"nodes": hostresources.usual()} if nodes else {"simulated_nodes": 2}
             chosen = {**kind, **role_counts({}, separate=False, running=False), "admits": 1}
         parts = _parts(nodes=nodes)
-        lacking = [program.name for program in obtain.lacking(_programs(parts))]
+        shown = [one for one in parts if not lacks[one.name] and (nodes or not one.without_nodes)]
+        lacking = [program.name for program in obtain.lacking(_programs(shown))]
         if lacking:
             click.echo("What is ready is shown at once, while the other programs are made.")
         if not running:
@@ -141,17 +142,26 @@ def _show_all(folder: Path, download: bool) -> None:
         state = _up(folder, chosen, said)
         with showshoot.making(creation.detached(folder, state)) as shoot:
             for part in parts:
-                if part.without_nodes and not nodes:
-                    left_out(part.without_nodes, _why_no_nodes(folder))
+                if part not in shown:
+                    left_out(part.without_nodes, lacks[part.name] or _why_no_nodes(folder))
                     continue
                 if set(part.programs) & set(lacking):
                     click.echo("")
                     wait(part.programs)
                     state = _up(folder, {}, said)
-                if nodes and part.programs and not obtain.lacking(showshoot.PROGRAMS):
+                if parts[-1] in shown and part.programs and not obtain.lacking(showshoot.PROGRAMS):
                     shoot.begin()
                 part.show(Scene(folder, state), shoot)
         wait(prerequisites.TOOLS)
+
+
+def _open(folder: Path, download: bool) -> tuple[dict[showing.Name, str], bool]:
+    """The first lines. Returns what each part lacks here, and whether real nodes are possible."""
+    facts = reading.read(folder, download=download)
+    click.echo("\n".join(opening(facts)))
+    if reason := showing.impossible(facts):
+        raise Missing(f"the demo needs {reason}")
+    return {part.name: part.lacking for part in showing.parts(facts)}, not showing.without_nodes(facts)
 
 
 def _programs(parts: list[Part]) -> list[str]:
