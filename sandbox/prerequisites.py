@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,7 +23,7 @@ def programs(*, nodes: bool, simulated: bool) -> list[str]:
     return list(dict.fromkeys([*more, *TOOLS]))
 
 
-def gather(names: Iterable[str], progress: Progress, *, nodes: bool = False, download: bool = False) -> None:
+def gather(names: Iterable[str], progress: Progress, *, nodes: bool = False, download: bool = True) -> None:
     """Install these programs; with `nodes`, also the system packages of real nodes, if possible."""
     built = [program.name for program in obtain.lacking(names) if program.module]
     # apt-get waits for the network, and Go for CPUs: together they take as long as the slower one.
@@ -33,20 +34,39 @@ def gather(names: Iterable[str], progress: Progress, *, nodes: bool = False, dow
 
 
 @contextlib.contextmanager
-def in_background(
-    names: Iterable[str], progress: Progress, *, download: bool
-) -> Iterator[Callable[[], None]]:
+def obtaining(
+    names: Iterable[str], progress: Progress, *, nodes: bool = False, download: bool = True
+) -> Iterator[Callable[[Iterable[str]], None]]:
     """Install these programs in the background while the block runs; cancelled if the block fails.
 
-    Quiet until the block calls the function that it gets, which shows the progress, and waits for the end.
+    The block gets a function that waits until the programs that it names are there, and shows the progress
+    meanwhile; otherwise nothing is said. With `nodes`, also the system packages of real nodes, if possible.
     """
-    progress.hold_back()
-    with processes.unwinding(), ThreadPoolExecutor(1, "programs") as pool:
-        future = pool.submit(obtain.obtain, names, progress, download=download)
+    built = [program.name for program in obtain.lacking(names) if program.module]
+    kept = threading.Condition()
 
-        def wait() -> None:
+    def tell(_: object = None) -> None:
+        with kept:
+            kept.notify_all()
+
+    progress.hold_back()
+    with processes.unwinding(), ThreadPoolExecutor(2, "programs") as pool:
+        packages = pool.submit(_install, progress, nodes)
+        programs = pool.submit(obtain.obtain, built, progress, download=download, kept=tell)
+        programs.add_done_callback(tell)
+
+        def wait(wanted: Iterable[str]) -> None:
+            wanted = list(wanted)
             progress.go_on()
-            future.result()
+            try:
+                packages.result()
+                with kept:
+                    kept.wait_for(lambda: programs.done() or not obtain.lacking(wanted))
+                if obtain.lacking(wanted):
+                    programs.result()
+                    obtain.obtain(wanted, progress, download=download)
+            finally:
+                progress.hold_back()
 
         try:
             yield wait

@@ -31,9 +31,9 @@ def main(arguments: list[str]) -> int:
     wanted = [program for program in PROGRAMS.values() if program.name not in left_out]
     with processes.unwinding(), ThreadPoolExecutor(1, "packages") as pool:
         installing = pool.submit(_install, progress)
-        # One program per origin at a time, so that a missing module does not hide a broken compiler.
-        for origin in dict.fromkeys(program.module for program in wanted if program.module):
-            names = [program.name for program in wanted if program.module == origin]
+        # One module after the other, so that a missing one does not hide a broken compiler.
+        for module in dict.fromkeys(program.module for program in wanted if program.module):
+            names = [program.name for program in wanted if program.module == module]
             try:
                 obtain.obtain(names, progress, download=download)
             except WindowboxError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import functools
 import os
@@ -11,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,54 +34,76 @@ class Program:
     module: str | None = None
     """Its folder under deploy/binaries; None if it comes as a package of the system."""
     package: str = ""
+    """Its main package, in this module."""
     nodes: bool = False
     """Whether only nodes and tests need it."""
+    stamps: tuple[str, ...] = ()
+    """Variables of Go, and the parts of the version that they get."""
+    effort: int = 0
+    """CPU seconds of compiling what those before it in the table have not; measured on a slow machine."""
 
 
 _KUBERNETES, _GARDENER = "1.36.3", "1.150.0"
 _VERSION = ("--version",)
+_ALL = "programs"
+"""The module of most programs, so that what they share is compiled once."""
+_STAMPS = (
+    "k8s.io/component-base/version.gitVersion=v{version}",
+    "k8s.io/component-base/version.gitMajor={major}",
+    "k8s.io/component-base/version.gitMinor={minor}",
+)
+"""Without a version, programs of Kubernetes call themselves v0.0.0-master, which clients refuse."""
+
+# In the order in which the demo needs them: so they are compiled.
 PROGRAMS: dict[str, Program] = {
     program.name: program
     for program in (
         # Schedules that survive a restart of the server came with 2.14.
-        Program("nats-server", "2.15.2", (2, 14), module="nats", package="github.com/nats-io/nats-server/v2"),
-        Program("etcd", "3.7.0", (3, 5), module="etcd", package="go.etcd.io/etcd/server/v3"),
+        Program("nats-server", "2.15.2", (2, 14), module=_ALL, package="github.com/nats-io/nats-server/v2"),
+        Program("etcd", "3.7.0", (3, 5), module=_ALL, package="./etcd"),
+        # In an image of every node, without which a sandbox with nodes does not start.
+        Program("windowbox-echo", "1.0.0", (1, 0), module=_ALL, package="./windowbox-echo", nodes=True),
         *(
-            Program(name, _KUBERNETES, (1, 33), ask, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", nodes)
+            Program(name, _KUBERNETES, (1, 33), ask, _ALL, f"k8s.io/kubernetes/cmd/{name}", nodes, _STAMPS)
             for name, ask, nodes in (
                 ("kube-apiserver", _VERSION, False),
                 ("kube-controller-manager", _VERSION, False),
-                ("kubectl", ("version", "--client"), False),
                 ("kubelet", _VERSION, True),
                 ("kube-proxy", _VERSION, True),
                 ("kube-scheduler", _VERSION, True),
+                ("kubectl", ("version", "--client"), False),
             )
         ),
-        Program("kwok", "0.8.0", (0, 7), module="kwok", package="sigs.k8s.io/kwok/cmd/kwok", nodes=True),
-        Program("windowbox-echo", "1.0.0", (1, 0), module="echo", package=".", nodes=True),
+        # Applies ManagedResources, in Shoots of the sandbox and in tests.
+        Program(
+            "gardener-resource-manager", _GARDENER, (1, 140), module=_ALL,
+            package="github.com/gardener/gardener/cmd/gardener-resource-manager", stamps=_STAMPS,
+        ),
+        # Provisions volumes in Shoots of the sandbox. It imports a module whose name differs from another's
+        # in capitals only, so Go does not compile it together with others.
+        Program(
+            "local-path-provisioner", "0.0.30", (0, 0, 24), module="local-path-provisioner",
+            package="github.com/rancher/local-path-provisioner", nodes=True,
+            stamps=("main.VERSION={version}",),
+        ),
+        # Plays nodes where there are none, or not enough.
+        Program("kwok", "0.8.0", (0, 7), module=_ALL, package="sigs.k8s.io/kwok/cmd/kwok", nodes=True),
+        # For tests only: gardenlet's code as a client, the controllers of gardenlet and gardener-operator
+        # that install windowbox, and the two programs that windowbox replaces.
+        *(
+            Program(name, _GARDENER, (1, 140), module=_ALL, package=f"./{name}", nodes=True, stamps=_STAMPS)
+            for name in ("gardenlet-client", "gardener-installer", "provider-local", "admission-local")
+        ),
+        # Only tests install the chart.
+        Program(
+            "helm", "4.2.4", (3, 14), ("version",), _ALL, "helm.sh/helm/v4/cmd/helm",
+            stamps=("helm.sh/helm/v4/internal/version.version=v{version}",),
+        ),
         # Only tests compare with it. It has no version flag; its help prints its path, which contains one.
         Program(
             "machine-controller-manager", "0.62.1", (0, 62), ("--help",), "machine-controller-manager",
             "github.com/gardener/machine-controller-manager/cmd/machine-controller-manager", nodes=True,
         ),
-        # Provisions volumes in Shoots of the sandbox.
-        Program(
-            "local-path-provisioner", "0.0.30", (0, 0, 24), module="local-path-provisioner",
-            package="github.com/rancher/local-path-provisioner", nodes=True,
-        ),
-        # Applies ManagedResources, in Shoots of the sandbox and in tests.
-        Program(
-            "gardener-resource-manager", _GARDENER, (1, 140), module="gardener",
-            package="github.com/gardener/gardener/cmd/gardener-resource-manager",
-        ),
-        # For tests only: gardenlet's code as a client, the controllers of gardenlet and gardener-operator
-        # that install windowbox, and the two programs that windowbox replaces.
-        *(
-            Program(name, _GARDENER, (1, 140), module="gardener", package=f"./{name}", nodes=True)
-            for name in ("gardenlet-client", "gardener-installer", "provider-local", "admission-local")
-        ),
-        # Only tests install the chart.
-        Program("helm", "4.2.4", (3, 14), ("version",), "helm", "helm.sh/helm/v4/cmd/helm"),
         Program("named", "9.18", (9, 16), ("-v",)),
         Program("dig", "9.18", (9, 16), ("-v",)),
     )
@@ -197,13 +221,18 @@ def _places(program: Program) -> Iterator[Path]:
 
 @functools.cache
 def _asked(path: Path, arguments: tuple[str, ...], _changed: int) -> Version | None:
-    try:
-        answer = subprocess.run(
-            [path, *arguments],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
+    for pause in (0.1, 0.4, 2, 0):
+        try:
+            answer = subprocess.run(
+                [path, *arguments],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False,
+            )  # fmt: skip
+            break
+        except (OSError, subprocess.TimeoutExpired) as error:
+            # A child that another thread has just forked may hold the new file open for writing.
+            if not (pause and isinstance(error, OSError) and error.errno == errno.ETXTBSY):
+                return None
+            time.sleep(pause)
     match = re.search(r"\bv?(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout + answer.stderr)
     return tuple(int(part) for part in match.groups() if part) if match else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import json
 import os
 import re
 import shutil
@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 from sandbox import shipped
 from sandbox.programs import binaries, downloads, packages
@@ -27,25 +28,45 @@ _OLDEST_GO = (1, 21)
 """From here on, Go itself fetches the newer Go that a module asks for."""
 _GO_PATIENCE = 900
 
+_USEFUL_CPUS = 8
+"""More do not help: packages wait for those that they import."""
+
+_QUICK = "-dwarf=false"
+"""For the compiler: no debugging information, which `-s -w` would remove."""
+_SELDOM = (
+    "k8s.io/kubernetes", "k8s.io/client-go/kubernetes", "k8s.io/client-go/informers",
+    "k8s.io/client-go/listers", "k8s.io/client-go/applyconfigurations", "k8s.io/kubectl",
+    "k8s.io/kube-aggregator", "github.com/gardener", "sigs.k8s.io/kustomize",
+)  # fmt: skip
+"""Packages with much code that runs seldom. Without inlining they compile in two thirds of the time."""
+_TEST_HELPER = "pkg/admission/plugin/policy/generic/policy_test_context.go"
+"""Of k8s.io/apiserver: only its tests use it, and it alone makes the API server import 54 fake clients."""
+
 
 def lacking(names: Iterable[str]) -> list[Program]:
     """Those of the programs `names` that are missing or too old."""
     return [binaries.PROGRAMS[name] for name in names if not isinstance(binaries.look(name), Found)]
 
 
-def obtain(names: Iterable[str], progress: Progress, *, download: bool = False) -> None:
-    """Install all programs `names` that are missing or too old. Processes may do so concurrently."""
-    wanted = lacking(names)
+Kept = Callable[[Program], None]
+
+
+def obtain(
+    names: Iterable[str], progress: Progress, *, download: bool = True, kept: Kept = lambda _: None
+) -> None:
+    """Install all programs `names` that are missing or too old, in the order of the table.
+
+    `kept` is called for each that is there now. Several processes may do so at once.
+    """
+    wanted = lacking(sorted(names, key=list(binaries.PROGRAMS).index))
     if system := [program.name for program in wanted if program.module is None]:
         packages.install(progress)
         for name in system:
             binaries.find(name)
-    # Small programs are built first, so that the first is ready early.
-    built = [program for program in wanted if program.module]
-    built.sort(key=lambda program: (program.module == "kubernetes", program.module or ""))
-    for module, programs in itertools.groupby(built, key=lambda program: program.module):
-        assert module is not None
-        _get(module, list(programs), progress, download)
+    modules = dict.fromkeys(program.module for program in wanted if program.module)
+    for module in modules:
+        programs = [program for program in wanted if program.module == module]
+        _get(module, programs, progress, kept, download=download)
 
 
 def another(program: Program, progress: Progress) -> Path:
@@ -56,42 +77,88 @@ def another(program: Program, progress: Progress) -> Path:
     return binaries.cached(program)
 
 
-def _get(module: str, programs: list[Program], progress: Progress, download: bool) -> None:
+def _get(
+    module: str, programs: list[Program], progress: Progress, kept: Kept = lambda _: None, *, download: bool
+) -> None:
+    def keep(program: Program, path: Path) -> None:
+        binaries.cached(program).parent.mkdir(exist_ok=True)
+        os.replace(path, binaries.cached(program))
+        kept(program)
+
     with binaries.cache_lock(module, progress):
         # The former holder of the lock may have installed the same.
         programs = [program for program in programs if not binaries.cached(program).exists()]
         if download:
-            programs = downloads.download(programs, progress, _keep)
+            programs = downloads.download(programs, progress, keep)
         if programs:
-            _build(module, programs, progress)
+            _build(module, programs, progress, keep)
 
 
-def _build(module: str, programs: list[Program], progress: Progress) -> None:
+def _build(module: str, programs: list[Program], progress: Progress, keep: downloads.Kept) -> None:
+    """Compile programs together, so that what they share is compiled once, and keep each when it is there."""
     names = ", ".join(f"{program.name} {program.version}" for program in programs)
     go = find_go(names, progress)
-    # At low priority while the demo runs meanwhile.
-    nice = shutil.which("nice") if progress.held_back else None
-    politely = [nice, "-n", "10"] if nice else []
-    with _folder() as folder, progress.job(names, "compiling", "compiled") as job:
-        log = folder / "log"
+    what = names if len(programs) == 1 else f"{len(programs)} programs"
+    doing = "compiling" if len(programs) == 1 else f"compiling {names}"
+    with _folder() as folder, progress.job(what, doing, "compiled") as job:
+        job.usual = estimate(programs)
+        results, log = folder / "programs", folder / "log"
+        results.mkdir()
+        packages = _packages(go, module, programs, folder, job, progress)
         with log.open("wb") as output:
-            builder = subprocess.Popen(
-                [*politely, go, *_arguments(module, programs, folder)],
-                cwd=shipped.MODULES / module,
-                env={**os.environ, "CGO_ENABLED": "0"},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # so that the compilers that go starts end with it
-            )
-            _watch(builder, names, log, job, progress)
-        if builder.returncode:
-            lines = log.read_text(errors="replace").strip().splitlines()
-            complaints = [line for line in lines if " " in line and not line.startswith("go: downloading")]
-            complaints = complaints[-3:] or [f"it ended with {builder.returncode}"]
-            raise Unreachable(f"go could not build {names}: {' | '.join(complaints)}")
-        for program in programs:
-            _keep(program, folder / program.name)
+            builder = _go(_arguments(go, module, programs, folder, results), module, folder, output)
+            left = _watch(builder, programs, results, log, packages, job, progress, keep)
+        if left:
+            names = ", ".join(f"{program.name} {program.version}" for program in left)
+            raise Unreachable(f"go could not build {names}: {_complaints(log, builder.returncode)}")
+
+
+def estimate(programs: Iterable[Program]) -> float:
+    """About how many seconds compiling takes here, if nothing of it is kept."""
+    return sum(program.effort for program in programs) / min(os.cpu_count() or 1, _USEFUL_CPUS)
+
+
+def _packages(
+    go: Path, module: str, programs: list[Program], folder: Path, job: Job, progress: Progress
+) -> int:
+    """How many packages these programs have. Downloads their modules, and shows how many there are."""
+    listed, log = folder / "packages", folder / "log"
+    command: list[str | Path] = [go, "list", "-deps", *(program.package for program in programs)]
+    with listed.open("wb") as output, log.open("wb") as errors:
+        lister = _go(command, module, folder, output, errors)
+        for _ in _running(lister, job, progress):
+            fetched = log.read_text(errors="replace").count("go: downloading")
+            job.detail = f"{fetched} modules downloaded" if fetched else ""
+    if lister.returncode:
+        raise Unreachable(f"go could not build {job.what}: {_complaints(log, lister.returncode)}")
+    return len(listed.read_text().splitlines())
+
+
+def _go(
+    command: Sequence[str | Path],
+    module: str,
+    folder: Path,
+    output: IO[bytes],
+    errors: IO[bytes] | None = None,
+) -> subprocess.Popen[bytes]:
+    """A process of Go in the folder of a module."""
+    return subprocess.Popen(
+        command,
+        cwd=shipped.MODULES / module,
+        # GOGC: the compiler takes more memory and less time. GOTMPDIR: on the cache's file system, so that
+        # results appear at once and whole.
+        env={"GOGC": "400", **os.environ, "CGO_ENABLED": "0", "GOTMPDIR": str(folder)},
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=errors or output,
+        start_new_session=True,  # so that the compilers that go starts end with it
+    )
+
+
+def _complaints(log: Path, code: int) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    complaints = [line for line in lines if " " in line and not line.startswith("go: downloading")]
+    return " | ".join(complaints[-3:] or [f"it ended with {code}"])
 
 
 @contextlib.contextmanager
@@ -103,53 +170,78 @@ def _folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _keep(program: Program, path: Path) -> None:
-    binaries.cached(program).parent.mkdir(exist_ok=True)
-    os.replace(path, binaries.cached(program))
-
-
-def _arguments(module: str, programs: list[Program], target: Path) -> list[str]:
-    flags = ["-s", "-w"]
-    if module == "gardener" or module.startswith("kubernetes"):
-        # Without a version of their own, programs call themselves v0.0.0-master, which clients refuse.
-        version = programs[0].version
-        major, minor, _ = version.split(".")
-        variables = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
-        flags += [f"-X k8s.io/component-base/version.{key}={value}" for key, value in variables.items()]
-    if module == "helm":
-        flags.append(f"-X helm.sh/helm/v4/internal/version.version=v{programs[0].version}")
-    if module == "local-path-provisioner":
-        flags.append(f"-X main.VERSION={programs[0].version}")
-    # go names a program after the end of its package's path, which for etcd is "server".
-    output = str(target / programs[0].name) if module == "etcd" else f"{target}{os.sep}"
+def _arguments(
+    go: Path, module: str, programs: list[Program], folder: Path, results: Path
+) -> list[str | Path]:
+    """The command that compiles `programs` into the folder `results`, the first one first."""
+    seldom = [f"-gcflags={path}/...={_QUICK} -l" for path in _SELDOM]
     return [
-        "build", "-v", "-trimpath", "-ldflags", " ".join(flags), "-o", output, *(p.package for p in programs)
+        go, "build", "-v", "-trimpath", "-pgo=off", f"-overlay={_overlay(go, module, folder)}",
+        f"-gcflags=all={_QUICK}", *seldom, *(linking(program) for program in programs),
+        "-o", f"{results}{os.sep}", *(program.package for program in programs),
     ]  # fmt: skip
 
 
+def linking(program: Program) -> str:
+    """The flag for its linker: no debugging information, and the version that it reports."""
+    major, minor, _ = program.version.split(".")
+    stamps = (stamp.format(version=program.version, major=major, minor=minor) for stamp in program.stamps)
+    return " ".join((f"-ldflags={program.package}=-s -w", *(f"-X {stamp}" for stamp in stamps)))
+
+
+def _overlay(go: Path, module: str, folder: Path) -> Path:
+    """A file that tells Go to leave out the helper of tests."""
+    path = folder / "overlay.json"
+    found = subprocess.run(
+        [go, "list", "-m", "-f", "{{.Dir}}", "k8s.io/apiserver"],
+        cwd=shipped.MODULES / module, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    helper = Path(found.stdout.strip()) / _TEST_HELPER
+    path.write_text(json.dumps({"Replace": {str(helper): ""} if helper.exists() else {}}))
+    return path
+
+
 def _watch(
-    builder: subprocess.Popen[bytes], names: str, log: Path, job: Job, progress: Progress
-) -> None:  # fmt: skip
-    """Wait for the build, and show its progress."""
+    builder: subprocess.Popen[bytes], programs: list[Program], results: Path, log: Path, packages: int,
+    job: Job, progress: Progress, keep: downloads.Kept,
+) -> list[Program]:  # fmt: skip
+    """Wait for the build, show its progress, and keep each program when it is there; returns what is not."""
+    left = list(programs)
+    for _ in _running(builder, job, progress):
+        for program in [program for program in left if (results / program.name).exists()]:
+            left.remove(program)
+            if len(programs) > 1:
+                progress.say(f"  {program.name} {program.version}: compiled after {job.seconds:.0f} s")
+            keep(program, results / program.name)
+        compiled = sum(" " not in line for line in log.read_text(errors="replace").splitlines())
+        coming = f"{left[0].name} comes next, " if left and len(programs) > 1 else ""
+        job.detail = f"{coming}{compiled} of at most {packages} packages"
+    return left
+
+
+def _running(process: subprocess.Popen[bytes], job: Job, progress: Progress) -> Iterator[None]:
+    """Each second while the process runs, and once more at its end; ends it if nobody needs it any more."""
+    polite = False
     try:
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                builder.wait(timeout=1)
+                process.wait(timeout=1)
+            if progress.held_back and not polite:
+                polite = True  # the demo runs meanwhile
+                with contextlib.suppress(ProcessLookupError):
+                    os.setpriority(os.PRIO_PGRP, process.pid, 10)
+            yield
+            if process.returncode is not None:
                 return
-            lines = log.read_text(errors="replace").splitlines()  # of `go build -v`
-            modules = sum(line.startswith("go: downloading") for line in lines)
-            job.detail = f"{modules} modules downloaded" if modules else ""
-            if compiled := sum(" " not in line for line in lines):
-                job.detail = f"{compiled} packages"
             if progress.cancelled.is_set():
-                raise Unreachable(f"{names}: cancelled, its result is not needed any more")
+                raise Unreachable(f"{job.what}: cancelled, its result is not needed any more")
             if job.seconds > _PATIENCE:
-                raise Unreachable(f"{names}: not built after {job.seconds / 60:.0f} minutes")
+                raise Unreachable(f"{job.what}: not built after {job.seconds / 60:.0f} minutes")
     finally:
         with contextlib.suppress(ProcessLookupError):
-            if builder.poll() is None:
-                os.killpg(builder.pid, signal.SIGKILL)  # a partial build is discarded
-        builder.wait()
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # a partial build is discarded
+        process.wait()
 
 
 def find_go(wanted: str, progress: Progress) -> Path:

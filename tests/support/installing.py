@@ -83,7 +83,7 @@ def gardeners_sources() -> Path:
     go = obtain.find_go("Gardener", Progress(print, live=False))
     done = subprocess.run(
         [go, "mod", "download", "-json", "github.com/gardener/gardener"],
-        cwd=MODULES / "gardener", capture_output=True, text=True, timeout=300, check=False,
+        cwd=MODULES / "programs", capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return Path(json.loads(done.stdout)["Dir"])

@@ -23,13 +23,13 @@ wait
 GATHERING = """
 from sandbox import prerequisites
 from sandbox.progress import Progress
-prerequisites.gather(["windowbox-echo"], Progress(print))
+prerequisites.gather(["windowbox-echo"], Progress(print), download=False)
 """
 IN_BACKGROUND = """
 import threading
 from sandbox import prerequisites
 from sandbox.progress import Progress
-with prerequisites.in_background(["windowbox-echo"], Progress(print), download=False):
+with prerequisites.obtaining(["windowbox-echo"], Progress(print), download=False):
     threading.Event().wait()
 """
 

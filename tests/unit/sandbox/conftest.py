@@ -13,21 +13,22 @@ from tests.unit.sandbox.releaseserver import Releases
 
 Built = Callable[[], list[str]]
 
-# Like `go build -o FOLDER/ PACKAGE…`: notes what was built, and makes programs of the version we ask for.
+# Like `go list` and `go build -o FOLDER/ PACKAGE…`: notes what was built, and makes programs of the version
+# we need, one after the other. After the program $HELD_AFTER, it waits for the file $HELD.
 GO = """#!/bin/sh
 [ "$1" = version ] && { echo go version go1.26.0; exit; }
+[ "$1" = list ] && { printf 'fmt\\nos\\n'; exit; }
 while [ "$1" != -o ]; do shift; done
 target=$2; shift 2
 for package in "$@"; do
   name=${package##*/}
   [ "$name" = v2 ] && name=nats-server
-  [ "$name" = . ] && name=windowbox-echo
-  path=$target$name
-  case $package in *etcd*) path=$target; name=etcd;; esac
   echo "$name" >> "$BUILT"
   case $name in nats-server) v=2.15.2;; etcd) v=3.7.0;; windowbox-echo) v=1.0.0;; *) v=1.36.3;; esac
-  printf '#!/bin/sh\\necho built v%s\\n' $v > "$path"
-  /bin/chmod +x "$path"
+  printf '#!/bin/sh\\necho built v%s\\n' $v > "$target.$name"
+  /bin/chmod +x "$target.$name"
+  /bin/mv "$target.$name" "$target$name"
+  while [ "$name" = "$HELD_AFTER" ] && [ ! -e "$HELD" ]; do /bin/sleep 0.05; done
 done
 """
 
@@ -40,6 +41,8 @@ def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (path / "sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(path))
     monkeypatch.setenv("WINDOWBOX_CACHE", str(tmp_path / "cache"))
+    for name, value in releaseserver.mirrors("http://127.0.0.1:1").items():  # nothing is published
+        monkeypatch.setenv(name, value)
     return path
 
 

@@ -14,6 +14,7 @@ from sandbox.programs import binaries, obtain
 from sandbox.programs.binaries import PROGRAMS, Found, TooOld
 from sandbox.progress import Progress
 from tests.support.cases import cases
+from tests.support.running import eventually
 from tests.unit.sandbox.conftest import GO, Built
 from windowbox.errors import Missing, Unreachable
 
@@ -112,6 +113,37 @@ def test_a_failed_build_says_why(tmp_path: Path, empty_machine: Path) -> None:
     assert list((tmp_path / "cache" / "bin").iterdir()) == []
 
 
+def test_programs_are_built_in_the_order_in_which_the_demo_needs_them(built: Built) -> None:
+    obtain.obtain(["kubelet", "etcd", "kube-apiserver", "nats-server"], Progress(print))
+    assert built() == ["nats-server", "etcd", "kube-apiserver", "kubelet"]
+
+
+async def test_a_program_is_there_before_the_next_one_is_built(
+    built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HELD_AFTER", "nats-server")
+    monkeypatch.setenv("HELD", str(tmp_path / "go on"))
+    said: list[str] = []
+    builder = threading.Thread(target=obtain.obtain, args=(["etcd", "nats-server"], Progress(said.append)))
+    builder.start()
+    await eventually(lambda: isinstance(binaries.look("nats-server"), Found))
+    assert built() == ["nats-server"]
+    (tmp_path / "go on").touch()
+    builder.join(60)
+    assert binaries.find("etcd") == binaries.cached(PROGRAMS["etcd"])
+    assert [line.split(" after ")[0].strip() for line in said if "compiled after" in line] == [
+        "nats-server 2.15.2: compiled", "etcd 3.7.0: compiled",
+    ]  # fmt: skip
+
+
+def test_each_program_gets_its_own_version() -> None:
+    kubernetes, gardener = PROGRAMS["kubelet"], PROGRAMS["gardener-resource-manager"]
+    assert obtain.linking(kubernetes).startswith(f"-ldflags={kubernetes.package}=-s -w -X ")
+    assert "version.gitVersion=v1.36.3" in obtain.linking(kubernetes)
+    assert "version.gitVersion=v1.150.0" in obtain.linking(gardener)
+    assert obtain.linking(PROGRAMS["etcd"]) == "-ldflags=./etcd=-s -w"
+
+
 @cases(
     "name module",
     ("nats-server", "nats-server", "github.com/nats-io/nats-server/v2"),
@@ -130,7 +162,7 @@ def test_the_version_is_the_one_in_go_mod(name: str, module: str) -> None:
 
 def test_our_own_program_reports_its_version() -> None:
     program = PROGRAMS["windowbox-echo"]
-    source = (MODULES / "echo" / "main.go").read_text()
+    source = (MODULES / "programs" / "windowbox-echo" / "main.go").read_text()
     assert re.findall(r'const version = "(.+)"', source) == [program.version]
 
 
