@@ -65,6 +65,8 @@ class KindWorld:
     work: WorkSettings
     parts: dict[str, Parts] = field(default_factory=dict)
     zones: tuple[Zone, ...] = ()
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    """What its processes run."""
 
     def client(self, namespace: str) -> Client:
         return Client(self, namespace)
@@ -93,10 +95,17 @@ class KindWorld:
         content["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
         return yaml.safe_dump(content).encode()
 
+    def require_all_at_work(self) -> None:
+        """Raise the error of a task that has ended."""
+        for task in self.tasks:
+            if task.done():
+                task.result()
+                raise AssertionError(f"{task} has ended")
+
     def audit(self) -> AuditLog:
         """Requests of windowbox to the API server from now on."""
         log = AuditLog(self.plane.kubeconfig.parent / "audit.log")
-        log.requests()
+        log.skip()
         return log
 
     async def recorded(self, since: datetime, *pools: str) -> Recording:
@@ -299,10 +308,10 @@ async def kind_world(
 
             async with world_of(world, "worker", working):
                 yield world
-                await _require_notes(nats)
+                await require_notes(nats)
 
 
-async def _require_notes(nats: NatsServer) -> None:
+async def require_notes(nats: NatsServer) -> None:
     """Require that every scheduled wish has a note, which `windowbox trace` shows."""
     async with connected(Access(nats.url, name="test")) as bus:
         scheduled = consumers.snapshot(bus, streams.LATER, ["later.>"])
@@ -344,8 +353,9 @@ async def world_of(world: KindWorld, role: str, assembled: Callable[..., Any]) -
         registry = Registry(bus)
         async with (
             clusters(runtime, registry, loopback.SETTINGS) as opened,
-            running(registry.run(), *await assembled(bus, opened, registry)),
+            running(registry.run(), *await assembled(bus, opened, registry)) as tasks,
         ):
+            world.tasks += tasks
             yield
 
 

@@ -25,6 +25,11 @@ class Startable(Protocol):
     def start(self) -> None: ...
     def stop(self) -> None: ...
 
+    @property
+    def store(self) -> Path:
+        """The folder of its files."""
+        return self._folder
+
     def restart(self) -> None:
         self.stop()
         self.start()

@@ -19,7 +19,7 @@ from windowbox.models.extensions import OPERATION, TIMESTAMP
 from windowbox.models.objects import Object
 from windowbox.models.refs import CLUSTERS, INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, Resource
 
-pytestmark = pytest.mark.serves("infrastructure")
+pytestmark = [pytest.mark.serves("infrastructure"), pytest.mark.asyncio(loop_scope="module")]
 
 KINDS: dict[str, Resource] = {one.kind: one for one in (NAMESPACES, IP_POOLS, NETWORK_POLICIES)}
 

@@ -17,10 +17,18 @@ from tests.support.kindworld import Client, KindWorld
 from tests.support.running import running, soon
 from tools.bench.audit import WRITES
 from windowbox.models.objects import Object
-from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, Resource
+from windowbox.models.refs import (
+    INFRASTRUCTURES,
+    IP_POOLS,
+    NAMESPACES,
+    NETWORK_POLICIES,
+    RUNTIME,
+    ObjectRef,
+    Resource,
+)
 from windowbox.settings.bussettings import Access
 
-pytestmark = pytest.mark.serves("infrastructure")
+pytestmark = [pytest.mark.serves("infrastructure"), pytest.mark.asyncio(loop_scope="module")]
 
 
 def written(requests: dict[str, int]) -> dict[str, int]:
@@ -147,7 +155,7 @@ async def test_two_that_want_different_things_do_not_keep_each_other_busy(world:
 
     audit = world.audit()
     async with running(insist()):
-        await soon(_paused(world))
+        await soon(_paused(shoot))
         # The client's own wishes do not wait for those two.
         await shoot.ask(INFRASTRUCTURES, "local")
         await shoot.until_ready(INFRASTRUCTURES, "local")
@@ -155,9 +163,10 @@ async def test_two_that_want_different_things_do_not_keep_each_other_busy(world:
     await there.until(IP_POOLS, pool(shoot), ours)
 
 
-async def _paused(world: KindWorld) -> None:
-    """Wait for a run that leaves an object alone."""
-    async with connected(Access(world.nats.url, name="test")) as bus:
-        async for stored in consumers.follow(bus, streams.JOURNAL, [subjects.run("infrastructure", ">")]):
+async def _paused(shoot: Client) -> None:
+    """Wait for a run that leaves an object of the Shoot alone."""
+    key = subjects.key(ObjectRef(RUNTIME, INFRASTRUCTURES.id, shoot.namespace, "local"))
+    async with connected(Access(shoot.world.nats.url, name="test")) as bus:
+        async for stored in consumers.follow(bus, streams.JOURNAL, [subjects.run("infrastructure", key)]):
             if stored and "reverts the repairs" in RunRecord.model_validate_json(stored.data).note:
                 return

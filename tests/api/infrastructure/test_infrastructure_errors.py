@@ -19,10 +19,8 @@ from bus.workqueue.pool import DeliveryHold, Item
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import behind, infrastructure
 from tests.support import loopback
-from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import Malformed, TransientError, Waiting
 from windowbox.models.objects import Object
@@ -44,7 +42,7 @@ from workers.core.owned.targets import TargetClusters
 from workers.core.recorder_live import LiveRecorder
 from workers.kinds.infrastructure.infrastructurepool import InfrastructureActuator
 
-pytestmark = pytest.mark.serves("infrastructure")
+pytestmark = [pytest.mark.serves("infrastructure"), pytest.mark.asyncio(loop_scope="module")]
 
 
 async def _refused(shoot: Client, complaint: str) -> None:
@@ -152,6 +150,7 @@ async def run_behind(
             await providers.aclose()
 
 
+@pytest.mark.serves
 @pytest.mark.parametrize(
     ("labels", "finalizers", "error"),
     [
@@ -161,86 +160,80 @@ async def run_behind(
     ],
 )
 async def test_an_unknown_namespace_is_not_written(
-    plane: ControlPlane,
-    nats: NatsServer,
+    world: KindWorld,
     labels: dict[str, str],
     finalizers: list[str],
     error: type[Exception] | None,
 ) -> None:
-    async with kind_world(plane, nats) as world:
-        shoot = await world.shoot()
-        there = behind(shoot)
-        head = {"name": there.namespace, "labels": labels, "finalizers": finalizers}
-        await world.kube.create(NAMESPACES, "", {"metadata": head})
-        if finalizers:
-            await there.delete(NAMESPACES, there.namespace)
-        theirs = await there.get(NAMESPACES, there.namespace)
-        async with run_behind(world, shoot) as (actuator, run):
-            with pytest.raises(error) if error else contextlib.nullcontext():
-                await actuator.reconcile(run)
-        now = await there.get(NAMESPACES, there.namespace)
-        assert theirs
-        assert now
-        assert _unmoved(now) == _unmoved(theirs)
-        assert (marks.ANNOTATION in now.annotations) is (error is None)
-        assert (len(await infrastructures.made(shoot)) == 1) is (error is not None)
-        if finalizers:
-            await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": None}})
-
-
-async def test_a_namespace_whose_end_the_bus_has_not_heard_of_is_waited_for(
-    plane: ControlPlane, nats: NatsServer
-) -> None:
-    async with kind_world(plane, nats) as world:
-        shoot = await world.shoot()
-        there = behind(shoot)
-        head = {
-            "name": there.namespace,
-            "labels": {"gardener.cloud/role": "infra"},
-            "finalizers": ["a.com/b"],
-        }
-        former = await world.kube.create(NAMESPACES, "", {"metadata": head})
+    shoot = await world.shoot()
+    there = behind(shoot)
+    head = {"name": there.namespace, "labels": labels, "finalizers": finalizers}
+    await world.kube.create(NAMESPACES, "", {"metadata": head})
+    if finalizers:
         await there.delete(NAMESPACES, there.namespace)
-        async with run_behind(world, shoot, (NAMESPACES, former)) as (actuator, run):
-            with pytest.raises(Waiting, match="waiting for the former Namespace"):
-                await actuator.reconcile(run)
-        assert await infrastructures.made(shoot) == [(NAMESPACES, there.namespace)]
+    theirs = await there.get(NAMESPACES, there.namespace)
+    async with run_behind(world, shoot) as (actuator, run):
+        with pytest.raises(error) if error else contextlib.nullcontext():
+            await actuator.reconcile(run)
+    now = await there.get(NAMESPACES, there.namespace)
+    assert theirs
+    assert now
+    assert _unmoved(now) == _unmoved(theirs)
+    assert (marks.ANNOTATION in now.annotations) is (error is None)
+    assert (len(await infrastructures.made(shoot)) == 1) is (error is not None)
+    if finalizers:
         await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": None}})
 
 
-async def test_a_migration_takes_off_the_mark_of_a_former_secret_but_not_that_of_another_owner(
-    plane: ControlPlane, nats: NatsServer
-) -> None:
-    async with kind_world(plane, nats) as world:
-        shoot = await world.shoot()
-        there = behind(shoot)
-        async with run_behind(world, shoot) as (actuator, run):
+@pytest.mark.serves
+async def test_a_namespace_whose_end_the_bus_has_not_heard_of_is_waited_for(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    there = behind(shoot)
+    head = {
+        "name": there.namespace,
+        "labels": {"gardener.cloud/role": "infra"},
+        "finalizers": ["a.com/b"],
+    }
+    former = await world.kube.create(NAMESPACES, "", {"metadata": head})
+    await there.delete(NAMESPACES, there.namespace)
+    async with run_behind(world, shoot, (NAMESPACES, former)) as (actuator, run):
+        with pytest.raises(Waiting, match="waiting for the former Namespace"):
             await actuator.reconcile(run)
-            made = await there.get(NAMESPACES, there.namespace)
-            mark = marks.parsed(made) if made else None
-            assert mark
-            former = mark._replace(uid="former", secret=mark.secret.model_copy(update={"name": "former"}))
-            other = mark._replace(owner=mark.owner._replace(name="local"))
-            for annotation in (former, other):
-                patch = {"metadata": {"annotations": {marks.ANNOTATION: str(annotation)}}}
-                await there.merge(NAMESPACES, there.namespace, patch)
-                await actuator.migrate(run)
-                now = await there.get(NAMESPACES, there.namespace)
-                assert now
-                assert (marks.ANNOTATION in now.annotations) is (annotation is other)
+    assert await infrastructures.made(shoot) == [(NAMESPACES, there.namespace)]
+    await there.merge(NAMESPACES, there.namespace, {"metadata": {"finalizers": None}})
 
 
-async def test_a_migration_tries_once_more_where_the_provider_cluster_is_away(
-    plane: ControlPlane, nats: NatsServer
+@pytest.mark.serves
+async def test_a_migration_takes_off_the_mark_of_a_former_secret_but_not_that_of_another_owner(
+    world: KindWorld,
 ) -> None:
-    async with kind_world(plane, nats) as world:
-        shoot = await world.shoot(kubeconfig=world.unreachable())
-        async with run_behind(world, shoot) as (actuator, run):
-            with pytest.raises(TransientError):
-                await actuator.migrate(run)
-            failed = {"lastOperation": {"type": "Migrate", "state": "Error"}}
-            again = Object({**run.object.raw, "status": failed})
-            await actuator.migrate(dataclasses.replace(run, object=again))
+    shoot = await world.shoot()
+    there = behind(shoot)
+    async with run_behind(world, shoot) as (actuator, run):
+        await actuator.reconcile(run)
+        made = await there.get(NAMESPACES, there.namespace)
+        mark = marks.parsed(made) if made else None
+        assert mark
+        former = mark._replace(uid="former", secret=mark.secret.model_copy(update={"name": "former"}))
+        other = mark._replace(owner=mark.owner._replace(name="local"))
+        for annotation in (former, other):
+            patch = {"metadata": {"annotations": {marks.ANNOTATION: str(annotation)}}}
+            await there.merge(NAMESPACES, there.namespace, patch)
+            await actuator.migrate(run)
+            now = await there.get(NAMESPACES, there.namespace)
+            assert now
+            assert (marks.ANNOTATION in now.annotations) is (annotation is other)
+
+
+@pytest.mark.serves
+async def test_a_migration_tries_once_more_where_the_provider_cluster_is_away(world: KindWorld) -> None:
+    shoot = await world.shoot(kubeconfig=world.unreachable())
+    async with run_behind(world, shoot) as (actuator, run):
+        with pytest.raises(TransientError):
+            await actuator.migrate(run)
+        failed = {"lastOperation": {"type": "Migrate", "state": "Error"}}
+        again = Object({**run.object.raw, "status": failed})
+        await actuator.migrate(dataclasses.replace(run, object=again))
 
 
 def _unmoved(namespace: Object) -> dict[str, Any]:
