@@ -11,12 +11,24 @@ from tests.support import leftovers, servers
 from tests.support.kindworld import KindWorld, kind_world
 from tests.support.natsserver import NatsServer
 from tests.support.servers import ControlPlane
+from windowbox.secretsmanager import generation
 
 
 @pytest.fixture(autouse=True)
 def alone() -> Iterator[None]:
     """Each test finds no objects of others, but their namespaces."""
     with leftovers.removed():
+        yield
+
+
+@pytest.fixture(scope="package", autouse=True)
+def shorter_keys() -> Iterator[None]:
+    """Keys that are made in a quarter of the time, which was most of what tests of control planes took.
+
+    Their length is a subject of tests/unit/secretsmanager.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generation, "_BITS", 2048)
         yield
 
 
