@@ -114,54 +114,43 @@ def _ending_if_interrupted(folder: Path) -> Iterator[None]:
 
 
 def _show_all(folder: Path, download: bool) -> None:
-    """Start the sandbox, with real nodes where possible, and show each part once its programs are there."""
-    lacks, suited = _open(folder, download)
-    progress, before = Progress(click.echo, introduction=ONCE), states.read(folder)
+    """Say what can be shown here; start the sandbox; show each part once its programs are there."""
+    facts, before = reading.read(folder, download=download), states.read(folder)
+    for line in opening(facts):
+        click.echo(line)
+    if reason := showing.impossible(facts):
+        raise Missing(reason)
     running = before if before and before.running() else None
-    nodes = bool(running.options.nodes) if running else suited
-    first, possible = _first(folder, nodes=nodes), [one for one in _parts(nodes=nodes) if not lacks[one.name]]
-    wanted = dict.fromkeys([*first, *_programs(possible), *prerequisites.TOOLS])
-    with prerequisites.obtaining(
-        wanted, progress, nodes=suited and not running, download=download
-    ) as wait:  # fmt: skip
+    nodes = bool(running.options.nodes) if running else not showing.without_nodes(facts)
+    progress, first = Progress(click.echo, introduction=ONCE), _first(folder, nodes=nodes)
+    wanted = dict.fromkeys([*first, *_programs(_parts(nodes=nodes)), *prerequisites.TOOLS])
+    installing = nodes and not running
+    with prerequisites.obtaining(wanted, progress, nodes=installing, download=download) as wait:
         wait(first)
-        chosen: dict[str, Any] = {}
-        if not running:
-            nodes = suited and not hostresources.impossible(folder)
-            kind = {"nodes": hostresources.usual()} if nodes else {"simulated_nodes": 2}
-            chosen = {**kind, **role_counts({}, separate=False, running=False), "admits": 1}
+        # What was to be installed for nodes may be missing.
+        nodes = nodes and not hostresources.impossible(folder)
         parts = _parts(nodes=nodes)
-        shown = [one for one in parts if not lacks[one.name] and (nodes or not one.without_nodes)]
-        lacking = [program.name for program in obtain.lacking(_programs(shown))]
+        lacking = {program.name for program in obtain.lacking(_programs(parts))}
         if lacking:
             click.echo("What is ready is shown at once, while the other programs are made.")
-        if not running:
-            chosen["awaited"] = tuple(lacking)
         click.echo(f"Sandbox {folder.name!r} in {folder}")
         said: set[str] = set()
-        state = _up(folder, chosen, said)
+        state = _up(folder, {} if running else _chosen(nodes, lacking), said)
+        omitted = {part.name: part.lacking for part in showing.parts(facts)}
+        with_shoot = nodes and not omitted["shoot"]
         with showshoot.making(creation.detached(folder, state)) as shoot:
             for part in parts:
-                if part not in shown:
-                    left_out(part.without_nodes, lacks[part.name] or _why_no_nodes(folder))
+                if part.without_nodes and (reason := omitted[part.name] or _why_no_nodes(folder, nodes)):
+                    left_out(part.without_nodes, reason)
                     continue
-                if set(part.programs) & set(lacking):
+                if lacking.intersection(part.programs):
                     click.echo("")
                     wait(part.programs)
                     state = _up(folder, {}, said)
-                if parts[-1] in shown and part.programs and not obtain.lacking(showshoot.PROGRAMS):
+                if with_shoot and part.programs and not obtain.lacking(showshoot.PROGRAMS):
                     shoot.begin()
                 part.show(Scene(folder, state), shoot)
         wait(prerequisites.TOOLS)
-
-
-def _open(folder: Path, download: bool) -> tuple[dict[showing.Name, str], bool]:
-    """The first lines. Returns what each part lacks here, and whether real nodes are possible."""
-    facts = reading.read(folder, download=download)
-    click.echo("\n".join(opening(facts)))
-    if reason := showing.impossible(facts):
-        raise Missing(f"the demo needs {reason}")
-    return {part.name: part.lacking for part in showing.parts(facts)}, not showing.without_nodes(facts)
 
 
 def _programs(parts: list[Part]) -> list[str]:
@@ -183,6 +172,13 @@ def _show_balancer(scene: Scene, shoot: Making) -> None:
     shoot.boot()
 
 
+def _chosen(nodes: bool, lacking: set[str]) -> dict[str, Any]:
+    """The options of a new sandbox, which waits for programs that it lacks."""
+    kind = {"nodes": hostresources.usual()} if nodes else {"simulated_nodes": 2}
+    roles = role_counts({}, separate=False, running=False)
+    return {**kind, **roles, "admits": 1, "awaited": tuple(sorted(lacking))}
+
+
 def _up(folder: Path, chosen: dict[str, Any], said: set[str]) -> State:
     """Start the sandbox, or wait for more of it; say once of each process that it is ready."""
 
@@ -195,7 +191,10 @@ def _up(folder: Path, chosen: dict[str, Any], said: set[str]) -> State:
     return detached.up(folder, chosen, say=say)
 
 
-def _why_no_nodes(folder: Path) -> str:
+def _why_no_nodes(folder: Path, nodes: bool) -> str:
+    """Why the sandbox has no real nodes; empty if it has."""
+    if nodes:
+        return ""
     if reason := hostresources.impossible(folder):
         return f"real nodes need {reason}"
     down = states.command("down", folder)

@@ -28,7 +28,7 @@ _RATE = 100
 _GREETINGS, _PODS, _GRACE = 12, 3, 10.0
 """Open this many connections, and more until all Pods have answered; but for no longer than the grace."""
 _LASTING = 10
-_DARK = 3.0
+_DARK = 2.0
 """Seconds that a node is without power."""
 _NEW_PORT = 81
 _NEW = {"name": "more", "protocol": "TCP", "port": _NEW_PORT, "targetPort": 8081}

@@ -32,7 +32,7 @@ PROGRAMS = (*image.PROGRAMS, resourcemanager.PROGRAM)
 WITHOUT_NODES = "a shoot with machines that are real nodes"
 _MACHINES = 2
 _RATE = 20
-_SERVING_ON = 5
+_SERVING_ON = 3
 """Seconds that a Pod serves after its termination has begun."""
 _BUDGET: dict[str, Any] = {
     "apiVersion": "policy/v1",
@@ -94,8 +94,10 @@ class Making:
             progress = Progress(self._lines.put, live=False)
             self._shoot = creation.prepare(self.sandbox, NAME, progress, self._steps())
             self._has_image.set()
+            rotate(self.sandbox, self._shoot, self._steps())
             self._may_boot.wait()
-            creation.add_machines(self.sandbox, self._shoot, self.machines, self._steps())
+            if not self._cancelled.is_set():
+                creation.add_machines(self.sandbox, self._shoot, self.machines, self._steps())
         except BaseException as error:  # whatever it is: `made` raises it where the Shoot is shown
             self._error = error
         finally:
@@ -129,7 +131,6 @@ def show(scene: Scene, making: Making) -> None:
     click.echo(f"\nA shoot {NAME!r} with {machines} machines, which are Pods of this sandbox and real nodes")
     click.echo("  (it was begun while the former parts were shown)")
     shoot = making.made()
-    show_control_plane(sandbox, shoot)
 
     async def use(demo: Stage) -> None:
         """A Deployment and a load balancer in the Shoot, and clients while its machines are replaced."""
@@ -138,7 +139,11 @@ def show(scene: Scene, making: Making) -> None:
         pod = deployment["spec"]["template"]["spec"]
         pod["terminationGracePeriodSeconds"] = 2 * _SERVING_ON
         pod["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": _SERVING_ON}}}
+        click.echo("  Writing to a PersistentVolume from a Pod, beside Pods with a load balancer")
+        # No TaskGroup: its errors would come in a group, which the command line does not print as one line.
+        writing = asyncio.create_task(asyncio.to_thread(write_volume, sandbox, shoot), name="volume")
         address = await showbalancer.balance(demo, [namespace, deployment, _BUDGET, service])
+        await writing
         before = await asyncio.to_thread(creation.wait_nodes, sandbox, shoot, machines)
         click.echo("  Replacing all machines by those of another image, while clients connect")
         began = time.monotonic()
@@ -160,9 +165,8 @@ def show(scene: Scene, making: Making) -> None:
     say_traces(", ".join(deletion.remains(sandbox, shoot)))
 
 
-def show_control_plane(sandbox: Sandbox, shoot: Shoot) -> None:
-    """A volume that a Pod writes, and a rotation of the certificate authorities."""
-    click.echo("  Writing to a PersistentVolume from a Pod, then rotating the certificate authorities")
+def write_volume(sandbox: Sandbox, shoot: Shoot) -> None:
+    """Have a Pod write to a PersistentVolume."""
     began = time.monotonic()
     container = {
         "name": "writer",
@@ -187,11 +191,15 @@ def show_control_plane(sandbox: Sandbox, shoot: Shoot) -> None:
 
     waiting.until(api, f"{base}/pods", NAME, ended, f"Pod default/{NAME} has not written", patience=_PATIENCE)
     say("a PersistentVolumeClaim is bound, and a Pod has written to it", time.monotonic() - began)
-    began, initiated = time.monotonic(), spelled(datetime.now(UTC))
+
+
+def rotate(sandbox: Sandbox, shoot: Shoot, done: Callable[[str], None]) -> None:
+    """Rotate the certificate authorities of its control plane; `done` is called after each phase."""
+    initiated = spelled(datetime.now(UTC))
     _rotate(sandbox, shoot, initiated, "Preparing", 2)
-    say("rotation prepared: the new authority is trusted beside the old one", time.monotonic() - began)
+    done("rotation of authorities prepared: the new one is trusted beside the old one")
     _rotate(sandbox, shoot, initiated, "Completing", 1)
-    say("rotation completed: the old authority is gone", time.monotonic() - began)
+    done("rotation of authorities completed: the old one is gone")
 
 
 def _rotate(sandbox: Sandbox, shoot: Shoot, initiated: str, phase: str, authorities: int) -> None:

@@ -68,12 +68,14 @@ def test_windowbox_reaches_the_shoot_by_its_own_account(world: ShootWorld) -> No
 def test_the_demo_writes_a_volume_and_rotates_authorities(
     world: ShootWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    showshoot.show_control_plane(world.sandbox, world.shoot)
-    steps = [line.partition(" s  ")[2] for line in capsys.readouterr().out.splitlines()[1:]]
+    showshoot.write_volume(world.sandbox, world.shoot)
+    said = capsys.readouterr().out
+    assert said.endswith(" s  a PersistentVolumeClaim is bound, and a Pod has written to it\n")
+    steps: list[str] = []
+    showshoot.rotate(world.sandbox, world.shoot, steps.append)
     assert steps == [
-        "a PersistentVolumeClaim is bound, and a Pod has written to it",
-        "rotation prepared: the new authority is trusted beside the old one",
-        "rotation completed: the old authority is gone",
+        "rotation of authorities prepared: the new one is trusted beside the old one",
+        "rotation of authorities completed: the old one is gone",
     ]
 
 
