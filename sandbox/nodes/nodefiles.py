@@ -155,6 +155,8 @@ def write(place: Place, plan: Plan, api: ApiServer, pki: Path, token: Token) -> 
         **kube_proxy(str(place.data / "kube-proxy.kubeconfig"), f"{plan.pods_v4},{plan.pods_v6}"),
         "hostnameOverride": node.name,
         "healthzBindAddress": "[::]:10256",
+        # By default those of the Node as it is when kube-proxy starts: perhaps of the sandbox's last run.
+        "nodePortAddresses": [f"{node.v4}/32", f"{node.v6}/128"],
     }
     whole.write(place.data / "kube-proxy.yaml", yaml.safe_dump(configuration))
     _write_kubeconfig(place, "kube-proxy", api, proxy)
