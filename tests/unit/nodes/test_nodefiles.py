@@ -1,0 +1,30 @@
+"""The configuration of a node's programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from sandbox.nodes import addresses, joining, nodefiles
+from sandbox.nodes.addresses import Plan
+from sandbox.nodes.nodefiles import Place
+from sandbox.options import Options
+from sandbox.servers import certificates
+from sandbox.servers.apiserver import ApiServer
+
+PLAN = Plan(*next(addresses.parts(Options().ranges)), addresses.names(1))
+
+
+def test_node_ports_are_those_of_the_present_addresses(tmp_path: Path) -> None:
+    """Whatever addresses the Node had in the sandbox's last run."""
+    [node] = PLAN.nodes
+    place = Place(
+        node, "wb0-node-1", tmp_path / "data", tmp_path / "run", tmp_path / "kept", plugins=tmp_path / "cni"
+    )
+    pki = tmp_path / "pki"
+    authority = certificates.authority(pki)
+    api = ApiServer("https://198.18.0.1:6443", authority, certificates.client(authority, pki, "admin"))
+    nodefiles.write(place, PLAN, api, pki, joining.token())
+    configuration = yaml.safe_load((place.data / "kube-proxy.yaml").read_text())
+    assert configuration["nodePortAddresses"] == ["198.18.0.11/32", "fd77:6e64:6278::b/128"]
