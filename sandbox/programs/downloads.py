@@ -130,7 +130,8 @@ async def _fetch(
     web: aiohttp.ClientSession, program: Program, found: Release | Image, folder: Path, job: Job
 ) -> Path:
     """Download `program` into `folder`, verified."""
-    target = folder / program.name / program.name
+    # As in the cache: some programs tell their version by nothing but their path.
+    target = folder / binaries.cached(program).relative_to(binaries.cache() / "bin")
     target.parent.mkdir()
     if isinstance(found, Image):
         platform = f"{sys.platform}-{binaries.architecture()}"
