@@ -63,6 +63,8 @@ table inet {claim.name} {{
 }}
 """
     iproute.run("nft", "-f", "-", stdin=rules)
+    # A container of Docker, and some hosts, have it disabled on new links.
+    Path(f"/proc/sys/net/ipv6/conf/{link}/disable_ipv6").write_text("0")
     # nodad: without it an IPv6 address is tentative for a second, in which servers cannot bind it.
     iproute.apply(
         [

@@ -47,6 +47,10 @@ class Host:
     controllers: frozenset[str] = frozenset(_NEEDED)
     writable: bool = True
     """Whether cgroups can be made."""
+    settings: bool = True
+    """Whether the settings of network namespaces can be changed."""
+    log: bool = True
+    """Whether the kernel's log can be opened."""
     filesystem: str = "ext4"
     """Of the folder of the sandbox."""
 
@@ -70,6 +74,10 @@ def unsuited(host: Host) -> str:
         return f"a kernel with {', '.join(absent)}"
     if not host.cgroups or not host.writable:
         return "cgroups that can be written, as in a privileged container"
+    if not host.settings:
+        return "a /proc/sys that can be written, as in a privileged container"
+    if not host.log:
+        return "the device /dev/kmsg, as in a privileged container"
     if lacking := [name for name in _NEEDED if name not in host.controllers]:
         return f"cgroups with the controllers {', '.join(lacking)}"
     if host.filesystem.partition(".")[0] in _NO_UPPER:
@@ -96,6 +104,8 @@ def read(folder: Path) -> Host:
         cgroups=version,
         controllers=frozenset(controllers),
         writable=writable,
+        settings=os.access("/proc/sys/net/ipv4/ip_forward", os.W_OK),
+        log=os.access("/dev/kmsg", os.R_OK),  # kubelets watch it for processes that lacked memory
         filesystem=filesystem(folder, Path("/proc/self/mountinfo").read_text()),
     )
 

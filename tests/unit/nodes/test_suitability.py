@@ -31,6 +31,8 @@ _ASK = "from sandbox.nodes import hostresources as h; print(h.unsuited())"
     ("no-overlay", Host(features={"overlay": False, "veth": True}), "a kernel with overlay"),
     ("no-cgroups", Host(cgroups=""), "cgroups that can be written"),
     ("read-only-cgroups", Host(writable=False), "cgroups that can be written"),
+    ("read-only-settings", Host(settings=False), "a /proc/sys that can be written"),
+    ("no-log-of-the-kernel", Host(log=False), "the device /dev/kmsg"),
     ("few-controllers", Host(controllers=frozenset({"cpu", "pids"})), "the controllers memory"),
     ("overlay", Host(filesystem="overlay"), "which overlay is not: set WINDOWBOX_HOME"),
     ("shared-with-macos", Host(filesystem="fuse.virtiofs"), "which fuse.virtiofs is not"),
@@ -87,6 +89,9 @@ def test_the_file_system_of_a_folder_is_that_of_its_mount(folder: str, type_: st
      "cgroups that can be written"),
     ("overlay", "cd /run && mkdir l u w && mount -t overlay -o lowerdir=l,upperdir=u,workdir=w o /mnt"
      " && cd $OLDPWD && export WINDOWBOX_HOME=/mnt/home", "which overlay is not"),
+    ("read-only-settings", "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys",
+     "a /proc/sys that can be written"),
+    ("no-log-of-the-kernel", "mount -t tmpfs none /dev", "the device /dev/kmsg"),
     ("unchanged", "true", ""),
 )  # fmt: skip
 def test_a_changed_machine_is_seen(change: str, reason: str) -> None:
