@@ -272,6 +272,16 @@ def test_a_source_that_does_not_answer_stops_no_other(
     )
 
 
+def test_a_program_that_is_still_open_elsewhere_is_asked_again(tmp_path: Path) -> None:
+    """By a child that another thread has forked and that has not started its own program yet."""
+    path = tmp_path / "kubelet"
+    path.write_bytes(releaseserver.script("v1.36.3"))
+    path.chmod(0o755)
+    writing = path.open("ab")
+    threading.Timer(0.3, writing.close).start()
+    assert binaries.version_of(KUBELET, path) == (1, 36, 3)
+
+
 def test_programs_come_side_by_side(
     published: Releases, progress: Progress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
