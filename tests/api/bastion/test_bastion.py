@@ -29,7 +29,7 @@ from windowbox.models.refs import (
     Resource,
 )
 
-pytestmark = pytest.mark.serves("bastion")
+pytestmark = [pytest.mark.serves("bastion"), pytest.mark.asyncio(loop_scope="module")]
 
 NAME = "bastion-cli"
 HELD = {"metadata": {"finalizers": ["example.com/held"]}}
@@ -182,7 +182,7 @@ async def test_a_pod_refused_by_a_quota_is_retried_soon(world: KindWorld) -> Non
     await made.ready()
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def standing(world: KindWorld) -> Yard:
     return await bastions.standing(world)
 

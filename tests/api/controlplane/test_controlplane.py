@@ -31,7 +31,7 @@ from windowbox.models.gardener.images import BUILT_IN, ImageSource
 from windowbox.models.refs import CLUSTERS, CONTROL_PLANES, DEPLOYMENTS, MANAGED_RESOURCES
 from windowbox.settings.kindsettings import ControlPlaneSettings, KindSettings
 
-pytestmark = pytest.mark.serves("controlplane")
+pytestmark = [pytest.mark.serves("controlplane"), pytest.mark.asyncio(loop_scope="module")]
 
 FORCED = {"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}}
 GENERIC = b"""
@@ -44,7 +44,7 @@ users: [{name: shoot, user: {tokenFile: /var/run/secrets/token}}]
 """
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def deploying(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorld]:
     """Each Shoot gets a cloud-controller-manager."""
     newer = [

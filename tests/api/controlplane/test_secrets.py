@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -23,7 +22,7 @@ from windowbox.settings.bussettings import Access
 from windowbox.settings.kindsettings import ControlPlaneSettings, KindSettings
 
 KINDS = KindSettings(controlplane=ControlPlaneSettings(ccm="deployment"))
-pytestmark = pytest.mark.serves("controlplane", kinds=KINDS)
+pytestmark = [pytest.mark.serves("controlplane", kinds=KINDS), pytest.mark.asyncio(loop_scope="module")]
 
 AUTHORITY = "ca-provider-local-controlplane"
 SERVER, CLIENT, AUTH = (f"provider-local-dummy-{one}" for one in ("server", "client", "auth"))
@@ -117,7 +116,7 @@ async def test_secrets_of_a_former_installation_are_adopted(world: KindWorld) ->
     assert all(len(found) == 1 for found in (await _generated(shoot)).values())
 
 
-async def test_neither_recordings_nor_the_bus_hold_private_keys(world: KindWorld, tmp_path: Path) -> None:
+async def test_neither_recordings_nor_the_bus_hold_private_keys(world: KindWorld) -> None:
     began, shoot = datetime.now(UTC), await controlplanes.ready(world)
     markers = _private(await _generated(shoot))
     await _rotate(shoot, "Preparing")
@@ -131,7 +130,7 @@ async def test_neither_recordings_nor_the_bus_hold_private_keys(world: KindWorld
     recorded = "".join(run.model_dump_json() for run in recording.runs).encode()
     assert b"provider-local-dummy-auth" in recorded  # names are recorded
     assert markers.in_(recorded) == set()
-    kept = livefiles.contents(tmp_path / "nats")
+    kept = livefiles.contents(world.nats.store)
     assert shoot.namespace.encode() in kept
     assert markers.in_(kept) == set()
 

@@ -25,7 +25,7 @@ from windowbox.models.refs import DNSRECORDS, INGRESSES, NAMESPACES, RUNTIME, Ob
 from windowbox.settings.bussettings import Access
 from workers import replay
 
-pytestmark = pytest.mark.serves("ingress")
+pytestmark = [pytest.mark.serves("ingress"), pytest.mark.asyncio(loop_scope="module")]
 
 _EVENTS = Resource("", "v1", "events", "Event")
 

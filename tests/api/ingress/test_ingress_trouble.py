@@ -37,7 +37,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, INGRESSES, RUNTIME, Resource
 from windowbox.settings.bussettings import Access
 
-pytestmark = pytest.mark.serves("ingress")
+pytestmark = [pytest.mark.serves("ingress"), pytest.mark.asyncio(loop_scope="module")]
 
 _RULE = {"apiGroups": [DNSRECORDS.group], "apiVersions": ["*"], "resources": [DNSRECORDS.plural]}
 _ADMISSION = "admissionregistration.k8s.io"

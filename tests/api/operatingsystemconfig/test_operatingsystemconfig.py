@@ -24,7 +24,7 @@ from windowbox.models.refs import OPERATING_SYSTEM_CONFIGS as OSCS
 from windowbox.models.refs import SECRETS
 from workers import replay
 
-pytestmark = pytest.mark.serves("operatingsystemconfig")
+pytestmark = [pytest.mark.serves("operatingsystemconfig"), pytest.mark.asyncio(loop_scope="module")]
 
 CONTRACT = Path(__file__).resolve().parents[3].parent / "shared" / "contract" / "extensions.md"
 FINALIZER = "extensions.gardener.cloud/operatingsystemconfigs"
