@@ -126,20 +126,6 @@ def test_the_sandbox_ignores_proxies_of_the_shell(
 
 
 @root_only
-def test_routes_go_with_a_killed_sandbox(windowbox: CommandLine) -> None:
-    windowbox.up()
-    laid = ranges.kept(windowbox.folder, []).networks
-    assert set(laid) <= set(routes.known())
-    windowbox.kill()
-    windowbox("down")
-    assert not set(laid) & set(routes.known())
-    windowbox.up()
-    assert set(laid) <= set(routes.known())
-    windowbox("down")
-    assert not set(laid) & set(routes.known())
-
-
-@root_only
 def test_load_balancer_addresses_go_with_a_killed_sandbox(windowbox: CommandLine) -> None:
     windowbox("up", "--nodes=0")
     kubeconfig = windowbox.folder / "operator.kubeconfig"

@@ -12,7 +12,9 @@ import pytest
 
 from sandbox import processes
 from sandbox import state as states
+from sandbox.nodes import routes
 from sandbox.processes import ProcessId
+from sandbox.servers import ranges
 from sandbox.state import State
 from tests.support.commandline import CommandLine
 
@@ -35,19 +37,23 @@ def test_up_with_other_options_is_refused(windowbox: CommandLine) -> None:
 
 def test_down_ends_everything_but_keeps_ports(windowbox: CommandLine) -> None:
     before = _state(windowbox)
+    assert _has_routes(windowbox, True)
     windowbox("down")
+    assert _has_routes(windowbox, False)
     assert [p for p in _processes(before) if processes.alive(p)] == []
     assert "was not running" in windowbox("down")
     windowbox.up()
     assert _state(windowbox).ports == before.ports
 
 
-def test_a_killed_supervisor_leaves_no_process_behind(windowbox: CommandLine) -> None:
+def test_a_killed_supervisor_leaves_no_process_and_no_route(windowbox: CommandLine) -> None:
     windowbox.kill()
     assert "is not running" in windowbox("status", expect=3)
     windowbox("down")
+    assert _has_routes(windowbox, False)
     windowbox.up()
     assert _state(windowbox).ready
+    assert _has_routes(windowbox, True)
 
 
 def test_the_environment_leads_kubectl_to_the_cluster(windowbox: CommandLine) -> None:
@@ -111,6 +117,12 @@ def test_up_names_the_process_that_blocks_it(windowbox: CommandLine, tmp_path: P
     assert "crashed (exit code 3)" in said
     assert "named said last: 'disk is full'" in said
     windowbox("down")
+
+
+def _has_routes(windowbox: CommandLine, laid: bool) -> bool:
+    """Whether all routes of its API server are there, or none is; only root may lay them."""
+    networks = set(ranges.kept(windowbox.folder, []).networks)
+    return not routes.possible() or networks & set(routes.known()) == (networks if laid else set())
 
 
 def _state(windowbox: CommandLine) -> State:
