@@ -11,8 +11,8 @@ ARGS ?=
 # make demo DOWNLOAD=0: compile what is missing, and ask nobody for official binaries.
 DOWNLOAD ?= 1
 DOWNLOADED = $(if $(filter 0 no,$(DOWNLOAD)),--no-download)
-# How many packages of tests run beside each other; 0: none. Most wait most of the time, so more than two keep two CPUs busy.
-JOBS ?= 4
+# How many packages of tests run beside each other; 0: none. As many as there are CPUs work, the others wait most of the time.
+JOBS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN) + 1)))
 # make test LONG=1: also the tests whose subject others show more cheaply.
 LONG ?=
 export LONG
@@ -26,13 +26,16 @@ PYTEST = $(TESTING) pytest -n $(JOBS) --dist loadscope
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick durations newcomer check format bench chaos up down release generate coverage-of-contract programs
+.PHONY: help setup doctor demo test quick durations newcomer check format bench chaos up down release generate coverage-of-contract programs
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Get Python packages and the programs of the sandbox (minutes once, then instant)
 	@$(BIN)/python -m sandbox.setup $(DOWNLOADED)
+
+doctor: $(STAMP) ## Will the demo work here? What it will show, and how long it takes (ten seconds)
+	@$(BIN)/windowbox doctor --before $(ARGS)
 
 demo: $(STAMP) ## See records, a load balancer, a Bastion and a Shoot at work
 	@$(BIN)/windowbox demo $(DOWNLOADED) $(ARGS)
@@ -52,6 +55,9 @@ quick: programs ## Run, for a minute, the tests that changed files reach (ARGS=m
 # Tests are scheduled by what they took.
 durations: programs ## Run the tests, and write what each file takes to tests/durations.json
 	@$(PYTEST) --measure=build/durations.json $(ARGS); $(BIN)/python -m tests.support.durations build/durations.json --record
+
+newcomer: $(STAMP) ## Run demo and tests from a clean clone with an empty home, and print the times (as root; ARGS=demo)
+	@$(BIN)/python -m tools.newcomer $(ARGS)
 
 check: programs ## Everything that has to pass before a commit
 	$(BIN)/ruff format --check .
@@ -92,7 +98,7 @@ programs: $(STAMP)
 	@$(BIN)/python -m sandbox.setup $(DOWNLOADED) || echo "Going on without: tests that need it are skipped."
 
 $(STAMP): pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "windowbox needs Python 3.11 or newer: none is on the PATH" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "windowbox needs Python 3.11 or newer: none is on the PATH. With Docker only: docs/install.md" >&2; exit 1; }
 	@echo "  Python environment $(VENV): creating it with $(PYTHON)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m sandbox.programs.pythonpackages
