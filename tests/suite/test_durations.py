@@ -26,6 +26,7 @@ def server():
     yield
     busy(0).communicate()
 
+def test_skipped(): pytest.skip()
 def test_waits(): time.sleep(0.5)
 def test_ended(): busy(0).communicate()
 def test_living(): busy(3).stdout.readline()
@@ -57,6 +58,7 @@ def test_cpu_of_servers_is_that_of_the_test(tmp_path: Path, workers: int) -> Non
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout
     measured = {test.partition("::")[2]: phases for test, phases in durations.read(file).items()}
+    assert "call" not in measured["test_skipped"]
     assert measured["test_waits"]["call"].wall >= 0.5
     assert measured["test_waits"]["call"].cpu < 0.4
     for busy in ("test_ended", "test_living", "test_orphan"):
@@ -87,10 +89,18 @@ def test_the_dearest_are_named_first() -> None:
 
 def test_a_part_of_the_tests_updates_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("test_a.py", "test_b.py"):
+    for name in ("test_a.py", "test_b.py", "test_skipped.py"):
         (tmp_path / name).touch()
     measured = {f"test_a.py::{test}": {"call": Took(1.26, 0.5)} for test in ("one", "two")}
+    measured["test_skipped.py::one"] = {"teardown": Took(0.0, 0.0)}
     before = {"test_a.py": [9.0, 9.0, 9], "test_b.py": [3.0, 2.0, 1], "test_gone.py": [1.0, 1.0, 1]}
     assert durations.recorded(measured, before).splitlines() == [
         "{", '"test_a.py": [2.5, 1.0, 2],', '"test_b.py": [3.0, 2.0, 1]', "}"
     ]  # fmt: skip
+
+
+def test_who_has_ended_is_counted_once() -> None:
+    one = durations.Process
+    before = {1: one(0, 5.0), 2: one(1, 1.0), 3: one(2, 0.5), 8: one(99, 2.0), 9: one(8, 3.0)}
+    # 1 has waited for 2, and 2 for 3; nobody that is counted has waited for 8.
+    assert durations.difference(before, {1: one(0, 7.0)}) == 0.5

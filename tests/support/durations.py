@@ -12,9 +12,11 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -39,32 +41,27 @@ class Meter:
     def __init__(self) -> None:
         self._pid = os.getpid()
         os.environ[_MARK] = str(self._pid)
-        self._own = self._counted = 0.0
+        self._own = 0.0
+        self._counted: dict[int, Process] = {}
 
     def pytest_collection_finish(self) -> None:
-        self._own = _own()
-        self._counted = self._all()
+        self._own, self._counted = time.process_time(), _family(self._pid)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        before, self._own = self._own, _own()
+        before, self._own = self._own, time.process_time()
         spent = self._own - before
+        known = self._counted.get(self._pid)
         if call.duration > _BRIEF:
-            # What has ended and nobody waited for is in the sum no longer.
-            now = self._all()
-            spent, self._counted = max(spent, now - self._counted), now
-        else:
-            self._counted += spent
+            now = _family(self._pid)
+            spent, self._counted = max(spent, difference(self._counted, now)), now
+        elif known:
+            self._counted[self._pid] = known._replace(seconds=known.seconds + spent)
         report.cpu = spent  # type: ignore[attr-defined]
         return report
-
-    def _all(self) -> float:
-        """With what has ended and was waited for, and what lives."""
-        times = os.times()
-        return self._own + times.children_user + times.children_system + _of_descendants(self._pid)
 
 
 class Writer:
@@ -76,7 +73,8 @@ class Writer:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         took = round(report.duration, 4), round(getattr(report, "cpu", 0.0), 4)
-        print(json.dumps([report.nodeid, report.when, *took]), file=self._file)
+        if not report.skipped:
+            print(json.dumps([report.nodeid, report.when, *took]), file=self._file)
 
     def pytest_unconfigure(self) -> None:
         self._file.close()
@@ -94,25 +92,39 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(Meter())
 
 
-def _own() -> float:
-    """The CPU seconds of this process."""
-    times = os.times()
-    return times.user + times.system
+class Process(NamedTuple):
+    parent: int
+    seconds: float
+    """Of CPU: its own, and those of the children that it has waited for."""
 
 
-def _of_descendants(root: int) -> float:
-    """The CPU seconds of those that live, and of those that they have waited for."""
-    parents, seconds = {}, {}
+def difference(before: Mapping[int, Process], now: Mapping[int, Process]) -> float:
+    """What was spent between. Whoever ended meanwhile is counted with who waited for it, if anybody did."""
+
+    def lost(pid: int) -> bool:
+        while pid in before:
+            pid = before[pid].parent
+            if pid in now:
+                return False
+        return True
+
+    spent = sum(one.seconds for one in now.values()) - sum(one.seconds for one in before.values())
+    return spent + sum(one.seconds for pid, one in before.items() if pid not in now and lost(pid))
+
+
+def _family(root: int) -> dict[int, Process]:
+    """A process, its descendants, and those that it started and whose parents have ended."""
+    found = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             stat = Path(f"/proc/{name}/stat").read_text(errors="replace")
         except OSError:
             continue  # it has ended meanwhile
         fields = stat.rpartition(")")[2].split()
-        parents[int(name)] = int(fields[1])
-        seconds[int(name)] = sum(map(int, fields[11:15])) / _TICKS
+        found[int(name)] = Process(int(fields[1]), sum(map(int, fields[11:15])) / _TICKS)
+    parents = {pid: one.parent for pid, one in found.items()}
     roots = {root, *(pid for pid, parent in parents.items() if parent == 1 and _marked(pid, root))}
-    return sum(seconds[pid] for pid in parents if pid != root and _is_below(pid, roots, parents))
+    return {pid: one for pid, one in found.items() if _is_below(pid, roots, parents)}
 
 
 def _is_below(pid: int, roots: set[int], parents: Mapping[int, int]) -> bool:
@@ -174,7 +186,8 @@ def recorded(measured: Measured, before: Mapping[str, list[float]]) -> str:
     """`tests/durations.json`: wall and CPU seconds of each file, and its number of tests."""
     files: dict[str, list[Took]] = defaultdict(list)
     for test, phases in measured.items():
-        files[test.partition("::")[0]].append(total(phases))
+        if "call" in phases:  # what a test would take that was skipped, nobody knows
+            files[test.partition("::")[0]].append(total(phases))
     sums = {
         file: [round(sum(took.wall for took in all), 1), round(sum(took.cpu for took in all), 1), len(all)]
         for file, all in files.items()
