@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from sandbox import roles, stages
@@ -22,15 +22,19 @@ from windowbox.models.refs import DEPLOYMENTS, NODES, PODS
 ALL_PODS = PODS._replace(selector="")
 
 
-@pytest_asyncio.fixture
-async def sandbox(tmp_path: Path) -> AsyncIterator[Supervisor]:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Supervisor]:
+    """Shared by all tests here, whose Services have names of their own."""
     servers.need(*stages.PROGRAMS, *stages.SIMULATED_PROGRAMS)
     options = Options(watchers=0, workers=0, patchers=0, simulated_nodes=2)
-    async with Supervisor.running(tmp_path / "sandbox", options) as running:
+    async with Supervisor.running(tmp_path_factory.mktemp("simulated") / "sandbox", options) as running:
         yield running
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def world(sandbox: Supervisor) -> AsyncIterator[World]:
     async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
         yield World(opened)
