@@ -147,7 +147,7 @@ def _show_all(folder: Path, download: bool) -> None:
                     click.echo("")
                     wait(part.programs)
                     state = _up(folder, {}, said)
-                if with_shoot and part.programs and not obtain.lacking(showshoot.PROGRAMS):
+                if with_shoot and not obtain.lacking(showshoot.PROGRAMS):
                     shoot.begin()
                 part.show(Scene(folder, state), shoot)
         wait(prerequisites.TOOLS)

@@ -32,8 +32,8 @@ PROGRAMS = (*image.PROGRAMS, resourcemanager.PROGRAM)
 WITHOUT_NODES = "a shoot with machines that are real nodes"
 _MACHINES = 2
 _RATE = 20
-_SERVING_ON = 3
-"""Seconds that a Pod serves after its termination has begun."""
+_SERVING_ON = 2
+"""Seconds that a Pod serves after its termination has begun: gone when a drain looks again after four."""
 _BUDGET: dict[str, Any] = {
     "apiVersion": "policy/v1",
     "kind": "PodDisruptionBudget",
@@ -98,6 +98,7 @@ class Making:
             self._may_boot.wait()
             if not self._cancelled.is_set():
                 creation.add_machines(self.sandbox, self._shoot, self.machines, self._steps())
+                write_volume(self.sandbox, self._shoot, self._steps())
         except BaseException as error:  # whatever it is: `made` raises it where the Shoot is shown
             self._error = error
         finally:
@@ -139,11 +140,7 @@ def show(scene: Scene, making: Making) -> None:
         pod = deployment["spec"]["template"]["spec"]
         pod["terminationGracePeriodSeconds"] = 2 * _SERVING_ON
         pod["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": _SERVING_ON}}}
-        click.echo("  Writing to a PersistentVolume from a Pod, beside Pods with a load balancer")
-        # No TaskGroup: its errors would come in a group, which the command line does not print as one line.
-        writing = asyncio.create_task(asyncio.to_thread(write_volume, sandbox, shoot), name="volume")
         address = await showbalancer.balance(demo, [namespace, deployment, _BUDGET, service])
-        await writing
         before = await asyncio.to_thread(creation.wait_nodes, sandbox, shoot, machines)
         click.echo("  Replacing all machines by those of another image, while clients connect")
         began = time.monotonic()
@@ -165,9 +162,8 @@ def show(scene: Scene, making: Making) -> None:
     say_traces(", ".join(deletion.remains(sandbox, shoot)))
 
 
-def write_volume(sandbox: Sandbox, shoot: Shoot) -> None:
-    """Have a Pod write to a PersistentVolume."""
-    began = time.monotonic()
+def write_volume(sandbox: Sandbox, shoot: Shoot, done: Callable[[str], None]) -> None:
+    """Have a Pod write to a PersistentVolume; `done` is called then."""
     container = {
         "name": "writer",
         "image": BUSYBOX,
@@ -190,7 +186,7 @@ def write_volume(sandbox: Sandbox, shoot: Shoot) -> None:
         return bool((pod.get("status") or {}).get("phase") == "Succeeded")
 
     waiting.until(api, f"{base}/pods", NAME, ended, f"Pod default/{NAME} has not written", patience=_PATIENCE)
-    say("a PersistentVolumeClaim is bound, and a Pod has written to it", time.monotonic() - began)
+    done("a PersistentVolumeClaim is bound, and a Pod has written to it")
 
 
 def rotate(sandbox: Sandbox, shoot: Shoot, done: Callable[[str], None]) -> None:
