@@ -30,8 +30,8 @@ MOMENTS = {
 _MARK = "WINDOWBOX_NEWCOMER"
 """In the environment of whatever is started: nothing with it may be left."""
 _KEPT = re.compile(
-    r"LANG|LC_ALL|TERM|USER|LOGNAME|SHELL|(?i:https?_proxy|no_proxy|all_proxy)|PIP_(?!CACHE).*|SSL_CERT_.*|(?:CURL|REQUESTS)_CA_BUNDLE"
-    r"|GOPROXY|GOSUMDB|GONOSUMDB|DOWNLOAD|JOBS|LONG|CI"
+    r"LANG|LC_ALL|TERM|USER|LOGNAME|SHELL|(?i:https?_proxy|no_proxy|all_proxy)|PIP_(?!CACHE).*"
+    r"|SSL_CERT_.*|(?:CURL|REQUESTS)_CA_BUNDLE|GOPROXY|GOSUMDB|GONOSUMDB|DOWNLOAD|JOBS|LONG|CI"
 )
 _ENOUGH = 12 << 30
 """Bytes for compiled programs, the sources of their modules and Python packages."""
