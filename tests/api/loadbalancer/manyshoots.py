@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +19,15 @@ from bus.clusters.registry import Registry
 from bus.leases.leases import Leases
 from bus.transport import consumers
 from bus.transport.connection import Bus, connected
-from tests.support import loopback, servers
+from tests.support import loopback
 from tests.support.balancerworld import BalancerWorld, address, balancer_world, played_node
 from tests.support.manyclusters import ManyClusters, many_clusters
 from tests.support.natsserver import NatsServer
 from tests.support.running import running
+from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
+from windowbox.errors import Missing
 from windowbox.models.objects import Object
 from windowbox.models.refs import NAMESPACES, NODES, SECRETS, SERVICES
 from windowbox.rights import rbac
@@ -32,10 +35,11 @@ from windowbox.settings.bussettings import Access
 from windowbox.settings.clustersettings import JoinSettings
 from workers.kinds.membership.clusterjoining import Joining
 
-RUNTIME = "runtime"
 LONG = 600.0
 """Seconds to wait for what concerns all shoots at once, on a busy machine."""
 
+
+_numbers = itertools.count(1)
 
 Addresses = dict[tuple[str, str], str]
 """Of load balancers, by shoot and name."""
@@ -59,7 +63,7 @@ class Shoot:
     @property
     def services(self) -> dict[str, int]:
         """Names and node ports. On the one API server behind all shoots, no two can share a node port."""
-        first = 30000 + self.number * self.size
+        first = 30000 + self.number * 8
         return {f"web-{place}": first + place for place in range(self.size)}
 
 
@@ -147,36 +151,51 @@ def _named(kind: str, name: str) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def many_shoots(
-    nats: NatsServer, folder: Path, patch: pytest.MonkeyPatch, count: int, size: int, prefix: str
+    plane: ControlPlane,
+    nats: NatsServer,
+    folder: Path,
+    patch: pytest.MonkeyPatch,
+    count: int,
+    size: int,
+    prefix: str,
 ) -> AsyncIterator[ManyShoots]:
-    """A world in which clusters join by their Namespaces, and `count` shoots with nodes that serve.
+    """A world in which clusters join by their Namespaces, and `count` new shoots with nodes that serve.
 
-    It has its own API server: other tests would see all the Services.
+    `plane` must have no other Services of type LoadBalancer: they are removed at the end.
     """
-    if reason := servers.missing("etcd") or servers.missing("kube-apiserver"):
-        pytest.skip(reason)
-    shoots = [Shoot(number, size) for number in range(1, count + 1)]
+    shoots = [Shoot(next(_numbers), size) for _ in range(count)]
     async with contextlib.AsyncExitStack() as stack:
-        plane = stack.enter_context(servers.control_plane(folder))
+        stack.push_async_callback(_remove_services, plane)
         # The simulator speaks plain HTTP. Where no authority is named, all those of the world are read,
         # which takes longer than all the rest of opening a cluster.
         patch.setenv("SSL_CERT_FILE", str(plane.api.ca.certificate))
         patch.setenv("SSL_CERT_DIR", str(folder / "none"))
         simulator = await stack.enter_async_context(many_clusters(plane))
         # The runtime cluster is simulated, too: the real server's Services are those of all others.
-        await simulator.add(RUNTIME)
-        kubeconfig = simulator.write_kubeconfig(RUNTIME, folder)
+        runtime = f"runtime-{shoots[0].number}"
+        await simulator.add(runtime)
+        kubeconfig = simulator.write_kubeconfig(runtime, folder)
         kubeconfigs = dict.fromkeys(rbac.RULES, kubeconfig)
-        runtime = dataclasses.replace(plane, kubeconfig=kubeconfig, kubeconfigs=kubeconfigs)
+        shown = dataclasses.replace(plane, kubeconfig=kubeconfig, kubeconfigs=kubeconfigs)
         for shoot in shoots:
             greetings = {port: f"{shoot.name}/{name}" for name, port in shoot.services.items()}
             await stack.enter_async_context(played_node(shoot.node, greetings))
         networks = [{"prefixes": ["127.69.0.0/16"], "clusters": ["shoot-*"]}]
         settings: Any = {"node_networks": networks, "ranges": [{"prefixes": [prefix]}]}
-        world = await stack.enter_async_context(balancer_world(runtime, nats, folder, "default", **settings))
+        world = await stack.enter_async_context(balancer_world(shown, nats, folder, "default", **settings))
         bus = await stack.enter_async_context(connected(Access(nats.url, name="joining")))
         registry, leases = Registry(bus), Leases(bus, "joining", "work")
         joining = Joining(bus, registry, JoinSettings())
         work = (registry.run(), registry.keep(), leases.run(), leases.while_held("join", joining.run))
         async with running(*work):
             yield ManyShoots(world, simulator, bus, shoots)
+
+
+async def _remove_services(plane: ControlPlane) -> None:
+    async with kube.from_file(plane.kubeconfig) as real:
+        for found in map(Object, (await real.page(SERVICES, limit=0)).items):
+            if found.spec["type"] == "LoadBalancer":
+                patch = {"metadata": {"finalizers": None}}
+                with contextlib.suppress(Missing):  # it was being deleted
+                    await real.merge(SERVICES, found.namespace, found.name, patch)
+                    await real.delete(SERVICES, found.namespace, found.name)
