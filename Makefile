@@ -37,9 +37,6 @@ setup: $(STAMP) ## Get Python packages and the programs of the sandbox (minutes 
 doctor: $(STAMP) ## Will the demo work here? What it will show, and how long it takes (ten seconds)
 	@$(BIN)/windowbox doctor --before $(ARGS)
 
-doctor: $(STAMP) ## Will the demo work here? What it will show, and how long it takes (ten seconds)
-	@$(BIN)/windowbox doctor --before $(ARGS)
-
 demo: $(STAMP) ## See records, a load balancer, a Bastion and a Shoot at work
 	@$(BIN)/windowbox demo $(DOWNLOADED) $(ARGS)
 
