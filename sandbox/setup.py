@@ -31,13 +31,10 @@ def main(arguments: list[str]) -> int:
     wanted = [program for program in PROGRAMS.values() if program.name not in left_out]
     with processes.unwinding(), ThreadPoolExecutor(1, "packages") as pool:
         installing = pool.submit(_install, progress)
-        # One module after the other, so that a missing one does not hide a broken compiler.
-        for module in dict.fromkeys(program.module for program in wanted if program.module):
-            names = [program.name for program in wanted if program.module == module]
-            try:
-                obtain.obtain(names, progress, download=download)
-            except WindowboxError as error:
-                complaints.append(str(error))
+        try:
+            obtain.obtain((program.name for program in wanted if program.module), progress, download=download)
+        except WindowboxError as error:
+            complaints.append(str(error))
         complaints = [*installing.result(), *complaints]
     for name in (program.name for program in wanted):
         found = binaries.look(name)

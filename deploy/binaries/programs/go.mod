@@ -1,3 +1,6 @@
+// The programs of the sandbox and of its tests, in one module, so that Go compiles what they share once. They cannot be
+// installed with `go install …@version`, because the go.mod of k8s.io/kubernetes has replacements; this module repeats
+// them. So does that of Gardener. Folders have what needs a main package of ours.
 module windowbox/programs
 
 go 1.26.5
@@ -5,7 +8,6 @@ go 1.26.5
 godebug default=go1.26
 
 tool (
-	github.com/gardener/gardener/cmd/gardener-resource-manager
 	github.com/nats-io/nats-server/v2
 	helm.sh/helm/v4/cmd/helm
 	k8s.io/kubernetes/cmd/kube-apiserver
@@ -21,6 +23,7 @@ require (
 	github.com/gardener/gardener v1.150.0
 	github.com/gardener/gardener/pkg/apis v1.149.0
 	github.com/go-logr/logr v1.4.4
+	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	go.etcd.io/etcd/server/v3 v3.7.0
 	k8s.io/api v0.36.4
@@ -259,7 +262,6 @@ require (
 	github.com/sirupsen/logrus v1.9.4 // indirect
 	github.com/soheilhy/cmux v0.1.5 // indirect
 	github.com/spf13/cast v1.10.0 // indirect
-	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/tetratelabs/wabin v0.0.0-20230304001439-f6f874872834 // indirect
 	github.com/tetratelabs/wazero v1.12.0 // indirect
 	github.com/tmc/grpc-websocket-proxy v0.0.0-20220101234140-673ab2c3ae75 // indirect

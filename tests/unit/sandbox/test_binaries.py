@@ -63,7 +63,7 @@ def test_a_missing_program_is_reported_with_the_remedy() -> None:
 
 
 def test_without_go_and_pypi_the_remedy_is_shown() -> None:
-    with pytest.raises(Missing, match=r"building it needs Go.* or take official binaries with"):
+    with pytest.raises(Missing, match=r"building it needs Go.* or let official binaries be downloaded"):
         obtain.obtain(["nats-server"], Progress(print))
     assert not list((binaries.cache()).glob(".go-*"))
 

@@ -117,6 +117,19 @@ def test_unpublished_programs_are_left(published: Releases, downloaded: Download
     assert not [path for path in published.asked if "nats" not in path]
 
 
+def test_what_nobody_publishes_is_compiled_meanwhile(
+    published: Releases, built: Built, progress: Progress, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file ends only once the other program has been compiled."""
+    monkeypatch.setattr(downloads, "ASKING", 1.0)
+    published.dripping.add(path_of(NATS_SERVER))
+    obtain.obtain(["windowbox-echo", "nats-server"], progress)
+    assert built()[0] == "windowbox-echo"
+    compiled = next(i for i, line in enumerate(said) if "windowbox-echo 1.0.0: compiled" in line)
+    assert all("nats-server 2.15.2: downloading" not in line for line in said[compiled:])
+    assert any("nats-server 2.15.2: downloading" in line for line in said[:compiled])
+
+
 def test_a_redirect_is_followed(published: Releases, downloaded: Downloaded) -> None:
     path = path_of(NATS_SERVER)
     published.files["/elsewhere"] = published.files.pop(path)
