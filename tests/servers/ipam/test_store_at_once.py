@@ -1,8 +1,4 @@
-"""Many Services at once, in several processes; and the book lost in the middle of it.
-
-`python -m tests.servers.ipam.test_store_at_once URL PREFIX` allocates as one of these processes: it reads who
-asks, and what each has by its status, as one line of JSON, and tells who got what, a line each.
-"""
+"""Many Services at once, in several processes; and the book lost in the middle of it."""
 
 from __future__ import annotations
 
@@ -16,24 +12,20 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from bus import streams
-from bus.transport.connection import Bus, connected
+from bus.transport.connection import Bus
 from sandbox import processes
-from tests.servers.ipam.stores import allocate, claims, everybody, opened, purge
+from tests.servers.ipam.asking import AT_ONCE, Status
+from tests.servers.ipam.stores import claims, everybody, opened, purge
 from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
 from tests.support.running import running, soon
-from windowbox.errors import TransientError, WindowboxError
-from windowbox.settings.bussettings import Access
+from windowbox.errors import WindowboxError
 from workers.loadbalancer.ipam import addressclaims
-from workers.loadbalancer.ipam.results import Allocated
 from workers.loadbalancer.ipam.store import AddressStore
 
 PREFIX = "10.0.0.0/22"
 NAMES = [f"web-{number}" for number in range(500)]
 PROCESSES = 4
-_AT_ONCE = 64
-
-Status = dict[str, list[str]]
 
 
 async def taken_by_processes(
@@ -45,7 +37,7 @@ async def taken_by_processes(
 
     async def run(names: list[str]) -> None:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.servers.ipam.test_store_at_once", url, PREFIX,
+            sys.executable, "-m", "tests.servers.ipam.asking", url, PREFIX,
             stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
         )  # fmt: skip
         try:
@@ -152,40 +144,5 @@ async def test_a_store_lost_in_the_middle_is_rebuilt_from_status(
         again = await soon(taken_by_processes(nats.url, status))
         assert distinct(again)
         # An address that was allocated just before the loss may be another's by now.
-        assert sum(again[name] != status[name] for name in NAMES) <= PROCESSES * _AT_ONCE
+        assert sum(again[name] != status[name] for name in NAMES) <= PROCESSES * AT_ONCE
         assert await everybody(store) == owners(again)
-
-
-async def main(url: str, prefix: str) -> None:
-    request: Status = json.loads(sys.stdin.readline())
-    room = asyncio.Semaphore(_AT_ONCE)
-    async with connected(Access(url)) as bus, opened(bus, prefix) as store:
-        waiting: set[asyncio.Event] = set()
-
-        def tell() -> None:
-            for event in waiting:
-                event.set()
-
-        async def serve(name: str, status: list[str]) -> None:
-            waiting.add(changed := asyncio.Event())
-            async with room:
-                while not (addresses := await _allocated(store, name, status)):
-                    await changed.wait()
-                    changed.clear()
-            print(json.dumps([name, addresses]), flush=True)
-
-        store.on_change(tell)
-        await asyncio.gather(*(serve(name, status) for name, status in request.items()))
-
-
-async def _allocated(store: AddressStore, name: str, status: list[str]) -> list[str]:
-    try:
-        answer = await allocate(store, name, adopt=status)
-    except TransientError:
-        await asyncio.sleep(0.1)  # as a worker does, before it tries again
-        return await _allocated(store, name, status)
-    return list(answer.addresses.values()) if isinstance(answer, Allocated) else []
-
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
