@@ -83,6 +83,7 @@ def test_workers_are_added_one_after_the_other(tmp_path: Path) -> None:
     assert [(each["workers"], each["count"]) for each in found] == [(1, 20), (2, 20)]
 
 
+@pytest.mark.long  # what a Machine writes is counted in tests/api/machine, and records show a whole benchmark
 def test_machines_are_measured_until_they_run_and_until_they_are_gone(tmp_path: Path) -> None:
     found = bench(tmp_path, "machines", "-n", "2", "--singles", "1")
     assert phases_of(found) == [("isolated", 1), ("create", 2), ("delete one", 1), ("delete", 2)]
