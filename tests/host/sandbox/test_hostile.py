@@ -23,7 +23,7 @@ from tools.bench.usage import usage
 from windowbox.kinds import KINDS
 from windowbox.models.refs import DNSRECORDS, INFRASTRUCTURES
 
-MANY = int(os.environ.get("HOSTILE") or ("48" if os.environ.get("LONG") else "36"))
+MANY = int(os.environ.get("HOSTILE", "48"))
 SEED = int(os.environ.get("HOSTILE_SEED", "1"))
 PATIENCE = 120.0 + MANY / 5
 OURS = ("watcher-1", "worker-1", "patcher-1")
