@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from sandbox import processes, roles
@@ -29,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
 SIMULATED_PROGRAMS = ("kwok", "kube-scheduler")
+_IN_IMAGES = {"containerd": "windowbox-echo"}
+"""A program in an image that a process takes when it starts."""
 _SERVER_PORTS = (
     "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named", "webhooks", "garden-webhooks",
 )  # fmt: skip
@@ -115,14 +119,28 @@ def stages(
     second = [dataclasses.replace(apiserver, then=fill)]
     third = _clients(folder, options, ports, around, identity, network, with_nodes=resources is not None)
     if resources:
-        archives = resources.write(api, pki)
-        if records.names(folder):  # machines that ran when the sandbox ended start again with it
-            archives.append(image.archive(Progress(logger.info))[0])
+        resources.write(api, pki)
+        archives = _archives(folder, resources)
         for place in resources.places:
             first.append(nodechildren.first(place))
             second.append(nodechildren.containerd(place, archives))
             third += _joining(place, api, options)
     return [[_awaiting(child, options) for child in stage] for stage in (first, second, third)]
+
+
+def _archives(folder: Path, resources: HostResources) -> Callable[[], list[Path]]:
+    """Writes the archives of images when the first node asks: a program in them may be awaited."""
+    lock, written = threading.Lock(), list[Path]()
+
+    def archives() -> list[Path]:
+        with lock:
+            if not written:
+                written.extend(resources.archives())
+                if records.names(folder):  # machines that ran when the sandbox ended start again with it
+                    written.append(image.archive(Progress(logger.info))[0])
+            return written
+
+    return archives
 
 
 def _joining(place: Place, api: ApiServer, options: Options) -> list[Child]:
@@ -139,6 +157,7 @@ def _program(name: str, options: Options) -> Path:
 def _awaiting(child: Child, options: Options) -> Child:
     """The child, which does not start before its program is there."""
     name = child.name.rpartition("/")[2]
+    name = _IN_IMAGES.get(name, name)
     return dataclasses.replace(child, needs=_program(name, options)) if name in options.awaited else child
 
 

@@ -160,8 +160,6 @@ def _programs(parts: list[Part]) -> list[str]:
 def _first(folder: Path, *, nodes: bool) -> list[str]:
     """The programs without which a sandbox cannot start."""
     first = [name for name in prerequisites.SERVERS if name != _CONTROLLERS]
-    if nodes:
-        first.append("windowbox-echo")  # it is in an image of every node
     if records.names(folder):  # Shoots of a former run start with the sandbox
         first += _programs(_parts(nodes=nodes))
     return first

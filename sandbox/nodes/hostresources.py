@@ -51,10 +51,13 @@ class HostResources:
         """The address at which nodes reach what runs on this machine."""
         return str(self.plan.host_v4)
 
-    def write(self, api: ApiServer, pki: Path) -> list[Path]:
-        """Write the configuration of all nodes, and the image archives."""
+    def write(self, api: ApiServer, pki: Path) -> None:
+        """Write the configuration of all nodes."""
         for place in self.places:
             node_files.write(place, self.plan, api, pki, self.token)
+
+    def archives(self) -> list[Path]:
+        """Write the archives of the images of every node."""
         return [
             images.write(image, self.folder / "images" / f"{image.name.partition('/')[2]}.tar")
             for image in (*images.images(), *sshimage.found())

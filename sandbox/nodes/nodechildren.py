@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from sandbox.children import Child
@@ -89,11 +90,11 @@ def first(place: Place) -> Child:
     )  # fmt: skip
 
 
-def containerd(place: Place, archives: list[Path]) -> Child:
+def containerd(place: Place, archives: Callable[[], list[Path]]) -> Child:
     program = shutil.which("containerd") or "containerd"
 
     def bring_images() -> None:
-        for archive in archives:
+        for archive in archives():
             done = _ctr(
                 place, "--namespace=k8s.io", "images", "import", str(archive), patience=_IMPORT_PATIENCE
             )

@@ -9,6 +9,7 @@ import pytest
 
 from sandbox import detached, stages
 from sandbox import state as states
+from sandbox.nodes import hostresources
 from sandbox.programs import binaries
 from sandbox.programs.binaries import PROGRAMS
 from tests.support import servers
@@ -28,9 +29,10 @@ def put(program: str, source: Path, cache: Path) -> None:
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """Where this machine has all programs, while the cache lacks one."""
     servers.need(*stages.PROGRAMS)
-    found = {name: binaries.find(name) for name in stages.PROGRAMS}
+    names = [name for name in (*stages.PROGRAMS, *hostresources.PROGRAMS) if not servers.missing(name)]
+    found = {name: binaries.find(name) for name in names}
     monkeypatch.setenv("WINDOWBOX_CACHE", str(tmp_path))
-    for name in found.keys() - {LATE, "named"}:
+    for name in set(stages.PROGRAMS) - {LATE, "named"}:
         put(name, found[name], tmp_path)
     return found
 
@@ -54,6 +56,23 @@ def test_a_process_starts_once_its_program_is_there(
     assert later.children[LATE].condition == "ready"
     assert later.children[LATE].restarts == 0
     assert later.pid == state.pid
+
+
+def test_nodes_start_once_their_programs_are_there(
+    folder: Path, sources: dict[str, Path], tmp_path: Path
+) -> None:
+    late = hostresources.PROGRAMS
+    if reason := hostresources.impossible() or ", ".join(set(late) - sources.keys()):
+        pytest.skip(f"no nodes: {reason}")
+    state = detached.up(folder, {**SERVERS_ONLY, "nodes": 1, "awaited": (LATE, *late)})
+    assert state.children["kube-apiserver"].condition == "ready"
+    for process in ("containerd", "kubelet", "kube-proxy"):
+        assert state.children[f"node-1/{process}"].condition == "waiting"
+    for name in (LATE, *late):
+        put(name, sources[name], tmp_path)
+    later = detached.up(folder, {})
+    assert later.ready
+    assert later.children["node-1/kubelet"].restarts == 0
 
 
 def test_a_start_that_is_interrupted_at_once_leaves_no_supervisor(

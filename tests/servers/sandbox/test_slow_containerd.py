@@ -40,7 +40,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 async def test_an_import_that_does_not_end_is_tried_again(
     place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    child = nodechildren.containerd(place, [tmp_path / "image.tar"])
+    child = nodechildren.containerd(place, lambda: [tmp_path / "image.tar"])
     runs = dataclasses.replace(child, argv=["sleep", "600"], before=None, held=None, inner=False)
     restarter = Restarter(runs, tmp_path / "log", lambda: None)
     running = asyncio.create_task(restarter.run())
@@ -56,7 +56,7 @@ async def test_an_import_that_does_not_end_is_tried_again(
 
 
 def test_a_timed_out_import_explains_the_remedy(place: Place, tmp_path: Path) -> None:
-    child = nodechildren.containerd(place, [tmp_path / "image.tar"])
+    child = nodechildren.containerd(place, lambda: [tmp_path / "image.tar"])
     assert child.then
     with pytest.raises(Unreachable, match="end what else uses the CPUs and the disk"):
         child.then()
