@@ -8,9 +8,12 @@ import pytest_asyncio
 
 from tests.support.kindworld import KindWorld
 from tests.support.machines import MachineClient, machine_client
+from tests.support.sharedworld import nats, shared, world
+
+__all__ = ["client", "nats", "shared", "world"]
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def client(world: KindWorld) -> AsyncIterator[MachineClient]:
     async with machine_client(world) as made:
         yield made

@@ -14,7 +14,10 @@ from tests.support.running import eventually
 from windowbox.models import machinekeys as keys
 from windowbox.models.refs import LEASES, MACHINE_SETS, NAMESPACES
 
-pytestmark = pytest.mark.serves("machinedeployment", "machineset")
+pytestmark = [
+    pytest.mark.serves("machinedeployment", "machineset"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 _NAME = "machine-controller-manager"
 

@@ -14,7 +14,10 @@ from tests.support.running import eventually
 from windowbox.models import machinekeys as keys
 from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, WORKERS, Resource
 
-pytestmark = pytest.mark.serves("machinedeployment", "machineset")
+pytestmark = [
+    pytest.mark.serves("machinedeployment", "machineset"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 
 @rule("C2", "C3-R1", "C3-R2", "C3-R5", "C3-R6")

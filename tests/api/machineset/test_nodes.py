@@ -14,7 +14,10 @@ from windowbox.models import machinekeys as keys
 from windowbox.models.objects import Object
 from windowbox.models.refs import NODES
 
-pytestmark = pytest.mark.serves("machinedeployment", "machineset")
+pytestmark = [
+    pytest.mark.serves("machinedeployment", "machineset"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 
 async def until_nodes(client: MachineClient, names: set[str], holds: Callable[[Object], bool]) -> None:

@@ -17,7 +17,10 @@ from windowbox.models.refs import DEPLOYMENTS, MACHINE_DEPLOYMENTS, MANAGED_RESO
 from windowbox.settings.kindsettings import HealthSettings, KindSettings, MachineSettings
 
 SETTINGS = KindSettings(health=HealthSettings(conditions="long"), machines=MachineSettings(mode="driver"))
-pytestmark = pytest.mark.serves("worker", kinds=SETTINGS)
+pytestmark = [
+    pytest.mark.serves("worker", kinds=SETTINGS),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 BUNDLE = "extension-worker-mcm-shoot"
 MANAGER = "machine-controller-manager"

@@ -18,7 +18,10 @@ from windowbox.models import refs
 from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 
-pytestmark = pytest.mark.serves("worker", "machinedeployment", "machineset")
+pytestmark = [
+    pytest.mark.serves("worker", "machinedeployment", "machineset"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 KEPT = ("name", "namespace", "labels", "annotations")
 

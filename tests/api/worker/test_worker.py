@@ -22,7 +22,10 @@ from windowbox.models.machines import OperationState, Phase
 from windowbox.models.objects import Object
 from windowbox.settings.kindsettings import KindSettings, MachineSettings
 
-pytestmark = pytest.mark.serves("worker", "machinedeployment", "machineset")
+pytestmark = [
+    pytest.mark.serves("worker", "machinedeployment", "machineset"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 CLASS_SECRETS = {"gardener.cloud/purpose": "machineclass"}
 WELL = "All health checks successful"
