@@ -27,8 +27,8 @@ class Child:
     held: Callable[[], bool] | None = None
     """Whether it cannot run now, such as a kubelet without its containerd: it is started once it can, and
     ends without a crash meanwhile."""
-    needs: Path | None = None
-    """A program that may still be missing: the child starts once it is there."""
+    needs: tuple[Path, ...] = ()
+    """Programs that may still be missing: the child starts once they are there."""
     stop_signal: signal.Signals = signal.SIGTERM
     inner: bool = False
     """The program is the only child of what `argv` starts, and signals are meant for it."""

@@ -31,7 +31,7 @@ class Restarter:
 
     def __init__(self, child: Child, log: Path, changed: Callable[[], None]) -> None:
         self.child = child
-        needs = str(child.needs or "")
+        needs = [str(path) for path in child.needs]
         self.state = ChildState(port=child.port, host=child.host, log=str(log), needs=needs)
         self._log = log
         self._changed = changed

@@ -31,8 +31,10 @@ logger = logging.getLogger(__name__)
 
 PROGRAMS = ("nats-server", "etcd", "kube-apiserver", "kube-controller-manager", "named")
 SIMULATED_PROGRAMS = ("kwok", "kube-scheduler")
-_IN_IMAGES = {"containerd": "windowbox-echo"}
-"""A program in an image that a process takes when it starts."""
+_NODE = ("kube-controller-manager", "kubelet", "windowbox-echo")
+_USES = {"containerd": ("windowbox-echo",), "kubelet": _NODE, "kube-proxy": ("kube-proxy", *_NODE)}
+"""What a process needs to become ready, if more than its own program: containerd takes an image with the echo
+server; controllers let a kubelet join, whose Node a kube-proxy reads."""
 _SERVER_PORTS = (
     "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "named", "webhooks", "garden-webhooks",
 )  # fmt: skip
@@ -155,10 +157,10 @@ def _program(name: str, options: Options) -> Path:
 
 
 def _awaiting(child: Child, options: Options) -> Child:
-    """The child, which does not start before its program is there."""
+    """The child, which does not start before its programs are there."""
     name = child.name.rpartition("/")[2]
-    name = _IN_IMAGES.get(name, name)
-    return dataclasses.replace(child, needs=_program(name, options)) if name in options.awaited else child
+    awaited = [one for one in _USES.get(name, (name,)) if one in options.awaited]
+    return dataclasses.replace(child, needs=tuple(_program(one, options) for one in awaited))
 
 
 def variables(folder: Path, state: State) -> dict[str, str]:

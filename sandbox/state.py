@@ -33,12 +33,12 @@ class ChildState(BaseModel):
     restarts: int = 0
     last_exit: str | None = None
     log: str = ""
-    needs: str = ""
-    """The path of a program that was missing when the sandbox started."""
+    needs: list[str] = Field(default_factory=list)
+    """The paths of programs that were missing when the sandbox started."""
 
     def lacks_program(self) -> bool:
         """Whether it waits for a program that is not there yet."""
-        return bool(self.needs) and not Path(self.needs).exists()
+        return not all(Path(path).exists() for path in self.needs)
 
     def process(self) -> ProcessId | None:
         return ProcessId(self.pid, self.started) if self.pid and self.started else None

@@ -146,8 +146,10 @@ def _show_all(folder: Path, download: bool) -> None:
                 if lacking.intersection(part.programs):
                     click.echo("")
                     wait(part.programs)
-                    state = _up(folder, {}, said)
-                if with_shoot and not obtain.lacking(showshoot.PROGRAMS):
+                    lacking.difference_update(part.programs)
+                    # The sandbox itself has all it needs before the Shoot is shown.
+                    state = state if part.name == "shoot" else _up(folder, {}, said)
+                if with_shoot and (part.programs or not lacking) and not obtain.lacking(showshoot.PROGRAMS):
                     shoot.begin()
                 part.show(Scene(folder, state), shoot)
         wait(prerequisites.TOOLS)

@@ -68,7 +68,13 @@ def test_nodes_start_once_their_programs_are_there(
     assert state.children["kube-apiserver"].condition == "ready"
     for process in ("containerd", "kubelet", "kube-proxy"):
         assert state.children[f"node-1/{process}"].condition == "waiting"
-    for name in (LATE, *late):
+    # A kube-proxy alone would wait for its Node, and crash.
+    for name in ("kube-proxy", "windowbox-echo"):
+        put(name, sources[name], tmp_path)
+    state = detached.up(folder, {})
+    assert state.children["node-1/containerd"].condition == "ready"
+    assert state.children["node-1/kube-proxy"].condition == "waiting"
+    for name in {LATE, *late} - {"kube-proxy", "windowbox-echo"}:
         put(name, sources[name], tmp_path)
     later = detached.up(folder, {})
     assert later.ready
