@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from sandbox import processes
 from tests.e2e import client
 from tests.e2e.client import Space
 from tests.e2e.witness import Witness, witnessing
-from tests.support import servers
+from tests.support import forked, servers
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
 from windowbox.errors import WindowboxError
@@ -44,11 +43,8 @@ class CommandLine:
     def __call__(self, *arguments: str, expect: int = 0) -> str:
         """What the command printed; its errors too, if it was expected to fail."""
         known = {k: v for k, v in os.environ.items() if not k.startswith(("WINDOWBOX_", "NATS_"))}
-        answer = subprocess.run(
-            [sys.executable, "-m", "windowbox", *arguments],
-            env={**known, "WINDOWBOX_SETTINGS": str(self.settings), **self.variables},
-            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        environment = {**known, "WINDOWBOX_SETTINGS": str(self.settings), **self.variables}
+        answer = forked.run(*arguments, environment=environment, folder=ROOT, timeout=60)
         assert answer.returncode == expect, answer.stdout + answer.stderr
         return answer.stdout if expect == 0 else answer.stdout + answer.stderr
 

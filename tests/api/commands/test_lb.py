@@ -132,8 +132,13 @@ async def test_the_reason_for_not_serving_is_shown(asked: Asked) -> None:
 async def test_failing_backends_are_shown_with_the_reason(asked: Asked) -> None:
     await asked.world.node("one", f"{PLACE}.9")
     await asked.web()
-    web = await asked.balancer("web")
-    assert (web["state"], web["backends"]) == ("not served", {"healthy": 0, "all": 1})
+
+    async def look() -> dict[str, Any]:
+        found = await asked.balancer("web")
+        return found if found["backends"] == {"healthy": 0, "all": 1} else {}
+
+    web = await eventually(look)
+    assert web["state"] == "not served"
     assert web["why"].startswith("none of its backends is healthy")
     assert "its health check fails" in await asked("lb", "show", "looked-at/web")
 
