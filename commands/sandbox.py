@@ -278,7 +278,7 @@ def prepare(
     nodes = bool(chosen.get("nodes")) and not hostresources.unsuited()
     more = prerequisites.programs(nodes=nodes, simulated=bool(chosen.get("simulated_nodes")))
     prerequisites.gather([*prerequisites.SERVERS, *more], progress, nodes=nodes, download=download)
-    if usual and nodes and (reason := hostresources.impossible()):
+    if usual and not chosen.get("simulated_nodes") and (reason := hostresources.impossible()):
         progress.say(f"Continuing without real nodes: they need {reason}")
         chosen["nodes"] = 0
 

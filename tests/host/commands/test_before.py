@@ -111,6 +111,8 @@ def test_a_sandbox_has_no_real_nodes_where_none_are_foretold(
     assert found["parts"]["records"] == ""
     up, status, _ = machine.run("windowbox", [["up"], ["status", "--output=json"], ["down"]])
     assert up.returncode == 0, up.stdout + up.stderr
+    reason = found["parts"]["shoot"].removeprefix("real nodes need ")
+    assert up.stdout.startswith(f"Continuing without real nodes: they need {reason}")
     assert json.loads(status.stdout)["options"]["nodes"] == 0
 
 
