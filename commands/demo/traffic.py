@@ -6,14 +6,18 @@ import asyncio
 import contextlib
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+
+from windowbox.errors import Unreachable
 
 _GREETING = re.compile(r"pod=(\S*) node=(\S*)( |$)")
 _PATIENCE = 30.0
 """Generous, because a connection that a busy machine serves late has not failed."""
 _PAUSE = 0.1
 _LONGEST = 60.0
+_RECENT = 20
 _PING = b"still there?\n"
 
 
@@ -54,10 +58,17 @@ class Tally:
         await self._until(lambda: len(self.greetings) >= wanted)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(_LONGEST):
-            while not holds():
-                self.heard.clear()
-                await self.heard.wait()
+        try:
+            async with asyncio.timeout(_LONGEST):
+                while not holds():
+                    self.heard.clear()
+                    await self.heard.wait()
+        except TimeoutError:
+            seen = Counter(greeting.node for greeting in self.greetings[-_RECENT:])
+            raise Unreachable(
+                f"connections are not answered as expected after {_LONGEST:g} s; the last {_RECENT} came from "
+                f"{dict(seen) or 'nobody'}: `windowbox lb list` and `windowbox doctor` tell more"
+            ) from None
 
 
 def parsed(line: str) -> tuple[str, str]:
@@ -108,21 +119,24 @@ async def steady(address: str, port: int, *, rate: int, lasting: int = 0) -> Asy
         except OSError:
             tally.broken += 1
 
-    async with asyncio.TaskGroup() as group:
+    async def keep_rate(group: asyncio.TaskGroup) -> None:
+        began, count = time.monotonic(), 0
+        while True:
+            # Keep the average rate: open connections that a busy machine has delayed later.
+            while count < (time.monotonic() - began) * rate:
+                count += 1
+                group.create_task(connect())
+            await asyncio.sleep(1 / rate)
 
-        async def keep_rate() -> None:
-            began, count = time.monotonic(), 0
-            while True:
-                # Keep the average rate: open connections that a busy machine has delayed later.
-                while count < (time.monotonic() - began) * rate:
-                    count += 1
-                    group.create_task(connect())
-                await asyncio.sleep(1 / rate)
-
-        tasks = [
-            group.create_task(keep_rate()),
-            *(group.create_task(stay_connected()) for _ in range(lasting)),
-        ]
-        yield tally
-        for task in tasks:
-            task.cancel()
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(keep_rate(group)),
+                *(group.create_task(stay_connected()) for _ in range(lasting)),
+            ]
+            yield tally
+            for task in tasks:
+                task.cancel()
+    except BaseExceptionGroup as errors:
+        # What the block has raised, as it is.
+        raise errors.exceptions[0] from None
