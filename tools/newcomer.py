@@ -32,6 +32,7 @@ _MARK = "WINDOWBOX_NEWCOMER"
 _KEPT = re.compile(
     r"LANG|LC_ALL|TERM|USER|LOGNAME|SHELL|(?i:https?_proxy|no_proxy|all_proxy)|PIP_(?!CACHE).*"
     r"|SSL_CERT_.*|(?:CURL|REQUESTS)_CA_BUNDLE|GOPROXY|GOSUMDB|GONOSUMDB|DOWNLOAD|JOBS|LONG|CI"
+    r"|WINDOWBOX_RELEASES_.*"
 )
 _ENOUGH = 12 << 30
 """Bytes for compiled programs, the sources of their modules and Python packages."""
