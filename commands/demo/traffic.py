@@ -66,7 +66,7 @@ class Tally:
         except TimeoutError:
             seen = Counter(greeting.node for greeting in self.greetings[-_RECENT:])
             raise Unreachable(
-                f"connections are not answered as expected after {_LONGEST:g} s; the last {_RECENT} came from "
+                f"connections are not answered as expected after {_LONGEST:g} s; the last {_RECENT} were of "
                 f"{dict(seen) or 'nobody'}: `windowbox lb list` and `windowbox doctor` tell more"
             ) from None
 
