@@ -19,7 +19,7 @@ _ROOT = Path(__file__).parents[2]
 _PIP = (sys.executable, "-m", "pip")
 _UV = "uv==0.13.9"
 _PATIENCE = 120
-_WANTED = ("-c", "constraints.txt", "-e", ".[dev,otel]")
+WANTED = ("-c", "constraints.txt", "-e", ".[dev,otel]")
 
 
 def main() -> int:
@@ -44,7 +44,7 @@ def _with_uv() -> bool:
         environment = like_pip(os.environ)
         for command in (
             (*_PIP, "install", "--quiet", "--disable-pip-version-check", "--no-compile", _UV),
-            (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable, *_WANTED),
+            (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable, *WANTED),
         ):
             subprocess.run(
                 command, cwd=_ROOT, env=environment, timeout=_PATIENCE, check=True,
@@ -73,7 +73,7 @@ def _with_pip(job: Job) -> None:
     last: collections.deque[str] = collections.deque(maxlen=15)
     found = 0
     pip = subprocess.Popen(
-        [*_PIP, "install", "--disable-pip-version-check", "--progress-bar", "off", *_WANTED],
+        [*_PIP, "install", "--disable-pip-version-check", "--progress-bar", "off", *WANTED],
         cwd=_ROOT, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert pip.stdout

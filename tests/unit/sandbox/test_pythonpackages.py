@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
+
+import pytest
 
 from sandbox.programs import pythonpackages
 from tests.support.cases import cases
-from tests.support.commandline import ROOT
 
 
 @cases(
@@ -25,12 +23,13 @@ def test_uv_asks_what_pip_asks(environment: dict[str, str], expected: dict[str, 
     assert {name: found[name] for name in expected} == expected
 
 
-def test_without_uv_pip_is_tried_and_says_what_is_missing(tmp_path: Path) -> None:
-    nothing = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-m", "sandbox.programs.pythonpackages"],
-        cwd=ROOT, env={**os.environ, **nothing}, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "pip could not install what windowbox needs: see above." in done.stderr
-    assert "No matching distribution found" in done.stderr
+def test_without_uv_pip_is_tried_and_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "UV_OFFLINE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(pythonpackages, "WANTED", ("nobody-publishes-this",))
+    assert pythonpackages.main() == 1
+    complaint = capsys.readouterr().err
+    assert "No matching distribution found for nobody-publishes-this" in complaint
+    assert "pip could not install what windowbox needs: see above." in complaint
