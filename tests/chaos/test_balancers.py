@@ -108,6 +108,7 @@ class World(Arena):
         return None
 
 
+@pytest.mark.long  # host/traffic and servers/envoy break each part alone
 @pytest.mark.timeout((1500 if LONG else 420) * havoc.PATIENCE)
 async def test_addresses_stay_and_clients_are_served_whatever_dies(tmp_path: Path) -> None:
     # So few addresses that they have to be used again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,15 +18,17 @@ TOOK = {"waits": Took(60, 5), "works": Took(50, 40), "long": Took(100, 20), "bri
 
 @pytest.fixture
 def host(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A host with so many inotify instances."""
-    (tmp_path / "instances").write_text(f"{request.param}\n")
+    """A host with so many inotify instances and CPUs."""
+    instances, cpus = request.param
+    (tmp_path / "instances").write_text(f"{instances}\n")
     monkeypatch.setattr(scheduling, "_INSTANCES", tmp_path / "instances")
+    monkeypatch.setattr(os, "cpu_count", lambda: cpus)
     scheduling.serial.cache_clear()
     yield
     scheduling.serial.cache_clear()
 
 
-@pytest.mark.parametrize("host", [512], indirect=True)
+@pytest.mark.parametrize("host", [(512, 4)], indirect=True)
 @pytest.mark.usefixtures("host")
 @cases(
     "file scope",
@@ -44,10 +47,10 @@ def test_tests_that_share_servers_stay_together(file: str, scope: str) -> None:
     assert scheduling.scope(f"tests/{file}::test_b[x/y]") == scope
 
 
-@pytest.mark.parametrize("host", [128], indirect=True)
+@pytest.mark.parametrize("host", [(128, 16), (512, 2)], indirect=True)
 @pytest.mark.usefixtures("host")
 @pytest.mark.parametrize("folder", ["traffic", "machines", "install", "nodes"])
-def test_sandboxes_with_nodes_take_turns_where_inotify_is_scarce(folder: str) -> None:
+def test_sandboxes_with_nodes_take_turns_on_a_small_host(folder: str) -> None:
     assert scheduling.scope(f"tests/host/{folder}/test_a.py::test_b") == "host/nodes"
     assert scheduling.scope("tests/host/docker/test_a.py::test_b") == "host/docker"
 
@@ -73,7 +76,7 @@ def test_recorded_files_exist() -> None:
     assert all(took.wall >= 0 <= took.cpu for took in recorded.values())
 
 
-@pytest.mark.parametrize("host", [512], indirect=True)
+@pytest.mark.parametrize("host", [(512, 4)], indirect=True)
 @pytest.mark.usefixtures("host")
 def test_what_a_scope_takes_is_the_sum_of_its_files() -> None:
     files = {

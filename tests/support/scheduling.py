@@ -28,6 +28,9 @@ _INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 _ENOUGH = 512
 """A sandbox with three nodes and its Pods takes up to 80 inotify instances; other tests need more."""
 
+_MANY = 4
+"""CPUs."""
+
 _SHARING = frozenset({"api", "conformance", "e2e", "host"})
 """Here, the tests of a folder share servers; elsewhere, at most those of a file do."""
 
@@ -67,8 +70,8 @@ class ByDuration(LoadScopeScheduling):
             and serial()
         ):
             self.config.get_terminal_writer().line(
-                "Tests with nodes run one after the other, as this host has few inotify instances. "
-                f"They run side by side after: sudo sysctl fs.inotify.max_user_instances={_ENOUGH}"
+                f"Tests with nodes run one after the other. Side by side they need {_MANY} CPUs, and: "
+                f"sudo sysctl fs.inotify.max_user_instances={_ENOUGH}"
             )
 
     def _split_scope(self, nodeid: str) -> str:
@@ -104,8 +107,12 @@ def scope(nodeid: str) -> str:
 
 @cache
 def serial() -> bool:
-    """Whether sandboxes with nodes run one after the other, because of the inotify instances of this host."""
-    return not _INSTANCES.exists() or int(_INSTANCES.read_text()) < _ENOUGH
+    """Whether sandboxes with nodes run one after the other: this host has few inotify instances, or few CPUs.
+
+    On two CPUs they win nothing side by side, and tests of dying nodes take the load for a failure.
+    """
+    few = not _INSTANCES.exists() or int(_INSTANCES.read_text()) < _ENOUGH
+    return few or (os.cpu_count() or 1) < _MANY
 
 
 def recorded() -> dict[str, Took]:

@@ -98,7 +98,8 @@ def test_records_are_shown_before_the_parts_with_nodes(machine: tuple[dict[str, 
         pytest.param("TXT", "kubelet", id="records"),
         pytest.param("kubelet 1.36.3: ", "kubelet", id="waiting-for-a-program"),
         pytest.param("answered by echo-", "", id="load-balancer", marks=pytest.mark.slow),
-        pytest.param("node machine-", "", id="shoot", marks=pytest.mark.slow),
+        # Its machines end with the nodes, as the Pods of the load balancer do.
+        pytest.param("node machine-", "", id="shoot", marks=pytest.mark.long),
     ],
 )
 def test_an_interrupted_demo_leaves_nothing_behind(

@@ -37,6 +37,7 @@ def test_hostile_objects_cover_all_kinds_of_clients() -> None:
     assert left_out == {"heartbeat", "machine", "machinedeployment", "machineset"}
 
 
+@pytest.mark.long  # e2e/test_hostile.py shows neighbours beside nonsense, api/hostile all kinds of it
 @pytest.mark.timeout(400 + MANY)
 async def test_hostile_objects_fail_and_neighbours_are_served(tmp_path: Path) -> None:
     if reason := missing():
