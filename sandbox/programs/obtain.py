@@ -40,6 +40,12 @@ _SELDOM = (
     "k8s.io/kube-aggregator", "github.com/gardener", "sigs.k8s.io/kustomize",
 )  # fmt: skip
 """Packages with much code that runs seldom. Without inlining they compile in two thirds of the time."""
+_COMPILING = (
+    "-trimpath", "-pgo=off", f"-gcflags=all={_QUICK}",
+    *(f"-gcflags={path}/...={_QUICK} -l" for path in _SELDOM),
+)  # fmt: skip
+_STANDARD = ("net/http", "net/http/pprof", "encoding/json", "text/template", "database/sql", "go/ast")
+"""Packages of Go that need most others of Go, and no module."""
 
 
 def lacking(names: Iterable[str]) -> list[Program]:
@@ -149,14 +155,21 @@ def estimate(programs: Iterable[Program]) -> float:
 def _packages(
     go: Path, module: str, programs: list[Program], folder: Path, job: Job, progress: Progress
 ) -> int:
-    """How many packages these programs have. Downloads their modules, and shows how many there are."""
+    """How many packages these programs have. Downloads their modules, and shows how many there are.
+
+    What they need of Go itself is compiled meanwhile.
+    """
     listed, log = folder / "packages", folder / "log"
-    command: list[str | Path] = [go, "list", "-deps", *(program.package for program in programs)]
-    with listed.open("wb") as output, log.open("wb") as errors:
-        lister = _go(command, module, folder, output, errors)
-        for _ in _running(lister, job, progress):
-            fetched = log.read_text(errors="replace").count("go: downloading")
-            job.detail = f"{fetched} modules downloaded" if fetched else ""
+    with listed.open("wb") as output, log.open("wb") as errors, (folder / "standard").open("wb") as other:
+        lister = _go(
+            [go, "list", "-deps", *(one.package for one in programs)], module, folder, output, errors
+        )
+        standard = _go([go, "build", *_COMPILING, *_STANDARD], module, folder, other)
+        with _ending(lister), _ending(standard):
+            for process in (lister, standard):
+                for _ in _running(process, job, progress):
+                    fetched = log.read_text(errors="replace").count("go: downloading")
+                    job.detail = f"{fetched} modules downloaded" if fetched else ""
     if lister.returncode:
         raise Unreachable(f"go could not build {job.what}: {_complaints(log, lister.returncode)}")
     return len(listed.read_text().splitlines())
@@ -200,10 +213,8 @@ def _folder() -> Iterator[Path]:
 
 def _arguments(go: Path, programs: list[Program], results: Path) -> list[str | Path]:
     """The command that compiles `programs` into the folder `results`, the first one first."""
-    seldom = [f"-gcflags={path}/...={_QUICK} -l" for path in _SELDOM]
     return [
-        go, "build", "-v", "-trimpath", "-pgo=off",
-        f"-gcflags=all={_QUICK}", *seldom, *(linking(program) for program in programs),
+        go, "build", "-v", *_COMPILING, *(linking(program) for program in programs),
         "-o", f"{results}{os.sep}", *(program.package for program in programs),
     ]  # fmt: skip
 
@@ -236,7 +247,7 @@ def _watch(
 def _running(process: subprocess.Popen[bytes], job: Job, progress: Progress) -> Iterator[None]:
     """Each second while the process runs, and once more at its end; ends it if nobody needs it any more."""
     polite = False
-    try:
+    with _ending(process):
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=1)
@@ -251,6 +262,13 @@ def _running(process: subprocess.Popen[bytes], job: Job, progress: Progress) -> 
                 raise Unreachable(f"{job.what}: cancelled, its result is not needed any more")
             if job.seconds > _PATIENCE:
                 raise Unreachable(f"{job.what}: not built after {job.seconds / 60:.0f} minutes")
+
+
+@contextlib.contextmanager
+def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End the process and all that it has started, if it still runs after the block."""
+    try:
+        yield
     finally:
         with contextlib.suppress(ProcessLookupError):
             if process.poll() is None:

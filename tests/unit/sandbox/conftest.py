@@ -18,6 +18,7 @@ Built = Callable[[], list[str]]
 GO = """#!/bin/sh
 [ "$1" = version ] && { echo go version go1.26.0; exit; }
 [ "$1" = list ] && { printf 'fmt\\nos\\n'; exit; }
+case "$*" in *" -o "*) ;; *) exit ;; esac  # packages of Go itself
 while [ "$1" != -o ]; do shift; done
 target=$2; shift 2
 for package in "$@"; do
