@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sandbox.forecast.facts import Facts
 from sandbox.programs.binaries import PROGRAMS
+from sandbox.programs.obtain import KEEPING_BUSY
 
 DOWNLOADED = {
     "nats-server": 8, "etcd": 25, "kube-apiserver": 90, "kube-controller-manager": 75, "kubectl": 58,
@@ -16,8 +17,6 @@ DOWNLOADED = {
 """Megabytes to download of each program."""
 _FIRST = ("nats-server", "etcd", "kube-apiserver")
 """The programs that records need."""
-_KEEPING_BUSY = 0.85
-"""The part of all cores that Go uses."""
 _MEGABYTES = 12
 """Megabytes a second: 100 Mbit/s."""
 _APT = 40
@@ -45,7 +44,7 @@ def expected(facts: Facts, *, nodes: bool) -> Expected:
         cpu = sum(PROGRAMS[name].effort for name in compiled if name in wanted)
         size = sum(DOWNLOADED.get(name, 0) for name in downloaded if name in wanted)
         # Compiling uses CPUs, the others wait for the network.
-        return max(cpu / (facts.cpus * _KEEPING_BUSY), size / _MEGABYTES, fetched)
+        return max(cpu / (facts.cpus * KEEPING_BUSY), size / _MEGABYTES, fetched)
 
     records = _RECORDS + seconds(_FIRST)
     rest = _OTHERS + (_NODES if nodes else 0)

@@ -32,6 +32,9 @@ _GO_PATIENCE = 900
 _USEFUL_CPUS = 8
 """More do not help: packages wait for those that they import."""
 
+KEEPING_BUSY = 0.85
+"""The part of all CPUs that Go uses."""
+
 _QUICK = "-dwarf=false"
 """For the compiler: no debugging information, which `-s -w` would remove."""
 _SELDOM = (
@@ -149,7 +152,8 @@ def _build(module: str, programs: list[Program], progress: Progress, keep: downl
 
 def estimate(programs: Iterable[Program]) -> float:
     """About how many seconds compiling takes here, if nothing of it is kept."""
-    return sum(program.effort for program in programs) / min(os.cpu_count() or 1, _USEFUL_CPUS)
+    cpus = min(os.cpu_count() or 1, _USEFUL_CPUS)
+    return sum(program.effort for program in programs) / (cpus * KEEPING_BUSY)
 
 
 def _packages(
