@@ -142,8 +142,10 @@ def _build(module: str, programs: list[Program], progress: Progress, keep: downl
         results, log = folder / "programs", folder / "log"
         results.mkdir()
         packages = _packages(go, module, programs, folder, job, progress)
-        with log.open("wb") as output:
-            builder = _go(_arguments(go, programs, results), module, folder, output)
+        with (
+            log.open("wb") as output,
+            _go(_arguments(go, programs, results), module, folder, output) as builder,
+        ):
             left = _watch(builder, programs, results, log, packages, job, progress, keep)
         if left:
             names = ", ".join(f"{program.name} {program.version}" for program in left)
@@ -165,12 +167,13 @@ def _packages(
     """
     listed, log = folder / "packages", folder / "log"
     with listed.open("wb") as output, log.open("wb") as errors, (folder / "standard").open("wb") as other:
-        lister = _go(
-            [go, "list", "-deps", *(one.package for one in programs)], module, folder, output, errors
-        )
-        standard = _go([go, "build", *_COMPILING, *_STANDARD], module, folder, other)
-        with _ending(lister), _ending(standard):
-            for process in (lister, standard):
+        listing: list[str | Path] = [go, "list", "-deps", *(program.package for program in programs)]
+        standard: list[str | Path] = [go, "build", *_COMPILING, *_STANDARD]
+        with (
+            _go(listing, module, folder, output, errors) as lister,
+            _go(standard, module, folder, other) as own,
+        ):
+            for process in (lister, own):
                 for _ in _running(process, job, progress):
                     fetched = log.read_text(errors="replace").count("go: downloading")
                     job.detail = f"{fetched} modules downloaded" if fetched else ""
@@ -179,15 +182,16 @@ def _packages(
     return len(listed.read_text().splitlines())
 
 
+@contextlib.contextmanager
 def _go(
     command: Sequence[str | Path],
     module: str,
     folder: Path,
     output: IO[bytes],
     errors: IO[bytes] | None = None,
-) -> subprocess.Popen[bytes]:
-    """A process of Go in the folder of a module."""
-    return subprocess.Popen(
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of Go in the folder of a module. It ends with the block, and all that it has started."""
+    process = subprocess.Popen(
         command,
         cwd=shipped.MODULES / module,
         # GOGC: the compiler takes more memory and less time. GOTMPDIR: on the cache's file system, so that
@@ -198,6 +202,13 @@ def _go(
         stderr=errors or output,
         start_new_session=True,  # so that the compilers that go starts end with it
     )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # a partial build is discarded
+        process.wait()
 
 
 def _complaints(log: Path, code: int) -> str:
@@ -249,35 +260,22 @@ def _watch(
 
 
 def _running(process: subprocess.Popen[bytes], job: Job, progress: Progress) -> Iterator[None]:
-    """Each second while the process runs, and once more at its end; ends it if nobody needs it any more."""
+    """Each second while the process runs, and at its end; Unreachable if nobody needs it any more."""
     polite = False
-    with _ending(process):
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=1)
-            if progress.held_back and not polite:
-                polite = True  # the demo runs meanwhile
-                with contextlib.suppress(ProcessLookupError):
-                    os.setpriority(os.PRIO_PGRP, process.pid, 10)
-            yield
-            if process.returncode is not None:
-                return
-            if progress.cancelled.is_set():
-                raise Unreachable(f"{job.what}: cancelled, its result is not needed any more")
-            if job.seconds > _PATIENCE:
-                raise Unreachable(f"{job.what}: not built after {job.seconds / 60:.0f} minutes")
-
-
-@contextlib.contextmanager
-def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End the process and all that it has started, if it still runs after the block."""
-    try:
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
+        if progress.held_back and not polite:
+            polite = True  # the demo runs meanwhile
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PGRP, process.pid, 10)
         yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # a partial build is discarded
-        process.wait()
+        if process.returncode is not None:
+            return
+        if progress.cancelled.is_set():
+            raise Unreachable(f"{job.what}: cancelled, its result is not needed any more")
+        if job.seconds > _PATIENCE:
+            raise Unreachable(f"{job.what}: not built after {job.seconds / 60:.0f} minutes")
 
 
 def find_go(wanted: str, progress: Progress) -> Path:

@@ -17,7 +17,7 @@ from sandbox import processes
 GO = """#!/bin/sh
 [ "$1" = version ] && { echo go version go1.26.0; exit; }
 sleep 600 &
-echo "$$ $!" > "$STARTED.new" && mv "$STARTED.new" "$STARTED"
+echo "$$ $!" > "$STARTED/$1.new" && mv "$STARTED/$1.new" "$STARTED/$1"
 wait
 """
 GATHERING = """
@@ -40,6 +40,7 @@ def test_a_build_ends_with_its_waiting_process(tmp_path: Path, program: str, num
     (tmp_path / "go").write_text(GO)
     (tmp_path / "go").chmod(0o755)
     started = tmp_path / "started"
+    started.mkdir()
     more = {
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "WINDOWBOX_CACHE": str(tmp_path / "cache"),
@@ -48,11 +49,12 @@ def test_a_build_ends_with_its_waiting_process(tmp_path: Path, program: str, num
     waiting = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **more})
     try:
         deadline = time.monotonic() + 60
-        while not started.exists():
+        files = [started / "list", started / "build"]
+        while not all(file.exists() for file in files):
             assert waiting.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.02)  # no event says that a file appears
-        building = [processes.identify(int(pid)) for pid in started.read_text().split()]
+        building = [processes.identify(int(pid)) for file in files for pid in file.read_text().split()]
         waiting.send_signal(number)
         assert waiting.wait(30) != 0
         assert [process for process in building if not processes.wait_gone(process)] == []
