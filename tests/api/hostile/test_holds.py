@@ -22,8 +22,8 @@ from tools.bench import client as clients
 from windowbox.kinds import POOLS
 from windowbox.settings.settings import Settings
 
-MOST = 0.1
-"""Seconds of CPU time of one turn of the loop."""
+MOST = 0.15
+"""Seconds of CPU time of one turn of the loop. 0.1 on an idle machine; other tests share its cores and caches."""
 SEED = 1
 AFTERWARDS = 10.0
 """Seconds for the runs of the last objects."""

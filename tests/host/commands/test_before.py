@@ -96,6 +96,7 @@ def topics(found: dict[str, Any]) -> dict[str, str]:
     return {one["what"]: one["said"] for one in found["findings"]}
 
 
+@pytest.mark.long  # the demo of a user and a plain container (test_container.py) show the same
 @cases(
     "changes user",
     ("user", "true", _USER),
