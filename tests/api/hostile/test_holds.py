@@ -23,7 +23,7 @@ from windowbox.kinds import POOLS
 from windowbox.settings.settings import Settings
 
 MOST = 0.15
-"""Seconds of CPU time of one turn of the loop. 0.1 on an idle machine; other tests share its cores and caches."""
+"""Seconds of CPU time of one turn of the loop: 0.1 on an idle machine, more where tests share its caches."""
 SEED = 1
 AFTERWARDS = 10.0
 """Seconds for the runs of the last objects."""
