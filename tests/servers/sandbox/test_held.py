@@ -25,7 +25,9 @@ async def test_a_held_child_waits_and_its_end_is_no_crash(tmp_path: Path) -> Non
         return restarter.state.condition == "waiting"
 
     async def started(times: int) -> bool:
-        return starts.exists() and starts.read_text() == "start\n" * times
+        # The child may be quicker than what notes its pid.
+        there = starts.exists() and starts.read_text() == "start\n" * times
+        return there and restarter.state.pid is not None
 
     child = Child(
         "child", ["sh", "-c", 'echo start >> "$0"; exec sleep 600', str(starts)], starts.exists, held=held
