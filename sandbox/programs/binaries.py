@@ -61,9 +61,9 @@ PROGRAMS: dict[str, Program] = {
         # Schedules that survive a restart of the server came with 2.14.
         Program(
             "nats-server", "2.15.2", (2, 14), module=_ALL,
-            package="github.com/nats-io/nats-server/v2", effort=58,
+            package="github.com/nats-io/nats-server/v2", effort=48,
         ),
-        Program("etcd", "3.7.0", (3, 5), module=_ALL, package="./etcd", effort=58),
+        Program("etcd", "3.7.0", (3, 5), module=_ALL, package="./etcd", effort=48),
         # In an image of every node, without which a sandbox with nodes does not start.
         Program(
             "windowbox-echo", "1.0.0", (1, 0), module=_ALL, package="./windowbox-echo", nodes=True, effort=1
@@ -73,29 +73,29 @@ PROGRAMS: dict[str, Program] = {
                 name, _KUBERNETES, (1, 33), ask, _ALL, f"k8s.io/kubernetes/cmd/{name}", nodes, _STAMPS, effort
             )
             for name, ask, nodes, effort in (
-                ("kube-apiserver", _VERSION, False, 360),
-                ("kube-controller-manager", _VERSION, False, 108),
-                ("kubelet", _VERSION, True, 30),
-                ("kube-proxy", _VERSION, True, 11),
-                ("kube-scheduler", _VERSION, True, 6),
-                ("kubectl", ("version", "--client"), False, 41),
+                ("kube-apiserver", _VERSION, False, 300),
+                ("kube-controller-manager", _VERSION, False, 90),
+                ("kubelet", _VERSION, True, 25),
+                ("kube-proxy", _VERSION, True, 9),
+                ("kube-scheduler", _VERSION, True, 5),
+                ("kubectl", ("version", "--client"), False, 34),
             )
         ),
         # Applies ManagedResources, in Shoots of the sandbox and in tests.
         Program(
             "gardener-resource-manager", _GARDENER, (1, 140), module=_ALL,
-            package="./gardener-resource-manager", stamps=_STAMPS, effort=60,
+            package="./gardener-resource-manager", stamps=_STAMPS, effort=50,
         ),
         # Provisions volumes in Shoots of the sandbox. It imports a module whose name differs from another's
         # in capitals only, so Go does not compile it together with others.
         Program(
             "local-path-provisioner", "0.0.30", (0, 0, 24), module="local-path-provisioner",
             package="github.com/rancher/local-path-provisioner", nodes=True,
-            stamps=("main.VERSION={version}",), effort=14,
+            stamps=("main.VERSION={version}",), effort=12,
         ),
         # Plays nodes where there are none, or not enough.
         Program(
-            "kwok", "0.8.0", (0, 7), module=_ALL, package="sigs.k8s.io/kwok/cmd/kwok", nodes=True, effort=19
+            "kwok", "0.8.0", (0, 7), module=_ALL, package="sigs.k8s.io/kwok/cmd/kwok", nodes=True, effort=16
         ),
         # For tests only: gardenlet's code as a client, the controllers of gardenlet and gardener-operator
         # that install windowbox, and the two programs that windowbox replaces.
