@@ -42,6 +42,11 @@ class Program:
     effort: int = 0
     """CPU seconds of compiling what those before it in the table have not; measured on a slow machine."""
 
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.name} {self.version}"
+
 
 _KUBERNETES, _GARDENER = "1.36.3", "1.150.0"
 _VERSION = ("--version",)
@@ -64,7 +69,7 @@ PROGRAMS: dict[str, Program] = {
             package="github.com/nats-io/nats-server/v2", effort=48,
         ),
         Program("etcd", "3.7.0", (3, 5), module=_ALL, package="./etcd", effort=48),
-        # In an image of every node, without which a sandbox with nodes does not start.
+        # In an image of every node, whose containerd waits for it.
         Program(
             "windowbox-echo", "1.0.0", (1, 0), module=_ALL, package="./windowbox-echo", nodes=True, effort=1
         ),

@@ -25,13 +25,14 @@ _SIDE_BY_SIDE = 4
 _LARGEST_SUMS = 1 << 20
 _BLOCK = 1 << 18
 
-Kept = Callable[[Program, Path], None]
+Keep = Callable[[Program, Path], None]
+"""Moves the file of a program to where it belongs."""
 
 
-def download(programs: Iterable[Program], progress: Progress, kept: Kept) -> list[Program]:
+def download(programs: Iterable[Program], progress: Progress, keep: Keep) -> list[Program]:
     """Download `programs`, in this order, and return those that remain to compile.
 
-    `kept` gets each verified program as soon as it is ready, in the thread of the caller, and moves the file
+    `keep` gets each verified program as soon as it is ready, in the thread of the caller, and moves the file
     where it belongs: what it leaves is removed. Raises Unreachable if `progress` is cancelled.
     """
     published = {program: found for program in programs if (found := releases.find(program))}
@@ -42,15 +43,15 @@ def download(programs: Iterable[Program], progress: Progress, kept: Kept) -> lis
     folder.mkdir(parents=True, exist_ok=True)
     # On the cache's file system, so that renames are atomic.
     with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as parts:
-        got = asyncio.run(_Downloads(published, progress, kept, Path(parts)).run())
+        got = asyncio.run(_Downloads(published, progress, keep, Path(parts)).run())
     return [program for program in programs if program not in got]
 
 
 class _Downloads:
     def __init__(
-        self, published: dict[Program, Release | Image], progress: Progress, kept: Kept, folder: Path
+        self, published: dict[Program, Release | Image], progress: Progress, keep: Keep, folder: Path
     ) -> None:  # fmt: skip
-        self._published, self._progress, self._kept, self._folder = published, progress, kept, folder
+        self._published, self._progress, self._keep, self._folder = published, progress, keep, folder
         self._got: set[Program] = set()
         self._refused: set[str] = set()
         """Sources that are not asked again."""
@@ -95,14 +96,14 @@ class _Downloads:
     async def _get(
         self, web: aiohttp.ClientSession, program: Program, found: Release | Image, slots: asyncio.Semaphore
     ) -> None:
-        what = f"{program.name} {program.version}"
+        what = program.title
         async with slots:
             if found.source in self._refused:
                 return
             try:
                 with self._progress.job(what, f"downloading {found.url}", "downloaded and verified") as job:
                     path = await _fetch(web, program, found, self._folder, job)
-                    self._kept(program, path)
+                    self._keep(program, path)
                     self._got.add(program)
             except WindowboxError as error:
                 self._progress.say(f"  {what}: not downloaded, so it is compiled: {error}")
@@ -151,7 +152,7 @@ async def _fetch(
     version = await asyncio.to_thread(binaries.version_of, program, target)
     if version is None or binaries.text(version) != program.version:
         problem = "does not run" if version is None else f"is version {binaries.text(version)}"
-        raise Refused(f"the binary of {program.name} {program.version} that was downloaded {problem}")
+        raise Refused(f"the binary of {program.title} that was downloaded {problem}")
     return target
 
 

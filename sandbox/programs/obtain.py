@@ -102,7 +102,7 @@ def _missing(programs: Iterable[Program]) -> list[Program]:
     return [program for program in programs if not binaries.cached(program).exists()]
 
 
-def _download(programs: list[Program], progress: Progress, keep: downloads.Kept) -> list[Program]:
+def _download(programs: list[Program], progress: Progress, keep: downloads.Keep) -> list[Program]:
     """Download what is published, and compile the others meanwhile; returns what remains to compile."""
     with processes.unwinding(), ThreadPoolExecutor(1, "downloads") as pool:
         downloading = pool.submit(downloads.download, programs, progress, keep)
@@ -119,7 +119,7 @@ def _download(programs: list[Program], progress: Progress, keep: downloads.Kept)
             raise
 
 
-def _compile(programs: list[Program], progress: Progress, keep: downloads.Kept) -> None:
+def _compile(programs: list[Program], progress: Progress, keep: downloads.Keep) -> None:
     """Compile them module by module: that one of them fails does not stop the others."""
     error: WindowboxError | None = None
     for module in dict.fromkeys(program.module for program in programs if program.module):
@@ -131,9 +131,9 @@ def _compile(programs: list[Program], progress: Progress, keep: downloads.Kept) 
         raise error
 
 
-def _build(module: str, programs: list[Program], progress: Progress, keep: downloads.Kept) -> None:
+def _build(module: str, programs: list[Program], progress: Progress, keep: downloads.Keep) -> None:
     """Compile programs together, so that what they share is compiled once, and keep each when it is there."""
-    names = ", ".join(f"{program.name} {program.version}" for program in programs)
+    names = ", ".join(program.title for program in programs)
     go = find_go(names, progress)
     what = names if len(programs) == 1 else f"{len(programs)} programs"
     doing = "compiling" if len(programs) == 1 else f"compiling {names}"
@@ -148,7 +148,7 @@ def _build(module: str, programs: list[Program], progress: Progress, keep: downl
         ):
             left = _watch(builder, programs, results, log, packages, job, progress, keep)
         if left:
-            names = ", ".join(f"{program.name} {program.version}" for program in left)
+            names = ", ".join(program.title for program in left)
             raise Unreachable(f"go could not build {names}: {_complaints(log, builder.returncode)}")
 
 
@@ -243,7 +243,7 @@ def linking(program: Program) -> str:
 
 def _watch(
     builder: subprocess.Popen[bytes], programs: list[Program], results: Path, log: Path, packages: int,
-    job: Job, progress: Progress, keep: downloads.Kept,
+    job: Job, progress: Progress, keep: downloads.Keep,
 ) -> list[Program]:  # fmt: skip
     """Wait for the build, show its progress, and keep each program when it is there; returns what is not."""
     left = list(programs)
@@ -251,7 +251,7 @@ def _watch(
         for program in [program for program in left if (results / program.name).exists()]:
             left.remove(program)
             if len(programs) > 1:
-                progress.say(f"  {program.name} {program.version}: compiled after {job.seconds:.0f} s")
+                progress.say(f"  {program.title}: compiled after {job.seconds:.0f} s")
             keep(program, results / program.name)
         compiled = sum(" " not in line for line in log.read_text(errors="replace").splitlines())
         coming = f"{left[0].name} comes next, " if left and len(programs) > 1 else ""
