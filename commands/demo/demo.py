@@ -125,6 +125,8 @@ def _show_all(folder: Path, download: bool) -> None:
     progress, first = Progress(click.echo, introduction=ONCE), _first(folder, nodes=nodes)
     wanted = dict.fromkeys([*first, *_programs(_parts(nodes=nodes)), *prerequisites.TOOLS])
     installing = nodes and not running
+    # Pages that did not answer a moment ago are not asked again.
+    download = bool(facts.downloaded)
     with prerequisites.obtaining(wanted, progress, nodes=installing, download=download) as wait:
         wait(first)
         # What was to be installed for nodes may be missing.

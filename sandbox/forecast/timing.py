@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sandbox.forecast.facts import Facts
 from sandbox.programs.binaries import PROGRAMS
-from sandbox.programs.obtain import KEEPING_BUSY
+from sandbox.programs.obtain import estimate
 
 DOWNLOADED = {
     "nats-server": 8, "etcd": 25, "kube-apiserver": 90, "kube-controller-manager": 75, "kubectl": 58,
@@ -41,16 +41,16 @@ def expected(facts: Facts, *, nodes: bool) -> Expected:
 
     def seconds(names: Iterable[str]) -> float:
         wanted = set(names)
-        cpu = sum(PROGRAMS[name].effort for name in compiled if name in wanted)
+        compiling = estimate((PROGRAMS[name] for name in compiled if name in wanted), facts.cpus)
         size = sum(DOWNLOADED.get(name, 0) for name in downloaded if name in wanted)
         # Compiling uses CPUs, the others wait for the network.
-        return max(cpu / (facts.cpus * KEEPING_BUSY), size / _MEGABYTES, fetched)
+        return max(compiling, size / _MEGABYTES, fetched)
 
     records = _RECORDS + seconds(_FIRST)
     rest = _OTHERS + (_NODES if nodes else 0)
     # What is shown already is no longer waited for.
     everything = max(records, seconds(facts.lacking)) + rest
-    return Expected(records, everything, _how(compiled, downloaded))
+    return Expected(records, everything, _how(facts))
 
 
 def text(seconds: float) -> str:
@@ -60,7 +60,11 @@ def text(seconds: float) -> str:
     return f"{round(seconds / 60):.0f} min"
 
 
-def _how(compiled: list[str], downloaded: list[str]) -> str:
-    ways = [(downloaded, "downloaded"), (compiled, "compiled")]
+def _how(facts: Facts) -> str:
+    ways = [(facts.downloaded, "downloaded"), (facts.compiled, "compiled")]
     parts = [f"{len(names)} {verb}" for names, verb in ways if names]
-    return f"programs, once: {', '.join(parts)}" if parts else "all programs are here"
+    if not parts:
+        return "all programs are here"
+    asked = facts.unreachable is not None and bool(facts.sources)
+    why = ", as no release page answers" if asked and not facts.downloaded else ""
+    return f"programs, once: {', '.join(parts)}{why}"

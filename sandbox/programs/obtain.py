@@ -32,7 +32,7 @@ _GO_PATIENCE = 900
 _USEFUL_CPUS = 8
 """More do not help: packages wait for those that they import."""
 
-KEEPING_BUSY = 0.85
+_KEEPING_BUSY = 0.85
 """The part of all CPUs that Go uses."""
 
 _QUICK = "-dwarf=false"
@@ -138,7 +138,7 @@ def _build(module: str, programs: list[Program], progress: Progress, keep: downl
     what = names if len(programs) == 1 else f"{len(programs)} programs"
     doing = "compiling" if len(programs) == 1 else f"compiling {names}"
     with _folder() as folder, progress.job(what, doing, "compiled") as job:
-        job.usual = estimate(programs)
+        job.usual = estimate(programs, os.cpu_count() or 1)
         results, log = folder / "programs", folder / "log"
         results.mkdir()
         packages = _packages(go, module, programs, folder, job, progress)
@@ -152,10 +152,9 @@ def _build(module: str, programs: list[Program], progress: Progress, keep: downl
             raise Unreachable(f"go could not build {names}: {_complaints(log, builder.returncode)}")
 
 
-def estimate(programs: Iterable[Program]) -> float:
-    """About how many seconds compiling takes here, if nothing of it is kept."""
-    cpus = min(os.cpu_count() or 1, _USEFUL_CPUS)
-    return sum(program.effort for program in programs) / (cpus * KEEPING_BUSY)
+def estimate(programs: Iterable[Program], cpus: int) -> float:
+    """About how many seconds compiling takes with so many CPUs, if nothing of it is kept."""
+    return sum(program.effort for program in programs) / (min(cpus, _USEFUL_CPUS) * _KEEPING_BUSY)
 
 
 def _packages(

@@ -149,5 +149,16 @@ def test_the_time_expected(facts: Facts, shortest: float, longest: float) -> Non
     assert time.records < time.everything
 
 
+@cases(
+    "unreachable how",
+    ("not-asked", None, "programs, once: 1 compiled"),
+    ("answering", {"pages": ""}, "programs, once: 1 downloaded"),
+    ("silent", {"pages": "no answer in 2 s"}, "programs, once: 1 compiled, as no release page answers"),
+)
+def test_the_way_of_programs_is_told(unreachable: dict[str, str] | None, how: str) -> None:
+    facts = changed(lacking=("etcd",), sources={"etcd": "pages"}, unreachable=unreachable)
+    assert timing.expected(facts, nodes=True).how == how
+
+
 def test_each_program_of_the_demo_has_its_figures() -> None:
     assert all(PROGRAMS[name].effort for name in timing.DOWNLOADED)
