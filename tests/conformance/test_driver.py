@@ -29,9 +29,15 @@ from windowbox.settings.kindsettings import KindSettings, MachineSettings
 _PATIENCE = 120.0
 _STEPS = ["CandidateForUpdate", "SelectedForUpdate", "DrainSuccessful", "ReadyForUpdate", "UpdateSuccessful"]
 
-each_mode = pytest.mark.parametrize(
-    "mode", [pytest.param("driver", id="C15-R1-driver-only"), pytest.param("full", id="C15-R2-full")]
+_UNDER_GARDENERS = pytest.param("driver", id="C15-R1-driver-only")
+_UNDER_OURS = pytest.param("full", id="C15-R2-full")
+
+each_mode = pytest.mark.parametrize("mode", [_UNDER_GARDENERS, _UNDER_OURS])
+
+gardeners_mode = pytest.mark.parametrize(
+    "mode", [_UNDER_GARDENERS, pytest.param("full", id="C15-R2-full", marks=pytest.mark.long)]
 )
+"""Our own sets by night only: tests/api/machineset and tests/api/machine show them, with the driver."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,7 @@ async def driven(plane: ControlPlane, nats: NatsServer, tmp_path: Path, mode: An
             assert await found.classes() == []
 
 
+@pytest.mark.long  # test_a_lost_pod… makes one, test_people_choose… rolls one
 @each_mode
 async def test_pods_follow_a_deployment(driven: Driven) -> None:
     await driven.make(deployment(replicas=2))
@@ -118,7 +125,7 @@ async def test_a_lost_pod_is_replaced_before_the_health_timeout(driven: Driven) 
     assert phase_of(await driven.shoot.get(MACHINES, kept)) == "Running"
 
 
-@each_mode
+@gardeners_mode
 @rule("C15-R4")
 async def test_one_program_serves_machines_after_a_lost_lease(driven: Driven) -> None:
     await driven.make(deployment(replicas=3))
@@ -160,6 +167,7 @@ def in_place(kind: str, **limits: Any) -> dict[str, Any]:
     return deployment(replicas=3, strategy=strategy)
 
 
+@pytest.mark.long  # the manual update below, and unit/machines/test_inplaceupdate.py step by step
 @each_mode
 @rule("C10", "C10-R3", "C10-R4", "L36", "L37")
 async def test_machines_are_updated_one_after_the_other(driven: Driven) -> None:
@@ -192,7 +200,7 @@ async def test_machines_are_updated_one_after_the_other(driven: Driven) -> None:
         await driven.shoot.until_gone(MACHINE_CLASSES, "small")
 
 
-@each_mode
+@gardeners_mode
 @rule("C10-R1", "C10-R5", "A11-R6")
 async def test_people_choose_the_nodes_of_a_manual_update(driven: Driven) -> None:
     await driven.make(in_place("Manual", maxSurge=0, maxUnavailable=0))

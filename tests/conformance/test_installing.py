@@ -20,6 +20,9 @@ from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import DEPLOYMENTS, MANAGED_RESOURCES, SECRETS, Resource
 
+# tests/api/chart gives what gardenlet renders to an API server, unit/chart/test_registration.py reads it.
+pytestmark = pytest.mark.long
+
 INSTALLATION = "provider-local-4f7xk"
 EXTENSION = f"extension-{INSTALLATION}"
 AUTOSCALERS = Resource("autoscaling.k8s.io", "v1", "verticalpodautoscalers", "VerticalPodAutoscaler")

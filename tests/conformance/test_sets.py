@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from tests.support.kindworld import KindWorld, kind_world
@@ -146,8 +147,8 @@ def _whole(replicas: int, of: str = "small") -> dict[str, Any]:
     }
 
 
-@rule("C7", "C8", "C9")
-async def test_machines_are_created(both: Both) -> None:
+@rule("C7", "C8", "C9", "C6-R2", "C7-R1")
+async def test_machines_are_created_and_scaled(both: Both) -> None:
     await both.do(lambda one: one.make(deployment(replicas=3)))
     await both.become(
         status=(3, 3, 0, 3),
@@ -163,31 +164,26 @@ async def test_machines_are_created(both: Both) -> None:
         machines={"small Pending": 2, "small Running": 1},
     )
     await both.become(joined=2, **_whole(3))
+    await both.do(lambda one: one.scale(5))
+    await both.become(
+        status=(5, 5, 3, 2),
+        conditions={"Available": BAD, "Progressing": COMPLETE},
+        sets={"small": (5, 5, 3, 3)},
+        machines={"small Pending": 2, "small Running": 3},
+    )
+    await both.become(joined=2, **_whole(5))
+    await both.do(lambda one: one.scale(3))
+    await both.become(
+        status=(5, 5, 3, 0),
+        conditions={"Available": GOOD, "Progressing": COMPLETE},
+        sets={"small": (3, 5, 3, 3)},
+        machines={"small Running": 3, "small Terminating": 2},
+    )
+    await both.become(left=2, **_whole(3))
     await both.stay(**_whole(3))
 
 
-@rule("C6-R2", "C7-R1")
-async def test_machines_are_scaled(both: Both) -> None:
-    await _complete(both, 2)
-    await both.do(lambda one: one.scale(4))
-    await both.become(
-        status=(4, 4, 2, 2),
-        conditions={"Available": BAD, "Progressing": COMPLETE},
-        sets={"small": (4, 4, 2, 2)},
-        machines={"small Pending": 2, "small Running": 2},
-    )
-    await both.become(joined=2, **_whole(4))
-    await both.do(lambda one: one.scale(2))
-    await both.become(
-        status=(4, 4, 2, 0),
-        conditions={"Available": GOOD, "Progressing": COMPLETE},
-        sets={"small": (2, 4, 2, 2)},
-        machines={"small Running": 2, "small Terminating": 2},
-    )
-    await both.become(left=2, **_whole(2))
-    await both.stay(**_whole(2))
-
-
+@pytest.mark.long  # unit/machines/test_deployments.py and api/machineset show it without Gardener's own
 @rule("C5")
 async def test_machines_roll_without_surge(both: Both) -> None:
     await _complete(both, 2, surge=0, unavailable=1)
@@ -222,6 +218,7 @@ async def test_a_failed_machine_is_replaced(both: Both) -> None:
     await both.stay(**_whole(2))
 
 
+@pytest.mark.long  # unit/machines/test_sets.py and test_deployments.py say which machine goes
 @rule("C6-R7", "C6-R8")
 async def test_the_autoscaler_chooses_the_machine_to_delete(both: Both) -> None:
     await _complete(both, 3)
@@ -237,6 +234,7 @@ async def test_the_autoscaler_chooses_the_machine_to_delete(both: Both) -> None:
     assert {one.name for one in await both.ours.machines()} == left[0]
 
 
+@pytest.mark.long  # unit/machines/test_deployments.py
 @rule("C13-R1")
 async def test_a_paused_deployment_does_not_roll(both: Both) -> None:
     await _complete(both, 1)
@@ -250,6 +248,7 @@ async def test_a_paused_deployment_does_not_roll(both: Both) -> None:
     await both.stay(**paused)
 
 
+@pytest.mark.long  # unit/machines/test_sets.py freezes one
 @rule("C11-R2", "C11-R3", "C11-R6")
 async def test_too_many_machines_freeze(both: Both) -> None:
     await _complete(both, 1)
@@ -266,6 +265,7 @@ async def _intrude(client: MachineClient) -> None:
         await asyncio.gather(*(client.intrude(owner, name) for name in names))
 
 
+@pytest.mark.long  # api/machineset/test_lease.py with a lease of Gardener's own
 @rule("C15-R4")
 async def test_one_controller_alone_serves_a_namespace(both: Both, world: KindWorld) -> None:
     client = both.gardeners

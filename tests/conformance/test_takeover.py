@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import pytest_asyncio
 
 from tests.api.bastion import bastions
@@ -22,6 +23,7 @@ from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict
+from windowbox.kinds import POOLS
 from windowbox.models import refs
 from windowbox.models.objects import Object
 from windowbox.models.refs import Resource
@@ -33,10 +35,12 @@ from windowbox.settings.kindsettings import (
 )
 from windowbox.settings.settings import WorkSettings
 
-SERVED = (
-    "infrastructure", "controlplane", "operatingsystemconfig", "bastion", "exposure", "local-ext-shoot",
-    "worker", "backupbucket", "backupentry", "heartbeat",
+SOME = (
+    "infrastructure", "operatingsystemconfig", "bastion", "local-ext-shoot", "backupbucket", "backupentry",
+    "heartbeat",
 )  # fmt: skip
+ALL = (*SOME, "controlplane", "exposure", "worker")
+"""Control planes and machines need further controllers of Gardener's own."""
 MADE = (
     refs.NAMESPACES, refs.IP_POOLS, refs.NETWORK_POLICIES, refs.SECRETS, refs.SERVICES, refs.PODS,
     refs.MANAGED_RESOURCES, refs.MACHINE_CLASSES, refs.MACHINE_DEPLOYMENTS, refs.DEPLOYMENTS,
@@ -56,7 +60,7 @@ class Seen(NamedTuple):
     object: Object
 
 
-All = Mapping[tuple[str, str, str], Seen]
+Found = Mapping[tuple[str, str, str], Seen]
 
 
 @dataclass
@@ -68,6 +72,8 @@ class Site:
     api: Kube
     shoot: Client
     folder: Path
+    pools: tuple[str, ...]
+    """What both programs serve in this test."""
 
     @property
     def backups(self) -> Path:
@@ -83,13 +89,15 @@ class Site:
 
     def served(self) -> list[tuple[Resource, str]]:
         namespace = self.shoot.namespace
-        return [
+        every = [
             (refs.INFRASTRUCTURES, "local"), (refs.CONTROL_PLANES, "local"),
             (refs.OPERATING_SYSTEM_CONFIGS, "first"), (refs.OPERATING_SYSTEM_CONFIGS, "later"),
             (refs.BASTIONS, "cli"), (refs.EXPOSURES, "root"), (refs.EXTENSIONS, "local-ext-shoot"),
             (refs.WORKERS, "demo"), (refs.BACKUP_BUCKETS, namespace),
             (refs.BACKUP_ENTRIES, f"{namespace}--1234"),
         ]  # fmt: skip
+        kinds = {POOLS[pool].resource for pool in self.pools}
+        return [(resource, name) for resource, name in every if resource in kinds]
 
     @contextlib.contextmanager
     def by_go(self, run: str) -> Any:
@@ -104,7 +112,7 @@ class Site:
             controlplane=ControlPlaneSettings(ccm="deployment"),
             heartbeat=HeartbeatSettings(namespace=RELEASE),
         )
-        async with kind_world(self.plane, self.nats, *SERVED, kinds=kinds) as world:
+        async with kind_world(self.plane, self.nats, *self.pools, kinds=kinds) as world:
             await world.quiet()
             yield world
             await world.quiet()
@@ -134,13 +142,15 @@ class Site:
             await self.shoot.create(resource, name, specs.get(resource) or purposes[name])
             if resource in (refs.INFRASTRUCTURES, refs.BACKUP_BUCKETS):
                 await self.shoot.until_ready(resource, name)
-        await asyncio.gather(self.yard.balanced(), self.yard.started(), self.yard.balanced("exposure-root"))
+        await asyncio.gather(self.yard.balanced(), self.yard.started())
+        if "exposure" in self.pools:
+            await self.yard.balanced("exposure-root")
 
     async def ask(self) -> None:
         for resource, name in self.served():
             await self.shoot.ask(resource, name)
 
-    async def seen(self) -> All:
+    async def seen(self) -> Found:
         """The objects of the Shoot and of the release, once all served objects are ready."""
         while True:
             for resource, name in self.served():
@@ -151,7 +161,7 @@ class Site:
             if all(ready(one.object) for (kind, _, name), one in found.items() if (kind, name) in served):
                 return found
 
-    async def _look(self) -> All:
+    async def _look(self) -> Found:
         there = (self.shoot.namespace, self.yard.there.namespace, RELEASE)
         found: dict[tuple[str, str, str], Seen] = {}
         for resource in (*MADE, *dict.fromkeys(kind for kind, _ in self.served())):
@@ -164,7 +174,9 @@ class Site:
 
 
 @pytest_asyncio.fixture
-async def site(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> AsyncIterator[Site]:
+async def site(
+    plane: ControlPlane, nats: NatsServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Site]:
     servers.need(providerlocal.PROGRAM)
     async with kube.from_file(plane.kubeconfig) as api:
         for name in (RELEASE, "garden"):
@@ -173,11 +185,14 @@ async def site(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> AsyncIt
         world = KindWorld(plane, nats, api, KindSettings(), WorkSettings())
         about = {"name": "local", "namespace": "garden-local"}
         shoot = await world.shoot(cloudProfile=_profile(), metadata=about, spec=controlplanes.KUBERNETES)
-        made = Site(plane, nats, api, shoot, tmp_path)
+        made = Site(plane, nats, api, shoot, tmp_path, request.param)
         made.backups.mkdir()
-        with machinecontrollermanager.manager(tmp_path, plane.kubeconfig, shoot.namespace):
-            async with ResourceManager(shoot).at_work():
-                yield made
+        async with contextlib.AsyncExitStack() as controllers:
+            if made.pools == ALL:
+                manager = machinecontrollermanager.manager(tmp_path, plane.kubeconfig, shoot.namespace)
+                controllers.enter_context(manager)
+                await controllers.enter_async_context(ResourceManager(shoot).at_work())
+            yield made
 
 
 def _profile() -> dict[str, Any]:
@@ -189,6 +204,11 @@ def _profile() -> dict[str, Any]:
     return profile
 
 
+@pytest.mark.parametrize(
+    "site",
+    [pytest.param(SOME, id="some-kinds"), pytest.param(ALL, id="all-kinds", marks=pytest.mark.long)],
+    indirect=True,
+)
 async def test_a_running_provider_is_replaced_and_comes_back(site: Site) -> None:
     with site.by_go("first"):
         await site.create()
@@ -217,7 +237,7 @@ async def test_a_running_provider_is_replaced_and_comes_back(site: Site) -> None
                 await site.shoot.until_gone(resource, name)
 
 
-def _same_objects(before: All, after: All) -> None:
+def _same_objects(before: Found, after: Found) -> None:
     """No object was recreated or removed, generated secrets included; finalizers are the same."""
     for key, (uid, object) in before.items():
         if COLLECTABLE in object.labels or key[2].startswith(RENEWED):
@@ -227,7 +247,7 @@ def _same_objects(before: All, after: All) -> None:
         assert after[key].object.finalizers == object.finalizers, key
 
 
-def _same_status(before: All, after: All) -> None:
+def _same_status(before: Found, after: Found) -> None:
     for key, (_, object) in before.items():
         if "lastOperation" in object.status:
             found = after[key].object
