@@ -16,6 +16,7 @@ from typing import Any
 
 import nats
 import nats.errors
+import pytest
 from nats.aio.client import Client
 
 from sandbox import processes
@@ -28,6 +29,12 @@ from tests.support.natstls import Tls
 from windowbox.settings.bussettings import Access
 
 SIZE = 3
+
+
+def on_three(fixture: str = "nats_url") -> pytest.MarkDecorator:
+    """For a test that elections may break: one server alone is left to the nightly run."""
+    servers = [pytest.param("one", marks=pytest.mark.long), "three"]
+    return pytest.mark.parametrize(fixture, servers, indirect=True)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Tests of the bus run on one server, and on three whose leaders step down all the time."""
+"""Tests of the bus run on one server, and at night on three whose leaders step down all the time.
+
+Those that elections may break run on three each time: `tests.support.natscluster.on_three`.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from tests.support.natsserver import NatsServer, made_anew, started
 from tests.support.running import eventually
 from windowbox.settings.bussettings import Access
 
+_EITHER = ["one", pytest.param("three", marks=pytest.mark.long)]
+
 _UNREST = 0.3
 """Seconds between two leaders that step down."""
 
@@ -28,7 +33,7 @@ def nats_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClust
         yield cluster
 
 
-@pytest.fixture(params=["one", "three"])
+@pytest.fixture(params=_EITHER)
 def nats_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a bus for this test alone."""
     if request.param == "one":
@@ -42,7 +47,7 @@ def nats_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield cluster.url
 
 
-@pytest.fixture(params=["one", "three"])
+@pytest.fixture(params=_EITHER)
 def nats(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NatsServer | NatsCluster]:
     """Servers that keep their addresses when they are stopped, emptied and started again."""
     folder = tmp_path / "nats"

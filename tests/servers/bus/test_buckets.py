@@ -20,6 +20,7 @@ from bus.transport.connection import Bus, WrongSequence, connected
 from bus.views import View
 from tests.servers.bus.handlers import key
 from tests.support import servers
+from tests.support.natscluster import on_three
 from tests.support.natsserver import NatsServer, emptied, ensured, made_anew
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
@@ -330,6 +331,7 @@ async def test_a_view_keeps_the_last_state_of_too_large_objects(bus: Bus) -> Non
         assert view.get(space("one")) is None
 
 
+@on_three("nats")
 async def test_a_view_starts_afresh_after_a_gap(nats: NatsServer, nats_bus: Bus) -> None:
     await announce(nats_bus, "old", "red")
     async with viewing(nats_bus) as view:

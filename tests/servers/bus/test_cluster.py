@@ -23,7 +23,7 @@ from bus.transport.pull import Pull
 from bus.workqueue.queue import Queue
 from tests.servers.bus.handlers import POOL, comes_to_rest, key, overlaps, working
 from tests.servers.bus.workers import Wishing, workers
-from tests.support.natscluster import NatsCluster
+from tests.support.natscluster import NatsCluster, on_three
 from tests.support.natsserver import ensured, started
 from tests.support.rules import rule
 from tests.support.running import eventually, running
@@ -147,6 +147,7 @@ async def test_wishes_are_enqueued_again_after_an_election(
         await sweeps.aclose()
 
 
+@on_three()
 @rule("V-4")
 async def test_a_wish_right_after_a_run_needs_no_sweep(bus: Bus) -> None:
     """Each wish comes as soon as the last run has ended, when its item is about to be acknowledged."""
@@ -164,6 +165,7 @@ async def test_a_wish_right_after_a_run_needs_no_sweep(bus: Bus) -> None:
         await comes_to_rest(bus)
 
 
+@on_three()
 async def test_an_item_that_was_settled_makes_room_for_the_next(bus: Bus) -> None:
     queue = Queue(bus, POOL)
     pull = Pull(bus, queue.item_consumer(10), 1)
@@ -179,6 +181,7 @@ async def test_an_item_that_was_settled_makes_room_for_the_next(bus: Bus) -> Non
             break
 
 
+@on_three()
 async def test_a_stored_message_is_read_at_once_by_all_connections(bus: Bus, nats_url: str) -> None:
     subject = subjects.intent(key("web"))
     async with contextlib.AsyncExitStack() as stack:
@@ -194,6 +197,7 @@ async def test_a_stored_message_is_read_at_once_by_all_connections(bus: Bus, nat
             assert [last and last.sequence for last in found] == [sequence] * 2 * len(urls)
 
 
+@on_three()
 async def test_a_deleted_message_is_not_read_again(bus: Bus) -> None:
     subject = subjects.intent(key("web"))
     for _ in range(30):
@@ -204,6 +208,7 @@ async def test_a_deleted_message_is_not_read_again(bus: Bus) -> None:
         assert not await bus.delete(streams.INTENTS, sequence)
 
 
+@on_three()
 async def test_a_reading_misses_nothing_that_was_stored_before(bus: Bus) -> None:
     for number in range(25):
         for filler in range(20):
@@ -214,6 +219,7 @@ async def test_a_reading_misses_nothing_that_was_stored_before(bus: Bus) -> None
         assert len(found) == 20 * (number + 1)
 
 
+@on_three()
 @rule("V-8")
 async def test_one_of_two_concurrent_writers_gets_a_conflict(bus: Bus) -> None:
     subject = subjects.intent(key("web"))
@@ -253,7 +259,7 @@ async def test_a_stream_that_is_not_there_holds_no_answer(bus: Bus) -> None:
 
 logger = logging.getLogger(__name__)
 
-_ROUNDS = 100 if os.environ.get("CHAOS") == "long" else 2
+_ROUNDS = 100 if os.environ.get("CHAOS") == "long" else 1
 """Every one takes some six seconds."""
 _OBJECTS = 12
 

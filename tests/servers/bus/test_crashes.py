@@ -12,6 +12,7 @@ from bus.transport.connection import Bus, connected
 from bus.workqueue.queue import Queue
 from tests.servers.bus.handlers import EVENT, POOL, comes_to_rest, key, overlaps, waiting, wish, working
 from tests.servers.bus.workers import workers
+from tests.support.natscluster import on_three
 from tests.support.natsserver import NatsServer, port_of
 from tests.support.proxy import proxy
 from tests.support.rules import rule
@@ -19,6 +20,7 @@ from tests.support.running import eventually
 from windowbox.settings.bussettings import Access
 
 
+@on_three()
 @rule("V-9")
 async def test_a_run_that_died_with_its_process_is_finished_by_another(bus: Bus, nats_url: str) -> None:
     async with workers(nats_url) as crew:
@@ -183,6 +185,7 @@ async def test_a_thawed_worker_starts_no_overdue_item(bus: Bus, nats_url: str) -
         assert crew.story.times("begin gated") == 1
 
 
+@on_three()
 @rule("B-7", "V-10")
 async def test_a_worker_that_is_cut_off_stops_before_another_one_begins(bus: Bus, nats_url: str) -> None:
     async with (
@@ -201,6 +204,7 @@ async def test_a_worker_that_is_cut_off_stops_before_another_one_begins(bus: Bus
     assert overlaps(near.story.all) == []
 
 
+@on_three()
 @rule("B-7", "LB-2-serial")
 async def test_no_object_is_ever_worked_on_twice_at_once(bus: Bus, nats_url: str) -> None:
     names = [f"web-{number}" for number in range(8)]

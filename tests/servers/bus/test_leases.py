@@ -17,6 +17,7 @@ from bus.leases.liveness import Life
 from bus.transport import buckets, consumers
 from bus.transport.connection import Bus, Stored, connected
 from sandbox import processes
+from tests.support.natscluster import on_three
 from tests.support.natsserver import NatsServer, made_anew, port_of
 from tests.support.proxy import proxy
 from tests.support.running import PATIENCE, eventually, running, soon, stopped
@@ -68,6 +69,7 @@ async def entry(bus: Bus) -> Stored:
     return found
 
 
+@on_three()
 async def test_a_graceful_stop_passes_the_lease_on(bus: Bus) -> None:
     holding: set[str] = set()
     first, second = EdgeController(bus, "first", holding), EdgeController(bus, "second", holding)
@@ -172,6 +174,7 @@ async def test_an_error_under_a_lease_does_not_release_it(bus: Bus) -> None:
     assert not any(map(buckets.gone, entries))
 
 
+@on_three()
 async def test_many_contenders_hold_a_lease_one_after_another(bus: Bus) -> None:
     holding: set[str] = set()
     owners = [EdgeController(bus, f"owner {number}", holding) for number in range(5)]

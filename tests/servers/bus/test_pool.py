@@ -20,6 +20,7 @@ from bus.messages import Reason, RunRecord, Wish
 from bus.outcomes import Done, Outcome, RequeueAfter, Unfinished
 from bus.transport import consumers
 from bus.transport.connection import Bus, connected
+from bus.workqueue import pool as pools
 from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
@@ -35,6 +36,7 @@ from tests.servers.bus.handlers import (
     wish,
     working,
 )
+from tests.support.natscluster import on_three
 from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon, stopped
@@ -118,6 +120,13 @@ async def test_a_graceful_stop_lets_runs_finish(bus: Bus) -> None:
     assert second.story.shorts == ["begin web", "end web"]
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool that ends waits but a moment for its runs."""
+    monkeypatch.setattr(pools, "_GRACE", 0.5)
+
+
+@pytest.mark.usefixtures("impatient")
 async def test_a_graceful_stop_requeues_runs_that_take_too_long(bus: Bus) -> None:
     async with working(bus, ack_wait=60) as first:
         await first.begin("stubborn")
@@ -129,6 +138,7 @@ async def test_a_graceful_stop_requeues_runs_that_take_too_long(bus: Bus) -> Non
     assert overlaps(first.story.all) == []
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_only_a_request_that_was_cut_off_is_run_in_any_case(bus: Bus) -> None:
     reasons = {
         "stubborn-asked": Reason.EVENT,
@@ -162,6 +172,7 @@ async def test_only_a_request_that_was_cut_off_is_run_in_any_case(bus: Bus) -> N
     assert len(insisted[first]) == 2
 
 
+@pytest.mark.usefixtures("impatient")
 @rule("V-9", "V-11")
 async def test_a_request_whose_run_could_not_end_is_not_replaced_by_a_comparison(bus: Bus) -> None:
     wishes: list[Wish] = []
@@ -185,6 +196,7 @@ async def test_a_request_whose_run_could_not_end_is_not_replaced_by_a_comparison
     assert [one.insist for one in wishes] == [False, True, True, False]
 
 
+@on_three()
 @rule("V-9")
 async def test_a_bug_delays_only_its_own_object(bus: Bus) -> None:
     async with working(bus) as pool:
@@ -219,6 +231,7 @@ async def test_a_pool_continues_after_a_server_restart(nats: NatsServer, nats_bu
     assert overlaps(pool.story.all) == []
 
 
+@on_three("nats")
 async def test_a_pool_continues_with_another_store(nats: NatsServer, nats_bus: Bus) -> None:
     async with working(nats_bus, ack_wait=1) as pool:
         await pool.begin("before")
@@ -305,6 +318,7 @@ async def test_scheduled_wishes_survive_a_server_restart(nats: NatsServer, nats_
         await pool.end("later")
 
 
+@on_three()
 async def test_a_wish_due_without_a_worker_is_not_lost(bus: Bus) -> None:
     await Queue(bus, POOL).schedule(key("web"), retry(3), 0.01)
 
@@ -330,7 +344,9 @@ def clock(tmp_path: Path) -> Path:
 
 
 @rule("B-2")
-@pytest.mark.parametrize("ahead", [90, -90], ids=["ahead", "behind"])
+@pytest.mark.parametrize(
+    "ahead", [pytest.param(90, id="ahead"), pytest.param(-90, id="behind", marks=pytest.mark.long)]
+)
 async def test_a_wrong_clock_does_not_shift_schedules(
     bus: Bus, nats_url: str, clock: Path, ahead: int
 ) -> None:

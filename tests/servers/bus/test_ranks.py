@@ -16,6 +16,7 @@ from bus.transport import consumers
 from bus.transport.connection import ApiError, Bus, connected
 from bus.transport.consumers import Consumer, Delivery
 from bus.transport.pull import Pull
+from bus.workqueue import pool as pools
 from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.ranks import Rank
@@ -206,8 +207,9 @@ async def _ended(bus: Bus) -> dict[str, RunRecord]:
 
 
 @pytest.fixture(autouse=True)
-def _no_introduction(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulkhead, "_INTRODUCTION", 0.01)
+    monkeypatch.setattr(pools, "_GRACE", 0.5)  # what hangs does not end in eight seconds either
 
 
 @cases(

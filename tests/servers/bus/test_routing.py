@@ -27,6 +27,7 @@ from bus.workqueue.forgetting import ReportSweep
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import PreviousVersion, Router, run_due
 from tests.servers.bus.handlers import POOL, waiting
+from tests.support.natscluster import on_three
 from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
 from tests.support.running import eventually, running
@@ -130,6 +131,7 @@ async def test_a_change_that_failed_to_route_is_redelivered(bus: Bus) -> None:
     assert interest.failures == 0
 
 
+@on_three()
 async def test_routers_share_the_changes(bus: Bus) -> None:
     interests = [All(), All()]
     async with running(*(Router(bus, Queue(bus, POOL), interest).run() for interest in interests)):
