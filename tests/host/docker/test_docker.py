@@ -112,7 +112,10 @@ async def test_starting_a_running_container_succeeds(engine: Engine) -> None:
     assert (await engine.look("box")).running
 
 
-@pytest.mark.parametrize("way", ["rm --force", "kill", "stop --time=0", "restart --time=0"])
+_OTHER_WAYS = [pytest.param(way, marks=pytest.mark.long) for way in ("kill", "stop --time=0")]
+
+
+@pytest.mark.parametrize("way", ["rm --force", "restart --time=0", *_OTHER_WAYS])
 async def test_the_end_of_a_container_is_noticed(engine: Engine, host: Host, way: str) -> None:
     container = await engine.create("box", SLEEP)
     await engine.start(container)

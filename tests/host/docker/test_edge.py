@@ -9,7 +9,7 @@ import pytest
 
 from tests.host.docker import traffic
 from tests.host.docker.host import BACKEND4, Host
-from tests.host.docker.test_attachments import ADDRESS4
+from tests.host.docker.test_attachments import ADDRESS4, everywhere
 from tests.host.docker.traffic import LABELS, backend, listener
 from tests.servers.envoy.clients import greeting, talk
 from tests.servers.envoy.world import balancer, problems
@@ -19,12 +19,10 @@ from windowbox.models.loadbalancers import Listener
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.edge import Edge
 
-FLEXIBLE = ["docker-host+folder", "docker-routed"]
-ALL = [*FLEXIBLE, "docker-per-service+folder"]
+HOST, ROUTED, PER_SERVICE = "docker-host+folder", "docker-routed", "docker-per-service+folder"
 """One of each kind: the tests of attachments show that files reach Envoy with a folder and without."""
 
-everywhere = pytest.mark.parametrize("settings", ALL, indirect=True)
-where_ports_are_free = pytest.mark.parametrize("settings", FLEXIBLE, indirect=True)
+at_first_on_the_host = everywhere(HOST, among=(HOST, ROUTED, PER_SERVICE))
 
 
 @contextlib.asynccontextmanager
@@ -41,7 +39,7 @@ async def served(edge: Edge, *listeners: Listener) -> dict[str, str]:
 
 
 @rule("LB-14-docker", "LB-11-3")
-@everywhere
+@everywhere(HOST, PER_SERVICE, among=(HOST, ROUTED, PER_SERVICE))
 async def test_load_balancers_come_change_and_go(attachment: Attachment, host: Host) -> None:
     async with backend("a", BACKEND4) as a, backend("b", BACKEND4) as b, kept(attachment) as edge:
         one, tcp, udp = listener(a, ADDRESS4), listener(b, ADDRESS4, 81), listener(b, ADDRESS4, 81, "UDP")
@@ -61,7 +59,7 @@ async def test_load_balancers_come_change_and_go(attachment: Attachment, host: H
 
 
 @rule("LB-11-9")
-@everywhere
+@at_first_on_the_host
 async def test_an_edge_recreates_a_removed_container(attachment: Attachment, host: Host) -> None:
     async with backend("a", BACKEND4) as a, kept(attachment) as edge:
         assert await served(edge, listener(a, ADDRESS4)) == {}
@@ -69,7 +67,7 @@ async def test_an_edge_recreates_a_removed_container(attachment: Attachment, hos
         await traffic.greeted(ADDRESS4, 80, "a")
 
 
-@everywhere
+@at_first_on_the_host
 async def test_a_successor_continues_without_a_write(attachment: Attachment, host: Host) -> None:
     async with backend("a", BACKEND4) as a:
         both = listener(a, ADDRESS4), listener(a, ADDRESS4, 80, "UDP")
@@ -84,7 +82,7 @@ async def test_a_successor_continues_without_a_write(attachment: Attachment, hos
 
 
 @rule("LB-15-12")
-@where_ports_are_free
+@everywhere(HOST, among=(HOST, ROUTED))
 @pytest.mark.timeout(300)
 async def test_no_connection_is_refused_while_an_envoy_is_replaced(
     attachment: Attachment, host: Host

@@ -66,6 +66,7 @@ async def test_routes_to_nodes_are_removed_when_unused(attachment: Attachment, h
     assert not [route for route in host.routes() if "10.77" in route]
 
 
+@pytest.mark.long  # test_an_edge_recreates_a_removed_container; that routes are written: the test before
 @rule("LB-11-10")
 async def test_routes_are_back_after_the_network_was_lost(attachment: Attachment, host: Host) -> None:
     hop = node(host)
@@ -139,6 +140,7 @@ async def test_removing_the_network_container_ends_everything(
     assert host.containers(all=False) == set()
 
 
+@pytest.mark.long  # test_removing_the_network_container_ends_everything, and leftovers in test_attachments.py
 async def test_an_edge_is_recreated_after_a_teardown(attachment: Attachment, host: Host) -> None:
     async def has_ended() -> bool:
         return not await attachment.names()
