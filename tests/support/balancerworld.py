@@ -127,12 +127,11 @@ class BalancerWorld:
 
     async def events(self, name: str) -> list[tuple[str, str]]:
         """Reason and message of the Service's Events, oldest first."""
-        found = (await self.kube.page(EVENTS)).items
+        found = (await self.kube.page(EVENTS, namespace=self.namespace)).items
         mine = [
             e
             for e in found
             if e["involvedObject"].get("name") == name
-            and e["involvedObject"].get("namespace") == self.namespace
             # The API server reports Events of Services, too.
             and e.get("source", {}).get("component") == "service-controller"
         ]
@@ -341,11 +340,10 @@ async def balancer_world(
 
 
 async def _tidy(world: BalancerWorld) -> None:
-    for raw in (await world.kube.page(SERVICES)).items:
+    for raw in (await world.kube.page(SERVICES, namespace=world.namespace)).items:
         found = Object(raw)
-        if found.namespace == world.namespace:
-            await world.kube.merge(SERVICES, found.namespace, found.name, {"metadata": {"finalizers": None}})
-            await world.kube.delete(SERVICES, found.namespace, found.name)
+        await world.kube.merge(SERVICES, found.namespace, found.name, {"metadata": {"finalizers": None}})
+        await world.kube.delete(SERVICES, found.namespace, found.name)
     for raw in (await world.kube.page(NODES)).items:
         await world.kube.delete(NODES, "", Object(raw).name)
     attachment = Processes(world.folder / "edge")

@@ -16,7 +16,7 @@ from tests.support.balancerworld import (
     greeting,
     taken_port,
 )
-from tests.support.cases import cases
+from tests.support.cases import cases, long
 from tests.support.running import eventually
 from workers.loadbalancer.edgestate import MOST_OCCUPIED
 from workers.loadbalancer.loadbalancerpool import BalancerParts
@@ -141,7 +141,7 @@ async def owned(parts: BalancerParts) -> bool:
     return parts.store.is_complete() and held >= {"victim", "thief"}
 
 
-@cases("wiped", ("another-owner", False), ("the-bus-is-wiped", True))
+@cases("wiped", long("another-owner", False), ("the-bus-is-wiped", True))
 @pytest.mark.serves("16/29")
 async def test_a_claimed_address_stays_with_its_owner(world: BalancerWorld, wiped: bool) -> None:
     async with world.worker():
