@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -32,23 +34,28 @@ def shorter_keys() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """For kinds that make objects, with controllers and an audit log: use a Shoot of your own.
 
+    It stays while other folders have their turn: idle, it takes in six minutes what a start takes.
     Tests of load balancers have `control_plane`: they look at all Services and nodes, and these leave some.
     """
+    with _started(tmp_path_factory.mktemp("plane")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Another cluster, for machines."""
+    with _started(tmp_path_factory.mktemp("other")) as made:
+        yield made
+
+
+def _started(folder: Path) -> contextlib.AbstractContextManager[ControlPlane]:
     if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server"):
         pytest.skip(reason)
-    with servers.control_plane(tmp_path_factory.mktemp("plane"), controllers=True, audit=True) as made:
-        yield made
-
-
-@pytest.fixture(scope="package")
-def other(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Another cluster, for machines."""
-    with servers.control_plane(tmp_path_factory.mktemp("other"), controllers=True, audit=True) as made:
-        yield made
+    return servers.control_plane(folder, controllers=True, audit=True)
 
 
 @pytest_asyncio.fixture

@@ -13,4 +13,18 @@ def cases(names: str, *rows: Any) -> pytest.MarkDecorator:
     split = names.replace(",", " ").split()
     if isinstance(rows[0], Mapping):
         rows = tuple((key, *((row,) if len(split) == 1 else row)) for key, row in rows[0].items())
-    return pytest.mark.parametrize(split, [pytest.param(*row, id=name) for name, *row in rows])
+    return pytest.mark.parametrize(split, [_case(row) for row in rows])
+
+
+class Long(tuple[Any, ...]):
+    """A row that runs with LONG=1 only: those beside it show the same of another kind."""
+
+
+def long(*row: Any) -> Long:
+    """`@cases("given", ("one", 1), long("two", 2))`."""
+    return Long(row)
+
+
+def _case(row: tuple[Any, ...]) -> Any:
+    name, *arguments = row
+    return pytest.param(*arguments, id=name, marks=[pytest.mark.long] if isinstance(row, Long) else [])
