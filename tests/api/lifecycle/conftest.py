@@ -11,6 +11,6 @@ from tests.support.servers import ControlPlane
 
 
 @pytest_asyncio.fixture
-async def stage(control_plane: ControlPlane, nats_url: str) -> AsyncIterator[Stage]:
-    async with staged(control_plane, nats_url) as made:
+async def stage(plane: ControlPlane, nats_url: str) -> AsyncIterator[Stage]:
+    async with staged(plane, nats_url) as made:
         yield made

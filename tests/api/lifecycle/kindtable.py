@@ -29,6 +29,8 @@ class Bad:
     """Laid over the spec of the example."""
     shoot: dict[str, Any] = field(default_factory=dict)
     """Laid over the Cluster's Shoot, or its `cloudProfile`."""
+    daily: bool = False
+    """Whether it is corrected also where long tests do not run."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ TRAITS = {
                 "I-3+B.9-no-nodes",
                 "networking.nodes of the Shoot is not set: give it a CIDR",
                 shoot=_networking(nodes=None),
+                daily=True,
             ),
             Bad(
                 "I-3+B.17-host-bits",
@@ -137,6 +140,7 @@ TRAITS = {
                 "X-1+B.9-image",
                 "spec.files[0].content.imageRef is 'i'",
                 spec={"files": [{"path": "/a", "content": _IMAGE}]},
+                daily=True,
             ),
         ),
         rules={"migration": "D-6", "failed": "T-8+C.5-15"},
@@ -161,6 +165,7 @@ TRAITS = {
                 "D-4+V-11-no-name",
                 "cannot be a name",
                 spec={"secretRef": {"name": "a/b", "namespace": "garden"}},
+                daily=True,
             ),
         ),
         migrates=False,
@@ -187,6 +192,8 @@ TRAITS = {
     "local-ext-shoot": Traits(keeps=False, rules=_EXTENSION),
     "local-ext-shoot-after-worker": Traits(keeps=False, rules=_EXTENSION),
 }
+ALIKE = ("local-ext-seed", "local-ext-shoot")
+"""To these tests the same as `local-ext-shoot-after-worker`: theirs are long."""
 
 WITHOUT = {
     "heartbeat": "windowbox itself creates its only object",

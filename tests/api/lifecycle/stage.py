@@ -18,7 +18,7 @@ from bus.outcomes import Outcome
 from bus.transport import consumers
 from bus.transport.connection import Bus, connected
 from bus.workqueue.pool import DeliveryHold, Item
-from tests.support import loopback
+from tests.support import leftovers, loopback
 from tests.support.servers import ControlPlane
 from watchers.limits import Shared
 from watchers.mirror import Mirror
@@ -151,12 +151,13 @@ def said(type_: str, state: str) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def staged(control_plane: ControlPlane, nats_url: str) -> AsyncIterator[Stage]:
+async def staged(plane: ControlPlane, nats_url: str) -> AsyncIterator[Stage]:
     """A life cycle of DNSRecords of a type that no other worker serves."""
+    leftovers.expect(plane, DNSRECORDS)
     async with contextlib.AsyncExitStack() as stack:
         bus = await stack.enter_async_context(connected(Access(nats_url)))
         await streams.ensure(bus)
-        api = await stack.enter_async_context(kube.from_file(control_plane.kubeconfig))
+        api = await stack.enter_async_context(kube.from_file(plane.kubeconfig))
         inner = await stack.enter_async_context(contextlib.AsyncExitStack())
         opened = Clusters(api, Registry(bus), loopback.SETTINGS, {}, inner)
         type_ = f"none-{uuid.uuid4().hex[:8]}"

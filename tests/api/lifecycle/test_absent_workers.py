@@ -12,7 +12,7 @@ from tests.support.servers import ControlPlane
 from windowbox.models.refs import NAMESPACES, SECRETS
 
 
-@pytest.mark.parametrize("pool", ["infrastructure", "local-ext-shoot"])
+@pytest.mark.parametrize("pool", [pytest.param("infrastructure", marks=pytest.mark.long), "local-ext-shoot"])
 async def test_objects_deleted_while_no_worker_ran_are_recreated(
     plane: ControlPlane, nats: NatsServer, tmp_path: Path, pool: str
 ) -> None:

@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from bus.recordings import Recording
 from sandbox.servers import zoneserver
-from tests.api.lifecycle.kindtable import EDITS, TRAITS, Bad
+from tests.api.lifecycle.kindtable import ALIKE, EDITS, TRAITS, Bad
 from tests.api.lifecycle.scenes import Servers, Stand, Subject, standing
 from tests.support import servers
 from tests.support.kindworld import CLOUDPROVIDER
@@ -45,14 +45,27 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 FORCED = {"metadata": {"annotations": {FORCE_DELETION: "true"}}}
 THEIRS = {"labels": {"theirs": "x"}, "annotations": {"theirs": "y"}}
 OWNING = [pool for pool in TRAITS if POOLS[pool].owns]
+NEEDING = [pool for pool, traits in TRAITS.items() if traits.needs_shoot]
 WITH_PROVIDER = [pool for pool in TRAITS if POOLS[pool].credentials]
 
 
-def each(about: str, pools: Collection[str] = tuple(TRAITS)) -> pytest.MarkDecorator:
-    """A case for each of these pools, whose id names the rules of the contract that it shows."""
+def each(
+    about: str, pools: Collection[str] = tuple(TRAITS), *, long: Collection[str] = ()
+) -> pytest.MarkDecorator:
+    """A case for each of these pools, whose id names the rules of the contract that it shows.
+
+    Those of `long` add nothing to what the others show, or cost too much.
+    """
     rules = {pool: TRAITS[pool].rules.get(about) for pool in pools}
-    cases = [pytest.param(pool, id=f"{rules[pool]}-{pool}" if rules[pool] else pool) for pool in pools]
+    cases = [
+        pytest.param(pool, id=f"{rules[pool]}-{pool}" if rules[pool] else pool, marks=nightly(pool, long))
+        for pool in pools
+    ]
     return pytest.mark.parametrize("pool", cases, scope="module")
+
+
+def nightly(pool: str, long: Collection[str] = ()) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.long] if pool in (*ALIKE, *long) else []
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -124,7 +137,7 @@ async def test_a_life_leaves_nothing_behind_and_replays(stand: Stand, subject: S
     assert not [text for text in texts if text in recorded]
 
 
-@each("again")
+@each("again", long=("exposure", "backupbucket", "backupentry", "dnsrecord"))
 async def test_a_second_reconcile_writes_only_its_report(subject: Subject) -> None:
     await subject.create()
     await subject.ready()
@@ -135,7 +148,7 @@ async def test_a_second_reconcile_writes_only_its_report(subject: Subject) -> No
     assert written(audit.requests()) == {f"patch {plural}": 1, f"patch {plural}/status": 1}
 
 
-@each("drift", OWNING)
+@each("drift", OWNING, long=("exposure",))
 async def test_owned_objects_are_restored_after_edits_and_deletions(subject: Subject, pool: str) -> None:
     await subject.create()
     before = await subject.ready()
@@ -192,7 +205,7 @@ def migrated(found: Object | None) -> bool:
     return (found.last_operation.get("type"), found.last_operation.get("state")) == ("Migrate", "Succeeded")
 
 
-@each("migration", [pool for pool, traits in TRAITS.items() if traits.migrates])
+@each("migration", [pool for pool, traits in TRAITS.items() if traits.migrates], long=("dnsrecord",))
 async def test_migration_releases_and_restoration_takes_over(subject: Subject, pool: str) -> None:
     await subject.create()
     await subject.ready()
@@ -222,7 +235,11 @@ async def test_migration_releases_and_restoration_takes_over(subject: Subject, p
     await subject.gone()
 
 
-@each("migration", [pool for pool, traits in TRAITS.items() if not traits.migrates])
+@each(
+    "migration",
+    [pool for pool, traits in TRAITS.items() if not traits.migrates],
+    long=("exposure", "backupbucket"),
+)
 async def test_kinds_of_one_seed_ignore_a_migration(subject: Subject) -> None:
     await subject.create("migrate")
     await subject.until(lambda found: bool(found and found.last_operation.get("state") == "Succeeded"))
@@ -237,7 +254,7 @@ async def test_kinds_of_one_seed_ignore_a_migration(subject: Subject) -> None:
     await subject.gone()
 
 
-@each("credentials", WITH_PROVIDER)
+@each("credentials", WITH_PROVIDER, long=("exposure",))
 async def test_missing_credentials_are_reported(subject: Subject) -> None:
     await subject.shoot.delete(SECRETS, CLOUDPROVIDER)
     await subject.create()
@@ -249,8 +266,8 @@ async def test_missing_credentials_are_reported(subject: Subject) -> None:
     await subject.ready()
 
 
-@each("forced", WITH_PROVIDER)
-@pytest.mark.parametrize("secret", ["gone", "unusable", "unreachable"])
+@each("forced", WITH_PROVIDER, long=("exposure",))
+@pytest.mark.parametrize("secret", ["gone", pytest.param("unusable", marks=pytest.mark.long), "unreachable"])
 async def test_a_forced_deletion_needs_no_provider(subject: Subject, secret: str) -> None:
     await subject.create()
     await subject.ready()
@@ -280,22 +297,36 @@ async def test_a_forced_deletion_needs_no_provider(subject: Subject, secret: str
 BAD = [
     pytest.param(pool, bad, id=f"{bad.case}-{pool}") for pool, traits in TRAITS.items() for bad in traits.bad
 ]
+CORRECTED = [
+    pytest.param(pool, bad, id=f"{bad.case}-{pool}", marks=[] if bad.daily else pytest.mark.long)
+    for pool, traits in TRAITS.items()
+    for bad in traits.bad
+]
 
 
 @pytest.mark.parametrize(("pool", "bad"), BAD, scope="module")
-async def test_bad_input_creates_nothing_and_is_named(stand: Stand, subject: Subject, bad: Bad) -> None:
-    began = datetime.now(UTC)
-    if bad.shoot:
-        await subject.cluster(**bad.shoot)
-        await subject.shoot.world.quiet()
-    await subject.create(**bad.spec)
+async def test_bad_input_creates_nothing_and_is_named(subject: Subject, bad: Bad) -> None:
+    await spoilt(subject, bad)
     error = (await subject.failed()).status["lastError"]
     assert bad.says in error["description"]
     assert error["codes"] == ["ERR_CONFIGURATION_PROBLEM"]
     assert len(error["description"]) < 2500
     assert await subject.owned() == {}
     await subject.gone()
+
+
+async def spoilt(subject: Subject, bad: Bad) -> None:
+    """Create the object with bad input."""
+    if bad.shoot:
+        await subject.cluster(**bad.shoot)
+        await subject.shoot.world.quiet()
     await subject.create(**bad.spec)
+
+
+@pytest.mark.parametrize(("pool", "bad"), CORRECTED, scope="module")
+async def test_bad_input_can_be_corrected(stand: Stand, subject: Subject, bad: Bad) -> None:
+    began = datetime.now(UTC)
+    await spoilt(subject, bad)
     await subject.failed()
     await subject.cluster()
     await subject.shoot.world.quiet()
@@ -306,7 +337,7 @@ async def test_bad_input_creates_nothing_and_is_named(stand: Stand, subject: Sub
     await replays(stand, began)
 
 
-@each("cluster", [pool for pool, traits in TRAITS.items() if traits.needs_shoot])
+@each("cluster", NEEDING, long=(*set(NEEDING) - {"infrastructure", "local-ext-shoot-after-worker"},))
 async def test_an_object_waits_for_its_cluster(subject: Subject) -> None:
     await subject.shoot.delete(CLUSTERS, subject.shoot.namespace)
     await subject.shoot.world.quiet()
@@ -318,7 +349,7 @@ async def test_an_object_waits_for_its_cluster(subject: Subject) -> None:
     await subject.ready()
 
 
-@each("failed", [pool for pool, traits in TRAITS.items() if traits.needs_shoot])
+@each("failed", NEEDING, long=(*set(NEEDING) - {"infrastructure", "bastion", "operatingsystemconfig"},))
 async def test_a_failed_shoot_stops_most_kinds(subject: Subject, pool: str) -> None:
     await subject.cluster(status={"lastOperation": {"state": "Failed", "type": "Reconcile"}})
     await subject.shoot.world.quiet()

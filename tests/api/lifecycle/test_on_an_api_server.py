@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import leftovers
 from tests.support.lifecycleobjects import FINALIZER
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -26,6 +27,7 @@ class Record:
     """One DNSRecord in the API."""
 
     def __init__(self, plane: ControlPlane, annotation: str | None = None, **spec: Any) -> None:
+        leftovers.expect(plane, DNSRECORDS)
         self._api = plane.api
         name = f"web-{uuid.uuid4().hex[:8]}"
         self._path = DNSRECORDS.path("default", name)
@@ -56,16 +58,16 @@ class Record:
 
 
 @rule("O-2", "V-7", "N-1", "W-3")
-def test_one_patch_sets_finalizer_and_removes_the_operation(control_plane: ControlPlane) -> None:
-    record = Record(control_plane, "reconcile")
+def test_one_patch_sets_finalizer_and_removes_the_operation(plane: ControlPlane) -> None:
+    record = Record(plane, "reconcile")
     found = record.patch(begin_patch(record.seen, FINALIZER, flow(record.seen, FINALIZER)))
     assert found.finalizers == (FINALIZER,)
     assert "gardener.cloud/operation" not in found.annotations
 
 
 @rule("N-1")
-def test_the_first_patch_overwrites_no_unseen_change(control_plane: ControlPlane) -> None:
-    record = Record(control_plane, "reconcile")
+def test_the_first_patch_overwrites_no_unseen_change(plane: ControlPlane) -> None:
+    record = Record(plane, "reconcile")
     read_before = record.seen
     record.patch({"metadata": {"annotations": {"gardener.cloud/operation": "migrate"}}})
     with pytest.raises(Refused, match="the object has been modified"):
@@ -73,8 +75,8 @@ def test_the_first_patch_overwrites_no_unseen_change(control_plane: ControlPlane
 
 
 @rule("V-1", "N-2")
-def test_the_last_patch_spares_a_recreated_object(control_plane: ControlPlane) -> None:
-    record = Record(control_plane, "migrate")
+def test_the_last_patch_spares_a_recreated_object(plane: ControlPlane) -> None:
+    record = Record(plane, "migrate")
     metadata = {**record.seen.metadata, "uid": "00000000-0000-0000-0000-000000000000"}
     other = Object({**record.seen.raw, "metadata": metadata})
     with pytest.raises(Refused, match="uid"):
@@ -82,8 +84,8 @@ def test_the_last_patch_spares_a_recreated_object(control_plane: ControlPlane) -
 
 
 @rule("N-2")
-def test_a_migrated_object_has_no_finalizers(control_plane: ControlPlane) -> None:
-    record = Record(control_plane, "migrate")
+def test_a_migrated_object_has_no_finalizers(plane: ControlPlane) -> None:
+    record = Record(plane, "migrate")
     record.patch({"metadata": {"finalizers": ["example.com/other", FINALIZER]}})
     found = record.patch(finish_patch(record.seen, FINALIZER, Flow.MIGRATE))
     assert found.finalizers == ()
@@ -91,8 +93,8 @@ def test_a_migrated_object_has_no_finalizers(control_plane: ControlPlane) -> Non
 
 
 @rule("V-7", "N-1")
-def test_a_deleted_object_is_gone_without_our_finalizer(control_plane: ControlPlane) -> None:
-    record = Record(control_plane)
+def test_a_deleted_object_is_gone_without_our_finalizer(plane: ControlPlane) -> None:
+    record = Record(plane)
     record.patch(begin_patch(record.seen, FINALIZER, Flow.RECONCILE))
     assert flow(record.delete(), FINALIZER) is Flow.DELETE
     record.patch(finish_patch(record.seen, FINALIZER, Flow.DELETE))
@@ -101,8 +103,8 @@ def test_a_deleted_object_is_gone_without_our_finalizer(control_plane: ControlPl
 
 
 @rule("U-1", "U-2", "U-3", "S-1")
-def test_a_success_removes_the_reported_error(control_plane: ControlPlane) -> None:
-    record = Record(control_plane)
+def test_a_success_removes_the_reported_error(plane: ControlPlane) -> None:
+    record = Record(plane)
     error = statuses.failed(Operation.CREATE, DESCRIPTIONS.reconcile, Refused("no", codes=("A",)), 1, NOW)
     said = statuses.created_condition([], Flow.RECONCILE, False, NOW)
     after_error = record.patch({"status": error | {"conditions": said}}, "/status").status
@@ -115,19 +117,19 @@ def test_a_success_removes_the_reported_error(control_plane: ControlPlane) -> No
 
 
 @rule("U-2")
-def test_an_error_without_codes_has_no_field_for_them(control_plane: ControlPlane) -> None:
-    record = Record(control_plane)
+def test_an_error_without_codes_has_no_field_for_them(plane: ControlPlane) -> None:
+    record = Record(plane)
     error = statuses.failed(Operation.CREATE, DESCRIPTIONS.reconcile, Refused("no"), 1, NOW)
     assert "codes" not in record.patch({"status": error}, "/status").status["lastError"]
 
 
-def test_the_class_of_an_object_never_changes(control_plane: ControlPlane) -> None:
-    record = Record(control_plane, **{"class": "seed"})
+def test_the_class_of_an_object_never_changes(plane: ControlPlane) -> None:
+    record = Record(plane, **{"class": "seed"})
     with pytest.raises(Refused, match="immutable"):
         record.patch({"spec": {"class": "garden"}})
 
 
-def test_any_provider_config_is_stored_and_unknown_fields_are_not(control_plane: ControlPlane) -> None:
-    record = Record(control_plane, providerConfig={"any": {"thing": [1]}}, unheardOf=True)
+def test_any_provider_config_is_stored_and_unknown_fields_are_not(plane: ControlPlane) -> None:
+    record = Record(plane, providerConfig={"any": {"thing": [1]}}, unheardOf=True)
     assert record.seen.spec["providerConfig"] == {"any": {"thing": [1]}}
     assert "unheardOf" not in record.seen.spec

@@ -21,15 +21,26 @@ from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
 from windowbox.errors import Missing, TransientError
 
-NUMBER = int(os.environ.get("QUICK_DELETIONS", "10"))
+NUMBER = int(os.environ.get("QUICK_DELETIONS", "6"))
 """Objects of each kind; a thousand for the long version."""
 AT_ONCE = 24
 LATEST = (0.03, 0.3)
 """Seconds between creation and deletion, at most: on a quiet machine, and on a busy one."""
 
 
+DAILY = ("backupbucket", "bastion", "dnsrecord", "ingress")
+"""With and without a namespace, in one and in two clusters, in DNS, and without an operation.
+
+Those of the others are long.
+"""
+POOLS = [
+    pytest.param(pool, marks=[] if pool in DAILY else pytest.mark.long)
+    for pool in sorted(kindtable.TRAITS.keys() | {"ingress", "loadbalancer", "worker"})
+]
+
+
 @pytest.mark.timeout(300 + NUMBER)
-@pytest.mark.parametrize("pool", sorted(kindtable.TRAITS.keys() | {"ingress", "loadbalancer", "worker"}))
+@pytest.mark.parametrize("pool", POOLS)
 async def test_objects_deleted_at_once_leave_nothing(
     request: pytest.FixtureRequest, nats: NatsServer, named: NameServer, tmp_path: Path, pool: str
 ) -> None:
