@@ -8,6 +8,9 @@ import pytest
 
 from tests.support import servers
 from tests.support.servers import ControlPlane
+from tests.support.sharedworld import nats, shared, world
+
+__all__ = ["nats", "shared", "world"]
 
 
 @pytest.fixture(scope="package")

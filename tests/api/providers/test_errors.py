@@ -21,7 +21,6 @@ from tests.support import livefiles
 from tests.support.cases import cases
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
 from tests.support.markers import Markers
-from tests.support.natsserver import NatsServer
 from tests.support.proxy import proxy
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
@@ -30,11 +29,12 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, SECRETS
 from windowbox.rights import rbac
 
-pytestmark = pytest.mark.serves("infrastructure")
+pytestmark = [pytest.mark.serves("infrastructure"), pytest.mark.asyncio(loop_scope="module")]
 
 UNAUTHENTICATED, UNAUTHORIZED = "ERR_INFRA_UNAUTHENTICATED", "ERR_INFRA_UNAUTHORIZED"
 MALFORMED = "ERR_CONFIGURATION_PROBLEM"
-SLOW, NEIGHBOURS = 50, 8
+SLOW, NEIGHBOURS = 24, 4
+"""More than run at once, and those that are served beside them."""
 EVENTS = "/api/v1/namespaces/{}/events"
 
 
@@ -151,7 +151,7 @@ async def test_each_right_of_the_provider_is_needed(world: KindWorld, resource: 
     await finish(shoot)
 
 
-@pytest.mark.parametrize("slow", ["from-the-start", "later"])
+@pytest.mark.parametrize("slow", ["from-the-start", pytest.param("later", marks=pytest.mark.long)])
 async def test_neighbours_of_a_slow_provider_are_served_while_it_hangs(world: KindWorld, slow: str) -> None:
     async with proxy(int(world.plane.url.rpartition(":")[2])) as between:
         kubeconfig = server(f"https://127.0.0.1:{between.port}")(world)
@@ -192,11 +192,7 @@ def unusable(plane: ControlPlane, markers: Markers) -> list[bytes]:
 
 @rule("K-1")
 async def test_no_content_of_provider_secrets_is_kept_or_shown(
-    world: KindWorld,
-    other: ControlPlane,
-    nats: NatsServer,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    world: KindWorld, other: ControlPlane, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     markers = Markers()
@@ -212,7 +208,7 @@ async def test_no_content_of_provider_secrets_is_kept_or_shown(
     namespaces = [shoot.namespace for shoot in shoots]
     paths = [path for one in namespaces for path in (INFRASTRUCTURES.path(one), EVENTS.format(one))]
     written = "".join(json.dumps(world.plane.api.read(path)) for path in paths)
-    kept, logged = livefiles.contents(tmp_path / "nats"), caplog.text.encode()
+    kept, logged = livefiles.contents(world.nats.store), caplog.text.encode()
     assert all(namespace.encode() in kept for namespace in namespaces)  # the search would find what is there
     assert all(namespace.encode() in logged for namespace in namespaces[1:])
     assert [markers.in_(text) for text in (kept, logged, written.encode())] == [set(), set(), set()]

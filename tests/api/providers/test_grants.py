@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[3]
 ROLES = ("watcher", "worker", "patcher", "granter")
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False)
+RULES = Resource("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False)
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 Asked = tuple[str, str, str]
 """A verb, a group, and a resource or subresource."""
@@ -130,34 +131,59 @@ EVERYBODY = {
 """What Kubernetes lets all users do: ask about themselves."""
 
 
+async def held(strict: ControlPlane, role: str, namespace: str) -> set[Asked]:
+    """All that the API server says the role may do in the namespace, with objects of any name."""
+    async with kube.from_file(kubeconfig_of(strict, role)) as opened:
+        answer = await opened.create(RULES, "", {"spec": {"namespace": namespace}})
+    assert not answer.status["incomplete"]
+    return rules(answer.status["resourceRules"])
+
+
 @pytest.mark.parametrize("role", ROLES)
 async def test_a_role_may_do_nothing_but_what_its_rules_say(
     strict: ControlPlane, admin: Kube, granter: Kube, role: str
 ) -> None:
     ours, theirs = await namespace(admin, "shoot--walk"), await namespace(admin, "elsewhere")
-    await Granting(granter, GrantSettings(namespaces=("shoot--*",))).once()
-    every = {(verb, *kind) for verb in VERBS for kind in known(strict)}
-    assert len(every) > 800
-    everywhere = rules(rbac.granter() if role == "granter" else rbac.RULES[role]) | EVERYBODY
-    in_ours = everywhere | rules(rbac.SECRET_RULES.get(role, []))
+    everywhere, in_ours = await granted(granter, role)
 
     async def all_granted() -> bool:  # the API server hears of new bindings a moment later
-        return await allowed(admin, role, ours, in_ours) == in_ours
+        return await held(strict, role, ours) == in_ours
 
     await eventually(all_granted)
-    assert await allowed(admin, role, ours, every) == in_ours
-    assert await allowed(admin, role, theirs, every) == everywhere
-    assert await allowed(admin, role, "kube-system", every) == everywhere
+    assert await held(strict, role, theirs) == everywhere
+    assert await held(strict, role, "kube-system") == everywhere
 
 
 async def test_bootstrap_tokens_are_the_only_readable_shoot_secrets(
     strict: ControlPlane, admin: Kube
 ) -> None:
-    every = {(verb, *kind) for verb in VERBS for kind in known(strict)}
     everywhere = rules(rbac.RULES["target"]) | EVERYBODY
-    assert await allowed(admin, "target", await namespace(admin, "tenant"), every) == everywhere
+    assert await held(strict, "target", await namespace(admin, "tenant")) == everywhere
     tokens = {("get", "", "secrets"), ("create", "", "secrets"), ("delete", "", "secrets")}
-    assert await allowed(admin, "target", "kube-system", every) == everywhere | tokens
+    assert await held(strict, "target", "kube-system") == everywhere | tokens
+
+
+async def granted(granter: Kube, role: str) -> tuple[set[Asked], set[Asked]]:
+    """What the role may do in all namespaces, and in those of Shoots, once these are granted."""
+    await Granting(granter, GrantSettings(namespaces=("shoot--*",))).once()
+    everywhere = rules(rbac.granter() if role == "granter" else rbac.RULES[role]) | EVERYBODY
+    return everywhere, everywhere | rules(rbac.SECRET_RULES.get(role, []))
+
+
+@pytest.mark.long  # the tests above read the rules by which the API server answers
+@pytest.mark.parametrize("role", [*ROLES, "target"])
+async def test_each_request_is_answered_by_these_rules(
+    strict: ControlPlane, admin: Kube, granter: Kube, role: str
+) -> None:
+    every = {(verb, *kind) for verb in VERBS for kind in known(strict)}
+    assert len(every) > 800
+    for place in (await namespace(admin, "shoot--every"), "kube-system"):
+        await granted(granter, role)
+
+        async def agreed(place: str = place) -> bool:
+            return await allowed(admin, role, place, every) == await held(strict, role, place)
+
+        await eventually(agreed)
 
 
 @pytest.mark.parametrize("role", ROLES)

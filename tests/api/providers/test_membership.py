@@ -23,12 +23,12 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, NETWORK_POLICIES, SECRETS
 from windowbox.settings.bussettings import Access
 
-pytestmark = pytest.mark.serves("infrastructure")
+pytestmark = [pytest.mark.serves("infrastructure"), pytest.mark.asyncio(loop_scope="module")]
 
 RULE = "provider-local-deny-all"
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def registry(world: KindWorld) -> AsyncIterator[Registry]:
     async with connected(Access(world.nats.url, name="test")) as bus:
         made = Registry(bus)
