@@ -17,7 +17,7 @@ from windowbox.settings.bussettings import Access
 from workers.loadbalancer.ipam.results import Allocated
 from workers.loadbalancer.ipam.store import AddressStore
 
-AT_ONCE = 64
+AT_ONCE = 16
 
 Status = dict[str, list[str]]
 

@@ -123,7 +123,7 @@ async def world(
 async def test_a_hostile_cluster_spoils_no_adoption_but_its_own(
     bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    allow(monkeypatch, objects=2000)
+    allow(monkeypatch, objects=500)
     hostile = {"endless": without_end, "empty": empty_without_end, "nested": nested, "garbled": garbled}
     async with world(bus, tmp_path, {**hostile, "honest": honest}) as (adoption, store):
         await soon(adoption.adopt())

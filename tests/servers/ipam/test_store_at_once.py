@@ -24,24 +24,30 @@ from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.store import AddressStore
 
 PREFIX = "10.0.0.0/22"
-NAMES = [f"web-{number}" for number in range(500)]
 PROCESSES = 4
+
+each_number = pytest.mark.parametrize("number", [100, pytest.param(500, marks=pytest.mark.long)])
+"""Of Services."""
 
 
 async def taken_by_processes(
-    url: str, status: Status, half: Callable[[], Awaitable[None]] | None = None
+    url: str,
+    status: Status,
+    number: int,
+    half: Callable[[], Awaitable[None]] | None = None,
+    workers: int = PROCESSES,
 ) -> Status:
     """Let all Services ask at once, and return what their status shows then. `half` is called midway."""
-    halfway = asyncio.Event()
+    halfway, everyone = asyncio.Event(), names(number)
     shown = dict(status)
 
-    async def run(names: list[str]) -> None:
+    async def run(some: list[str]) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.servers.ipam.asking", url, PREFIX,
             stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
         )  # fmt: skip
         try:
-            await read(process, {name: status.get(name, []) for name in names})
+            await read(process, {name: status.get(name, []) for name in some})
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -54,7 +60,7 @@ async def taken_by_processes(
         async for line in process.stdout:
             name, shown[name] = json.loads(line)
             reported.append(name)
-            if len(reported) >= len(NAMES) // 3:
+            if len(reported) >= number // 3:
                 halfway.set()
 
     async def interfere() -> None:
@@ -65,8 +71,12 @@ async def taken_by_processes(
     reported: list[str] = []
     shown_to_owner.append(shown)
     async with asyncio.timeout(120):
-        await asyncio.gather(interfere(), *(run(NAMES[one::PROCESSES]) for one in range(PROCESSES)))
+        await asyncio.gather(interfere(), *(run(everyone[one::workers]) for one in range(workers)))
     return shown
+
+
+def names(number: int) -> list[str]:
+    return [f"web-{one}" for one in range(number)]
 
 
 shown_to_owner: list[Status] = []
@@ -95,27 +105,27 @@ async def own(store: AddressStore) -> None:
         await changed.wait()
 
 
-def distinct(status: Status) -> bool:
+def distinct(status: Status, number: int) -> bool:
     addresses = [address for shown in status.values() for address in shown]
-    return len(addresses) == len(set(addresses)) == len(NAMES)
+    return len(addresses) == len(set(addresses)) == number
 
 
 def owners(status: Status) -> dict[str, list[str]]:
     return {address: [name] for name, shown in status.items() for address in shown}
 
 
-@pytest.mark.slow
+@each_number
 @rule("LB-11-5")
-async def test_four_processes_allocate_five_hundred_distinct_addresses(bus: Bus, nats_url: str) -> None:
+async def test_four_processes_allocate_distinct_addresses(bus: Bus, nats_url: str, number: int) -> None:
     async def last() -> int:
         return int((await bus.api(f"STREAM.INFO.KV_{streams.ADDRESSES}"))["state"]["last_seq"])
 
     async with opened(bus, PREFIX) as store, running(own(store)):
-        status = await taken_by_processes(nats_url, {})
-        assert distinct(status)
+        status = await taken_by_processes(nats_url, {}, number)
+        assert distinct(status, number)
         before = await last()
-        assert await taken_by_processes(nats_url, status) == status
-        assert await taken_by_processes(nats_url, {}) == status
+        assert await taken_by_processes(nats_url, status, number, workers=1) == status
+        assert await taken_by_processes(nats_url, {}, number, workers=1) == status
         assert await last() == before, "asking again writes nothing"
         assert await everybody(store) == owners(status)
 
@@ -133,16 +143,23 @@ async def wiped(bus: Bus, nats: NatsServer) -> None:
     await emptied(nats, bus)
 
 
-@pytest.mark.slow
+@each_number
 @rule("LB-11-5")
-@pytest.mark.parametrize("lose", [purged, made_again, wiped])
+@pytest.mark.parametrize(
+    "lose",
+    [
+        pytest.param(purged, id="purged", marks=pytest.mark.long),
+        pytest.param(made_again, id="made_again", marks=pytest.mark.long),
+        pytest.param(wiped, id="wiped"),
+    ],
+)
 async def test_a_store_lost_in_the_middle_is_rebuilt_from_status(
-    nats: NatsServer, nats_bus: Bus, lose: Callable[[Bus, NatsServer], Awaitable[None]]
+    nats: NatsServer, nats_bus: Bus, lose: Callable[[Bus, NatsServer], Awaitable[None]], number: int
 ) -> None:
     async with opened(nats_bus, PREFIX) as store, running(own(store)):
-        status = await taken_by_processes(nats.url, {}, half=lambda: lose(nats_bus, nats))
-        again = await soon(taken_by_processes(nats.url, status))
-        assert distinct(again)
+        status = await taken_by_processes(nats.url, {}, number, half=lambda: lose(nats_bus, nats))
+        again = await soon(taken_by_processes(nats.url, status, number, workers=1))
+        assert distinct(again, number)
         # An address that was allocated just before the loss may be another's by now.
-        assert sum(again[name] != status[name] for name in NAMES) <= PROCESSES * AT_ONCE
+        assert sum(again[name] != status[name] for name in names(number)) <= PROCESSES * AT_ONCE
         assert await everybody(store) == owners(again)

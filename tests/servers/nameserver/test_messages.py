@@ -12,7 +12,6 @@ import dns.exception
 import dns.flags
 import dns.message
 import dns.tsig
-import hypothesis
 import pytest
 from dns.message import Message
 from dns.name import Name
@@ -67,7 +66,6 @@ def reply_of(wanted: RecordSet) -> bytes:
     return reply.to_wire()
 
 
-@hypothesis.settings(max_examples=300, deadline=None)
 @given(record_sets())
 def test_values_survive_the_wire(wanted: RecordSet) -> None:
     reply = verified(reply_of(wanted), query(wanted), None, "the server")
@@ -89,7 +87,6 @@ def test_texts_are_not_escaped(text: str, octets: bytes) -> None:
     assert messages.text(made[0]) == text
 
 
-@hypothesis.settings(max_examples=300, deadline=None)
 @given(record_sets(), st.data())
 def test_a_spoilt_reply_is_read_or_unreadable(wanted: RecordSet, data: st.DataObject) -> None:
     wire = bytearray(reply_of(wanted))

@@ -333,7 +333,7 @@ async def test_all_types_of_one_name_live_side_by_side(named: Named, nameserver:
 
 @rule("DN-5", "DN-31", "DN-110")
 async def test_only_what_differs_has_drifted(named: Named, nameserver: Nameserver) -> None:
-    records = [rrset(f"x{n}", "A", "1.1.1.1") for n in range(500)]
+    records = [rrset(f"x{n}", "A", "1.1.1.1") for n in range(250)]
     await asyncio.gather(*(nameserver.replace(ZONE, record) for record in records))
     assert await nameserver.drifted(ZONE, records) == []
     named.nsupdate(
