@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def dry_run(api: ApiServer, manifest: Manifest) -> str:
 def _manifests(done: subprocess.CompletedProcess[str]) -> list[Manifest]:
     if done.returncode:
         raise AssertionError(done.stderr)
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return [one for one in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if one]
 
 
 def _template(
@@ -98,4 +99,11 @@ def _template(
 ) -> subprocess.CompletedProcess[str]:
     given = [f"--values={file}" for file in files]
     given += [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
-    return helm("template", "windowbox", str(chart), f"--namespace={NAMESPACE}", *given)
+    arguments = ("template", "windowbox", str(chart), f"--namespace={NAMESPACE}", *given)
+    return _once(*arguments) if chart == CHART else helm(*arguments)
+
+
+@cache
+def _once(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Many tests look at the same manifests of the chart, which none of them changes."""
+    return helm(*arguments)
