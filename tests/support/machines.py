@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from bus.transport.connection import connected
 from tests.support.kindworld import Client, KindWorld
 from tests.support.machinedriver import SimulatedDriver, set_phase
 from tests.support.running import PATIENCE, running
+from windowbox.errors import Missing
 from windowbox.models import machinekeys as keys
 from windowbox.models.machines import OperationState, Phase
 from windowbox.models.objects import Object
@@ -166,3 +167,10 @@ async def join(shoot: Client) -> None:
     async with connected(Access(shoot.world.nats.url, name="join")) as bus:
         secret = SecretKey(namespace=shoot.namespace, name="gardener")
         await Registry(bus).join(Member(id=shoot.namespace, secret=secret, kinds=(NODES.id,)))
+
+
+async def leave(shoot: Client) -> None:
+    """The Shoot is no member any more: the tests after this one have other ones."""
+    async with connected(Access(shoot.world.nats.url, name="leave")) as bus:
+        with suppress(Missing):
+            await Registry(bus).leave(shoot.namespace)

@@ -13,17 +13,17 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from tests.support.kindworld import Client, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.kindworld import Client, KindWorld
 from tests.support.resourcemanager import ResourceManager
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import EXTENSIONS, MANAGED_RESOURCES
 
 CONTRACT = Path(__file__).resolve().parents[4] / "shared" / "contract" / "extensions.md"
 TYPES = ("local-ext-seed", "local-ext-shoot", "local-ext-shoot-after-worker")
 REFERENCE = "reference.resources.gardener.cloud/secret-"
+
+pytestmark = [pytest.mark.serves(*TYPES), pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +36,14 @@ def examples() -> tuple[list[Any], list[Any]]:
     return list(yaml.safe_load_all(before)), list(yaml.safe_load_all(after))
 
 
-@pytest_asyncio.fixture
-async def shoot(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[Client]:
-    async with kind_world(plane, nats, *TYPES) as world:
-        made = await world.shoot("shoot--local--local")
-        async with ResourceManager(made).at_work():
-            yield made
-            for type_ in TYPES:
-                await made.delete(EXTENSIONS, type_)
-                await made.until_gone(EXTENSIONS, type_)
+@pytest_asyncio.fixture(loop_scope="module")
+async def shoot(world: KindWorld) -> AsyncIterator[Client]:
+    made = await world.shoot("shoot--local--local")
+    async with ResourceManager(made).at_work():
+        yield made
+        for type_ in TYPES:
+            await made.delete(EXTENSIONS, type_)
+            await made.until_gone(EXTENSIONS, type_)
 
 
 @rule("A.11", "M-3")

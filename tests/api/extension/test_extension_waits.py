@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-import pytest_asyncio
 
 from bus import streams, subjects
 from bus.transport import consumers
 from bus.transport.connection import connected
-from tests.support.cases import cases
-from tests.support.kindworld import Client, KindWorld, kind_world
-from tests.support.natsserver import NatsServer
+from tests.support.cases import cases, long
+from tests.support.kindworld import Client, KindWorld
 from tests.support.resourcemanager import ResourceManager
 from tests.support.rules import rule
 from tests.support.running import eventually
-from tests.support.servers import ControlPlane
 from windowbox.kinds import Served
 from windowbox.models.extensions import OPERATION, TIMESTAMP, spelled
 from windowbox.models.objects import Object
@@ -31,16 +28,16 @@ from workers.kinds.extension import extensionpool
 
 SEED = "local-ext-seed"
 
+pytestmark = [pytest.mark.serves(SEED), pytest.mark.asyncio(loop_scope="module")]
 
-@pytest_asyncio.fixture
-async def world(
-    plane: ControlPlane, nats: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[KindWorld]:
-    """One in which nobody is patient."""
-    monkeypatch.setattr(lifecycle, "_REQUEUE_AFTER", 0.2)
-    monkeypatch.setattr(extensionpool, "serving", partial(_hasty, extensionpool.serving))
-    async with kind_world(plane, nats, SEED) as made:
-        yield made
+
+@pytest.fixture(scope="module", autouse=True)
+def hasty() -> Iterator[None]:
+    """In this world nobody is patient."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lifecycle, "_REQUEUE_AFTER", 0.2)
+        patch.setattr(extensionpool, "serving", partial(_hasty, extensionpool.serving))
+        yield
 
 
 def _hasty(serving: Callable[[Common, Served], Serving], common: Common, row: Served) -> Serving:
@@ -77,7 +74,7 @@ INVALID = "Error during apply of object v1/ServiceAccount/x is invalid: metadata
 @cases(
     "words codes",
     ("E-2-invalid-object", INVALID, ["ERR_CONFIGURATION_PROBLEM"]),
-    ("E-2-other-reason", "a finalizer of somebody is left", None),
+    long("E-2-other-reason", "a finalizer of somebody is left", None),
 )
 async def test_a_blocked_deletion_reports_the_reason(
     world: KindWorld, words: str, codes: list[str] | None

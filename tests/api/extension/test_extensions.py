@@ -11,7 +11,7 @@ import pytest
 
 from bus import streams, subjects
 from bus.transport.connection import Bus, connected
-from tests.support.cases import cases
+from tests.support.cases import cases, long
 from tests.support.kindworld import Client, KindWorld
 from tests.support.resourcemanager import DEPLOYMENTS, SERVICE_ACCOUNTS, ResourceManager, unpacked
 from tests.support.rules import rule
@@ -34,7 +34,10 @@ from windowbox.settings.bussettings import Access
 SEED, SHOOT, AFTER_WORKER = "local-ext-seed", "local-ext-shoot", "local-ext-shoot-after-worker"
 TYPES = (SEED, SHOOT, AFTER_WORKER)
 
-pytestmark = pytest.mark.serves(*TYPES, classes=("garden", "seed", "shoot"))
+pytestmark = [
+    pytest.mark.serves(*TYPES, classes=("garden", "seed", "shoot")),
+    pytest.mark.asyncio(loop_scope="module"),
+]
 
 FORCED = {"confirmation.gardener.cloud/force-deletion": "true"}
 TESTED = {"test-force-delete": "true"}
@@ -121,7 +124,7 @@ async def test_each_type_hands_its_object_to_a_resource_manager(world: KindWorld
     assert secret.labels == {"resources.gardener.cloud/garbage-collectable-reference": "true"}
 
 
-@cases("type_", ("M-6+B.23-seed", SEED), ("M-6+B.23-after-worker", AFTER_WORKER))
+@cases("type_", ("M-6+B.23-seed", SEED), long("M-6+B.23-after-worker", AFTER_WORKER))
 async def test_an_extension_waits_for_a_slow_resource_manager(world: KindWorld, type_: str) -> None:
     shoot = await world.shoot()
     async with ResourceManager(shoot).at_work() as slow:
@@ -155,11 +158,11 @@ async def test_an_extension_is_ready_without_a_resource_manager(
 
 @cases(
     "type_ annotations",
-    ("M-5-seed", SEED, {}),
+    long("M-5-seed", SEED, {}),
     ("M-5-shoot", SHOOT, {}),
-    ("M-5-after-worker", AFTER_WORKER, {}),
+    long("M-5-after-worker", AFTER_WORKER, {}),
     ("C-8-seed-forced", SEED, FORCED),
-    ("C-8-after-worker-forced", AFTER_WORKER, FORCED),
+    long("C-8-after-worker-forced", AFTER_WORKER, FORCED),
 )
 async def test_an_extension_stays_until_its_objects_are_gone(
     world: KindWorld, type_: str, annotations: dict[str, str]
@@ -204,7 +207,7 @@ async def test_the_resource_manager_is_asked_whether_objects_are_gone(world: Kin
     "type_ stays",
     ("M-7-seed", SEED, False),
     ("M-7-shoot", SHOOT, True),
-    ("M-7-after-worker", AFTER_WORKER, True),
+    long("M-7-after-worker", AFTER_WORKER, True),
 )
 async def test_a_migration_keeps_the_objects_in_the_shoot(world: KindWorld, type_: str, stays: bool) -> None:
     shoot = await world.shoot()
@@ -260,7 +263,7 @@ async def test_policies_of_gardeners_tests_go_when_deletion_is_forced(world: Kin
 @cases(
     "type_ class_",
     ("XT-2+P-1+C-4-seed-garden", SEED, "garden"),
-    ("XT-2+P-1-seed-seed", SEED, "seed"),
+    long("XT-2+P-1-seed-seed", SEED, "seed"),
     ("XT-2+P-1-shoot-garden", SHOOT, "garden"),
 )
 async def test_in_the_garden_no_shoot_is_needed(world: KindWorld, type_: str, class_: str) -> None:
@@ -281,7 +284,7 @@ async def test_in_the_garden_no_shoot_is_needed(world: KindWorld, type_: str, cl
 @cases(
     "type_ class_",
     ("P-1-shoot-seed", SHOOT, "seed"),
-    ("P-1-after-worker-garden", AFTER_WORKER, "garden"),
+    long("P-1-after-worker-garden", AFTER_WORKER, "garden"),
     ("T-2-other-type", "somebody-elses", "shoot"),
 )
 async def test_other_types_and_classes_are_left_alone(world: KindWorld, type_: str, class_: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.kindworld import Client, KindWorld
-from tests.support.machines import join
+from tests.support.machines import join, leave
 from tests.support.machinesimulator import MachineSimulator
 from tests.support.running import eventually, running
 from windowbox.errors import WindowboxError
@@ -158,6 +158,7 @@ async def machines(world: KindWorld, *, joined: bool = True, **simulated: Any) -
     async with running(simulator.run()):
         yield made
         await _clean_up(made)
+        await leave(made.shoot)
 
 
 async def _clean_up(made: Machines) -> None:

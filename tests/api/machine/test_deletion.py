@@ -29,7 +29,7 @@ from workers import replay
 from workers.core.owned.manifests import manifest
 from workers.kinds.membership.clusterjoining import Joining
 
-pytestmark = pytest.mark.serves("machine")
+pytestmark = [pytest.mark.serves("machine"), pytest.mark.asyncio(loop_scope="module")]
 
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 ALL_PODS = refs.PODS._replace(selector="")
@@ -129,24 +129,6 @@ async def test_a_node_whose_machine_was_taken_away_can_be_deleted(made: Machines
     await made.shoot.until_gone(refs.NODES, "machine-taken")
 
 
-@rule("B13-R3")
-@pytest.mark.serves("machine", kinds=KindSettings(machines=MachineSettings(creation_timeout=1.0)))
-async def test_a_node_that_no_machine_claims_is_noted(made: Machines) -> None:
-    noted = "node.machine.sapcloud.io/not-managed-by-mcm"
-    held = {"name": "machine-stray", "finalizers": ["node.machine.sapcloud.io/machine-controller"]}
-    await made.world.kube.create(refs.NODES, "", {"metadata": held})
-    await made.running("known", creationTimeout="20m")
-    await made.touch("stray")
-    stray = await made.until_node("machine-stray", lambda one: bool(one and noted in one.annotations))
-    assert stray.annotations[noted] == "1"
-    assert stray.finalizers == ()
-    known = await made.find_node("known")
-    assert known
-    assert noted not in known.annotations
-    await made.machine("stray", creationTimeout="20m")
-    await made.until_node("machine-stray", lambda one: bool(one and noted not in one.annotations))
-
-
 @rule("B13-R1")
 @pytest.mark.parametrize("operation", ["migrate", "restore"])
 async def test_pods_of_a_shoot_that_moves_are_kept(made: Machines, operation: str) -> None:
@@ -226,6 +208,24 @@ async def test_recorded_runs_replay_without_differences(made: Machines) -> None:
     assert drains
 
 
+@rule("B13-R3")
+@pytest.mark.serves("machine", kinds=KindSettings(machines=MachineSettings(creation_timeout=1.0)))
+async def test_a_node_that_no_machine_claims_is_noted(made: Machines) -> None:
+    noted = "node.machine.sapcloud.io/not-managed-by-mcm"
+    held = {"name": "machine-stray", "finalizers": ["node.machine.sapcloud.io/machine-controller"]}
+    await made.world.kube.create(refs.NODES, "", {"metadata": held})
+    await made.running("known", creationTimeout="20m")
+    await made.touch("stray")
+    stray = await made.until_node("machine-stray", lambda one: bool(one and noted in one.annotations))
+    assert stray.annotations[noted] == "1"
+    assert stray.finalizers == ()
+    known = await made.find_node("known")
+    assert known
+    assert noted not in known.annotations
+    await made.machine("stray", creationTimeout="20m")
+    await made.until_node("machine-stray", lambda one: bool(one and noted not in one.annotations))
+
+
 @dataclass
 class Sleeping:
     """The machines of a Shoot without a Deployment of its API server, and the member clusters."""
@@ -271,7 +271,7 @@ def _marks(kubeconfig: str | None, machines: str | None) -> dict[str, Any]:
     return {"metadata": {"annotations": marks}}
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def sleeping(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[Sleeping]:
     registries: list[Registry] = []
 

@@ -19,7 +19,7 @@ from windowbox.models.objects import Object
 from windowbox.models.refs import MACHINE_CLASSES, MACHINES, NODES, PODS, SECRETS, SERVICES
 from workers.machines import names
 
-pytestmark = pytest.mark.serves("machine")
+pytestmark = [pytest.mark.serves("machine"), pytest.mark.asyncio(loop_scope="module")]
 
 
 @rule("B4-R1", "B4-R2", "B4-R3")

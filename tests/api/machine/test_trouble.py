@@ -30,7 +30,7 @@ from workers.machines import names
 from workers.machines.machine import machinestatus
 from workers.machines.machine.machineviews import TARGET
 
-pytestmark = pytest.mark.serves("machine")
+pytestmark = [pytest.mark.serves("machine"), pytest.mark.asyncio(loop_scope="module")]
 
 
 @rule("B6-R4", "B5", "L13", "L41")

@@ -1,0 +1,5 @@
+"""The tests of a module share a world, in which each has a Shoot of its own."""
+
+from tests.support.sharedworld import nats, shared, world
+
+__all__ = ["nats", "shared", "world"]
