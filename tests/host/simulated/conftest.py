@@ -1,38 +1,34 @@
-"""A cluster with two simulated nodes, shared by all tests here."""
+"""A sandbox with two simulated nodes, shared by the tests of their ports and of Pods."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
+from sandbox import roles, stages
+from sandbox.options import Options
 from sandbox.simulated import simulatedchildren
-from tests.host.simulated.world import FIRST, NETWORK, World
+from sandbox.supervisor import Supervisor
+from tests.host.simulated.world import World
 from tests.support import servers
-from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 
 
-@pytest.fixture(scope="package")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane of its own, with controllers, because nodes are added to it."""
-    servers.need("etcd", "kube-apiserver", "kube-controller-manager")
-    if not simulatedchildren.can_listen(FIRST):
-        pytest.skip(f"{FIRST} is no address of this machine: `ifconfig lo0 alias {FIRST}` makes it one")
-    with servers.control_plane(tmp_path_factory.mktemp("simulated"), controllers=True) as plane:
-        yield plane
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
+async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Supervisor]:
+    """Its tests have its event loop, and Services with names of their own."""
+    servers.need(*stages.PROGRAMS, *stages.SIMULATED_PROGRAMS)
+    if not simulatedchildren.can_listen("127.77.0.1"):
+        pytest.skip("127.77.0.1 is no address of this machine: `ifconfig lo0 alias 127.77.0.1` makes it one")
+    options = Options(watchers=0, workers=0, patchers=0, simulated_nodes=2)
+    async with Supervisor.running(tmp_path_factory.mktemp("simulated") / "sandbox", options) as running:
+        yield running
 
 
-@pytest.fixture(scope="package")
-def simulated(cluster: ControlPlane) -> Iterator[ControlPlane]:
-    """The node simulator simulates `simulated-1` and `simulated-2`."""
-    child = simulatedchildren.node_simulator(cluster.kubeconfig, 2, NETWORK)
-    with servers.running(child, cluster.kubeconfig.parent):
-        yield cluster
-
-
-@pytest_asyncio.fixture
-async def world(simulated: ControlPlane) -> AsyncIterator[World]:
-    async with kube.from_file(simulated.kubeconfig) as opened:
-        yield World(opened)
+@pytest_asyncio.fixture(loop_scope="package")
+async def world(sandbox: Supervisor) -> AsyncIterator[World]:
+    network = simulatedchildren.network(sandbox.state.ports["kube-controller-manager"])
+    async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
+        yield World(opened, network)

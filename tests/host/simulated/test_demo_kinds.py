@@ -54,11 +54,15 @@ def test_the_demo_of_kinds_cleans_up_and_repeats(
 def test_the_demo_of_records_asks_the_name_server(
     sandbox: tuple[Path, State], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Its processes have rights enough, and no more: none has ended, or was refused anything."""
+    folder, state = sandbox
     showkinds.show_records(Scene(*sandbox))
     first = capsys.readouterr().out
     assert re.search(r"created .* → Succeeded .* → dig: 172\.18\.255\.224 ", first)
     showkinds.show_records(Scene(*sandbox))
     assert "was there already, Succeeded → dig: 172.18.255.224" in capsys.readouterr().out
+    assert {name: child.restarts for name, child in state.children.items() if child.restarts} == {}
+    assert "forbid" not in (folder / "logs" / "runner-1.log").read_text().lower()
 
 
 def test_the_demo_of_webhooks_shows_what_was_stored(

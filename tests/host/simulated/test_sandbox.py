@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from sandbox import roles, stages
-from sandbox.options import Options
 from sandbox.simulated.openports import BEHAVIOUR
 from sandbox.supervisor import Supervisor
 from tests.host.simulated.world import World, asked, becomes, node_port, outcome
-from tests.support import servers
 from tests.support.running import eventually
-from windowbox.clients.kubernetes import kube
 from windowbox.models.refs import DEPLOYMENTS, NODES, PODS
 
 ALL_PODS = PODS._replace(selector="")
 
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Supervisor]:
-    """Shared by all tests here, whose Services have names of their own."""
-    servers.need(*stages.PROGRAMS, *stages.SIMULATED_PROGRAMS)
-    options = Options(watchers=0, workers=0, patchers=0, simulated_nodes=2)
-    async with Supervisor.running(tmp_path_factory.mktemp("simulated") / "sandbox", options) as running:
-        yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def world(sandbox: Supervisor) -> AsyncIterator[World]:
-    async with kube.from_file(roles.kubeconfig(sandbox.folder, "operator")) as opened:
-        yield World(opened)
+pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
 def deployment(replicas: int) -> dict[str, Any]:
@@ -98,6 +77,7 @@ async def test_a_restarted_simulator_opens_all_ports(sandbox: Supervisor, world:
     await becomes("simulated-1", address, port)
 
 
+@pytest.mark.long  # a restarted simulator lists all; api/watchers/test_watching.py shows gaps of a watch
 async def test_deletions_during_a_watch_gap_are_noticed(sandbox: Supervisor, world: World) -> None:
     address = (await world.kube.page(NODES)).items[0]["status"]["addresses"][0]["address"]
     gone, port = await world.served()

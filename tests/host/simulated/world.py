@@ -10,15 +10,12 @@ from typing import Any
 
 import aiohttp
 
+from sandbox.simulated import nodes
 from sandbox.simulated.openports import BEHAVIOUR
 from tests.support.running import eventually
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
-
-NETWORK = "127.77.0.0/24"
-FIRST, SECOND = "127.77.0.1", "127.77.0.2"
-"""Addresses of the Nodes `simulated-1` and `simulated-2`."""
 
 _numbers = itertools.count(1)
 
@@ -28,6 +25,21 @@ class World:
     """Services, their endpoints and Nodes in the API, all with names of the test's own."""
 
     kube: Kube
+    network: str
+    """Of the nodes."""
+
+    @property
+    def first(self) -> str:
+        """The address of the Node `simulated-1`."""
+        return self.address(1)
+
+    @property
+    def second(self) -> str:
+        """The address of the Node `simulated-2`."""
+        return self.address(2)
+
+    def address(self, number: int) -> str:
+        return nodes.addresses(self.network, number)[-1]
 
     async def service(self, *ports: dict[str, Any], **spec: Any) -> Object:
         body = {
@@ -39,7 +51,7 @@ class World:
         return await self.kube.create(SERVICES, "default", body)
 
     async def endpoints(
-        self, service: Object, nodes: Sequence[str], *, ready: bool = True, protocol: str = "TCP"
+        self, service: Object, on: Sequence[str], *, ready: bool = True, protocol: str = "TCP"
     ) -> Object:
         """Say that a Pod is behind the Service on each of these nodes."""
         conditions = {"ready": ready, "serving": ready, "terminating": False}
@@ -54,15 +66,15 @@ class World:
             "ports": [{"port": 8080, "protocol": protocol}],
             "endpoints": [
                 {"addresses": [f"10.64.0.{n}"], "nodeName": node, "conditions": conditions}
-                for n, node in enumerate(nodes, 1)
+                for n, node in enumerate(on, 1)
             ],
         }
         return await self.kube.create(ENDPOINT_SLICES, "default", body)
 
-    async def served(self, *nodes: str, **spec: Any) -> tuple[Object, int]:
+    async def served(self, *on: str, **spec: Any) -> tuple[Object, int]:
         """A Service with an endpoint on each of the nodes, and its node port."""
         service = await self.service(**spec)
-        await self.endpoints(service, nodes or ["simulated-1"])
+        await self.endpoints(service, on or ["simulated-1"])
         return service, node_port(service)
 
     async def behave(self, node: str, how: str | None) -> None:
