@@ -13,9 +13,11 @@ from pathlib import Path
 
 from sandbox import processes
 from sandbox import state as states
+from tests.support import forked
 from tests.support.guardian import afterwards
 
 ROOT = Path(__file__).parents[2]
+_HERE = (sys.executable, "-m", "windowbox")
 
 
 @dataclass
@@ -24,7 +26,7 @@ class CommandLine:
 
     home: Path
     cwd: Path = ROOT
-    program: tuple[str, ...] = (sys.executable, "-m", "windowbox")
+    program: tuple[str, ...] = _HERE
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -33,11 +35,14 @@ class CommandLine:
 
     def __call__(self, *arguments: str, expect: int | None = 0, **environment: str) -> str:
         """What the command printed; its errors, if it was expected to fail, or to do either."""
-        answer = subprocess.run(
-            [*self.program, *arguments],
-            env={**self.environment(), **environment}, cwd=self.cwd,
-            capture_output=True, text=True, timeout=150, check=False,
-        )  # fmt: skip
+        variables = {**self.environment(), **environment}
+        if (self.program, self.cwd) == (_HERE, ROOT):
+            answer = forked.run(*arguments, environment=variables, folder=ROOT, timeout=150)
+        else:
+            answer = subprocess.run(
+                [*self.program, *arguments],
+                env=variables, cwd=self.cwd, capture_output=True, text=True, timeout=150, check=False,
+            )  # fmt: skip
         assert expect is None or answer.returncode == expect, answer.stdout + answer.stderr
         return answer.stdout if expect == 0 else answer.stdout + answer.stderr
 

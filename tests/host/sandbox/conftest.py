@@ -13,7 +13,8 @@ from sandbox.supervisor import Supervisor
 from tests.support import servers
 from tests.support.commandline import CommandLine
 
-SERVERS_ONLY = Options(watchers=0, workers=0, patchers=0)
+SERVERS = Options(workers=0, patchers=0, nats_servers=3)
+"""And a watcher, which makes the streams."""
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +26,14 @@ def windowbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]
         yield command_line
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Supervisor]:
-    """The servers of a sandbox in this process. Tests share it, and leave everything running."""
+    """The servers of a sandbox in this process. Tests share it, and leave everything running.
+
+    They have its event loop: `pytest.mark.asyncio(loop_scope="package")`.
+    """
     _need_programs()
-    async with Supervisor.running(tmp_path_factory.mktemp("sandbox") / "shared", SERVERS_ONLY) as running:
+    async with Supervisor.running(tmp_path_factory.mktemp("sandbox") / "shared", SERVERS) as running:
         yield running
 
 

@@ -44,6 +44,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     detached.down(folder, wipe=True)
 
 
+@pytest.mark.long  # host/commands/test_demo_first.py shows a sandbox that waits for programs, and its nodes
 def test_a_process_starts_once_its_program_is_there(
     folder: Path, sources: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -58,6 +59,7 @@ def test_a_process_starts_once_its_program_is_there(
     assert later.pid == state.pid
 
 
+@pytest.mark.long  # as above
 def test_nodes_start_once_their_programs_are_there(
     folder: Path, sources: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -126,6 +126,7 @@ def test_the_sandbox_ignores_proxies_of_the_shell(
 
 
 @root_only
+@pytest.mark.long  # test_detached.py shows that routes go, traffic/test_changes.py what becomes of addresses
 def test_load_balancer_addresses_go_with_a_killed_sandbox(windowbox: CommandLine) -> None:
     windowbox("up", "--nodes=0")
     kubeconfig = windowbox.folder / "operator.kubeconfig"

@@ -35,24 +35,16 @@ def test_up_with_other_options_is_refused(windowbox: CommandLine) -> None:
     assert "other options" in windowbox("up", "--workers=3", expect=1)
 
 
-def test_down_ends_everything_but_keeps_ports(windowbox: CommandLine) -> None:
+@pytest.mark.long  # the last test here shows that nothing is left
+def test_a_sandbox_starts_again_after_its_supervisor_was_killed(windowbox: CommandLine) -> None:
     before = _state(windowbox)
-    assert _has_routes(windowbox, True)
-    windowbox("down")
-    assert _has_routes(windowbox, False)
-    assert [p for p in _processes(before) if processes.alive(p)] == []
-    assert "was not running" in windowbox("down")
-    windowbox.up()
-    assert _state(windowbox).ports == before.ports
-
-
-def test_a_killed_supervisor_leaves_no_process_and_no_route(windowbox: CommandLine) -> None:
     windowbox.kill()
     assert "is not running" in windowbox("status", expect=3)
     windowbox("down")
     assert _has_routes(windowbox, False)
     windowbox.up()
     assert _state(windowbox).ready
+    assert _state(windowbox).ports == before.ports
     assert _has_routes(windowbox, True)
 
 
@@ -87,7 +79,10 @@ def test_doctor_finds_nothing_wrong_with_a_running_sandbox(windowbox: CommandLin
     assert {"NATS", "rights of the watcher"} <= {finding["what"] for finding in findings}
 
 
-@pytest.mark.parametrize("role", ["watcher", "worker", "patcher", "runner"])
+@pytest.mark.parametrize(
+    "role",
+    ["worker", *(pytest.param(name, marks=pytest.mark.long) for name in ("watcher", "patcher", "runner"))],
+)
 def test_doctor_asks_little_of_a_role(windowbox: CommandLine, tmp_path: Path, role: str) -> None:
     password = json.loads((windowbox.folder / "nats" / "passwords.json").read_text())[role]
     url = json.loads(windowbox("env", "--output=json"))["NATS_URL"]
@@ -108,15 +103,31 @@ def test_logs_are_kept_for_each_process(windowbox: CommandLine) -> None:
     assert "it has: " in windowbox("logs", "nobody", expect=3)
 
 
-def test_up_names_the_process_that_blocks_it(windowbox: CommandLine, tmp_path: Path) -> None:
+def test_up_names_what_blocks_it_and_whatever_ended_leaves_nothing(
+    windowbox: CommandLine, tmp_path: Path
+) -> None:
+    """Last, as the sandbox ends: by `down`, and when its supervisor is killed."""
+    before = _state(windowbox)
+    assert _has_routes(windowbox, True)
     windowbox("down")
-    broken = tmp_path / "named"
-    broken.write_text('#!/bin/sh\n[ "$1" = -v ] && echo BIND 9.18.1 || { echo disk is full; exit 3; }\n')
+    assert _has_routes(windowbox, False)
+    assert [p for p in _processes(before) if processes.alive(p)] == []
+    assert "was not running" in windowbox("down")
+
+    broken = tmp_path / "kube-apiserver"
+    broken.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo Kubernetes v1.36.3 || { echo disk is full; exit 3; }\n'
+    )
     broken.chmod(0o755)
-    said = windowbox("up", "--nodes=0", expect=3, WINDOWBOX_BIN_NAMED=str(broken))
+    said = windowbox("up", "--nodes=0", expect=3, WINDOWBOX_BIN_KUBE_APISERVER=str(broken))
     assert "crashed (exit code 3)" in said
-    assert "named said last: 'disk is full'" in said
+    assert "kube-apiserver said last: 'disk is full'" in said
+    assert _state(windowbox).ports.items() >= before.ports.items()
+    assert _has_routes(windowbox, True)
+    windowbox.kill()
+    assert "is not running" in windowbox("status", expect=3)
     windowbox("down")
+    assert _has_routes(windowbox, False)
 
 
 def _has_routes(windowbox: CommandLine, laid: bool) -> bool:

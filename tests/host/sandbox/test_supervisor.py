@@ -5,21 +5,24 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import nats
 import pytest
 import yaml
-from nats.aio.client import Client
 
+from bus.transport.connection import Bus, connected
 from sandbox import state as states
 from sandbox.options import Options
 from sandbox.servers import certificates, controlplane
 from sandbox.servers.apiserver import ApiServer
 from sandbox.supervisor import Supervisor
+from tests.chaos import havoc
 from tests.support import livefiles
+from tests.support.running import eventually
 from windowbox.errors import Refused
 from windowbox.rights import rbac
+from windowbox.settings import settings
+from windowbox.settings.bussettings import Access
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
 async def test_a_crashed_child_is_restarted_and_shown(sandbox: Supervisor) -> None:
@@ -40,15 +43,13 @@ async def test_a_stopped_child_stays_stopped(sandbox: Supervisor) -> None:
 
 
 async def test_a_wiped_bus_has_forgotten_its_streams(sandbox: Supervisor) -> None:
-    client = await _connect(sandbox)
-    await client.jetstream().add_stream(name="KEPT", subjects=["kept"])
-    await client.close()
-    await sandbox.stop("nats-server")
-    sandbox.wipe("nats-server")
-    await sandbox.start("nats-server")
-    client = await _connect(sandbox)
-    assert (await client.jetstream().account_info()).streams == 0
-    await client.close()
+    async with connected(_operator(sandbox)) as bus:
+        await bus.api("STREAM.CREATE.KEPT", {"name": "KEPT", "subjects": ["kept"]}, repeat=True)
+    await havoc.wipe(sandbox)
+    async with connected(_operator(sandbox)) as bus:
+        # The watcher makes again those that it needs.
+        found = await eventually(lambda: _streams(bus), 90)
+    assert "KEPT" not in found
 
 
 async def test_updates_survive_a_crash_of_named(sandbox: Supervisor) -> None:
@@ -84,8 +85,8 @@ async def test_only_workers_list_secrets(sandbox: Supervisor) -> None:
 
 
 async def test_everything_that_holds_a_secret_is_private(sandbox: Supervisor) -> None:
-    settings = yaml.safe_load(sandbox.settings_file("operator").read_text())
-    secrets = [settings["nats"]["password"], settings["dns"]["zones"][0]["key"]["secret"], "PRIVATE KEY"]
+    known = yaml.safe_load(sandbox.settings_file("operator").read_text())
+    secrets = [known["nats"]["password"], known["dns"]["zones"][0]["key"]["secret"], "PRIVATE KEY"]
     found = livefiles.below(sandbox.folder, without=frozenset({"etcd"}))
     holders = [path for path in found if any(s.encode() in livefiles.read(path) for s in secrets)]
     assert sandbox.settings_file("operator") in holders
@@ -109,9 +110,12 @@ def _api(sandbox: Supervisor, role: str) -> ApiServer:
     return ApiServer(f"https://127.0.0.1:{sandbox.state.ports['kube-apiserver']}", identity.ca, user)
 
 
-async def _connect(sandbox: Supervisor) -> Client:
-    found = sandbox.environment()
-    return await nats.connect(found["NATS_URL"], user=found["NATS_USER"], password=found["NATS_PASSWORD"])
+def _operator(sandbox: Supervisor) -> Access:
+    return settings.load(sandbox.settings_file("operator")).nats.access("test")
+
+
+async def _streams(bus: Bus) -> list[str]:
+    return (await bus.api("STREAM.NAMES", repeat=True))["streams"] or []
 
 
 def _update(sandbox: Supervisor, line: str, *, signed: bool) -> int:

@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from bus.transport.connection import Bus, connected
-from sandbox import stages
-from sandbox.options import Options
 from sandbox.supervisor import Supervisor
-from tests.support import servers
 from tests.support.running import eventually
 from windowbox.errors import TransientError
 from windowbox.settings import settings
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def three(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Supervisor]:
-    """Three NATS servers and a watcher, which makes the streams."""
-    servers.need(*stages.PROGRAMS)
-    options = Options(workers=0, patchers=0, nats_servers=3)
-    async with Supervisor.running(tmp_path_factory.mktemp("three") / "three", options) as sandbox:
-        yield sandbox
-
-
-async def test_every_stream_has_a_copy_on_each_server(three: Supervisor) -> None:
-    assert three.bus_servers == ["nats-server", "nats-server-2", "nats-server-3"]
-    assert len({three.store(name) for name in three.bus_servers}) == 3
-    async with connected(_operator(three).nats.access("test")) as bus:
+async def test_every_stream_has_a_copy_on_each_server(sandbox: Supervisor) -> None:
+    assert sandbox.bus_servers == ["nats-server", "nats-server-2", "nats-server-3"]
+    assert len({sandbox.store(name) for name in sandbox.bus_servers}) == 3
+    async with connected(_operator(sandbox).nats.access("test")) as bus:
         found = await eventually(lambda: _replicas(bus))
     assert set(found) == {3}
 
 
-async def test_each_server_in_turn_may_die(three: Supervisor) -> None:
-    async with connected(_operator(three).nats.access("test")) as bus:
-        for name in three.bus_servers:
-            await three.stop(name)
+async def test_each_server_in_turn_may_die(sandbox: Supervisor) -> None:
+    async with connected(_operator(sandbox).nats.access("test")) as bus:
+        for name in sandbox.bus_servers:
+            await sandbox.stop(name)
             await eventually(lambda: _stored(bus), 90)
-            await three.start(name)
+            await sandbox.start(name)
 
 
 async def _replicas(bus: Bus) -> list[int]:

@@ -23,7 +23,7 @@ def test_tokens_are_kept_for_each_user(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.asyncio(loop_scope="package")
 async def test_a_role_has_its_rights_and_no_others(sandbox: Supervisor) -> None:
     kubeconfig = roles.kubeconfig(sandbox.folder, "watcher")
     assert list(yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]) == ["token"]

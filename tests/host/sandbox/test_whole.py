@@ -6,6 +6,8 @@ import asyncio
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from sandbox import stages
 from sandbox.options import TOGETHER, Options
 from sandbox.supervisor import Supervisor
@@ -34,6 +36,7 @@ spec:
 """
 
 
+@pytest.mark.long  # simulated/test_demo_kinds.py shows a record, and the rights, in a whole sandbox
 async def test_a_record_arrives_in_dns_with_least_rights(tmp_path: Path) -> None:
     servers.need(*stages.PROGRAMS, "kubectl", "dig")
     async with Supervisor.running(tmp_path / "whole", Options.model_validate(TOGETHER)) as sandbox:
