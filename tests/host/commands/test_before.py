@@ -96,7 +96,15 @@ def topics(found: dict[str, Any]) -> dict[str, str]:
     return {one["what"]: one["said"] for one in found["findings"]}
 
 
-@pytest.mark.long  # the demo of a user and a plain container (test_container.py) show the same
+def test_a_user_is_foretold_what_is_left_out(folder: Path) -> None:
+    code, found = foretold(Machine(folder, user=_USER))
+    assert code == 1
+    assert {name for name, lacking in found["parts"].items() if lacking} == {"balancer", "bastion", "shoot"}
+    assert "real nodes need" in found["parts"]["shoot"]
+    assert found["parts"]["records"] == ""
+
+
+@pytest.mark.long  # sandboxes without nodes are those of tests/host/simulated; see above for what is foretold
 @cases(
     "changes user",
     ("user", "true", _USER),
@@ -109,7 +117,6 @@ def test_a_sandbox_has_no_real_nodes_where_none_are_foretold(
     code, found = foretold(machine)
     assert code == 1
     assert "real nodes need" in found["parts"]["shoot"]
-    assert found["parts"]["records"] == ""
     up, status, _ = machine.run("windowbox", [["up"], ["status", "--output=json"], ["down"]])
     assert up.returncode == 0, up.stdout + up.stderr
     reason = found["parts"]["shoot"].removeprefix("real nodes need ")
@@ -146,7 +153,7 @@ def test_a_full_disk_ends_with_3(folder: Path) -> None:
     assert str(small) in topics(found)["disk"]
 
 
-@pytest.mark.slow
+@pytest.mark.long  # its parts are those of simulated/test_demo_kinds.py
 def test_the_demo_of_a_user_leaves_out_what_is_foretold(folder: Path) -> None:
     machine = Machine(folder, user=_USER)
     _, found = foretold(machine)

@@ -28,6 +28,7 @@ _PRIVILEGED = (
         "--volume=/sys/fs/cgroup:/sys/fs/cgroup",
     ),
 )
+_VOLUME = "--volume=kept:/data"
 _UP = "windowbox up > /data/said && windowbox status -o json; windowbox down > /data/said"
 
 pytestmark = pytest.mark.slow
@@ -66,18 +67,19 @@ def lacking(engine: Engine, *options: str) -> str:
     return str(json.loads(said)["parts"]["balancer"])
 
 
+def test_what_is_foretold_depends_on_volumes(engine: Engine) -> None:
+    assert "which overlay is not" in lacking(engine, *_PRIVILEGED)
+    assert lacking(engine, *_PRIVILEGED, _VOLUME) == ""
+
+
+@pytest.mark.long  # sandboxes without nodes, and with them, are those of tests/host/simulated and machines
 def test_a_plain_container_has_no_real_nodes(engine: Engine) -> None:
     assert "root with CAP_NET_ADMIN and CAP_SYS_ADMIN" in lacking(engine)
     state = json.loads(run(engine, f"mkdir /data; {_UP}"))
     assert state["options"]["nodes"] == 0
 
 
-def test_a_container_without_a_volume_has_no_real_nodes(engine: Engine) -> None:
-    assert "which overlay is not" in lacking(engine, *_PRIVILEGED)
-
-
+@pytest.mark.long  # as above
 def test_a_privileged_container_with_a_volume_has_real_nodes(engine: Engine) -> None:
-    volume = "--volume=kept:/data"
-    assert lacking(engine, *_PRIVILEGED, volume) == ""
-    state = json.loads(run(engine, _UP, *_PRIVILEGED, volume))
+    state = json.loads(run(engine, _UP, *_PRIVILEGED, _VOLUME))
     assert state["children"]["node-2/kubelet"]["condition"] == "ready"

@@ -73,13 +73,47 @@ def _until(demo: subprocess.Popen[str], words: str) -> str:
     raise AssertionError(said)
 
 
-def test_records_are_shown_before_the_parts_with_nodes(machine: tuple[dict[str, str], Releases]) -> None:
+def _interrupt(demo: subprocess.Popen[str], environment: dict[str, str], number: int = signal.SIGINT) -> str:
+    """What it prints then. Nothing of it is left, and no program half made."""
+    folder = Path(environment["WINDOWBOX_HOME"]) / "default"
+    state = states.read(folder)
+    # At first its supervisor may not have written a state.
+    before = traces.of(state, folder) if state else None
+    demo.send_signal(number)
+    said, _ = demo.communicate(timeout=90)
+    assert demo.returncode, said
+    after = states.read(folder)
+    assert not (after and after.running()), said
+    assert not (before and before.left())
+    assert [name for name in _kept(environment) if name.startswith(".")] == []
+    return said
+
+
+def _kept(environment: dict[str, str]) -> list[str]:
+    """The programs in the cache."""
+    return [path.name for path in (Path(environment["WINDOWBOX_CACHE"]) / "bin").iterdir()]
+
+
+@pytest.mark.slow
+def test_the_next_demo_continues_where_one_was_interrupted(
+    machine: tuple[dict[str, str], Releases],
+) -> None:
     """Until the first Pods answer; what follows is what every other demo shows."""
-    environment, _ = machine
+    environment, served = machine
+    late = path_of(PROGRAMS["kubelet"])
+    served.dripping.add(late)
+    with _demo(environment) as demo:
+        _until(demo, "kube-controller-manager 1.36.3: downloaded")
+        _interrupt(demo, environment, signal.SIGTERM)
+    assert "kubelet-1.36.3" not in _kept(environment)
+    served.dripping.clear()
+    served.asked.clear()
     with _demo(environment) as demo:
         said = _until(demo, "answered by echo-")
-        demo.send_signal(signal.SIGINT)
-        said += demo.communicate(timeout=60)[0]
+        state = states.read(Path(environment["WINDOWBOX_HOME"]) / "default")
+        said += _interrupt(demo, environment)
+    assert late in served.asked
+    assert path_of(PROGRAMS["kube-controller-manager"]) not in served.asked
     order = [
         "What is ready is shown at once", "dig: 172.18.255.224", "stored failSwapOn: false",
         "kubelet 1.36.3: downloaded and verified", "answered by echo-",
@@ -89,15 +123,18 @@ def test_records_are_shown_before_the_parts_with_nodes(machine: tuple[dict[str, 
     assert -1 not in places, said
     assert "✓ node-1/kubelet" in said
     assert not re.search("left out", said, re.IGNORECASE)
+    assert state
+    restarts = {name: child.restarts for name, child in state.children.items()}
+    assert (restarts["kube-controller-manager"], restarts["node-1/kubelet"]) == (0, 0)
 
 
 @pytest.mark.parametrize(
     ("words", "missing"),
     [
         pytest.param("Sandbox ", "kubelet", id="starting"),
-        pytest.param("TXT", "kubelet", id="records"),
-        pytest.param("kubelet 1.36.3: ", "kubelet", id="waiting-for-a-program"),
-        pytest.param("answered by echo-", "", id="load-balancer", marks=pytest.mark.slow),
+        # Above, demos are interrupted while they wait for a program, and once the first Pods answer.
+        pytest.param("TXT", "kubelet", id="records", marks=pytest.mark.long),
+        pytest.param("kubelet 1.36.3: ", "kubelet", id="waiting-for-a-program", marks=pytest.mark.long),
         # Its machines end with the nodes, as the Pods of the load balancer do.
         pytest.param("node machine-", "", id="shoot", marks=pytest.mark.long),
     ],
@@ -108,39 +145,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(
     environment, served = machine
     if missing:
         served.dripping.add(path_of(PROGRAMS[missing]))
-    folder = Path(environment["WINDOWBOX_HOME"]) / "default"
     with _demo(environment) as demo:
         _until(demo, words)
-        state = states.read(folder)
-        # At first its supervisor may not have written a state.
-        before = traces.of(state, folder) if state else None
-        demo.send_signal(signal.SIGINT)
-        said, _ = demo.communicate(timeout=90)
-    assert demo.returncode, said
-    after = states.read(folder)
-    assert not (after and after.running()), said
-    assert not (before and before.left())
-    kept = sorted(path.name for path in (Path(environment["WINDOWBOX_CACHE"]) / "bin").iterdir())
-    assert [name for name in kept if name.startswith(".")] == []
-    assert ("kubelet-1.36.3" in kept) == (not missing)
-
-
-def test_the_next_demo_continues_where_one_was_interrupted(
-    machine: tuple[dict[str, str], Releases],
-) -> None:
-    environment, served = machine
-    late = path_of(PROGRAMS["kubelet"])
-    served.dripping.add(late)
-    with _demo(environment) as demo:
-        _until(demo, "kube-controller-manager 1.36.3: downloaded")
-        demo.send_signal(signal.SIGTERM)
-        demo.communicate(timeout=90)
-    served.dripping.clear()
-    served.asked.clear()
-    with _demo(environment) as demo:
-        said = _until(demo, "answered by echo-")
-        demo.send_signal(signal.SIGINT)
-        demo.communicate(timeout=90)
-    assert late in served.asked
-    assert path_of(PROGRAMS["kube-controller-manager"]) not in served.asked
-    assert "dig: 172.18.255.224" in said
+        _interrupt(demo, environment)
+    assert ("kubelet-1.36.3" in _kept(environment)) == (not missing)
