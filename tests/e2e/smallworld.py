@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +15,9 @@ from bus import streams, subjects
 from bus.messages import RunRecord
 from bus.transport import consumers
 from bus.transport.connection import connected
-from sandbox import processes
 from tests.e2e.client import Record
-from tests.support import servers
+from tests.support import forked, servers
+from tests.support.forked import Forked
 from tests.support.servers import ControlPlane, NameServer
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from windowbox.settings.bussettings import Access
@@ -39,11 +36,11 @@ class SmallWorld:
     named: NameServer
     others: dict[str, NameServer]
     """The name servers of further zones."""
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    running: dict[str, Forked] = field(default_factory=dict)
 
     def start(self, role: str) -> None:
-        command = [sys.executable, "-m", "windowbox", role, "--settings", str(self.folder / f"{role}.yaml")]
-        self.running[role] = processes.start(command, self.folder / f"{role}.log")
+        settings, log = (self.folder / f"{role}.{kind}" for kind in ("yaml", "log"))
+        self.running[role] = forked.start(role, "--settings", str(settings), log=log)
 
     @contextlib.contextmanager
     def settings(self, role: str, section: str, **values: Any) -> Iterator[None]:
@@ -60,11 +57,10 @@ class SmallWorld:
 
     def kill(self, role: str) -> None:
         """As if the power failed."""
-        self.running[role].send_signal(signal.SIGKILL)
-        self.running[role].wait(60)
+        self.running[role].kill()
 
     def alive(self) -> bool:
-        return all(process.poll() is None for process in self.running.values())
+        return all(process.alive for process in self.running.values())
 
     def runs(self, record: Record, *, until: Callable[[list[RunRecord]], bool] = bool) -> list[RunRecord]:
         """What the journal tells of an object, once `until` holds of it."""
@@ -102,7 +98,7 @@ def small_world(
             yield world
         finally:
             for process in world.running.values():
-                servers.end(process)
+                process.end()
 
 
 def _settings(world: SmallWorld, user: str, work: dict[str, Any]) -> dict[str, Any]:

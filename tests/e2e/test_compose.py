@@ -110,7 +110,7 @@ async def deployment(docker: Engine, cluster: ControlPlane, tmp_path: Path) -> A
             await asyncio.to_thread(made.compose, "down", "--volumes", "--timeout", "15")
 
 
-@pytest.mark.slow
+@pytest.mark.long  # the image is that of servers/release, several workers those of chaos/test_machinesets.py
 @pytest.mark.timeout(420)
 async def test_compose_serves_a_cluster_with_several_workers(deployment: Deployment) -> None:
     await asyncio.to_thread(deployment.compose, "up", "--detach", "--scale", "work=2")
