@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from sandbox import processes
-from tests.support import servers
+from tests.support import forked
+from tests.support.forked import Forked
 from tests.support.kindworld import KindWorld
 
 
@@ -21,7 +19,7 @@ class Workers:
     world: KindWorld
     folder: Path
     pools: tuple[str, ...]
-    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    running: list[Forked] = field(default_factory=list)
     kills: int = 0
 
     def start(self) -> None:
@@ -34,15 +32,12 @@ class Workers:
         }
         settings.write_text(yaml.safe_dump(content))
         pools = [f"--pool={pool}" for pool in self.pools]
-        command = [sys.executable, "-m", "windowbox", "work", *pools, "--settings", str(settings)]
         log = self.folder / f"work-{self.kills}-{len(self.running)}.log"
-        self.running.append(processes.start(command, log))
+        self.running.append(forked.start("work", *pools, "--settings", str(settings), log=log))
 
     def kill(self) -> None:
         """The oldest one dies where it stands, and another one starts."""
-        oldest = self.running.pop(0)
-        oldest.kill()
-        oldest.wait(60)
+        self.running.pop(0).kill()
         self.kills += 1
         self.start()
 
@@ -56,4 +51,4 @@ async def working(world: KindWorld, folder: Path, *pools: str, count: int = 1) -
         yield workers
     finally:
         for one in workers.running:
-            servers.end(one)
+            one.end()
