@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +12,12 @@ from tests.api.backups import keeping
 from tests.api.backups.keeping import CREATED_BY, ENTRY_HOLDS, Backups
 from tests.support.cases import cases
 from tests.support.kindworld import Client
-from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
-from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
 from windowbox.models.refs import BACKUP_ENTRIES, NAMESPACES, RUNTIME, SECRETS, ObjectRef
 from windowbox.settings.bussettings import Access
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FORCED = {"annotations": {"confirmation.gardener.cloud/force-deletion": "true"}}
 
@@ -80,22 +78,6 @@ async def test_only_a_secret_of_another_entry_stays(
     await backups.end(BACKUP_ENTRIES, name)
     assert bool(await client.get(SECRETS, "etcd-backup")) is stays
     assert not folder.exists()
-
-
-@rule("T-6", "BE-2")
-async def test_a_later_namespace_triggers_a_run(
-    plane: ControlPlane, nats: NatsServer, tmp_path: Path
-) -> None:
-    async with keeping.opened(plane, nats, tmp_path / "backups", ignore_operation_annotation=True) as backups:
-        client = backups.world.client(f"shoot--b--{uuid.uuid4().hex[:8]}")
-        name = f"{client.namespace}--{uuid.uuid4()}"
-        secret = await backups.secret()
-        await backups.entry(name, secret)
-        await client.until_ready(BACKUP_ENTRIES, name)
-        assert await backups.finalizers(secret) == (ENTRY_HOLDS,)
-        await backups.world.quiet()
-        await backups.world.kube.create(NAMESPACES, "", {"metadata": {"name": client.namespace}})
-        await client.until(SECRETS, "etcd-backup", lambda found: found is not None)
 
 
 @rule("BE-2")
