@@ -15,23 +15,26 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 BUILT_UPON = EXAMPLES / "shoot.yaml"
 
 
+SHOWN = sorted(EXAMPLES.glob("*.yaml"))
+APPLY = ("apply", "--validate=strict")
+
+
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server to which all examples have been applied."""
     servers.need("etcd", "kube-apiserver", "kubectl")
     with servers.control_plane(tmp_path_factory.mktemp("plane")) as made:
-        worldwithnodes.kubectl(made.kubeconfig, "apply", "--validate=strict", "-f", str(BUILT_UPON))
+        files = [f"--filename={path}" for path in (BUILT_UPON, *SHOWN)]
+        worldwithnodes.kubectl(made.kubeconfig, *APPLY, *files)
         yield made
 
 
-SHOWN = sorted(EXAMPLES.glob("*.yaml"))
 each = pytest.mark.parametrize("example", SHOWN, ids=lambda path: path.stem)
 
 
 @each
 def test_an_example_is_applied_idempotently(plane: ControlPlane, example: Path) -> None:
-    apply = ("apply", "--validate=strict", "-f", str(example))
-    worldwithnodes.kubectl(plane.kubeconfig, *apply)
-    again = worldwithnodes.kubectl(plane.kubeconfig, *apply).splitlines()
+    again = worldwithnodes.kubectl(plane.kubeconfig, *APPLY, f"--filename={example}").splitlines()
     assert again
     assert [line for line in again if not line.endswith(" unchanged")] == []
 

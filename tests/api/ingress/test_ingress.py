@@ -56,12 +56,12 @@ def digest(host: str) -> str:
 
 async def records(shoot: Client) -> dict[str, tuple[str, str, list[str]]]:
     """What the DNSRecords of the namespace say, by name."""
-    page = await shoot.kube.page(DNSRECORDS, limit=5000)
+    page = await shoot.kube.page(DNSRECORDS, namespace=shoot.namespace)
     found = [Object(raw) for raw in page.items]
     return {
         one.name: (one.spec["recordType"], one.spec["name"], one.spec["values"])
         for one in found
-        if one.namespace == shoot.namespace and not one.deleting
+        if not one.deleting
     }
 
 
@@ -76,7 +76,7 @@ async def until_records(shoot: Client, wanted: dict[str, tuple[str, str, list[st
 
 async def events(shoot: Client, ingress: Object) -> list[str]:
     """The reasons of the Events of an Ingress."""
-    page = await shoot.kube.page(_EVENTS, limit=5000)
+    page = await shoot.kube.page(_EVENTS, namespace=shoot.namespace)
     return [one["reason"] for one in page.items if one["involvedObject"].get("uid") == ingress.uid]
 
 

@@ -293,7 +293,7 @@ async def test_control_planes_hand_new_authorities_over_to_their_shoots(hooks: H
 
 @contextlib.asynccontextmanager
 async def load(hooks: Hooks, namespace: str) -> AsyncIterator[Callable[[int], Awaitable[object]]]:
-    """Create 25 Deployments a second, which all have to succeed; a call waits for so many more."""
+    """Create ten Deployments a second, which all have to succeed; a call waits for so many more."""
     answered = 0
 
     async def create(number: int) -> None:
@@ -306,7 +306,7 @@ async def load(hooks: Hooks, namespace: str) -> AsyncIterator[Callable[[int], Aw
             for number in itertools.count():
                 group.create_task(create(number))
                 # The rate of requests is the subject.
-                await asyncio.sleep(1 / 25)
+                await asyncio.sleep(1 / 10)
 
     async def more(count: int) -> None:
         enough = answered + count
@@ -326,7 +326,7 @@ async def test_a_rotation_under_load_fails_no_request(hooks: Hooks) -> None:
             await _age_authority(hooks)
             await eventually(lambda: process.keeping.shown != shown)
             written = await hooks.kube.get(CONFIGURATION, "", NAME)
-            await more(25)
+            await more(10)
     bundle = base64.b64decode(written.raw["webhooks"][0]["clientConfig"]["caBundle"])
     assert bundle.count(b"BEGIN CERTIFICATE") == 2
 
@@ -346,10 +346,10 @@ async def test_one_of_two_processes_may_end_under_load(hooks: Hooks) -> None:
     async with admitted(settings):
         await hooks.asked(where)
         async with load(hooks, where) as more:
-            for _ in range(3):
+            for _ in range(2):
                 async with admitting(settings, garden=False) as other, running(other.run()):
                     await eventually(lambda other=other: other.ready)  # type: ignore[misc]
-                    await more(21)
+                    await more(8)
 
 
 async def test_a_configuration_whose_webhooks_are_all_disabled_is_emptied(hooks: Hooks) -> None:
