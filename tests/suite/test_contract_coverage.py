@@ -14,26 +14,21 @@ _OF_MACHINES = re.compile(r"[A-D]\d+(-R\d+)?|L\d+|AP1\.\d")
 CONTRACT = Path(__file__).resolve().parents[3] / "shared" / "contract"
 
 
-@pytest.fixture(scope="module")
-def tests() -> list[str]:
-    return coverage_page.collected()
-
-
-def test_the_page_says_what_the_tests_show(tests: list[str]) -> None:
-    wanted = coverage_page.page(coverage_page.coverage(tests))
+def test_the_page_says_what_the_tests_show(collected: list[str]) -> None:
+    wanted = coverage_page.page(coverage_page.coverage(collected))
     found = coverage_page.PAGE.read_text() if coverage_page.PAGE.exists() else ""
     assert found == wanted, "docs/contract-coverage.md is out of date: run `make coverage-of-contract`"
 
 
-def test_every_rule_has_either_a_test_or_a_reason(tests: list[str]) -> None:
-    covered = coverage_page.coverage(tests)
+def test_every_rule_has_either_a_test_or_a_reason(collected: list[str]) -> None:
+    covered = coverage_page.coverage(collected)
     assert coverage_page.open_rules(covered) == []
     assert REASONS.keys() & covered.keys() == set()
     assert REASONS.keys() <= RULES
 
 
-def test_no_test_names_a_rule_that_does_not_exist(tests: list[str]) -> None:
-    assert coverage_page.unknown(tests) == {}
+def test_no_test_names_a_rule_that_does_not_exist(collected: list[str]) -> None:
+    assert coverage_page.unknown(collected) == {}
 
 
 def test_the_page_shows_each_rule_without_a_test() -> None:

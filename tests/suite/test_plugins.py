@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import secondtry, skips, tempfiles
-from tests.support.cases import cases
+from tests.support.cases import cases, long
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
@@ -47,7 +47,7 @@ def test_only_a_few_failures_get_a_second_try(failed: list[str], said: str) -> N
 @cases(
     "then code",
     ("passes", "", 0),
-    ("fails", "assert False", 1),
+    long("fails", "assert False", 1),
     ("is-skipped", "pytest.skip('a program is gone')", 1),
 )
 def test_the_second_try_decides_and_names_flaky_tests(tmp_path: Path, then: str, code: int) -> None:
@@ -81,7 +81,7 @@ def test_ci_fails_on_unexplained_skips(
     (tmp_path / "test_some.py").write_text(
         f"import pytest\n\ndef test_one(): pass\n\ndef test_two(): pytest.skip({reason!r})\n"
     )
-    options = ("-p", "tests.support.skips", f"-n{workers}", f"--rootdir={tmp_path}")
+    options = ("-p", "xdist", "-p", "tests.support.skips", f"-n{workers}", f"--rootdir={tmp_path}")
     done = _run(ROOT, "pytest", *options, str(tmp_path), ci=ci)
     assert done.returncode == status, done.stdout
     assert ("CI must run them" in done.stdout) == bool(status)
@@ -130,7 +130,7 @@ def _run(folder: Path, *module: str, ci: str = "true") -> subprocess.CompletedPr
     return subprocess.run(
         [sys.executable, "-m", *module],
         cwd=folder,
-        env=os.environ | {"CI": ci, "PYTHONPATH": str(ROOT)},
+        env=os.environ | {"CI": ci, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=120,
