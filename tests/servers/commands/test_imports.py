@@ -26,25 +26,44 @@ sys.meta_path.insert(0, Refuse())
 
 def loaded(code: str) -> set[str]:
     """The modules that a process has after this."""
-    script = f"import sys\n{code}\nprint(*sys.modules)"
+    [line] = _said(f"import sys\n{code}\nprint(*sys.modules)")
+    return set(line.split())
+
+
+def _said(script: str) -> list[str]:
+    """The lines that this prints."""
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert not done.returncode, done.stderr
-    return set(done.stdout.split())
+    return done.stdout.splitlines()
 
 
-def test_no_process_imports_the_models_of_the_kubernetes_library() -> None:
-    found = loaded(f"import {', '.join([*ROLES, 'commands.roles.admitting'])}\n{POOLS}")
-    assert "kubernetes_asyncio.config.kube_config" in found
-    assert MODELS not in found
+@pytest.fixture(scope="module")
+def imported() -> list[set[str]]:
+    """The modules after each of these steps: importing takes a second."""
+    steps = (
+        "import commands.roles.watching, commands.roles.patching",
+        f"import commands.roles.working\n{POOLS}",
+        f"import {', '.join([*ROLES, 'commands.roles.admitting'])}",
+    )
+    script = "\n".join(f"{step}\nprint(*sys.modules)" for step in ("import sys", *steps))
+    return [set(line.split()) for line in _said(script)[1:]]
 
 
-def test_roles_import_no_more_than_they_take() -> None:
-    found = loaded("import commands.roles.watching, commands.roles.patching")
-    assert not {"cryptography", "aiodocker", "workers.core.serving"} & found
+def test_roles_import_no_more_than_they_take(imported: list[set[str]]) -> None:
+    watching_and_patching, _, _ = imported
+    assert not {"cryptography", "aiodocker", "workers.core.serving"} & watching_and_patching
 
 
-def test_workers_import_cryptography_with_the_first_control_plane() -> None:
-    assert "cryptography" not in loaded(f"import commands.roles.working\n{POOLS}")
+def test_workers_import_cryptography_with_the_first_control_plane(imported: list[set[str]]) -> None:
+    _, working, _ = imported
+    assert "workers.core.serving" in working
+    assert "cryptography" not in working
+
+
+def test_no_process_imports_the_models_of_the_kubernetes_library(imported: list[set[str]]) -> None:
+    *_, all_roles = imported
+    assert "kubernetes_asyncio.config.kube_config" in all_roles
+    assert MODELS not in all_roles
 
 
 @pytest.mark.parametrize("before", ["import kubernetes_asyncio.config", REFUSE_ONCE])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from bus import streams
 from bus.permissions import Role
 from bus.schema import Schema
 from bus.transport.connection import connected
-from tests.support import servers
+from tests.support import forked, servers
 from tests.support.roles import RoleServer, role_server
 
 
@@ -39,9 +38,11 @@ async def test_a_process_that_cannot_read_the_bus_ends_and_says_so(
     access = newer.access(role)
     file.write_text(yaml.safe_dump({"nats": {"url": access.url, "user": role, "password": access.password}}))
     ended = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "windowbox", command, "--settings", str(file)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        forked.run,
+        *(command, "--settings", str(file)),
+        environment=os.environ,
+        folder=tmp_path,
+        timeout=120,
+    )
     assert ended.returncode != 0
     assert "has messages of schema 9, which windowbox with schema 8 or newer reads" in ended.stderr

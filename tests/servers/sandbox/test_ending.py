@@ -9,9 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
-
 from sandbox import processes
+from tests.support.cases import cases, long
 
 # A Go that starts a compiler, and waits for it.
 GO = """#!/bin/sh
@@ -34,8 +33,13 @@ with prerequisites.obtaining(["windowbox-echo"], Progress(print), download=False
 """
 
 
-@pytest.mark.parametrize("program", [GATHERING, IN_BACKGROUND], ids=["foreground", "background"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["terminated", "interrupted"])
+@cases(
+    "program number",
+    ("terminated-foreground", GATHERING, signal.SIGTERM),
+    ("interrupted-background", IN_BACKGROUND, signal.SIGINT),
+    long("terminated-background", IN_BACKGROUND, signal.SIGTERM),
+    long("interrupted-foreground", GATHERING, signal.SIGINT),
+)
 def test_a_build_ends_with_its_waiting_process(tmp_path: Path, program: str, number: int) -> None:
     (tmp_path / "go").write_text(GO)
     (tmp_path / "go").chmod(0o755)
