@@ -39,16 +39,20 @@ def weigh(root: Path = _ROOT, own: Path = _OWN) -> None:
                     weight.write_text(str(_PROCESSES * _NEW[name]))
 
 
-def remove(containers: Path) -> None:
-    """Remove the empty groups of all containers that have a folder in `containers`."""
+def remove(containers: Path, *, last: bool, root: Path = _ROOT) -> None:
+    """Remove the empty groups of all containers that have a folder in `containers`.
+
+    The parent goes with the last sandbox: another one, which has no container yet, has given it its weight.
+    """
     if not containers.exists():
         return
     names = os.listdir(containers)
-    for parent in (_ROOT / _PARENT, *_ROOT.glob(f"*/{_PARENT}")):
+    for parent in (root / _PARENT, *root.glob(f"*/{_PARENT}")):
         for name in names:
             group = parent / name
             for folder, _, _ in os.walk(group, topdown=False):
                 with contextlib.suppress(OSError):
                     os.rmdir(folder)
-        with contextlib.suppress(OSError):  # it also holds cgroups of other sandboxes
-            parent.rmdir()
+        if last:
+            with contextlib.suppress(OSError):  # another sandbox has just started a container
+                parent.rmdir()

@@ -67,7 +67,7 @@ def first(place: Place) -> Child:
     def forget() -> None:
         """Remove the state of containers that a former start left, as a reboot does."""
         place.init_file.unlink(missing_ok=True)
-        cgroups.remove(place.containers)
+        cgroups.remove(place.containers, last=False)
         for folder in (place.run / "containerd", place.run / "ipam"):
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sandbox.nodes import cgroups
 from tests.support.cases import cases
 
@@ -38,6 +40,17 @@ def test_containers_weigh_as_many_processes_beside_single_ones(
     groups.write_text(own)
     cgroups.weigh(root, groups)
     assert file.read_text() == expected
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_the_last_sandbox_removes_the_group_of_all(tmp_path: Path, last: bool) -> None:
+    """Another may have no containers at the moment, whose weight would be lost."""
+    containers, parent = tmp_path / "containers", tmp_path / "cgroup" / "k8s.io"
+    for folder in (containers / "some", parent / "some" / "inner"):
+        folder.mkdir(parents=True)
+    cgroups.remove(containers, last=last, root=parent.parent)
+    assert not (parent / "some").exists()
+    assert parent.exists() is not last
 
 
 def test_a_machine_without_weights_is_left_alone(tmp_path: Path) -> None:
