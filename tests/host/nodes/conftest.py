@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.support import worldwithnodes
+from tests.host.conftest import ThreeNodes
 from tests.support.worldwithnodes import NodeWorld
 
 
 @pytest.fixture(scope="package")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorld]:
+def nodes(three_nodes: ThreeNodes) -> NodeWorld:
     """A control plane and three nodes."""
-    yield from worldwithnodes.fixture(tmp_path_factory, nodes=3)
+    return three_nodes.world().nodes

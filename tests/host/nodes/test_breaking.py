@@ -30,6 +30,7 @@ def test_a_cut_off_node_drops_everything_until_repaired(nodes: NodeWorld, echo: 
     assert echoclient.tcp(node.v4, port).node == node.name
 
 
+@pytest.mark.long  # that it drops everything: the test before; what clients notice: test_zero_drop.py
 @pytest.mark.slow
 def test_a_node_cut_off_becomes_unready(nodes: NodeWorld) -> None:
     node = nodes.nodes[1]

@@ -121,6 +121,7 @@ def test_a_node_may_renew_its_own_certificate(nodes: NodeWorld) -> None:
         assert node.create(REVIEWS, review)["status"]["allowed"] is may
 
 
+@pytest.mark.long  # test_a_node_may_renew_its_own_certificate, test_a_node_returns_with_its_pods
 @pytest.mark.slow
 def test_a_joined_node_returns_without_a_token(tmp_path: Path) -> None:
     worldwithnodes.need()

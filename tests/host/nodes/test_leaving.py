@@ -39,6 +39,7 @@ def windowbox(tmp_path: Path) -> Iterator[CommandLine]:
         command_line("down")
 
 
+@pytest.mark.long  # test_down_leaves_nothing; its own ranges: test_clusternetwork.py
 @pytest.mark.slow
 def test_a_second_sandbox_coexists_and_leaves_nothing(nodes: NodeWorld, tmp_path: Path) -> None:
     service = nodes.deploy_echo("first")
@@ -70,6 +71,7 @@ def test_down_leaves_nothing(windowbox: CommandLine) -> None:
     assert seen.left() == {}
 
 
+@pytest.mark.long  # test_down_leaves_nothing; of a killed sandbox without nodes: test_detached.py
 @pytest.mark.slow
 def test_up_clears_leftovers_of_a_killed_supervisor(windowbox: CommandLine) -> None:
     """`down` clears it in the same way: see the tests of routes and addresses of a sandbox."""
@@ -91,6 +93,7 @@ def _traces_with_a_pod(windowbox: CommandLine) -> Traces:
     return traces.of(state, windowbox.folder)
 
 
+@pytest.mark.long  # test_down_leaves_nothing; it is about tests alone
 @pytest.mark.slow
 def test_leftovers_of_a_killed_test_are_cleared(tmp_path: Path) -> None:
     worldwithnodes.need()

@@ -47,6 +47,7 @@ def without_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorl
         yield world
 
 
+@pytest.mark.long  # that nothing is sent out: test_clusternetwork.py
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
 def test_without_nodes_webhooks_are_refused_at_once(without_nodes: NodeWorld, family: str) -> None:
     service = _service("SingleStack", None)

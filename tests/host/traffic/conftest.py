@@ -1,4 +1,4 @@
-"""One sandbox with three real nodes for all tests of this package: leave it as it was."""
+"""Echo servers on the sandbox with three nodes, for all tests of this package: leave all as it was."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.host.traffic import world
+from tests.host.conftest import ThreeNodes
 from tests.host.traffic.world import World
 
 
 @pytest.fixture(scope="package")
-def traffic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Three nodes with an echo server on each, and our watcher, worker and patcher."""
-    yield from world.fixture(tmp_path_factory)
+def traffic(three_nodes: ThreeNodes) -> Iterator[World]:
+    """An echo server on each of three nodes, and our watcher, worker and patcher."""
+    world = three_nodes.world()
+    world.nodes.deploy_echo("echo", tcp=(8080, 8081), udp=(8080,), service={"type": "ClusterIP"})
+    yield world
+    three_nodes.end()

@@ -11,7 +11,7 @@ import pytest
 from tests.host.traffic import addresses
 from tests.host.traffic.world import SERVICES, Balanced, Manifest, World, ingress, shows, tcp, udp
 from tests.support import echoclient
-from tests.support.cases import cases
+from tests.support.cases import cases, long
 from tests.support.echoclient import Answer
 from tests.support.rules import rule
 
@@ -26,7 +26,7 @@ def pods(traffic: World) -> list[str]:
 
 
 @rule("LB-4-flipped", "LB-4-ports", "LB-7-typechange", "LB-11-1")
-@cases("port ask", ("TCP", tcp, echoclient.tcp), ("UDP", udp, echoclient.udp))
+@cases("port ask", ("TCP", tcp, echoclient.tcp), long("UDP", udp, echoclient.udp))
 def test_type_and_ports_can_be_changed(
     traffic: World, port: Callable[..., Manifest], ask: Callable[..., Answer]
 ) -> None:
@@ -47,6 +47,7 @@ def test_type_and_ports_can_be_changed(
         _is_unanswered(ask, address, 81)
 
 
+@pytest.mark.long  # test_a_second_family_can_come_and_go, and the next
 def test_an_added_address_goes_with_its_service(traffic: World) -> None:
     with traffic.service(ipFamilyPolicy="PreferDualStack") as service:
         _, v6 = service.addresses
@@ -127,6 +128,7 @@ def test_a_port_without_node_port_is_refused_and_the_others_served(traffic: Worl
         ]
 
 
+@pytest.mark.long  # tests/unit/edge/test_endpoints.py
 @rule("LB-7-portless", "LB-11-12")
 def test_without_node_ports_pods_are_reached_directly(traffic: World) -> None:
     """Where the settings say that they can be; and node ports may come later."""

@@ -65,6 +65,7 @@ def test_with_local_only_nodes_with_endpoints_get_traffic(traffic: World, lonely
         assert service.read()["spec"]["healthCheckNodePort"]
 
 
+@pytest.mark.long  # test_a_rolling_update_fails_no_connection[Local] has new Pods
 @rule("LB-7-local")
 def test_with_local_connections_follow_the_pods(traffic: World, lonely: str) -> None:
     with _before(traffic, lonely) as service:
@@ -154,6 +155,7 @@ def test_a_node_being_deleted_keeps_only_old_connections(traffic: World) -> None
         _uses(service, "node-3")
 
 
+@pytest.mark.long  # tests/servers/envoy/test_serving.py
 @rule("LB-15-5")
 def test_udp_flows_move_to_new_pods(traffic: World, lonely: str) -> None:
     """With one client socket: first to a Pod on the same node, then on another."""
@@ -175,7 +177,7 @@ def test_udp_flows_move_to_new_pods(traffic: World, lonely: str) -> None:
         assert echoclient.until(partial(another, first.pod, second.pod)).node == other
 
 
-@pytest.mark.parametrize("policy", ["Cluster", "Local"])
+@pytest.mark.parametrize("policy", [pytest.param("Cluster", marks=pytest.mark.long), "Local"])
 def test_a_rolling_update_fails_no_connection(traffic: World, lonely: str, policy: str) -> None:
     with _before(traffic, lonely, policy) as service:
         before = set(traffic.pods(lonely))

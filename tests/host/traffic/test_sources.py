@@ -39,6 +39,7 @@ def test_all_nodes_and_their_pods_get_connections(traffic: World) -> None:
         assert {answer.pod: answer.node for answer in answers} == traffic.pods()
 
 
+@pytest.mark.long  # test_hundreds_at_once_settle_one_by_one in tests/servers/envoy
 @rule("LB-7-ports")
 def test_a_service_has_hundreds_of_ports(traffic: World) -> None:
     numbers = range(1000, 1250)
@@ -49,7 +50,7 @@ def test_a_service_has_hundreds_of_ports(traffic: World) -> None:
 
 
 @rule("LB-7-affinity", "LB-11-6", "LB-15-9")
-@pytest.mark.parametrize("policy", ["Cluster", "Local"])
+@pytest.mark.parametrize("policy", [pytest.param("Cluster", marks=pytest.mark.long), "Local"])
 def test_a_client_keeps_its_node_over_tcp_and_udp(traffic: World, policy: str) -> None:
     def entrance(answer: Answer) -> str:
         """With Local, nodes forward to their own Pods and keep the client's address."""
@@ -68,6 +69,7 @@ def test_a_client_keeps_its_node_over_tcp_and_udp(traffic: World, policy: str) -
         assert {s: entrance(a) for s, a in first.items()} == {s: entrance(a) for s, a in by_udp.items()}
 
 
+@pytest.mark.long  # test_the_same_port_changes[affinity] in test_zero_drop.py
 @rule("LB-4-affinity")
 def test_affinity_can_be_switched_off_and_on(traffic: World) -> None:
     with traffic.service(externalTrafficPolicy="Local", sessionAffinity="ClientIP") as service:

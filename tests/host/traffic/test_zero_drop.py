@@ -11,7 +11,7 @@ import pytest
 from tests.host.traffic.steady import Steady, steady
 from tests.host.traffic.world import Balanced, World, shows, tcp
 from tests.support import echoclient
-from tests.support.cases import cases
+from tests.support.cases import cases, long
 from tests.support.rules import rule
 
 
@@ -51,6 +51,7 @@ def test_a_node_is_removed_and_added(traffic: World) -> None:
     client.unharmed()
 
 
+@pytest.mark.long  # test_changed_nodes_cause_one_event, and the test before
 @rule("LB-5-excluded", "LB-15-4")
 def test_a_node_is_excluded_and_included(traffic: World) -> None:
     gone = _pod_of(traffic, "node-2")
@@ -64,13 +65,13 @@ def test_a_node_is_excluded_and_included(traffic: World) -> None:
 @rule("LB-11-3", "LB-15-4", "LB-15-3")
 def test_ports_come_and_go(traffic: World) -> None:
     with _served(traffic) as (service, client):
-        for number in range(81, 84):
+        for number in (81, 82):
             service.patch(ports=[tcp(80), tcp(number, 8081)])
             service.wait(shows("80/TCP", f"{number}/TCP"))
             service.served(number)
         service.patch(ports=[tcp(80)])
         service.wait(shows("80/TCP"))
-        service.refuses(83)
+        service.refuses(82)
         client.enough()
     client.unharmed()
 
@@ -93,9 +94,9 @@ def test_connections_of_a_port_that_goes_are_finished(traffic: World) -> None:
 @rule("LB-15-4")
 @cases(
     "field there back",
-    ("ranges", "loadBalancerSourceRanges", ["127.0.0.0/16"], None),
+    long("ranges", "loadBalancerSourceRanges", ["127.0.0.0/16"], None),
     ("affinity", "sessionAffinity", "ClientIP", "None"),
-    ("families", "ipFamilyPolicy", "RequireDualStack", "SingleStack"),
+    long("families", "ipFamilyPolicy", "RequireDualStack", "SingleStack"),
 )
 def test_the_same_port_changes(traffic: World, field: str, there: object, back: object) -> None:
     with _served(traffic) as (service, client):
@@ -108,7 +109,7 @@ def test_the_same_port_changes(traffic: World, field: str, there: object, back: 
 
 
 @rule("LB-15-15", "LB-15-7")
-@pytest.mark.parametrize("how", ["killed", "black-holed"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("black-holed", marks=pytest.mark.long)])
 def test_a_node_fails(traffic: World, how: str) -> None:
     lost, node = _pod_of(traffic, "node-3"), traffic.nodes.sandbox.node("node-3")
     with _served(traffic) as (_, client):

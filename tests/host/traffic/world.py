@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from sandbox.nodes import network
+from sandbox.options import Options
 from sandbox.servers.apiserver import ApiServer
 from tests.host.traffic import addresses
 from tests.support import echoclient, worldwithnodes
@@ -305,13 +305,13 @@ class World:
         self.nodes.call(self.nodes.sandbox.start(process))
 
 
-def fixture(factory: pytest.TempPathFactory) -> Iterator[World]:
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[World]:
+    """Three nodes, and our watcher, worker and patcher; not yet the echo servers."""
     v4, v6, clients = addresses.free()
-    options = {"watchers": 1, "workers": 1, "patchers": 1, "audit": True, "addresses": (v4, v6)}
-    with addresses.removed_at_the_end(v6, clients):
-        for nodes in worldwithnodes.fixture(factory, nodes=3, **options):
-            nodes.deploy_echo("echo", tcp=(8080, 8081), udp=(8080,), service={"type": "ClusterIP"})
-            yield World(nodes, clients)
+    options = Options(nodes=3, audit=True, addresses=(v4, v6))
+    with addresses.removed_at_the_end(v6, clients), worldwithnodes.opened(folder, options) as nodes:
+        yield World(nodes, clients)
 
 
 def tcp(port: int = 80, target: int | str = 8080, **more: Any) -> Manifest:
