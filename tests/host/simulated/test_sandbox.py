@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 
 from sandbox.simulated.openports import BEHAVIOUR
-from sandbox.supervisor import Supervisor
-from tests.host.simulated.world import World, asked, becomes, node_port, outcome
+from tests.host.simulated.world import Sandbox, World, asked, becomes, node_port, outcome
 from tests.support.running import eventually
 from windowbox.models.refs import DEPLOYMENTS, NODES, PODS
 
 ALL_PODS = PODS._replace(selector="")
-
-
-pytestmark = pytest.mark.asyncio(loop_scope="package")
 
 
 def deployment(replicas: int) -> dict[str, Any]:
@@ -68,17 +64,16 @@ async def output(world: World, pods: list[str], how: str | None) -> None:
         await world.kube.merge(ALL_PODS, "default", name, {"metadata": {"annotations": {BEHAVIOUR: how}}})
 
 
-async def test_a_restarted_simulator_opens_all_ports(sandbox: Supervisor, world: World) -> None:
+async def test_a_restarted_simulator_opens_all_ports(sandbox: Sandbox, world: World) -> None:
     address = (await world.kube.page(NODES)).items[0]["status"]["addresses"][0]["address"]
     _, port = await world.served()
     await becomes("simulated-1", address, port)
     await sandbox.kill("node-simulator")
-    await sandbox.ready("node-simulator")
     await becomes("simulated-1", address, port)
 
 
 @pytest.mark.long  # a restarted simulator lists all; api/watchers/test_watching.py shows gaps of a watch
-async def test_deletions_during_a_watch_gap_are_noticed(sandbox: Supervisor, world: World) -> None:
+async def test_deletions_during_a_watch_gap_are_noticed(sandbox: Sandbox, world: World) -> None:
     address = (await world.kube.page(NODES)).items[0]["status"]["addresses"][0]["address"]
     gone, port = await world.served()
     await becomes("simulated-1", address, port)
@@ -86,7 +81,6 @@ async def test_deletions_during_a_watch_gap_are_noticed(sandbox: Supervisor, wor
     await becomes("simulated-1", address, kept)
     sandbox.signal("node-simulator", signal.SIGSTOP)
     await sandbox.kill("kube-apiserver")  # and with it the watch
-    await sandbox.ready("kube-apiserver")
     await world.drop(gone)
     sandbox.signal("node-simulator", signal.SIGCONT)
     await becomes("refused", address, port)

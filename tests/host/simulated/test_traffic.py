@@ -21,8 +21,6 @@ from tests.support.cases import cases
 from tests.support.running import eventually, soon
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
 
-pytestmark = pytest.mark.asyncio(loop_scope="package")
-
 TAINTED = {"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}}
 
 

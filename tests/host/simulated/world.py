@@ -4,20 +4,70 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from sandbox.simulated import nodes
+from sandbox import stages
+from sandbox import state as states
+from sandbox.simulated import nodes, simulatedchildren
 from sandbox.simulated.openports import BEHAVIOUR
+from sandbox.state import ChildState, State
 from tests.support.running import eventually
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.models.objects import Object
 from windowbox.models.refs import ENDPOINT_SLICES, NODES, SERVICES
 
 _numbers = itertools.count(1)
+_OTHERS = {"loadBalancerClass": "example.com/other"}
+"""No worker serves them."""
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """One that runs in the background."""
+
+    folder: Path
+    state: State
+    """When it had started."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        return Path(stages.variables(self.folder, self.state)["KUBECONFIG"])
+
+    @property
+    def network(self) -> str:
+        """Of the nodes."""
+        return simulatedchildren.network(self.state.ports["kube-controller-manager"])
+
+    def signal(self, name: str, number: int) -> None:
+        os.kill(self._pid(name), number)
+
+    async def kill(self, name: str) -> None:
+        """Kill a process, and wait until another one has taken its place."""
+        before = self._pid(name)
+        self.signal(name, signal.SIGKILL)
+
+        async def is_back() -> bool:
+            child = self._child(name)
+            return child.condition == "ready" and child.pid != before
+
+        await eventually(is_back, 60)
+
+    def _pid(self, name: str) -> int:
+        pid = self._child(name).pid
+        assert pid
+        return pid
+
+    def _child(self, name: str) -> ChildState:
+        state = states.read(self.folder)
+        assert state
+        return state.children[name]
 
 
 @dataclass(frozen=True)
@@ -46,7 +96,7 @@ class World:
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {"name": f"web-{next(_numbers)}"},
-            "spec": {"type": "LoadBalancer", "ports": list(ports) or [{"port": 80}], **spec},
+            "spec": {"type": "LoadBalancer", "ports": list(ports) or [{"port": 80}], **_OTHERS, **spec},
         }
         return await self.kube.create(SERVICES, "default", body)
 
