@@ -7,26 +7,31 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from bus import permissions
+from commands.cli import COMMANDS
 from sandbox.programs import binaries
 from sandbox.servers.apiserver import ApiServer
 from tests.e2e import baseimage
 from tests.e2e import engine as engines
 from tests.e2e.engine import Engine
 from tests.support import servers
+from tests.support.cases import cases
 from tests.support.proxy import Proxy
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.models.refs import DNSRECORDS, SERVICES
+from windowbox.settings import settings
 
 ROOT = Path(__file__).parents[2]
 BASE = "windowbox-test-base"
@@ -34,6 +39,7 @@ PATIENCE = 120.0
 """Containers start slowly where many other things do."""
 ZONE = "local.gardener.cloud"
 ADDRESS = "198.18.7.1"
+RANGES = f'[{{"prefixes": ["{ADDRESS}/32"]}}]'
 SERVICE = {
     "apiVersion": "v1",
     "kind": "Service",
@@ -98,7 +104,7 @@ async def deployment(docker: Engine, cluster: ControlPlane, tmp_path: Path) -> A
         "NATS_IMAGE": BASE,
         "BIND_IMAGE": BASE,
         "COMPOSE_PROFILES": "loadbalancers",
-        "LOADBALANCER_RANGES": f'[{{"prefixes": ["{ADDRESS}/32"]}}]',
+        "LOADBALANCER_RANGES": RANGES,
     }
     made = Deployment(docker, cluster, env)
     async with _reachable(cluster.url, docker):
@@ -110,7 +116,7 @@ async def deployment(docker: Engine, cluster: ControlPlane, tmp_path: Path) -> A
             await asyncio.to_thread(made.compose, "down", "--volumes", "--timeout", "15")
 
 
-@pytest.mark.long  # the image is that of servers/release, several workers those of chaos/test_machinesets.py
+@pytest.mark.long  # its settings are shown below, several workers by chaos/test_machinesets.py
 @pytest.mark.timeout(420)
 async def test_compose_serves_a_cluster_with_several_workers(deployment: Deployment) -> None:
     await asyncio.to_thread(deployment.compose, "up", "--detach", "--scale", "work=2")
@@ -127,6 +133,50 @@ async def test_compose_serves_a_cluster_with_several_workers(deployment: Deploym
     assert deployment.dig(f"web-7.{ZONE}") == "198.51.100.7"
     assert len(deployment.containers("work")) == 2
     await eventually(lambda: asyncio.to_thread(deployment.healthy), PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What Compose makes of the file, which takes no engine."""
+    if not shutil.which(engines.compose_command()[0]):
+        pytest.skip(f"{engines.compose_command()[0]} is not installed: run `make setup`")
+    env = {
+        **os.environ, **_secrets(tmp_path_factory.mktemp("secrets") / "tls"),
+        "KUBECONFIG": "/kubeconfig", "COMPOSE_PROFILES": "loadbalancers", "LOADBALANCER_RANGES": RANGES,
+    }  # fmt: skip
+    command = [*engines.compose_command(), f"--file={ROOT / 'docker-compose.yaml'}", "config"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = yaml.safe_load(done.stdout)["services"]
+    return found
+
+
+@cases(
+    "name user",
+    ("setup", "setup", "watcher"),
+    ("watch", "watch", "watcher"),
+    ("work", "work", "worker"),
+    ("patch", "patch", "patcher"),
+    ("edge", "edge", "edge"),
+)
+def test_a_process_understands_its_command_and_settings(
+    services: dict[str, Any], monkeypatch: pytest.MonkeyPatch, name: str, user: str
+) -> None:
+    [command], given = services[name]["command"], services[name]["environment"]
+    assert command in {known for section in COMMANDS.values() for known in section}
+    for variable in [one for one in os.environ if one.startswith("WINDOWBOX_")]:
+        monkeypatch.delenv(variable)
+    for variable, value in given.items():
+        monkeypatch.setenv(variable, value)
+    found = settings.load(None)
+    for variable in given:
+        section, _, field = variable.removeprefix("WINDOWBOX_").lower().partition("__")
+        assert not field or field in type(getattr(found, section)).model_fields, variable
+    assert (found.nats.user, str(found.nats.ca)) == (user, "/etc/windowbox/nats/ca.crt")
+    if name == "work":
+        assert [(zone.name, zone.servers) for zone in found.dns.zones] == [(ZONE, ["bind:53"])]
+        [ranges] = found.loadbalancer.ranges
+        assert [str(prefix) for prefix in ranges.prefixes] == [f"{ADDRESS}/32"]
 
 
 def test_compose_has_the_programs_bus_users() -> None:
