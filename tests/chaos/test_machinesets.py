@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.workers import Workers, working
+from tests.support import leftovers
 from tests.support.kindworld import kind_world
 from tests.support.machines import MachineClient, complete, deployment, machine_client, rolled
 from tests.support.natsserver import NatsServer
@@ -18,7 +19,7 @@ from tests.support.rules import rule
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
 from windowbox.models.objects import Object
-from windowbox.models.refs import MACHINE_DEPLOYMENTS
+from windowbox.models.refs import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 
 _LONG = os.environ.get("CHAOS") == "long"
 _MACHINES, _SURGE, _UNAVAILABLE = (60, 6, 4) if _LONG else (8, 2, 1)
@@ -98,9 +99,13 @@ async def test_the_api_server_is_away_while_machines_roll(
 
 
 @rule("C5", "C3-R5", "C15-R5")
-async def test_workers_die_while_machines_roll(plane: ControlPlane, nats: NatsServer, tmp_path: Path) -> None:
+async def test_workers_die_while_machines_roll(
+    control_plane: ControlPlane, nats: NatsServer, tmp_path: Path
+) -> None:
     async with AsyncExitStack() as stack:
-        world = await stack.enter_async_context(kind_world(plane, nats))
+        stack.enter_context(leftovers.removed())
+        world = await stack.enter_async_context(kind_world(control_plane, nats))
+        leftovers.expect(control_plane, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES)
         client = await stack.enter_async_context(machine_client(world, remembers=True, leaving=0.2))
         workers = await stack.enter_async_context(working(world, tmp_path, *_POOLS, count=2))
         body = deployment(replicas=_MACHINES, surge=_SURGE, unavailable=_UNAVAILABLE)
