@@ -278,11 +278,14 @@ class _Probes:
         return found
 
     async def pause(self, seconds: float) -> None:
-        """A pause that ends with the first connection."""
-        if self._running:
-            await asyncio.wait(self._running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        else:
-            await asyncio.sleep(seconds)
+        """A pause that ends with the first connection; not with a refusal, which loopback gives at once."""
+        loop, waiting = asyncio.get_running_loop(), set(self._running)
+        over = loop.time() + seconds
+        while waiting and (left := over - loop.time()) > 0:
+            done, waiting = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if any(task.result() is None for task in done):
+                return
+        await asyncio.sleep(over - loop.time())
 
     async def stop(self) -> None:
         for task in self._tasks.values():
