@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bus import subjects
@@ -156,7 +156,6 @@ def change(index: AddressIndex, naive: Naive, what: str | ObjectRef, value: Held
         index.apply(subjects.of_waiting(what), value.encoded() if value else None)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     changes=st.lists(CHANGES, min_size=5, max_size=40),
     quota=st.sampled_from([None, 2]),
