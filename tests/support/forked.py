@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -65,6 +65,10 @@ class Forked:
     def alive(self) -> bool:
         return self.process.is_alive()
 
+    def send(self, number: signal.Signals) -> None:
+        assert self.process.pid
+        os.kill(self.process.pid, number)
+
     def kill(self) -> None:
         """As if the power failed."""
         self.process.kill()
@@ -76,19 +80,21 @@ class Forked:
         self.kill()
 
 
-def start(*arguments: str, log: Path) -> Forked:
-    """`windowbox` with these arguments; its output is appended to `log`."""
+def start(*arguments: str, log: Path, first: Callable[[], None] | None = None) -> Forked:
+    """`windowbox` with these arguments, after a call of `first`; its output is appended to `log`."""
     log.touch()
     about = (arguments, processes.environment(), Path.cwd(), str(log), str(log))
-    process = _CONTEXT.Process(target=_lasting, args=about, daemon=True)
+    process = _CONTEXT.Process(target=_lasting, args=(first, *about), daemon=True)
     process.start()
     return Forked(process)
 
 
-def _lasting(*about: Any) -> None:
+def _lasting(first: Callable[[], None] | None, *about: Any) -> None:
     if sys.platform == "linux":
         # The process that forks ends with that of the tests, even if that is killed.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if first:
+        first()
     _main(*about)
 
 

@@ -6,8 +6,6 @@ import base64
 import contextlib
 import json
 import re
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,11 +18,11 @@ from bus import streams, subjects
 from bus.clusters.registry import Member, Registry
 from bus.leases import presence
 from bus.transport.connection import Bus, connected
-from sandbox import processes
 from tests.e2e import client
 from tests.e2e.client import Space, failed
 from tests.e2e.witness import witnessing
-from tests.support import livefiles, servers
+from tests.support import forked, livefiles, servers
+from tests.support.forked import Forked
 from tests.support.markers import Markers
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane, NameServer
@@ -193,7 +191,7 @@ def _let_the_watcher_list_secrets(plane: ControlPlane) -> None:
 def _windowbox(url: str, plane: ControlPlane, named: NameServer, folder: Path) -> Iterator[None]:
     """One process of each role, telling all they can."""
     zone = {"name": named.zone, "servers": [named.address], "key_from_record": True}
-    running: list[subprocess.Popen[bytes]] = []
+    running: list[Forked] = []
     for command, role in COMMANDS.items():
         settings = folder / f"{command}.yaml"
         settings.write_text(
@@ -208,13 +206,13 @@ def _windowbox(url: str, plane: ControlPlane, named: NameServer, folder: Path) -
                 }
             )
         )
-        argv = [sys.executable, "-m", "windowbox", command, "--settings", str(settings)]
-        running.append(processes.start(argv, folder / f"{command}.log"))
+        log = folder / f"{command}.log"
+        running.append(forked.start(command, "--settings", str(settings), log=log))
     try:
         yield
     finally:
         for process in running:
-            servers.end(process)
+            process.end()
 
 
 async def _seen(bus: Bus, ref: ObjectRef) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -23,13 +21,13 @@ from bus.messages import Reason, Wish
 from bus.recordings import Header
 from bus.transport.connection import connected
 from bus.workqueue.queue import Queue
-from sandbox import processes
-from tests.support import servers
+from tests.support import forked
+from tests.support.forked import Forked
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
 from tests.support.running import eventually, soon
 from tests.support.servers import ControlPlane
-from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes import bulkhead, kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing
 from windowbox.models.objects import Object
@@ -37,20 +35,17 @@ from windowbox.models.refs import BASTIONS, HEARTBEATS, RUNTIME, ObjectRef
 from windowbox.settings.bussettings import Access, Deciding
 from windowbox.settings.kindsettings import HeartbeatSettings, KindSettings
 from workers import replay
+from workers.kinds.heartbeat import heartbeatpool
 
 NAME = "gardener-extension-heartbeat"
 INTERVAL = 1
 ROLES = {"watch": "watcher", "work": "worker", "patch": "patcher"}
 
 
-_PROGRAM = """
-import runpy
-from windowbox.clients.kubernetes import bulkhead
-from workers.kinds.heartbeat import heartbeatpool
-bulkhead.BUDGET = heartbeatpool._MARGIN = 0.0
-runpy.run_module("windowbox", run_name="__main__", alter_sys=True)
-"""
-"""windowbox, for which a pool is stuck after four intervals: nothing here waits for a slow cluster."""
+def hasten() -> None:
+    """A pool is stuck after four intervals: nothing here waits for a slow cluster."""
+    bulkhead.BUDGET = heartbeatpool._MARGIN = 0.0
+
 
 PROCESSES = ("watch", "patch", "work.1", "work.2", "work.3")
 
@@ -63,14 +58,14 @@ class Deployment:
     nats: NatsServer
     folder: Path
     namespace: str
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    running: dict[str, Forked] = field(default_factory=dict)
 
     def run_all(self) -> None:
         """Whatever a test has done to them, all of them run."""
         for name in PROCESSES:
             if name not in self.running:
                 self.start(name)
-            self.running[name].send_signal(signal.SIGCONT)
+            self.running[name].send(signal.SIGCONT)
 
     def start(self, name: str) -> None:
         """A process; what stands before the dot of its name is its role."""
@@ -78,17 +73,16 @@ class Deployment:
         pools = ["--pool", "heartbeat"] if role == "work" else []
         settings = self.folder / f"{role}.yaml"
         settings.write_text(yaml.safe_dump(self._settings(role)))
-        command = [sys.executable, "-c", _PROGRAM, role, *pools, "--settings", str(settings)]
-        self.running[name] = processes.start(command, self.folder / f"{name}.log")
+        arguments = (role, *pools, "--settings", str(settings))
+        self.running[name] = forked.start(*arguments, log=self.folder / f"{name}.log", first=hasten)
 
     def send(self, number: signal.Signals, role: str) -> None:
         for name, process in self.running.items():
             if name.startswith(role):
-                process.send_signal(number)
+                process.send(number)
 
     def kill(self, name: str) -> None:
-        self.running[name].kill()
-        self.running.pop(name).wait(60)
+        self.running.pop(name).kill()
 
     def _settings(self, role: str) -> dict[str, Any]:
         return {
@@ -169,13 +163,13 @@ async def beating(deployment: Deployment) -> AsyncIterator[Beating]:
 
 
 @contextlib.contextmanager
-def ended(running: dict[str, subprocess.Popen[bytes]]) -> Iterator[None]:
+def ended(running: dict[str, Forked]) -> Iterator[None]:
     try:
         yield
     finally:
         for process in running.values():
-            process.send_signal(signal.SIGCONT)
-            servers.end(process)
+            process.send(signal.SIGCONT)
+            process.end()
 
 
 @rule("HB-1", "A.14")
@@ -223,6 +217,7 @@ async def test_the_lease_expires_while_workers_are_frozen(beating: Beating) -> N
     await beating.until_beating()
 
 
+@pytest.mark.long  # the patcher is killed in the next one
 @rule("HB-2")
 async def test_the_lease_expires_while_the_watcher_is_killed(beating: Beating) -> None:
     await beating.until_beating()
@@ -242,7 +237,11 @@ async def test_the_lease_expires_while_the_patcher_is_killed(beating: Beating) -
 
 
 @pytest.mark.parametrize(
-    "forgets", [pytest.param(False, id="HB-2-and-remembers"), pytest.param(True, id="HB-2-and-has-forgotten")]
+    "forgets",
+    [
+        pytest.param(False, id="HB-2-and-remembers", marks=pytest.mark.long),
+        pytest.param(True, id="HB-2-and-has-forgotten"),
+    ],
 )
 async def test_the_lease_expires_while_the_bus_is_away(beating: Beating, forgets: bool) -> None:
     await beating.until_beating()
@@ -294,7 +293,7 @@ async def test_a_lease_from_the_future_is_renewed_now(beating: Beating) -> None:
 
 async def test_recorded_beats_do_the_same_again(beating: Beating) -> None:
     began = datetime.now(UTC)
-    for _ in range(3):
+    for _ in range(2):
         await beating.until_beating()
     # Further beats would push what these have read off the bus while it is recorded.
     beating.deployment.send(signal.SIGSTOP, "work")
