@@ -184,9 +184,9 @@ async def test_control_planes_of_self_hosted_shoots_are_reached_by_load_balancer
     }
 
 
-async def test_reconciling_twenty_again_costs_two_writes_each(plane: ControlPlane, nats: NatsServer) -> None:
+async def test_reconciling_five_again_costs_two_writes_each(plane: ControlPlane, nats: NatsServer) -> None:
     async with kind_world(plane, nats, "infrastructure") as world:
-        shoots = [await world.shoot() for _ in range(20)]
+        shoots = [await world.shoot() for _ in range(5)]
         for shoot in shoots:
             await infrastructure(shoot)
         for shoot in shoots:
@@ -199,7 +199,7 @@ async def test_reconciling_twenty_again_costs_two_writes_each(plane: ControlPlan
             await shoot.until_ready(INFRASTRUCTURES, "local")
         await world.quiet()
         written = {name: count for name, count in audit.requests().items() if name.split()[0] in WRITES}
-        assert written == {"patch infrastructures": 20, "patch infrastructures/status": 20}
+        assert written == {"patch infrastructures": 5, "patch infrastructures/status": 5}
     async with kind_world(plane, nats, "infrastructure") as world:
         other = await world.shoot()
         await infrastructure(other)

@@ -50,19 +50,21 @@ def _home(shoot: Client) -> tuple[Resource, str]:
     return NAMESPACES, behind(shoot).namespace
 
 
+LONG = pytest.mark.long  # another edit of the same sort is beside it
 RULES: dict[str, Any] = {"ingress": [EVERYBODY]}
 
 
 @pytest.mark.parametrize(
     ("part", "edit", "calls"),
     [
-        pytest.param(_named(NETWORK_POLICIES, ALLOW), {"spec": RULES}, 1, id="rules-replaced"),
+        pytest.param(_named(NETWORK_POLICIES, ALLOW), {"spec": RULES}, 1, id="rules-replaced", marks=LONG),
         pytest.param(_named(NETWORK_POLICIES, DENY), {"spec": RULES}, 2, id="rules-added"),
         pytest.param(
             _named(NETWORK_POLICIES, DENY),
             {"spec": {"podSelector": {"matchLabels": {"app": "nobody"}}}},
             1,
             id="a-narrower-selector",
+            marks=LONG,
         ),
         pytest.param(
             _named(NETWORK_POLICIES, BALANCERS),
@@ -71,7 +73,11 @@ RULES: dict[str, Any] = {"ingress": [EVERYBODY]}
             id="one-more-label-in-a-selector",
         ),
         pytest.param(
-            _named(NETWORK_POLICIES, ALLOW), {"spec": {"policyTypes": ["Ingress"]}}, 1, id="a-type-less"
+            _named(NETWORK_POLICIES, ALLOW),
+            {"spec": {"policyTypes": ["Ingress"]}},
+            1,
+            id="a-type-less",
+            marks=LONG,
         ),
         pytest.param(
             _named(NETWORK_POLICIES, DENY),
@@ -80,10 +86,12 @@ RULES: dict[str, Any] = {"ingress": [EVERYBODY]}
             id="label-gone-so-that-it-is-not-watched",
         ),
         pytest.param(_pool, {"spec": {"cidr": "10.9.0.0/16"}}, 1, id="another-range"),
-        pytest.param(_pool, {"spec": {"nodeSelector": None}}, 1, id="field-gone"),
+        pytest.param(_pool, {"spec": {"nodeSelector": None}}, 1, id="field-gone", marks=LONG),
         pytest.param(_pool, {"metadata": {"ownerReferences": None}}, 1, id="owner-gone"),
         pytest.param(_home, {"metadata": {"labels": {"gardener.cloud/role": None}}}, 1, id="our-label-gone"),
-        pytest.param(_home, {"metadata": {"labels": {"gardener.cloud/role": "x"}}}, 1, id="our-label-other"),
+        pytest.param(
+            _home, {"metadata": {"labels": {"gardener.cloud/role": "x"}}}, 1, id="our-label-other", marks=LONG
+        ),
     ],
 )
 async def test_an_edit_is_repaired_with_fewest_calls(

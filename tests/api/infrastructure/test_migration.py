@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.api.infrastructure import infrastructures
@@ -89,6 +90,7 @@ async def _place(shoot: Client) -> list[tuple[str, str]]:
     return [(one.name, one.uid) for one in found if one]
 
 
+@pytest.mark.long  # lifecycle/test_contract_of_kinds.py looks between the seeds
 @rule("I-2", "O-5", "K-4")
 async def test_after_the_move_the_destination_alone_keeps_things_right_and_deletes(seeds: Seeds) -> None:
     old, new = await moved(seeds)

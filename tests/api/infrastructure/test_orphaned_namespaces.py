@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from bus.leases.leases import Leases
 from bus.transport.connection import Bus
 from tests.api.infrastructure import infrastructures
 from tests.api.infrastructure.infrastructures import DENY, behind
-from tests.support import servers
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, common_of, kind_world, world_of
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -38,13 +36,10 @@ from workers.core.owned.targets import TargetClusters
 _SECRET = SecretKey(namespace="nowhere", name="gone")
 
 
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """One of its own: in the shared one, all namespaces that other tests have left would be removed first."""
-    if reason := servers.missing("etcd", "kube-apiserver", "kube-controller-manager", "nats-server"):
-        pytest.skip(reason)
-    with servers.control_plane(tmp_path_factory.mktemp("alone"), controllers=True, audit=True) as made:
-        yield made
+@pytest.fixture
+def plane(other: ControlPlane) -> ControlPlane:
+    """The one with few namespaces: in the other, all that other tests have left would be removed first."""
+    return other
 
 
 async def vanish(shoot: Client) -> None:
