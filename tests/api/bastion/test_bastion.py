@@ -157,6 +157,7 @@ async def test_another_address_is_reported(world: KindWorld) -> None:
     )
 
 
+@pytest.mark.long  # lifecycle/test_quick_deletions.py has many in one Shoot
 async def test_bastions_of_one_shoot_do_not_disturb_each_other(world: KindWorld) -> None:
     made = await yard(world)
     for name in ("one", "two"):
@@ -218,6 +219,7 @@ async def test_a_pod_of_another_program_is_adopted(world: KindWorld) -> None:
     assert found.annotations.keys() >= {"windowbox/made-for"}
 
 
+@pytest.mark.long  # lifecycle/test_contract_of_kinds.py edits it
 async def test_an_edited_service_leads_to_the_bastion_again(standing: Yard) -> None:
     await standing.there.merge(SERVICES, NAME, {"spec": {"selector": {"more": "x"}}})
     ours = {"app": "bastion", "bastion": "cli"}
@@ -253,6 +255,7 @@ async def test_reports_of_others_cause_no_write(standing: Yard, world: KindWorld
     assert written(audit.requests()) == {}
 
 
+@pytest.mark.long  # the first and the last test wait for both, too
 @rule("BA-4")
 async def test_a_deletion_waits_for_pod_and_service(world: KindWorld) -> None:
     made = await bastions.standing(world)
@@ -310,7 +313,7 @@ async def test_a_forced_deletion_does_not_wait(world: KindWorld) -> None:
 @pytest.mark.parametrize(
     "confirmed",
     [
-        pytest.param("bastion", id="D-2-not-exactly-true"),
+        pytest.param("bastion", id="D-2-not-exactly-true", marks=pytest.mark.long),
         pytest.param("shoot", id="D-2-the-annotation-of-the-shoot"),
     ],
 )

@@ -174,6 +174,7 @@ async def test_a_deletion_goes_on_without_its_cluster_and_can_still_be_forced(wo
             await shoot.until_gone(MANAGED_RESOURCES, name)
 
 
+@pytest.mark.long  # lifecycle/test_contract_of_kinds.py migrates a ControlPlane, too
 @rule("M-7")
 async def test_a_migration_keeps_the_objects_in_the_shoot(world: KindWorld) -> None:
     shoot = await controlplanes.shoot_of(world)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.api.controlplane import controlplanes
@@ -27,6 +28,7 @@ async def seeds(
         yield made
 
 
+@pytest.mark.long  # infrastructure/test_migration.py moves a Shoot, test_secrets.py takes over its Secrets
 @rule("A.13", "O-1", "O-5", "N-2", "F-2", "B.22", "Z-2", "Z-3")
 async def test_a_control_plane_moves_with_its_persistent_secrets(seeds: Seeds) -> None:
     old = await controlplanes.ready(seeds.source)

@@ -72,6 +72,7 @@ async def test_nothing_is_renewed_before_its_time(world: KindWorld) -> None:
     assert timedelta(minutes=40) < due - datetime.now(UTC) < timedelta(minutes=49)
 
 
+@pytest.mark.long  # providers/test_secretsmanager.py follows both phases
 @rule("Z-5")
 async def test_authorities_rotate_in_lock_step_with_the_shoot(world: KindWorld) -> None:
     shoot = await controlplanes.ready(world)

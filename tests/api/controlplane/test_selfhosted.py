@@ -55,7 +55,10 @@ async def world(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[KindWorl
 
 
 @rule("C-2", "C-9", "P-2", "Y-2", "WF-32")
-@pytest.mark.parametrize("expected", [MANAGED, UNMANAGED], ids=["managed", "unmanaged"])
+@pytest.mark.parametrize(
+    "expected",
+    [pytest.param(MANAGED, id="managed"), pytest.param(UNMANAGED, id="unmanaged", marks=pytest.mark.long)],
+)
 async def test_its_control_plane_lives_in_kube_system(world: KindWorld, expected: Expected) -> None:
     workers = {"workers": [{"name": "cp", "controlPlane": {}}]}
     # An empty name is one: the infrastructure of such a Shoot is managed.

@@ -308,6 +308,7 @@ async def test_a_shoot_is_awake_until_its_machines_have_ended(sleeping: Sleeping
     await sleeping.until_asleep(made.shoot)
 
 
+@pytest.mark.long  # the test above hibernates, those before delete nodes that are left
 @rule("B13-R3", "C-7")
 async def test_nodes_left_by_a_hibernation_go_after_waking(sleeping: Sleeping) -> None:
     made = sleeping.made

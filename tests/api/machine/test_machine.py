@@ -209,6 +209,7 @@ def expiry(machine: Object | None) -> str:
     return str((machine.status["currentStatus"].get("preserveExpiryTime") or "") if machine else "")
 
 
+@pytest.mark.long  # the time-out counts in the tests above, waits are shown in commands/test_trace.py
 async def test_an_unknown_machine_waits_for_its_health_timeout(made: Machines, tmp_path: Path) -> None:
     await made.running("sick", healthTimeout="10m")
     await made.simulator.node("machine-sick", Ready="False")

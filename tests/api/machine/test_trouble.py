@@ -212,6 +212,7 @@ def create(world: KindWorld, user: str, *bodies: dict[str, Any]) -> None:
     subprocess.run(command, input=yaml.safe_dump_all(bodies), check=True, text=True, timeout=60)
 
 
+@pytest.mark.long  # unit/machines/test_reasons.py finds the request among others
 @rule("L3")
 @pytest.mark.simulated(joins=False)
 async def test_a_request_that_waits_is_named_in_a_shoot_that_has_nodes(made: Machines) -> None:

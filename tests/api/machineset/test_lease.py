@@ -49,6 +49,7 @@ async def test_a_deleted_lease_is_not_remembered(client: MachineClient, world: K
     assert len(await client.machines()) == 3
 
 
+@pytest.mark.long  # the test above deletes a Lease, test_machines.py Machines
 @rule("C15-R4")
 async def test_a_deleted_namespace_loses_machines_and_lease(client: MachineClient, world: KindWorld) -> None:
     await client.complete()

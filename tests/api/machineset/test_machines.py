@@ -125,6 +125,7 @@ async def test_no_machine_is_created_during_a_migration(client: MachineClient) -
     await client.until_complete()
 
 
+@pytest.mark.long  # waits are shown in commands/test_trace.py
 async def test_a_complete_deployment_waits_to_renew_the_lease(client: MachineClient, tmp_path: Path) -> None:
     await client.complete(1)
     [item] = await traces.waiting(client.shoot, "machinedeployment", "pool", tmp_path)

@@ -102,7 +102,7 @@ async def test_machine_deployments_move_their_condition_and_keep_others(world: K
     name = workerobjects.deployment(shoot)
     times = {"lastTransitionTime": "2026-09-01T10:00:00Z", "lastUpdateTime": "2026-09-01T10:00:00Z"}
     took = []
-    for number in range(20):
+    for number in range(4):
         failed = [{"name": "m", "lastOperation": {"description": f"quota {number}"}}]
         other = {"type": "Other", "status": "True", "reason": "R", "message": str(number), **times}
         found = await shoot.get(WORKERS, NAME)
@@ -121,4 +121,4 @@ async def test_machine_deployments_move_their_condition_and_keep_others(world: K
         # No client has asked for an operation since.
         assert now
         assert now.last_operation == created.last_operation
-    print(f"a MachineDeployment moved its condition in {sorted(took)[10]:.3f} s, at most {max(took):.3f} s")
+    print(f"a MachineDeployment moved its condition in {sorted(took)[2]:.3f} s, at most {max(took):.3f} s")

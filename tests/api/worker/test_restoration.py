@@ -124,6 +124,7 @@ async def test_a_machine_deleted_during_a_restoration_is_not_recreated(world: Ki
     assert await workerobjects.names(shoot, refs.MACHINES) == ["m1", "m2"]
 
 
+@pytest.mark.long  # restoration is above, new machines are in test_worker.py
 async def test_a_worker_without_saved_machines_gets_new_ones(world: KindWorld) -> None:
     small = pool()
     shoot = await workerobjects.shoot_with(world, small)

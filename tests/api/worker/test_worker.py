@@ -275,6 +275,7 @@ async def test_a_manual_update_is_reported_by_the_hash_of_the_pool(world: KindWo
     assert updated.last_operation["state"] == "Succeeded"
 
 
+@pytest.mark.long  # api/bench counts the requests of more machines
 async def test_many_machines_cost_few_reports(world: KindWorld) -> None:
     many = pool(minimum=20, maximum=20)
     shoot = await workerobjects.shoot_with(world, many)
