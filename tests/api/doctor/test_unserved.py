@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ from bus import streams, subjects
 from bus.transport.connection import connected
 from sandbox.doctor import kinds
 from sandbox.servers import manifests
+from tests.support import forked
 from tests.support.auditlog import writes_in
 from tests.support.kindworld import CLOUDPROVIDER, Client, kind_world
 from tests.support.natsserver import NatsServer
@@ -179,7 +178,8 @@ def doctor(kubeconfig: Path, nats_url: str, folder: Path) -> dict[str, dict[str,
     settings = folder / "settings.yaml"
     content = {"cluster": {"kubeconfig": str(kubeconfig)}, "nats": {"url": nats_url}}
     settings.write_text(yaml.safe_dump(content))
-    command = [sys.executable, "-m", "windowbox", "doctor", "--output=json", f"--settings={settings}"]
     home = {**os.environ, "WINDOWBOX_HOME": str(folder)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=home)
+    done = forked.run(
+        "doctor", "--output=json", f"--settings={settings}", environment=home, folder=folder, timeout=120
+    )
     return {finding["what"]: finding for finding in json.loads(done.stdout)}

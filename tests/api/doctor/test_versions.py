@@ -13,16 +13,14 @@ from windowbox.settings.settings import ClusterSettings
 from windowbox.versions import Range
 
 
-def test_a_supported_version_is_ok(control_plane: ControlPlane) -> None:
-    found = servers.kubernetes(ClusterSettings(kubeconfig=control_plane.kubeconfig))
+def test_a_supported_version_is_ok(plane: ControlPlane) -> None:
+    found = servers.kubernetes(ClusterSettings(kubeconfig=plane.kubeconfig))
     assert (found.verdict, versions.problem("Kubernetes", found.said)) == ("ok", None)
 
 
-def test_a_version_out_of_range_is_noted(
-    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_out_of_range_is_noted(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(versions.SUPPORTED, "Kubernetes", Range((1, 3), (1, 4)))
-    found = servers.kubernetes(ClusterSettings(kubeconfig=control_plane.kubeconfig))
+    found = servers.kubernetes(ClusterSettings(kubeconfig=plane.kubeconfig))
     assert found.verdict == "note"
     assert "newer than windowbox has been tried with: 1.3 to 1.4" in found.said
 
