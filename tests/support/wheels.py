@@ -30,7 +30,7 @@ def built(sources: Path, folder: Path) -> Path:
 def installed(wheel: Path, place: Path) -> Path:
     """The command of an environment that has the wheel, and the libraries of this environment."""
     venv.create(place, symlinks=True)
-    _pip(f"--python={place / 'bin' / 'python'}", "install", "--no-deps", str(wheel))
+    _pip(f"--python={place / 'bin' / 'python'}", "install", "--no-deps", "--no-compile", str(wheel))
     [packages] = place.glob("lib/python*/site-packages")
     # Only the folder: files that make this checkout importable are not read in it.
     (packages / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")

@@ -40,6 +40,7 @@ def phases_of(found: Any) -> list[tuple[str, int]]:
     return [(phase["name"], phase["count"]) for phase in found["phases"]]
 
 
+@pytest.mark.long  # e2e/test_flows.py counts what a record costs, tests/unit/bench shows the figures
 def test_records_are_measured_from_their_creation_to_their_end(tmp_path: Path) -> None:
     found = bench(tmp_path, "dnsrecords", "-n", "10", "--idle", "0.5")
     assert phases_of(found) == [("isolated", 20), ("create", 10), ("update", 10), ("delete", 10)]
@@ -52,11 +53,12 @@ def test_records_are_measured_from_their_creation_to_their_end(tmp_path: Path) -
 
 
 def test_the_bus_alone_is_measured(tmp_path: Path) -> None:
-    found = bench(tmp_path, "bus", "-n", "200", "--workers", "2")
+    found = bench(tmp_path, "bus", "-n", "100", "--workers", "2")
     assert found["items_per_second"] > 0
     assert sum(found["shares"]) == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.long  # the bus alone, above, and servers/bus, which shows what the streams hold
 def test_machines_that_come_and_go_leave_nothing_in_the_streams(tmp_path: Path) -> None:
     found = bench(tmp_path, "bus", "--churn", "300")
     streams = {stream["name"]: stream for stream in found["streams"]}

@@ -81,6 +81,7 @@ def test_help_and_version(windowbox: CommandLine) -> None:
     assert windowbox("--version").startswith("windowbox, version")
 
 
+@pytest.mark.long  # the data are in the wheel, and all imports are declared
 def test_a_sandbox_runs(windowbox: CommandLine) -> None:
     servers.need(*stages.PROGRAMS)
     windowbox("up", "--watchers=1", "--workers=1", "--patchers=1", "--nodes=0")
