@@ -110,7 +110,7 @@ def made(tmp_path: Path) -> Iterator[NatsNetwork]:
         yield network
 
 
-@pytest.mark.slow
+@pytest.mark.long  # servers/bus/test_cluster.py lets servers die; test_crashes.py cuts workers off
 @pytest.mark.timeout(300 + 40 * _ROUNDS)
 @rule("V-3", "B-7")
 async def test_nothing_is_lost_or_doubled_by_partitions(network: NatsNetwork) -> None:
