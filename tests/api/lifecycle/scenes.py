@@ -220,17 +220,21 @@ class Stand:
 
 @contextlib.asynccontextmanager
 async def standing(servers: Servers, pool: str) -> AsyncIterator[Stand]:
-    row, root = POOLS[pool], servers.folder / "backups"
-    root.mkdir(exist_ok=True)
-    kinds = KindSettings(backup=BackupSettings(root=root))
+    row = POOLS[pool]
     if row.resource == DNSRECORDS:
         assert servers.named
         opened = dns_world(servers.plane, servers.nats, servers.named)
     else:
         served = (pool, *kindtable.WITH.get(pool, ()))
-        opened = kind_world(servers.plane, servers.nats, *served, kinds=kinds)
+        opened = kind_world(servers.plane, servers.nats, *served, kinds=settings(servers))
     async with opened as world:
         yield await Stand(row, world, servers).another()
+
+
+def settings(servers: Servers) -> KindSettings:
+    root = servers.folder / "backups"
+    root.mkdir(exist_ok=True)
+    return KindSettings(backup=BackupSettings(root=root))
 
 
 def example(row: Served, namespace: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The contract that all kinds of extensions keep. `kindtable.TRAITS` lists how they differ.
 
-The cases of a pool share one world, because starting it takes longer than most cases: pytest groups them by
-the scope of `pool`. Each case has a Shoot of its own.
+The cases share a world, because starting it takes longer than most of them. Each has a Shoot of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import pytest_asyncio
 from bus.recordings import Recording
 from sandbox.servers import zoneserver
 from tests.api.lifecycle.kindtable import ALIKE, EDITS, TRAITS, Bad
-from tests.api.lifecycle.scenes import Servers, Stand, Subject, standing
+from tests.api.lifecycle.scenes import Servers, Stand, Subject, settings, standing
 from tests.support import servers
-from tests.support.kindworld import CLOUDPROVIDER
+from tests.support.kindworld import CLOUDPROVIDER, KindWorld, kind_world
 from tests.support.natsserver import NatsServer, started
 from tests.support.running import eventually
 from tests.support.servers import ControlPlane
@@ -61,7 +60,7 @@ def each(
         pytest.param(pool, id=f"{rules[pool]}-{pool}" if rules[pool] else pool, marks=nightly(pool, long))
         for pool in pools
     ]
-    return pytest.mark.parametrize("pool", cases, scope="module")
+    return pytest.mark.parametrize("pool", cases)
 
 
 def nightly(pool: str, long: Collection[str] = ()) -> list[pytest.MarkDecorator]:
@@ -69,19 +68,39 @@ def nightly(pool: str, long: Collection[str] = ()) -> list[pytest.MarkDecorator]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(
-    plane: ControlPlane, pool: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Stand]:
-    """The world of a pool."""
-    folder = tmp_path_factory.mktemp(pool)
-    with contextlib.ExitStack() as stack:
-        nats, named = stack.enter_context(started(NatsServer(folder / "nats"))), None
-        if POOLS[pool].resource == DNSRECORDS:
-            if reason := servers.missing("named"):
-                pytest.skip(reason)
-            named = stack.enter_context(servers.name_server(folder / "named", key=zoneserver.new_key()))
-        async with standing(Servers(plane, nats, folder, named), pool) as made:
+async def everybody(
+    plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[KindWorld, Servers]]:
+    """A world that serves all pools but that of DNSRecords."""
+    folder = tmp_path_factory.mktemp("everybody")
+    with started(NatsServer(folder / "nats")) as nats:
+        made = Servers(plane, nats, folder)
+        pools = [pool for pool in TRAITS if POOLS[pool].resource != DNSRECORDS]
+        async with kind_world(plane, nats, *pools, kinds=settings(made)) as world:
+            yield world, made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def named(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stand]:
+    """A world of DNSRecords, with a name server."""
+    if reason := servers.missing("named"):
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("named")
+    with (
+        started(NatsServer(folder / "nats")) as nats,
+        servers.name_server(folder / "named", key=zoneserver.new_key()) as server,
+    ):
+        async with standing(Servers(plane, nats, folder, server), "dnsrecord") as made:
             yield made
+
+
+@pytest.fixture
+def shared(request: pytest.FixtureRequest, pool: str) -> Stand:
+    if POOLS[pool].resource == DNSRECORDS:
+        named: Stand = request.getfixturevalue("named")
+        return named
+    world, made = request.getfixturevalue("everybody")
+    return Stand(POOLS[pool], world, made)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -304,7 +323,7 @@ CORRECTED = [
 ]
 
 
-@pytest.mark.parametrize(("pool", "bad"), BAD, scope="module")
+@pytest.mark.parametrize(("pool", "bad"), BAD)
 async def test_bad_input_creates_nothing_and_is_named(subject: Subject, bad: Bad) -> None:
     await spoilt(subject, bad)
     error = (await subject.failed()).status["lastError"]
@@ -323,7 +342,7 @@ async def spoilt(subject: Subject, bad: Bad) -> None:
     await subject.create(**bad.spec)
 
 
-@pytest.mark.parametrize(("pool", "bad"), CORRECTED, scope="module")
+@pytest.mark.parametrize(("pool", "bad"), CORRECTED)
 async def test_bad_input_can_be_corrected(stand: Stand, subject: Subject, bad: Bad) -> None:
     began = datetime.now(UTC)
     await spoilt(subject, bad)
