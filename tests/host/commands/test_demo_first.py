@@ -21,6 +21,7 @@ from sandbox.programs import binaries, releases
 from sandbox.programs.binaries import PROGRAMS
 from tests.host.nodes import traces
 from tests.support import servers, worldwithnodes
+from tests.support.cases import cases
 from tests.unit.sandbox import releaseserver
 from tests.unit.sandbox.releaseserver import KUBERNETES, Releases, path_of
 
@@ -128,16 +129,15 @@ def test_the_next_demo_continues_where_one_was_interrupted(
     assert (restarts["kube-controller-manager"], restarts["node-1/kubelet"]) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("words", "missing"),
-    [
-        pytest.param("Sandbox ", "kubelet", id="starting"),
-        # Above, demos are interrupted while they wait for a program, and once the first Pods answer.
-        pytest.param("TXT", "kubelet", id="records", marks=pytest.mark.long),
-        pytest.param("kubelet 1.36.3: ", "kubelet", id="waiting-for-a-program", marks=pytest.mark.long),
-        # Its machines end with the nodes, as the Pods of the load balancer do.
-        pytest.param("node machine-", "", id="shoot", marks=pytest.mark.long),
-    ],
+# Above, demos are interrupted while they wait for a program, and once the first Pods answer.
+@pytest.mark.long  # sandbox/test_awaited.py interrupts a start
+@cases(
+    "words missing",
+    ("starting", "Sandbox ", "kubelet"),
+    ("records", "TXT", "kubelet"),
+    ("waiting-for-a-program", "kubelet 1.36.3: ", "kubelet"),
+    # Its machines end with the nodes, as the Pods of the load balancer do.
+    ("shoot", "node machine-", ""),
 )
 def test_an_interrupted_demo_leaves_nothing_behind(
     machine: tuple[dict[str, str], Releases], words: str, missing: str
