@@ -1,10 +1,11 @@
-"""Commands of `windowbox` in processes of their own, forked from one that has imported them.
+"""Commands of `windowbox`, and programs of tests, in processes forked from one that has imported them.
 
 Importing takes a second of CPU, which is most of what a command takes, and of the start of a role.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import multiprocessing
 import os
@@ -36,7 +37,8 @@ _IMPORTED = (
     "roles.working",
     "roles.patching",
 )
-_CONTEXT.set_forkserver_preload([__name__, *(f"commands.{name}" for name in _IMPORTED)])
+_PROGRAMS = ("tests.servers.bus.programs", "tests.servers.ipam.asking")
+_CONTEXT.set_forkserver_preload([__name__, *(f"commands.{name}" for name in _IMPORTED), *_PROGRAMS])
 
 
 def run(
@@ -89,13 +91,69 @@ def start(*arguments: str, log: Path, first: Callable[[], None] | None = None) -
     return Forked(process)
 
 
+class Piped:
+    """A function in a process of its own, which ends with that of the tests. Lines go in and out."""
+
+    def __init__(self, function: Callable[..., None], *arguments: str) -> None:
+        given, self._input = _CONTEXT.Pipe(duplex=False)
+        self._output, taken = _CONTEXT.Pipe(duplex=False)
+        about = (given, taken, function, arguments)
+        self._process = _CONTEXT.Process(target=_speaking, args=about, daemon=True)
+        self._ends = (given, taken)
+        self.lines = asyncio.StreamReader(limit=1 << 20)
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._process.start)
+        for end in self._ends:
+            end.close()
+        read = os.fdopen(os.dup(self._output.fileno()), "rb", buffering=0)
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self.lines), read)
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid
+        return self._process.pid
+
+    def say(self, line: bytes) -> None:
+        os.write(self._input.fileno(), line + b"\n")
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self._process.is_alive():
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    async def wait(self) -> int:
+        """Its exit status, once it has ended; that of a signal is negative."""
+        await asyncio.to_thread(self._process.join)
+        assert self._process.exitcode is not None
+        return self._process.exitcode
+
+
+def _speaking(given: Any, taken: Any, function: Callable[..., None], arguments: tuple[str, ...]) -> None:
+    _end_with_parent()
+    os.dup2(given.fileno(), 0)
+    os.dup2(taken.fileno(), 1)
+    for end in (given, taken):
+        end.close()
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    function(*arguments)
+
+
 def _lasting(first: Callable[[], None] | None, *about: Any) -> None:
-    if sys.platform == "linux":
-        # The process that forks ends with that of the tests, even if that is killed.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _end_with_parent()
     if first:
         first()
     _main(*about)
+
+
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        # The process that forks ends with that of the tests, even if that is killed.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _main(arguments: tuple[str, ...], environment: dict[str, str], folder: Path, out: str, err: str) -> None:

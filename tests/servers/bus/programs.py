@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import dataclasses
 import json
 import signal
@@ -18,9 +19,12 @@ from bus.messages import Reason, Wish
 from bus.transport.connection import connected
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
+from sandbox.nodes import network
 from tests.servers.bus.handlers import POOL, Said, Telling, key
 from windowbox.settings.bussettings import Access
 from windowbox.telemetry import stalls
+
+_CLONE_NEWNET = 0x40000000
 
 
 async def work(url: str, ack_wait: str, ca: str = "") -> None:
@@ -70,7 +74,20 @@ async def schedule(url: str, name: str, after: str) -> None:
     print(time.time())
 
 
-if __name__ == "__main__":
+def run_in(namespace: str, name: str, *arguments: str) -> None:
+    """The same in a network namespace; in that of the tests if none is named."""
+    if namespace:
+        with open(network.namespace_path(namespace)) as there:
+            if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), f"cannot enter network namespace {namespace}")
+    run(name, *arguments)
+
+
+def run(name: str, *arguments: str) -> None:
     programs: dict[str, Callable[..., Coroutine[None, None, None]]]
     programs = {"work": work, "own": own, "schedule": schedule}
-    asyncio.run(programs[sys.argv[1]](*sys.argv[2:]))
+    asyncio.run(programs[name](*arguments))
+
+
+if __name__ == "__main__":
+    run(*sys.argv[1:])

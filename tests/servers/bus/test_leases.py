@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 
 from bus import streams, subjects
@@ -16,7 +14,8 @@ from bus.leases.leases import HOLDER, Leases
 from bus.leases.liveness import Life
 from bus.transport import buckets, consumers
 from bus.transport.connection import Bus, Stored, connected
-from sandbox import processes
+from tests.servers.bus import programs
+from tests.support.forked import Piped
 from tests.support.natscluster import on_three
 from tests.support.natsserver import NatsServer, made_anew, port_of
 from tests.support.proxy import proxy
@@ -204,10 +203,9 @@ async def test_a_frozen_owner_notices_its_lost_lease(bus: Bus, nats_url: str) ->
         process.send_signal(signal.SIGSTOP)
         await soon(heir.began.wait())
         process.send_signal(signal.SIGCONT)
-        assert process.stdout
-        said = await soon(process.stdout.readline())
+        said = await soon(process.lines.readline())
         if said == b"refrains\n":  # it may also be cancelled before it checks
-            said = await soon(process.stdout.readline())
+            said = await soon(process.lines.readline())
         assert said == b"lost\n"
         assert not heir.ended.is_set()
     process.kill()
@@ -291,12 +289,9 @@ async def _next(bus: Bus, subject: str, after: int) -> Stored:
     raise AssertionError("following ends never")
 
 
-async def _owner_process(url: str) -> Process:
+async def _owner_process(url: str) -> Piped:
     """A process that holds the lease, and says when it has lost it."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.servers.bus.programs", "own", url,
-        stdout=PIPE, preexec_fn=processes.dying_with_parent(),
-    )  # fmt: skip
-    assert process.stdout
-    assert await soon(process.stdout.readline()) == b"holds\n"
+    process = Piped(programs.run, "own", url)
+    await process.start()
+    assert await soon(process.lines.readline()) == b"holds\n"
     return process

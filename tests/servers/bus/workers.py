@@ -8,18 +8,16 @@ import json
 import math
 import random
 import signal
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 
 from bus import streams
 from bus.leases import elections
 from bus.transport.connection import Bus
 from bus.workqueue.queue import Queue
-from sandbox import processes
-from sandbox.nodes import network
+from tests.servers.bus import programs
 from tests.servers.bus.handlers import EVENT, POOL, Said, Story, key, waiting
+from tests.support.forked import Piped
 from tests.support.running import stopped
 from windowbox.errors import WindowboxError
 from windowbox.settings.bussettings import Access
@@ -32,41 +30,35 @@ class Workers:
         self.story = Story()
         self._access = access
         self._ack_wait = ack_wait
-        self._started: list[Process] = []
+        self._started: list[Piped] = []
         self._readers: list[asyncio.Task[None]] = []
 
-    async def start(self, namespace: str = "") -> Process:
+    async def start(self, namespace: str = "") -> Piped:
         """One more, in a network namespace if one is named."""
-        entering = ["nsenter", f"--net={network.namespace_path(namespace)}"] if namespace else []
-        process = await asyncio.create_subprocess_exec(
-            *entering, sys.executable, "-m", "tests.servers.bus.programs", "work",
-            self._access.url, str(self._ack_wait), *([str(self._access.ca)] if self._access.ca else []),
-            stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
-        )  # fmt: skip
+        ca = str(self._access.ca or "")
+        process = Piped(programs.run_in, namespace, "work", self._access.url, str(self._ack_wait), ca)
+        await process.start()
         self._started.append(process)
         self._readers.append(asyncio.create_task(self._read(process)))
         return process
 
     @staticmethod
-    async def kill(process: Process) -> None:
+    async def kill(process: Piped) -> None:
         process.kill()
         await process.wait()
 
     @staticmethod
-    def open_gate(process: Process) -> None:
-        assert process.stdin
-        process.stdin.write(b"\n")
+    def open_gate(process: Piped) -> None:
+        process.say(b"")
 
-    async def _read(self, process: Process) -> None:
-        assert process.stdout
-        async for line in process.stdout:
+    async def _read(self, process: Piped) -> None:
+        async for line in process.lines:
             self.story.add(Said(**json.loads(line)))
 
     async def end(self) -> None:
         for process in self._started:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGCONT)
-                process.kill()
+            process.send_signal(signal.SIGCONT)
+            process.kill()
             await process.wait()
         await asyncio.gather(*self._readers)
 

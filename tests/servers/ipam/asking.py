@@ -22,6 +22,10 @@ AT_ONCE = 16
 Status = dict[str, list[str]]
 
 
+def run(url: str, prefix: str) -> None:
+    asyncio.run(main(url, prefix))
+
+
 async def main(url: str, prefix: str) -> None:
     request: Status = json.loads(sys.stdin.readline())
     room = asyncio.Semaphore(AT_ONCE)
@@ -54,4 +58,4 @@ async def _allocated(store: AddressStore, name: str, status: list[str]) -> list[
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    run(*sys.argv[1:])

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from bus import streams
 from bus.transport.connection import Bus
-from sandbox import processes
+from tests.servers.ipam import asking
 from tests.servers.ipam.asking import AT_ONCE, Status
 from tests.servers.ipam.stores import claims, everybody, opened, purge
+from tests.support.forked import Piped
 from tests.support.natsserver import NatsServer, emptied
 from tests.support.rules import rule
 from tests.support.running import running, soon
@@ -42,22 +40,17 @@ async def taken_by_processes(
     shown = dict(status)
 
     async def run(some: list[str]) -> None:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.servers.ipam.asking", url, PREFIX,
-            stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
-        )  # fmt: skip
+        process = Piped(asking.run, url, PREFIX)
+        await process.start()
         try:
             await read(process, {name: status.get(name, []) for name in some})
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            process.kill()
             await process.wait()
 
-    async def read(process: Process, request: Status) -> None:
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write(json.dumps(request).encode() + b"\n")
-        async for line in process.stdout:
+    async def read(process: Piped, request: Status) -> None:
+        process.say(json.dumps(request).encode())
+        async for line in process.lines:
             name, shown[name] = json.loads(line)
             reported.append(name)
             if len(reported) >= number // 3:
