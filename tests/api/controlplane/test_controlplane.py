@@ -136,6 +136,7 @@ async def until_applied(shoot: Client) -> None:
         await shoot.until(MANAGED_RESOURCES, name, _applied)
 
 
+@pytest.mark.long  # extension/test_extensions.py waits for them, too
 @rule("M-5", "B.23")
 async def test_a_deletion_waits_for_objects_in_the_shoot(world: KindWorld) -> None:
     shoot = await controlplanes.shoot_of(world)
@@ -156,6 +157,7 @@ async def test_a_deletion_waits_for_objects_in_the_shoot(world: KindWorld) -> No
     assert await controlplanes.secrets(shoot) == {}
 
 
+@pytest.mark.long  # lifecycle/test_contract_of_kinds.py forces it, others wait for objects
 @rule("C-3", "V-11", "C-8")
 async def test_a_deletion_goes_on_without_its_cluster_and_can_still_be_forced(world: KindWorld) -> None:
     shoot = await controlplanes.shoot_of(world)
@@ -214,7 +216,7 @@ async def test_clusters_of_others_do_no_harm(world: KindWorld) -> None:
     """An odd rotation is ignored, a huge profile and the name of another object are reported."""
     rotation = {"certificateAuthorities": {"lastInitiationTime": 7, "phase": [1]}}
     odd = await controlplanes.shoot_of(world, status={"credentials": {"rotation": rotation}})
-    huge = await world.shoot(spec=KUBERNETES, cloudProfile={"spec": {"providerConfig": "x" * 900_000}})
+    huge = await world.shoot(spec=KUBERNETES, cloudProfile={"spec": {"providerConfig": "x" * 200_000}})
     elsewhere = await controlplanes.shoot_of(world)
     names = {"generic-token-kubeconfig.secret.gardener.cloud/name": "../configmaps/x"}
     await elsewhere.merge(CLUSTERS, elsewhere.namespace, {"metadata": {"annotations": names}})

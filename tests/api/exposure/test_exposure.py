@@ -237,6 +237,7 @@ async def elsewhere(other: ControlPlane, world: KindWorld) -> AsyncIterator[tupl
         yield client, there
 
 
+@pytest.mark.long  # providers/test_membership.py watches another cluster
 @rule("SE-3", "K-3", "K-4")
 async def test_objects_in_another_cluster_are_watched(
     world: KindWorld, other: ControlPlane, elsewhere: tuple[Client, Client]

@@ -71,6 +71,7 @@ async def extended(shoot: Client) -> None:
 INVALID = "Error during apply of object v1/ServiceAccount/x is invalid: metadata.labels: too long"
 
 
+@pytest.mark.long  # the next test shows the reason, unit/extension its codes
 @cases(
     "words codes",
     ("E-2-invalid-object", INVALID, ["ERR_CONFIGURATION_PROBLEM"]),

@@ -28,8 +28,8 @@ LATEST = (0.03, 0.3)
 """Seconds between creation and deletion, at most: on a quiet machine, and on a busy one."""
 
 
-DAILY = ("backupbucket", "bastion", "dnsrecord", "ingress")
-"""With and without a namespace, in one and in two clusters, in DNS, and without an operation.
+DAILY = ("backupbucket", "bastion")
+"""One without a namespace, and one whose objects are in another cluster.
 
 Those of the others are long.
 """

@@ -294,7 +294,7 @@ async def sleeping(plane: ControlPlane, nats: NatsServer) -> AsyncIterator[Sleep
 async def test_a_shoot_is_awake_until_its_machines_have_ended(sleeping: Sleeping) -> None:
     made = sleeping.made
     await made.running("ends")
-    await asyncio.gather(*(guest(made, f"guest-{number}", "machine-ends") for number in range(60)))
+    await asyncio.gather(*(guest(made, f"guest-{number}", "machine-ends") for number in range(20)))
     other = await made.world.shoot()
     await sleeping.join(other)
     await sleeping.hibernate(made.shoot, complete=False)
@@ -303,7 +303,7 @@ async def test_a_shoot_is_awake_until_its_machines_have_ended(sleeping: Sleeping
     assert made.shoot.namespace not in sleeping.registry.asleep()
     await sleeping.end("ends")
     assert await made.find_node("ends") is None
-    assert [await sleeping.pod(f"guest-{number}") for number in range(60)] == [None] * 60
+    assert [await sleeping.pod(f"guest-{number}") for number in range(20)] == [None] * 20
     await sleeping.hibernate(made.shoot, complete=True)
     await sleeping.until_asleep(made.shoot)
 

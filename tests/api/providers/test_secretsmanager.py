@@ -175,7 +175,7 @@ async def test_an_authority_of_webhooks_is_renewed_and_its_predecessor_kept_a_da
     assert set(await site.secrets()) == set(dropped.names.values())
 
 
-@pytest.mark.parametrize("ahead", [40, -40])
+@pytest.mark.parametrize("ahead", [pytest.param(40, marks=pytest.mark.long), -40])
 async def test_a_pass_with_a_wrong_clock_costs_no_authority(site: Site, ahead: int) -> None:
     """Whoever trusts the first authority still trusts the certificate that the next right pass shows."""
     first = await site.of_webhooks(0)

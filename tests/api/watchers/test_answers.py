@@ -83,7 +83,7 @@ async def test_compressed_responses_are_neither_requested_nor_read() -> None:
 
     async def answer(request: web.Request) -> web.Response:
         asked.append(request.headers["Accept-Encoding"])
-        bomb = gzip.compress(b'{"metadata": {}, "items": [' + b" " * 300 * MIB + b"]}", 1)
+        bomb = gzip.compress(b'{"metadata": {}, "items": [' + b" " * 100 * MIB + b"]}", 1)
         return web.Response(body=bomb, headers={"Content-Encoding": "gzip"})
 
     async with tenant(answer) as client:

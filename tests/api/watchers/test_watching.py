@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Mapping
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,12 @@ from bus.leases import presence
 from bus.leases.leases import Leases
 from bus.messages import Announcement
 from bus.transport.connection import Bus, connected
-from sandbox import processes
 from sandbox.programs import binaries
 from tests.api.watchers.conftest import Records, heard, knows, serving
 from tests.api.watchers.test_mirror import mirror
-from tests.support import loopback, servers
+from tests.support import forked, loopback, servers
 from tests.support.cases import cases
+from tests.support.forked import Forked
 from tests.support.kindworld import inline
 from tests.support.running import eventually, running, soon
 from tests.support.servers import ControlPlane
@@ -93,37 +92,36 @@ async def test_a_standby_takes_over_without_a_gap(bus: Bus, records: Records) ->
 
 
 async def test_a_killed_watcher_is_replaced_without_a_gap(
-    bus: Bus, nats_url: str, control_plane: ControlPlane, records: Records
+    bus: Bus, nats_url: str, control_plane: ControlPlane, records: Records, tmp_path: Path
 ) -> None:
-    async with watch_process(nats_url, control_plane.kubeconfig) as first:
+    with watch_process(nats_url, control_plane.kubeconfig, tmp_path) as first:
         await records.create("before")
         await eventually(lambda: heard(bus, records))
         async with watcher(bus, records.kube, "heir") as heir:
             await heir.reaches("standing by")
             first.kill()
-            await first.wait()
             await records.create("between")
             await heir.reaches("watching")
             await eventually(lambda: knows(bus, records.ref("between"), "LISTED", "10.0.0.1"))
         assert len(await heard(bus, records)) == 2
 
 
-async def test_a_watcher_process_reports_its_watches(nats_url: str, control_plane: ControlPlane) -> None:
-    async with (
-        watch_process(nats_url, control_plane.kubeconfig) as process,
-        connected(Access(nats_url)) as bus,
-    ):
+async def test_a_watcher_process_reports_its_watches(
+    nats_url: str, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    with watch_process(nats_url, control_plane.kubeconfig, tmp_path) as started:
+        async with connected(Access(nats_url)) as bus:
 
-        async def reported() -> list[dict[str, Any]]:
-            there = await presence.processes(bus)
-            return [p for p in there if set(p.get("watches", {}).values()) == {"watching"}]
+            async def reported() -> list[dict[str, Any]]:
+                there = await presence.processes(bus)
+                return [p for p in there if set(p.get("watches", {}).values()) == {"watching"}]
 
-        [watch] = await eventually(reported)
-        assert watch["role"] == "watch"
-        assert set(watch["watches"]) == {f"runtime/{kind}" for kind in WATCHED}
-        process.terminate()
-        assert await process.wait() == 0
-        assert await presence.processes(bus) == []
+            [watch] = await eventually(reported)
+            assert watch["role"] == "watch"
+            assert set(watch["watches"]) == {f"runtime/{kind}" for kind in WATCHED}
+            await asyncio.to_thread(started.end)
+            assert started.process.exitcode == 0
+            assert await presence.processes(bus) == []
 
 
 async def test_a_missing_kind_is_awaited(bus: Bus, records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,18 +162,13 @@ async def test_a_broken_cluster_disturbs_no_other(
         await eventually(lambda: knows(bus, records.ref("web"), "ADDED", "10.0.0.1"))
 
 
-@contextlib.asynccontextmanager
-async def watch_process(url: str, kubeconfig: Path) -> AsyncIterator[Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "windowbox", "watch", "--nats", url, "--kubeconfig", str(kubeconfig),
-        stdout=DEVNULL, preexec_fn=processes.dying_with_parent(),
-    )  # fmt: skip
+@contextlib.contextmanager
+def watch_process(url: str, kubeconfig: Path, folder: Path) -> Iterator[Forked]:
+    process = forked.start("watch", "--nats", url, "--kubeconfig", str(kubeconfig), log=folder / "watch.log")
     try:
         yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        process.end()
 
 
 def member(id: str, records: Records) -> Member:
