@@ -139,6 +139,17 @@ def test_daemon_static_and_ended_pods_stay() -> None:
     assert names(nodedrain.candidates(pods)) == ["plain", "owned"]
 
 
+def test_an_ended_pod_that_its_kubelet_is_about_to_remove_is_awaited() -> None:
+    deleted: dict[str, Any] = {"phase": "Failed", "deletionTimestamp": "2026-08-21T11:00:00Z"}
+    pods = [
+        guest("ended", **deleted),
+        guest("held", **deleted, finalizers=["batch.kubernetes.io/job-tracking"]),
+    ]
+    assert names(nodedrain.candidates(pods)) == ["ended"]
+    step = nodedrain.next_step(nodedrain.candidates(pods), NORMAL, evicting=True)
+    assert (names(step.evict), names(step.delete), names(step.waiting)) == ([], [], ["ended"])
+
+
 @rule("B12-R6")
 def test_pods_with_volumes_leave_one_after_the_other() -> None:
     high, low = guest("high", claim=True, priority=9), guest("low", claim=True, priority=1)

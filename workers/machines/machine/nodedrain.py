@@ -85,14 +85,17 @@ def candidates(pods: Sequence[Object]) -> list[Object]:
 
     def leaves(pod: Object) -> bool:
         owners = pod.metadata.get("ownerReferences") or ()
+        # Its kubelet is about to remove it. Without that, the garbage collector takes a minute, and whoever
+        # deletes the Deployment waits for it.
+        removed_soon = pod.deleting and not pod.metadata.get("finalizers")
         return not (
             _MIRROR in pod.annotations
             or any(
                 isinstance(one, Mapping) and one.get("controller") and one.get("kind") == "DaemonSet"
                 for one in owners
             )
-            # Ended Pods use nothing; the garbage collector deletes them with their node.
-            or pod.status.get("phase") in ("Succeeded", "Failed")
+            # Other ended Pods use nothing; the garbage collector deletes them with their node.
+            or (pod.status.get("phase") in ("Succeeded", "Failed") and not removed_soon)
         )
 
     return [pod for pod in pods if leaves(pod)]
