@@ -14,7 +14,8 @@ from sandbox.shipped import EXAMPLES
 from tests.support import echoclient, release, releasedshoot
 from tests.support.release import Release
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+# Manifests, rights, settings and values: tests/api/chart. What the roles do: all other tests.
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

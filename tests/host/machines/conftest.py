@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +78,9 @@ def _address(service: dict[str, Any]) -> str:
 
 @pytest.fixture(scope="package")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeWorld]:
-    yield from worldwithnodes.fixture(tmp_path_factory, nodes=2, **TOGETHER)
+    """Each takes the image of machines, which is dear: only a demo that is long needs two."""
+    count = 2 if os.environ.get("LONG") else 1
+    yield from worldwithnodes.fixture(tmp_path_factory, nodes=count, **TOGETHER)
 
 
 @pytest.fixture(scope="package")

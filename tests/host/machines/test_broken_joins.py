@@ -15,6 +15,9 @@ from tests.host.machines import handmade
 from tests.host.machines.conftest import ShootWorld
 from tests.support.rules import rule
 
+# With simulated kubelets: tests/api/machine/test_trouble.py, and tests/unit/machines/test_phases.py.
+pytestmark = pytest.mark.long
+
 _BINDING = "windowbox:approve-joining"
 _UNHEARD = "runs, but the Shoot's API server has not heard of it"
 

@@ -30,6 +30,7 @@ def warnings(nodes: NodeWorld) -> list[str]:
     return [f"{one.what}: {one.said}" for one in found if one.verdict != "ok"]
 
 
+@pytest.mark.long  # its beginning: tests/host/commands; what clients notice: tests/host/traffic
 def test_the_demo_loses_no_connection_and_repeats(
     nodes: NodeWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -47,6 +48,7 @@ def test_the_demo_loses_no_connection_and_repeats(
         assert len(re.findall(r"answered by echo-", said)) == 3
 
 
+@pytest.mark.long  # tests/host/traffic/test_bastion.py
 def test_a_bastion_speaks_ssh_and_goes_without_a_trace(
     nodes: NodeWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,6 +63,7 @@ def test_a_bastion_speaks_ssh_and_goes_without_a_trace(
     assert said.rstrip().endswith("nothing of it is left")
 
 
+@pytest.mark.long  # its steps: test_shoot.py, and more of them
 @pytest.mark.slow
 def test_the_demo_replaces_machines_and_goes_without_a_trace(
     sandbox: Sandbox, capsys: pytest.CaptureFixture[str]

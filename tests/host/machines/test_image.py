@@ -68,6 +68,7 @@ systemctl restart --no-block containerd.service
 """
 
 
+@pytest.mark.long  # tests/servers/sandbox/test_slow_containerd.py
 @pytest.mark.slow
 def test_a_node_is_ready_when_it_has_its_images(world: ShootWorld) -> None:
     """Until then a Pod's sandbox fails, and the kubelet tries again only twelve seconds later."""

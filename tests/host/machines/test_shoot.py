@@ -25,6 +25,7 @@ from tests.support.rules import rule
 from windowbox.errors import Missing, Refused
 
 
+@pytest.mark.long  # test_managedseed.py
 def test_a_volume_keeps_its_data_for_the_next_pod(world: ShootWorld) -> None:
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
@@ -76,6 +77,7 @@ def test_the_demo_writes_a_volume_and_rotates_authorities(world: ShootWorld) -> 
     ]
 
 
+@pytest.mark.long  # hibernation, and that it is woken: the last test here; machines: tests/api/machine
 @pytest.mark.slow
 @rule("C-7", "B12-R1")
 def test_load_balancers_serve_again_after_waking(world: ShootWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +183,7 @@ def _uids(api: ApiServer, path: str) -> dict[str, str]:
     return {one["metadata"]["name"]: one["metadata"]["uid"] for one in api.read(path)["items"]}
 
 
-@pytest.mark.parametrize("class_", ["", "seed"], ids=["shoot", "seed"])
+@pytest.mark.parametrize("class_", ["", pytest.param("seed", marks=pytest.mark.long)], ids=["shoot", "seed"])
 def test_managed_resources_are_applied_by_their_class(world: ShootWorld, class_: str) -> None:
     """By Gardener's own resource manager: in the Shoot, or in the cluster of the sandbox."""
     api, namespace, name = world.sandbox.api, world.shoot.technical_id, f"managed{class_}"

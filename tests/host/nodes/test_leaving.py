@@ -21,6 +21,9 @@ from tests.support import echoclient, worldwithnodes
 from tests.support.commandline import CommandLine
 from tests.support.worldwithnodes import NodeWorld
 
+# Of demos with a node: commands/test_demo_first.py; of a killed supervisor: sandbox/test_detached.py.
+pytestmark = pytest.mark.long
+
 ONE_NODE = Options(watchers=0, workers=0, patchers=0, nodes=1)
 KINDS = {
     "ip -oneline link", "ip netns list", "ip -4 route show table all", "ip -6 route show table all",
@@ -39,7 +42,6 @@ def windowbox(tmp_path: Path) -> Iterator[CommandLine]:
         command_line("down")
 
 
-@pytest.mark.long  # test_down_leaves_nothing; its own ranges: test_clusternetwork.py
 @pytest.mark.slow
 def test_a_second_sandbox_coexists_and_leaves_nothing(nodes: NodeWorld, tmp_path: Path) -> None:
     service = nodes.deploy_echo("first")
@@ -71,7 +73,6 @@ def test_down_leaves_nothing(windowbox: CommandLine) -> None:
     assert seen.left() == {}
 
 
-@pytest.mark.long  # test_down_leaves_nothing; of a killed sandbox without nodes: test_detached.py
 @pytest.mark.slow
 def test_up_clears_leftovers_of_a_killed_supervisor(windowbox: CommandLine) -> None:
     """`down` clears it in the same way: see the tests of routes and addresses of a sandbox."""
@@ -93,7 +94,6 @@ def _traces_with_a_pod(windowbox: CommandLine) -> Traces:
     return traces.of(state, windowbox.folder)
 
 
-@pytest.mark.long  # test_down_leaves_nothing; it is about tests alone
 @pytest.mark.slow
 def test_leftovers_of_a_killed_test_are_cleared(tmp_path: Path) -> None:
     worldwithnodes.need()

@@ -47,7 +47,7 @@ def test_type_and_ports_can_be_changed(
         _is_unanswered(ask, address, 81)
 
 
-@pytest.mark.long  # test_a_second_family_can_come_and_go, and the next
+@pytest.mark.long  # test_a_second_family_can_come_and_go
 def test_an_added_address_goes_with_its_service(traffic: World) -> None:
     with traffic.service(ipFamilyPolicy="PreferDualStack") as service:
         _, v6 = service.addresses
@@ -61,6 +61,7 @@ def test_an_added_address_goes_with_its_service(traffic: World) -> None:
     _is_removed(v6)
 
 
+@pytest.mark.long  # test_a_second_family_can_come_and_go; servers/envoy/test_hostnetwork.py
 def test_an_added_address_stays_while_a_connection_is_open(traffic: World) -> None:
     with contextlib.ExitStack() as stack:
         with traffic.service(ipFamilies=["IPv6"]) as service:

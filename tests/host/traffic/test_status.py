@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.host.traffic.world import EXCLUDED, SERVICES, World, condition, ingress, tcp, udp
 from tests.support import echoclient
+from tests.support.cases import cases, long
 from tests.support.rules import rule
 from workers.loadbalancer.envoy import bootstrap, protobuf
 
@@ -136,21 +137,24 @@ def test_health_checks_run_no_program(traffic: World) -> None:
         assert children_ended() == before
 
 
-@rule("LB-11-13", "LB-1-gone")
-def test_a_service_deleted_while_all_are_away_leaves_nothing(traffic: World) -> None:
-    ours = ("worker-1", "watcher-1", "patcher-1")
+@cases(
+    "away",
+    ("LB-11-13+LB-1-gone", ("watcher-1",)),
+    long("LB-11-13+LB-1-gone-all", ("worker-1", "watcher-1", "patcher-1")),
+)
+def test_a_service_that_vanishes_unseen_leaves_nothing(traffic: World, away: tuple[str, ...]) -> None:
     sandbox, call = traffic.nodes.sandbox, traffic.nodes.call
     traffic.create("vanishes")
     address = ingress(traffic.wait("vanishes", ingress))[0]["ip"]
     echoclient.until(partial(echoclient.tcp, address, 80))
-    for name in ours:
+    for name in away:
         call(sandbox.stop(name))
     path = f"{SERVICES}/vanishes"
     traffic.merge(path, {"metadata": {"finalizers": None}})
     traffic.delete(path)
     traffic.gone("vanishes")
     assert _listeners(traffic, address)
-    for name in reversed(ours):
+    for name in reversed(away):
         call(sandbox.start(name))
     echoclient.becomes("refused", partial(echoclient.outcome, address))
     echoclient.becomes([], partial(_listeners, traffic, address))

@@ -35,6 +35,7 @@ def _serves(client: Steady, pod: str) -> bool:
     return pod in client.pods(30)
 
 
+@pytest.mark.long  # test_a_node_being_deleted_keeps_only_old_connections, test_a_node_fails
 @rule("LB-11-1", "LB-5-sync", "LB-5-addresses", "LB-15-4")
 def test_a_node_is_removed_and_added(traffic: World) -> None:
     gone = _pod_of(traffic, "node-3")
