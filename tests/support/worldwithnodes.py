@@ -114,6 +114,15 @@ class NodeWorld:
                 return found
         raise TimeoutError(f"{name} has not {replicas} ready Pods after a minute")
 
+    @contextlib.contextmanager
+    def exposed(
+        self, name: str, app: str, *, udp: Sequence[int] = (), **spec: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Another Service before the echo servers `app`; `spec` is laid over its own."""
+        path, wanted = f"{_SERVICES}/{name}", {"selector": {"app": app}, **spec}
+        yield self.api.apply(path, _service(name, (8080,), udp, wanted))
+        self.api.request("DELETE", path).close()
+
     def remove_echo(self, name: str) -> None:
         for path in (_DEPLOYMENTS, _SERVICES):
             self.api.request("DELETE", f"{path}/{name}").close()

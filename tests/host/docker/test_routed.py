@@ -156,18 +156,16 @@ async def test_an_edge_is_recreated_after_a_teardown(attachment: Attachment, hos
         await traffic.greeted(ADDRESS, 80, "a")
 
 
-async def test_an_address_outside_of_the_ranges_is_reported(attachment: Attachment) -> None:
-    reported = await attachment.prepare([ADDRESS, "198.51.100.7"])
-    assert reported == {
-        "198.51.100.7": "198.51.100.7 is in none of the ranges: add its prefix to loadbalancer.ranges"
-    }
-
-
-async def test_an_address_of_the_host_itself_is_reported(attachment: Attachment) -> None:
-    argv = ("ip", "address", "add", f"{ADDRESS}/32", "dev", "lo")
+async def test_addresses_outside_of_the_ranges_or_of_the_host_itself_are_reported(
+    attachment: Attachment,
+) -> None:
+    outside, own = "198.51.100.7", "172.18.255.233"
+    argv = ("ip", "address", "add", f"{own}/32", "dev", "lo")
     await (await asyncio.create_subprocess_exec(*argv)).wait()
-    reported = await attachment.prepare([ADDRESS])
-    assert reported == {ADDRESS: f"this host has {ADDRESS} itself: as root: ip address del {ADDRESS} dev lo"}
+    assert await attachment.prepare([ADDRESS, outside, own]) == {
+        outside: f"{outside} is in none of the ranges: add its prefix to loadbalancer.ranges",
+        own: f"this host has {own} itself: as root: ip address del {own} dev lo",
+    }
 
 
 async def test_without_root_the_command_is_reported(attachment: Attachment) -> None:

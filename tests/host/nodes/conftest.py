@@ -10,5 +10,5 @@ from tests.support.worldwithnodes import NodeWorld
 
 @pytest.fixture(scope="package")
 def nodes(three_nodes: ThreeNodes) -> NodeWorld:
-    """A control plane and three nodes."""
+    """A control plane, three nodes, and on each of them an echo server, with the label `app: echo`."""
     return three_nodes.world().nodes

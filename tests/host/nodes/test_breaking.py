@@ -15,9 +15,9 @@ from tests.support.worldwithnodes import NodeWorld
 
 @pytest.fixture(scope="module")
 def echo(nodes: NodeWorld) -> Iterator[dict[str, Any]]:
-    """Three echo servers, one on each node; a node answers for its own."""
-    yield nodes.deploy_echo("breaking", service={"type": "LoadBalancer", "externalTrafficPolicy": "Local"})
-    nodes.remove_echo("breaking")
+    """The echo servers behind a Service; a node answers for its own."""
+    with nodes.exposed("breaking", "echo", type="LoadBalancer", externalTrafficPolicy="Local") as service:
+        yield service
 
 
 def test_a_cut_off_node_drops_everything_until_repaired(nodes: NodeWorld, echo: dict[str, Any]) -> None:

@@ -18,9 +18,9 @@ from tests.support.worldwithnodes import NodeWorld
 
 @pytest.fixture(scope="module")
 def echo(nodes: NodeWorld) -> Iterator[dict[str, Any]]:
-    """Three echo servers, one on each node, behind a Service of both families."""
-    yield nodes.deploy_echo("everywhere", udp=(8080,), service={"ipFamilyPolicy": "RequireDualStack"})
-    nodes.remove_echo("everywhere")
+    """The echo servers behind a Service of both families."""
+    with nodes.exposed("everywhere", "echo", udp=(8080,), ipFamilyPolicy="RequireDualStack") as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_nodes_are_ready_with_addresses_of_both_families(nodes: NodeWorld) -> No
 
 
 def test_a_pod_has_an_address_of_each_family(nodes: NodeWorld, echo: dict[str, Any]) -> None:
-    pods = nodes.api.read("/api/v1/namespaces/default/pods?labelSelector=app=everywhere")["items"]
+    pods = nodes.api.read("/api/v1/namespaces/default/pods?labelSelector=app=echo")["items"]
     plans = {node.name: node.plan for node in nodes.nodes}
     for pod in pods:
         plan = plans[pod["spec"]["nodeName"]]

@@ -1,4 +1,4 @@
-"""Echo servers on the sandbox with three nodes, for all tests of this package: leave all as it was."""
+"""One sandbox with three real nodes for all tests of this package: leave it as it was."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from tests.host.traffic.world import World
 
 @pytest.fixture(scope="package")
 def traffic(three_nodes: ThreeNodes) -> Iterator[World]:
-    """An echo server on each of three nodes, and our watcher, worker and patcher."""
-    world = three_nodes.world()
-    world.nodes.deploy_echo("echo", tcp=(8080, 8081), udp=(8080,), service={"type": "ClusterIP"})
-    yield world
+    """Three nodes with an echo server on each, and our watcher, worker and patcher."""
+    yield three_nodes.world()
     three_nodes.end()

@@ -307,10 +307,11 @@ class World:
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[World]:
-    """Three nodes, and our watcher, worker and patcher; not yet the echo servers."""
+    """Three nodes with an echo server on each, and our watcher, worker and patcher."""
     v4, v6, clients = addresses.free()
     options = Options(nodes=3, audit=True, addresses=(v4, v6))
     with addresses.removed_at_the_end(v6, clients), worldwithnodes.opened(folder, options) as nodes:
+        nodes.deploy_echo("echo", tcp=(8080, 8081), udp=(8080,), service={"type": "ClusterIP"})
         yield World(nodes, clients)
 
 
