@@ -39,6 +39,10 @@ gardeners_mode = pytest.mark.parametrize(
 )
 """Our own sets by night only: tests/api/machineset and tests/api/machine show them, with the driver."""
 
+ours_mode = pytest.mark.parametrize(
+    "mode", [pytest.param("driver", id="C15-R1-driver-only", marks=pytest.mark.long), _UNDER_OURS]
+)
+
 
 @dataclass(frozen=True)
 class Driven(DeploymentClient):
@@ -112,7 +116,7 @@ async def test_pods_follow_a_deployment(driven: Driven) -> None:
     assert await driven.classes() == ["big", "big"]
 
 
-@each_mode
+@ours_mode
 async def test_a_lost_pod_is_replaced_before_the_health_timeout(driven: Driven) -> None:
     await driven.make(deployment(replicas=2))
     await driven.until_complete()

@@ -20,21 +20,21 @@ APPLY = ("apply", "--validate=strict")
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server to which all examples have been applied."""
-    servers.need("etcd", "kube-apiserver", "kubectl")
-    with servers.control_plane(tmp_path_factory.mktemp("plane")) as made:
-        files = [f"--filename={path}" for path in (BUILT_UPON, *SHOWN)]
-        worldwithnodes.kubectl(made.kubeconfig, *APPLY, *files)
-        yield made
+def applied(plane: ControlPlane) -> Iterator[ControlPlane]:
+    """An API server with all examples."""
+    servers.need("kubectl")
+    files = [f"--filename={path}" for path in (BUILT_UPON, *SHOWN)]
+    worldwithnodes.kubectl(plane.kubeconfig, *APPLY, *files)
+    yield plane
+    worldwithnodes.kubectl(plane.kubeconfig, "delete", "--ignore-not-found", "--timeout=60s", *files)
 
 
 each = pytest.mark.parametrize("example", SHOWN, ids=lambda path: path.stem)
 
 
 @each
-def test_an_example_is_applied_idempotently(plane: ControlPlane, example: Path) -> None:
-    again = worldwithnodes.kubectl(plane.kubeconfig, *APPLY, f"--filename={example}").splitlines()
+def test_an_example_is_applied_idempotently(applied: ControlPlane, example: Path) -> None:
+    again = worldwithnodes.kubectl(applied.kubeconfig, *APPLY, f"--filename={example}").splitlines()
     assert again
     assert [line for line in again if not line.endswith(" unchanged")] == []
 

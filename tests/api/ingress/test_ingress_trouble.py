@@ -86,6 +86,7 @@ async def test_a_refusal_after_an_outage_is_reported(world: KindWorld) -> None:
     assert await records(shoot) == {}
 
 
+@pytest.mark.long  # the test below, and test_ingress_dns.py, remove records
 @rule("IG-3")
 async def test_records_go_where_nothing_may_be_deleted_unless_that_was_confirmed(
     plane: ControlPlane, nats: NatsServer

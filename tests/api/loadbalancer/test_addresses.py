@@ -55,6 +55,7 @@ async def test_a_port_held_on_all_addresses_is_reported_once(world: BalancerWorl
             assert (await world.reasons("stuck")).count("SyncLoadBalancerFailed") == 1
 
 
+@pytest.mark.long  # the two tests above hold ports; unit/edge/test_reporter.py says which are reported
 @three_addresses
 async def test_a_port_held_everywhere_costs_no_exchange(world: BalancerWorld) -> None:
     async with world.worker() as parts:
@@ -80,6 +81,7 @@ async def test_an_address_that_clients_know_is_kept(world: BalancerWorld) -> Non
             assert await world.served("known") == where
 
 
+@pytest.mark.long  # the two tests above hold ports; unit/edge/test_reporter.py says which are reported
 @three_addresses
 async def test_a_requested_address_is_waited_for(world: BalancerWorld) -> None:
     async with world.worker():
@@ -91,6 +93,7 @@ async def test_a_requested_address_is_waited_for(world: BalancerWorld) -> None:
         assert await world.served("fixed") == FIRST
 
 
+@pytest.mark.long  # the two tests above hold ports; unit/edge/test_reporter.py says which are reported
 @three_addresses
 async def test_a_former_address_disappears_from_the_status(world: BalancerWorld) -> None:
     async with world.worker():
@@ -103,6 +106,7 @@ async def test_a_former_address_disappears_from_the_status(world: BalancerWorld)
         assert await world.served("mover") == SECOND
 
 
+@pytest.mark.long  # the two tests above hold ports; unit/edge/test_reporter.py says which are reported
 @pytest.mark.serves("32/27")
 async def test_an_exchange_of_addresses_comes_to_an_end(world: BalancerWorld) -> None:
     async with world.worker() as parts:

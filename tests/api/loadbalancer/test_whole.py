@@ -78,6 +78,7 @@ async def test_a_wiped_status_comes_back(world: BalancerWorld) -> None:
         assert await world.served("web") == where
 
 
+@pytest.mark.long  # test_a_wiped_status_comes_back has all of it written again
 @rule("LB-4-status")
 async def test_conditions_that_others_wrote_are_corrected(world: BalancerWorld) -> None:
     """A lie about the load balancer goes; a condition of somebody else stays."""
@@ -149,6 +150,7 @@ async def test_the_next_free_address_goes_to_who_waits_longest(world: BalancerWo
         assert not address(later)
 
 
+@pytest.mark.long  # servers/ipam/test_queue_for_addresses.py says who is woken, and whose turn it is
 async def test_a_waiting_service_is_served_without_a_wake(world: BalancerWorld) -> None:
     async with world.worker() as parts:
         await _give_all_away(parts)
@@ -159,6 +161,7 @@ async def test_a_waiting_service_is_served_without_a_wake(world: BalancerWorld) 
         assert await world.served("patient") == address
 
 
+@pytest.mark.long  # servers/ipam/test_queue_for_addresses.py says who is woken, and whose turn it is
 async def test_a_service_just_queued_is_still_woken(
     world: BalancerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +274,7 @@ async def remembered(world: BalancerWorld, name: str) -> bool:
         return False
 
 
+@pytest.mark.long  # servers/envoy/test_keeping.py replaces one
 @rule("LB-15-12")
 async def test_another_envoy_takes_over_and_refuses_nothing(world: BalancerWorld, tmp_path: Path) -> None:
     async with world.worker():

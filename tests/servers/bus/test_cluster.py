@@ -65,7 +65,7 @@ async def behind(cluster: NatsCluster, buses: list[Bus]) -> AsyncIterator[tuple[
 
 async def test_a_server_that_is_behind_gives_no_old_answer(cluster: NatsCluster) -> None:
     async with speaking(cluster) as buses:
-        for turn in range(8):
+        for turn in range(3):
             async with behind(cluster, buses) as (near, far):
                 for number in range(100):
                     await near.publish(subjects.intent(key(f"web-{turn}-{number}")), b"x" * 10_000)
@@ -155,7 +155,7 @@ async def test_a_wish_right_after_a_run_needs_no_sweep(bus: Bus) -> None:
         story = pool.story
 
         async def wish_again_and_again(name: str) -> None:
-            for turn in range(1, 41):
+            for turn in range(1, 16):
                 await pool.wish(name, Wish(reason=str(turn)))
                 ended = (f"end {name}", str(turn))
                 await story.until_so(lambda: any((s.short, s.reason) == ended for s in story.all), f"{ended}")  # noqa: B023
@@ -210,7 +210,7 @@ async def test_a_deleted_message_is_not_read_again(bus: Bus) -> None:
 
 @on_three()
 async def test_a_reading_misses_nothing_that_was_stored_before(bus: Bus) -> None:
-    for number in range(25):
+    for number in range(10):
         for filler in range(20):
             subject = subjects.intent(key(f"web-{number}-{filler}"))
             await bus.publish(subject, b"{}")

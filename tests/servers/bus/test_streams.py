@@ -244,7 +244,7 @@ async def test_an_object_with_the_longest_names_is_stored_and_found(bus: Bus) ->
 
 async def test_a_reader_that_computes_much_does_not_hold_the_loop(one_bus: Bus) -> None:
     """All messages arrive at once. Others have turns between them nevertheless."""
-    for number in range(200):
+    for number in range(80):
         await one_bus.publish(f"object.c.k.n.{number}", b"{}")
     turns, seen = 0, list[int]()
 
@@ -260,7 +260,7 @@ async def test_a_reader_that_computes_much_does_not_hold_the_loop(one_bus: Bus) 
             while time.monotonic() < end:
                 pass
             seen.append(turns)
-    assert len(set(seen)) > 50
+    assert len(set(seen)) > 20
 
 
 async def test_a_connection_that_is_cancelled_while_it_is_made_ends(nats_url: str) -> None:

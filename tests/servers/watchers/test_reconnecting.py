@@ -20,7 +20,7 @@ from watchers import continuity
 from windowbox.models.refs import SERVICES
 from windowbox.settings.bussettings import Access
 
-CLUSTERS = 20
+CLUSTERS = 6
 _KEPT = {"Nats-TTL": "never"}
 
 

@@ -23,6 +23,7 @@ def test_uv_asks_what_pip_asks(environment: dict[str, str], expected: dict[str, 
     assert {name: found[name] for name in expected} == expected
 
 
+@pytest.mark.long  # pip takes two seconds to start; the other tests here show what both are asked
 def test_without_uv_pip_is_tried_and_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
