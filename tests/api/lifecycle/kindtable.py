@@ -29,7 +29,9 @@ class Bad:
     """Laid over the spec of the example."""
     shoot: dict[str, Any] = field(default_factory=dict)
     """Laid over the Cluster's Shoot, or its `cloudProfile`."""
-    daily: bool = False
+    daily: bool = True
+    """False: only long tests make it, others show it with values (tests/unit)."""
+    corrected: bool = False
     """Whether it is corrected also where long tests do not run."""
 
 
@@ -70,15 +72,21 @@ TRAITS = {
                 "I-3+B.9-no-nodes",
                 "networking.nodes of the Shoot is not set: give it a CIDR",
                 shoot=_networking(nodes=None),
-                daily=True,
+                corrected=True,
             ),
             Bad(
                 "I-3+B.17-host-bits",
                 "nodes of the Shoot: 10.0.0.1/16 has host bits set; correct the CIDR",
                 shoot=_networking(nodes="10.0.0.1/16"),
+                daily=False,
             ),
-            Bad("B.7-family", "is not of its ipFamilies (IPv6)", shoot=_networking(ipFamilies=["IPv6"])),
-            Bad("technical-id", _IS_WRONG, shoot=_NO_NAMESPACE),
+            Bad(
+                "B.7-family",
+                "is not of its ipFamilies (IPv6)",
+                shoot=_networking(ipFamilies=["IPv6"]),
+                daily=False,
+            ),
+            Bad("technical-id", _IS_WRONG, shoot=_NO_NAMESPACE, daily=False),
             Bad(
                 "D-7-config",
                 "there are kind: 'X', networks: {'vpc': '10.0.0.0/8'}; remove",
@@ -104,11 +112,13 @@ TRAITS = {
                 "B.9-no-config",
                 "spec.providerConfig of the CloudProfile is missing",
                 shoot={"cloudProfile": {}},
+                daily=False,
             ),
             Bad(
                 "2.16-field",
                 "spec.providerConfig of the CloudProfile: machineImage is unknown",
                 shoot=_profile(machineImage=[]),
+                daily=False,
             ),
         ),
         migrates=False,
@@ -126,7 +136,7 @@ TRAITS = {
     "exposure": Traits(
         bad=(
             Bad("K-3-unset", "spec.credentialsRef is not set", spec={"credentialsRef": None}),
-            Bad("A-7-family", "no InternalIP is of family IPv4", spec={"endpoints": [_NODE]}),
+            Bad("A-7-family", "no InternalIP is of family IPv4", spec={"endpoints": [_NODE]}, daily=False),
         ),
         migrates=False,
         service={"ports": [{"name": "https", "port": 8443, "targetPort": 8443, "protocol": "TCP"}]},
@@ -140,7 +150,7 @@ TRAITS = {
                 "X-1+B.9-image",
                 "spec.files[0].content.imageRef is 'i'",
                 spec={"files": [{"path": "/a", "content": _IMAGE}]},
-                daily=True,
+                corrected=True,
             ),
         ),
         rules={"migration": "D-6", "failed": "T-8+C.5-15"},
@@ -152,8 +162,9 @@ TRAITS = {
                 "E-2-image",
                 "loadBalancer.image is 3: write a text",
                 shoot=_profile(loadBalancer={"image": 3}),
+                daily=False,
             ),
-            Bad("technical-id", _IS_WRONG, shoot=_NO_NAMESPACE),
+            Bad("technical-id", _IS_WRONG, shoot=_NO_NAMESPACE, daily=False),
         ),
         keeps=False,
         rules={"drift": "M-1", "migration": "A.13+N-2", "forced": "C-8"},
@@ -165,7 +176,7 @@ TRAITS = {
                 "D-4+V-11-no-name",
                 "cannot be a name",
                 spec={"secretRef": {"name": "a/b", "namespace": "garden"}},
-                daily=True,
+                corrected=True,
             ),
         ),
         migrates=False,
@@ -174,7 +185,12 @@ TRAITS = {
     ),
     "backupentry": Traits(
         bad=(
-            Bad("D-4+V-11-no-namespace", "spec.secretRef", spec={"secretRef": {"name": "credentials"}}),
+            Bad(
+                "D-4+V-11-no-namespace",
+                "spec.secretRef",
+                spec={"secretRef": {"name": "credentials"}},
+                daily=False,
+            ),
             Bad(
                 "upwards",
                 "spec.bucketName: '../other' cannot be the name of a folder",
@@ -186,7 +202,9 @@ TRAITS = {
         rules={"migration": "BE-5+D-4+N-2", "life": "BE-4"},
     ),
     "dnsrecord": Traits(
-        bad=(Bad("values", "spec.values is empty: give at least one value", spec={"values": []}),)
+        bad=(
+            Bad("values", "spec.values is empty: give at least one value", spec={"values": []}, daily=False),
+        )
     ),
     "local-ext-seed": Traits(keeps=False, rules=_EXTENSION),
     "local-ext-shoot": Traits(keeps=False, rules=_EXTENSION),

@@ -6,7 +6,7 @@ The cases share a world, because starting it takes longer than most of them. Eac
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -133,7 +133,7 @@ async def replays(stand: Stand, began: datetime) -> Recording:
     return recording
 
 
-@each("life")
+@each("life", long=("dnsrecord",))
 async def test_a_life_leaves_nothing_behind_and_replays(stand: Stand, subject: Subject) -> None:
     began = datetime.now(UTC)
     await subject.create()
@@ -156,7 +156,7 @@ async def test_a_life_leaves_nothing_behind_and_replays(stand: Stand, subject: S
     assert not [text for text in texts if text in recorded]
 
 
-@each("again", long=("exposure", "backupbucket", "backupentry", "dnsrecord"))
+@each("again", long=("controlplane", "exposure", "backupbucket", "backupentry", "dnsrecord"))
 async def test_a_second_reconcile_writes_only_its_report(subject: Subject) -> None:
     await subject.create()
     await subject.ready()
@@ -313,17 +313,16 @@ async def test_a_forced_deletion_needs_no_provider(subject: Subject, secret: str
     assert await subject.owned()  # left behind
 
 
-BAD = [
-    pytest.param(pool, bad, id=f"{bad.case}-{pool}") for pool, traits in TRAITS.items() for bad in traits.bad
-]
-CORRECTED = [
-    pytest.param(pool, bad, id=f"{bad.case}-{pool}", marks=[] if bad.daily else pytest.mark.long)
-    for pool, traits in TRAITS.items()
-    for bad in traits.bad
-]
+def spoilings(daily: Callable[[Bad], bool]) -> list[Any]:
+    """The bad input of all pools; that which is not `daily` is long."""
+    return [
+        pytest.param(pool, bad, id=f"{bad.case}-{pool}", marks=[] if daily(bad) else pytest.mark.long)
+        for pool, traits in TRAITS.items()
+        for bad in traits.bad
+    ]
 
 
-@pytest.mark.parametrize(("pool", "bad"), BAD)
+@pytest.mark.parametrize(("pool", "bad"), spoilings(lambda bad: bad.daily))
 async def test_bad_input_creates_nothing_and_is_named(subject: Subject, bad: Bad) -> None:
     await spoilt(subject, bad)
     error = (await subject.failed()).status["lastError"]
@@ -342,7 +341,7 @@ async def spoilt(subject: Subject, bad: Bad) -> None:
     await subject.create(**bad.spec)
 
 
-@pytest.mark.parametrize(("pool", "bad"), CORRECTED)
+@pytest.mark.parametrize(("pool", "bad"), spoilings(lambda bad: bad.corrected))
 async def test_bad_input_can_be_corrected(stand: Stand, subject: Subject, bad: Bad) -> None:
     began = datetime.now(UTC)
     await spoilt(subject, bad)
