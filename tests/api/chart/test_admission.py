@@ -46,14 +46,14 @@ def _rendered(chart: str, **values: Any) -> list[Manifest]:
 
 
 @rule("WP-31")
-def test_the_api_server_takes_both_charts_of_the_admission(control_plane: ControlPlane) -> None:
+def test_the_api_server_takes_both_charts_of_the_admission(plane: ControlPlane) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "garden"}}
-    control_plane.api.apply("/api/v1/namespaces/garden", namespace)
+    plane.api.apply("/api/v1/namespaces/garden", namespace)
     manifests = [one for chart in (RUNTIME, APPLICATION) for one in _rendered(chart)]
     names = {one["metadata"]["name"] for one in manifests}
     assert names == {NAME, DEPLOYMENT, f"{DEPLOYMENT}-settings", f"{DEPLOYMENT}-vpa"}
     known = [one for one in manifests if one["kind"] != "VerticalPodAutoscaler"]
-    assert [error for one in known if (error := dry_run(control_plane.api, one))] == []
+    assert [error for one in known if (error := dry_run(plane.api, one))] == []
 
 
 def test_the_admission_reaches_the_garden_as_injected_and_is_called_by_its_service(tmp_path: Path) -> None:

@@ -44,17 +44,17 @@ FOREIGN = {"ServiceMonitor", "PrometheusRule", "ScaledObject", "VerticalPodAutos
 
 
 @pytest.fixture(scope="module")
-def api(control_plane: ControlPlane) -> Iterator[ApiServer]:
+def api(plane: ControlPlane) -> Iterator[ApiServer]:
     """With the namespace of the release, which admits restricted Pods only."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     path = f"/api/v1/namespaces/{helm.NAMESPACE}"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": helm.NAMESPACE}}
     restricted = namespace | {"metadata": {"name": helm.NAMESPACE, "labels": labels}}
-    control_plane.api.apply(path, restricted)
+    plane.api.apply(path, restricted)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    control_plane.api.apply(f"{path}/serviceaccounts/default", account)
-    yield control_plane.api
-    control_plane.api.apply(path, namespace)
+    plane.api.apply(f"{path}/serviceaccounts/default", account)
+    yield plane.api
+    plane.api.apply(path, namespace)
 
 
 @pytest.mark.parametrize(

@@ -33,13 +33,13 @@ def keda() -> Path:
 
 
 @pytest.fixture(scope="module")
-def scaled_objects(control_plane: ControlPlane, keda: Path) -> Iterator[ApiServer]:
+def scaled_objects(plane: ControlPlane, keda: Path) -> Iterator[ApiServer]:
     """An API server that knows ScaledObjects."""
     file = keda / "config" / "crd" / "bases" / "keda.sh_scaledobjects.yaml"
     definition = yaml.safe_load(file.read_text())
-    manifests.define(control_plane.api, definition)
-    yield control_plane.api
-    control_plane.api.request("DELETE", f"{_DEFINITIONS}/{definition['metadata']['name']}").close()
+    manifests.define(plane.api, definition)
+    yield plane.api
+    plane.api.request("DELETE", f"{_DEFINITIONS}/{definition['metadata']['name']}").close()
 
 
 @pytest.mark.long
@@ -104,17 +104,17 @@ BY_MEMORY = {"type": "ContainerResource", "containerResource": {"container": "wi
 
 
 @pytest.fixture(scope="module")
-def api(control_plane: ControlPlane) -> Iterator[ApiServer]:
+def api(plane: ControlPlane) -> Iterator[ApiServer]:
     """An API server that knows VerticalPodAutoscalers."""
     name = "verticalpodautoscalers.autoscaling.k8s.io"
     definitions = installing.gardeners_sources() / "example" / "seed-crds"
     file = definitions / "10-crd-autoscaling.k8s.io_verticalpodautoscalers.yaml"
-    manifests.define(control_plane.api, yaml.safe_load(file.read_text()))
+    manifests.define(plane.api, yaml.safe_load(file.read_text()))
     for namespace in (helm.NAMESPACE, "garden"):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-        control_plane.api.apply(f"/api/v1/namespaces/{namespace}", body)
-    yield control_plane.api
-    control_plane.api.request("DELETE", f"{_DEFINITIONS}/{name}").close()
+        plane.api.apply(f"/api/v1/namespaces/{namespace}", body)
+    yield plane.api
+    plane.api.request("DELETE", f"{_DEFINITIONS}/{name}").close()
 
 
 def _made(**values: Any) -> dict[str, Manifest]:

@@ -33,9 +33,12 @@ PACKAGES = [name.removesuffix("*") for name in PROJECT["tool"]["setuptools"]["pa
 LINKS = sorted(one for one in (ROOT / "sandbox" / "shipped").iterdir() if one.is_symlink())
 
 
-@pytest.mark.parametrize("name", sorted(generated.files()))
+FILES = generated.files()
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
 def test_generated_files_are_current(name: str) -> None:
-    assert (generated.CHART / name).read_text() == generated.files()[name], "run `make generate`"
+    assert (generated.CHART / name).read_text() == FILES[name], "run `make generate`"
 
 
 def test_values_are_the_defaults_of_their_model() -> None:
@@ -44,13 +47,13 @@ def test_values_are_the_defaults_of_their_model() -> None:
 
 
 def test_the_schema_refuses_unknown_keys_everywhere() -> None:
-    schema = json.loads(generated.files()["values.schema.json"])
+    schema = json.loads(FILES["values.schema.json"])
     objects = {name: one for name, one in schema["$defs"].items() if "properties" in one} | {"": schema}
     assert [name for name, one in objects.items() if one.get("additionalProperties") is not False] == []
 
 
 def test_settings_of_the_chart_itself_are_no_values() -> None:
-    schema: dict[str, Any] = json.loads(generated.files()["values.schema.json"])
+    schema: dict[str, Any] = json.loads(FILES["values.schema.json"])
     assert {"nats", "metrics", "probes"}.isdisjoint(schema["$defs"]["Settings"]["properties"])
 
 

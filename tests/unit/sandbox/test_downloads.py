@@ -20,7 +20,7 @@ from sandbox.programs.binaries import PROGRAMS, Program
 from sandbox.programs.web import Patience
 from sandbox.progress import Progress
 from sandbox.servers import certificates
-from tests.support.cases import cases
+from tests.support.cases import cases, long
 from tests.support.commandline import ROOT
 from tests.unit.sandbox import releaseserver
 from tests.unit.sandbox.conftest import Built
@@ -236,8 +236,13 @@ with processes.unwinding():
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["interrupted", "terminated"])
-@pytest.mark.parametrize("how", ["silent", "dripping"])
+@cases(
+    "how number",
+    ("silent-interrupted", "silent", signal.SIGINT),
+    ("dripping-terminated", "dripping", signal.SIGTERM),
+    long("silent-terminated", "silent", signal.SIGTERM),
+    long("dripping-interrupted", "dripping", signal.SIGINT),
+)
 def test_nothing_is_left_of_an_interrupted_download(number: int, how: str, published: Releases) -> None:
     getattr(published, how).add(FILE)
     with subprocess.Popen(
