@@ -8,6 +8,9 @@ import pytest_asyncio
 
 from tests.api.lifecycle.stage import Stage, staged
 from tests.support.servers import ControlPlane
+from tests.support.shortkeys import shortest_keys
+
+__all__ = ["shortest_keys", "stage"]
 
 
 @pytest_asyncio.fixture
