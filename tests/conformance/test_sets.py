@@ -203,6 +203,7 @@ async def test_machines_roll_without_surge(both: Both) -> None:
     await both.stay(**_whole(2, "big"))
 
 
+@pytest.mark.long  # unit/machines/test_sets.py plans it
 @rule("C7-R2", "C8")
 async def test_a_failed_machine_is_replaced(both: Both) -> None:
     await _complete(both, 2)

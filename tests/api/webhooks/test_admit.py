@@ -340,6 +340,7 @@ async def _age_authority(seed: Seed) -> None:
     await seed.kube.merge(SECRETS, NAMESPACE, found["metadata"]["name"], {"metadata": {"labels": labels}})
 
 
+@pytest.mark.long  # servers/webhooks/test_server.py ends a server that is asked
 async def test_one_of_two_processes_may_end_under_load(hooks: Hooks) -> None:
     where = await hooks.shoot("shoot--hooks--two")
     settings = hooks.settings()
