@@ -103,6 +103,7 @@ async def test_a_deletion_does_not_wait_for_the_namespace_but_its_successor_does
     await infrastructures.until_nothing_is_left(shoot)
 
 
+@pytest.mark.long  # the test above waits for it, too
 @rule("B.8")
 async def test_a_shoot_of_the_same_name_waits_for_the_former_namespace(world: KindWorld) -> None:
     shoot = await world.shoot()

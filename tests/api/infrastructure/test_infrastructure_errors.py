@@ -241,6 +241,7 @@ def _unmoved(namespace: Object) -> dict[str, Any]:
     return {name: namespace.metadata.get(name) for name in ("uid", "labels", "finalizers")}
 
 
+@pytest.mark.long  # lifecycle/test_contract_of_kinds.py loses the Secret, too
 @rule("A.13", "B.17", "K-1")
 async def test_without_the_provider_secret_a_deletion_fails_as_in_the_contract(world: KindWorld) -> None:
     _, reported = infrastructures.examples("A.13")

@@ -117,6 +117,7 @@ async def test_a_machine_waits_until_its_shoot_is_known_or_marked_as_none(made: 
     await made.end("lone")
 
 
+@pytest.mark.long  # the test above waits for its Shoot, too
 @rule("B8-R2")
 @pytest.mark.simulated(joined=False)
 async def test_a_machine_is_created_once_its_shoot_joins(made: Machines) -> None:

@@ -95,6 +95,7 @@ async def test_another_class_replaces_machines_within_surge(client: MachineClien
     assert most == 4
 
 
+@pytest.mark.long  # worker/test_restoration.py migrates machines
 @rule("A15-R6")
 async def test_no_machine_is_created_during_a_migration(client: MachineClient) -> None:
     await client.complete(2)

@@ -18,7 +18,7 @@ from sandbox import processes
 from sandbox.servers import certificates
 from tests.api.providers.tenants import bound, changed, finish, infrastructure, nobody, refused, served
 from tests.support import livefiles
-from tests.support.cases import cases
+from tests.support.cases import cases, long
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
 from tests.support.markers import Markers
 from tests.support.proxy import proxy
@@ -72,8 +72,8 @@ UNREACHED = "no usable connection"
     ("B.17-401", user(token="unknown"), UNAUTHENTICATED, "Unauthorized"),
     ("B.17-403", lambda world: nobody(world.plane), UNAUTHORIZED, "cannot"),
     ("B.17+K-1-no-yaml", lambda _: b"a: [", MALFORMED, "the kubeconfig is not YAML"),
-    ("B.17+K-1-empty-mapping", lambda _: b"{}", MALFORMED, "unusable kubeconfig"),
-    ("B.17+K-1-no-url", server("ftp://a"), MALFORMED, "kubeconfig's server is no URL"),
+    long("B.17+K-1-empty-mapping", lambda _: b"{}", MALFORMED, "unusable kubeconfig"),
+    long("B.17+K-1-no-url", server("ftp://a"), MALFORMED, "kubeconfig's server is no URL"),
     ("B.17+K-1-file", user(tokenFile="/var/run/token"), MALFORMED, NO_FILES),
     ("K-1-nobody-listens", closed, None, UNREACHED),
     ("K-1-not-trusted", other_authority, None, UNREACHED),
@@ -137,7 +137,10 @@ async def test_a_renewed_secret_counts_from_the_next_run_on(world: KindWorld) ->
     await shoot.until_gone(INFRASTRUCTURES, "local")
 
 
-@pytest.mark.parametrize("resource", ["namespaces", "networkpolicies", "ippools"])
+@pytest.mark.parametrize(
+    "resource",
+    ["namespaces", *(pytest.param(one, marks=pytest.mark.long) for one in ("networkpolicies", "ippools"))],
+)
 async def test_each_right_of_the_provider_is_needed(world: KindWorld, resource: str) -> None:
     rules = [
         {**rule, "resources": [one for one in rule["resources"] if one != resource]}

@@ -109,6 +109,7 @@ async def test_another_cluster_is_watched_as_long_as_a_secret_leads_there(
         await left(registry, cluster)
 
 
+@pytest.mark.long  # the last test redirects a Secret, and another takes over
 async def test_another_secret_takes_over_when_one_is_changed_or_gone(
     world: KindWorld, registry: Registry, other: ControlPlane
 ) -> None:

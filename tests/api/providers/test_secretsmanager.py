@@ -229,6 +229,7 @@ async def test_data_that_is_supplied_is_used(site: Site) -> None:
     assert await site.data(CA.name) == given
 
 
+@pytest.mark.long  # the test above supplies data, others renew
 @rule("Z-6")
 async def test_data_that_is_due_for_renewal_is_not_taken_as_new(site: Site) -> None:
     """Each run would find it due, and take it again."""
