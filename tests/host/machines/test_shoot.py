@@ -199,9 +199,15 @@ def test_managed_resources_are_applied_by_their_class(world: ShootWorld, class_:
     accounts = "/api/v1/namespaces/default/serviceaccounts"
     waiting.until(there, accounts, name, lambda one: True, f"{name} is not applied", patience=60)
     bundles = f"/apis/{group}/namespaces/{namespace}/managedresources"
+    # It deletes what it has noted: before, it would leave the account behind.
+    waiting.until(api, bundles, name, _has_noted, f"{name} notes nothing", patience=60)
     api.request("DELETE", f"{bundles}/{name}")
     waiting.until_gone(api, bundles, name, f"{name} is not gone", patience=60)
     assert not waiting.read(there, f"{accounts}/{name}")
+
+
+def _has_noted(bundle: dict[str, Any]) -> bool:
+    return bool(bundle.get("status", {}).get("resources"))
 
 
 def test_a_name_is_taken_once(world: ShootWorld) -> None:
