@@ -46,6 +46,7 @@ async def shoot(world: KindWorld) -> AsyncIterator[Client]:
             await made.until_gone(EXTENSIONS, type_)
 
 
+@pytest.mark.long  # unit/extension/test_managedresources.py has the objects, test_extensions.py the status
 @rule("A.11", "M-3")
 async def test_extensions_become_ready_as_the_examples_say(
     shoot: Client, examples: tuple[list[Any], list[Any]]

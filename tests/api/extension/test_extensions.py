@@ -206,7 +206,7 @@ async def test_the_resource_manager_is_asked_whether_objects_are_gone(world: Kin
 @cases(
     "type_ stays",
     ("M-7-seed", SEED, False),
-    ("M-7-shoot", SHOOT, True),
+    long("M-7-shoot", SHOOT, True),
     long("M-7-after-worker", AFTER_WORKER, True),
 )
 async def test_a_migration_keeps_the_objects_in_the_shoot(world: KindWorld, type_: str, stays: bool) -> None:

@@ -185,6 +185,7 @@ async def test_control_planes_of_self_hosted_shoots_are_reached_by_load_balancer
     }
 
 
+@pytest.mark.long  # lifecycle/test_contract_of_kinds.py counts those of one
 async def test_reconciling_five_again_costs_two_writes_each(plane: ControlPlane, nats: NatsServer) -> None:
     async with kind_world(plane, nats, "infrastructure") as world:
         shoots = [await world.shoot() for _ in range(5)]

@@ -167,7 +167,7 @@ async def test_a_second_reconcile_writes_only_its_report(subject: Subject) -> No
     assert written(audit.requests()) == {f"patch {plural}": 1, f"patch {plural}/status": 1}
 
 
-@each("drift", OWNING, long=("exposure",))
+@each("drift", OWNING, long=("controlplane", "exposure"))
 async def test_owned_objects_are_restored_after_edits_and_deletions(subject: Subject, pool: str) -> None:
     await subject.create()
     before = await subject.ready()

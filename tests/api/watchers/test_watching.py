@@ -106,6 +106,7 @@ async def test_a_killed_watcher_is_replaced_without_a_gap(
         assert len(await heard(bus, records)) == 2
 
 
+@pytest.mark.long  # the tests of this file read the states, commands/test_looking.py shows them
 async def test_a_watcher_process_reports_its_watches(
     nats_url: str, control_plane: ControlPlane, tmp_path: Path
 ) -> None:

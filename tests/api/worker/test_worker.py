@@ -245,6 +245,7 @@ async def test_machine_controller_manager_hibernates_with_the_shoot(world: KindW
     await shoot.until(refs.DEPLOYMENTS, name, lambda found: found is not None and found.spec["replicas"] == 1)
 
 
+@pytest.mark.long  # unit/worker/test_pools.py has the hashes
 @rule("A3-R6", "A14-R1", "A11-R6")
 @pytest.mark.serves("worker")
 async def test_a_manual_update_is_reported_by_the_hash_of_the_pool(world: KindWorld) -> None:
