@@ -1,6 +1,6 @@
 """Shoots with load balancers: served, hibernated, deleted, hanging, or lying about their nodes.
 
-Their API servers are simulated on top of one, in which nothing of them is left.
+Their API servers are simulated on top of one.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from tests.api.loadbalancer.manyshoots import Addresses, ManyShoots, Shoot, many_shoots
+from tests.support import servers
 from tests.support.balancerworld import EVENTS, greeting
 from tests.support.natsserver import NatsServer
 from tests.support.rules import rule
@@ -32,17 +33,25 @@ MANY, SOON = 64, 30.0
 """Services, and seconds. In 16 slots, each for 15 s, so many at a cluster that hangs would take 60 s."""
 
 
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """The real server behind all shoots here: their Namespaces stay in it, by which clusters join."""
+    servers.need("etcd", "kube-apiserver")
+    with servers.control_plane(tmp_path_factory.mktemp("behind")) as made:
+        yield made
+
+
 @pytest_asyncio.fixture
 async def many(
     request: pytest.FixtureRequest,
-    control_plane: ControlPlane,
+    behind: ControlPlane,
     nats: NatsServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[ManyShoots]:
     """`@pytest.mark.serves(2, 1)`: how many shoots, and how many Services each has."""
     count, size = request.node.get_closest_marker("serves").args
-    async with many_shoots(control_plane, nats, tmp_path, monkeypatch, count, size, "127.70.0.0/22") as made:
+    async with many_shoots(behind, nats, tmp_path, monkeypatch, count, size, "127.70.0.0/22") as made:
         yield made
 
 
