@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.support import servers, worldwithnodes
 from tests.support.servers import ControlPlane
@@ -19,6 +21,10 @@ SHOWN = sorted(EXAMPLES.glob("*.yaml"))
 APPLY = ("apply", "--validate=strict")
 
 
+def manifests() -> list[dict[str, Any]]:
+    return [one for path in SHOWN for one in yaml.safe_load_all(path.read_text()) if one]
+
+
 @pytest.fixture(scope="module")
 def applied(plane: ControlPlane) -> Iterator[ControlPlane]:
     """An API server with all examples."""
@@ -26,7 +32,10 @@ def applied(plane: ControlPlane) -> Iterator[ControlPlane]:
     files = [f"--filename={path}" for path in (BUILT_UPON, *SHOWN)]
     worldwithnodes.kubectl(plane.kubeconfig, *APPLY, *files)
     yield plane
-    worldwithnodes.kubectl(plane.kubeconfig, "delete", "--ignore-not-found", "--timeout=60s", *files)
+    # Other tests use the garden's namespace, too.
+    rest = [one for one in manifests() if one["kind"] != "Namespace"]
+    delete = ("delete", "--ignore-not-found", "--wait=false", "--filename=-")
+    worldwithnodes.kubectl(plane.kubeconfig, *delete, stdin=yaml.safe_dump_all(rest))
 
 
 each = pytest.mark.parametrize("example", SHOWN, ids=lambda path: path.stem)
