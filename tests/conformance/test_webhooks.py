@@ -203,6 +203,7 @@ def _apply(api: ApiServer, found: dict[str, Any]) -> None:
     api.apply(CLUSTERS.path("", name), body)
 
 
+@pytest.mark.long  # api/providers/test_secretsmanager.py adopts secrets of another program
 @rule("WF-60", "WF-63")
 async def test_authorities_stay_when_another_program_takes_over(
     plane: ControlPlane, roles: RoleServer, defined: None, tmp_path: Path

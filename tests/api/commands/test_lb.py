@@ -167,6 +167,7 @@ async def test_a_drained_one_takes_nothing_new_and_keeps_what_it_has(asked: Aske
     writer.close()
 
 
+@pytest.mark.long  # the test above drains one
 async def test_what_is_drained_before_it_ever_served_shows_no_address(asked: Asked) -> None:
     await asked.world.service("early", node_port=NODE_PORT, metadata={"annotations": {DRAIN: "true"}})
     await asked.world.reported("early", "DrainedLoadBalancer")
@@ -176,6 +177,7 @@ async def test_what_is_drained_before_it_ever_served_shows_no_address(asked: Ask
     assert await greeting(await asked.world.served("early")) == "hello"
 
 
+@pytest.mark.long  # test_trace.py traces records
 async def test_trace_shows_finalizer_address_edge_and_status(asked: Asked) -> None:
     where = await asked.web()
 

@@ -69,6 +69,7 @@ async def test_a_port_held_everywhere_costs_no_exchange(world: BalancerWorld) ->
         assert await world.served("everywhere") == where
 
 
+@pytest.mark.long  # servers/ipam/test_store.py keeps what a status shows
 @three_addresses
 async def test_an_address_that_clients_know_is_kept(world: BalancerWorld) -> None:
     async with world.worker():
@@ -171,6 +172,7 @@ async def test_a_claimed_address_stays_with_its_owner(world: BalancerWorld, wipe
     await always(serves, forget_and_recover())
 
 
+@pytest.mark.long  # the test above wipes it, too
 @pytest.mark.serves("16/29")
 async def test_claims_are_settled_while_the_bus_is_wiped(world: BalancerWorld) -> None:
     async with world.worker() as parts:
