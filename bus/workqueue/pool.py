@@ -33,14 +33,16 @@ from windowbox.telemetry import metrics, stalls, tracing
 
 logger = logging.getLogger(__name__)
 
-PROCESS = f"{socket.gethostname()}/{os.getpid()}"
-"""The name of this process in leases, journal and logs."""
-
 _QUARANTINE_SECONDS = 600.0
 _GRACE = 8.0
 _AGAIN = 0.5
 _STOPPED = 5.0
 """Seconds before a run is repeated that was stopped because its cluster is slow."""
+
+
+def this_process() -> str:
+    """The name of this process in leases, journal and logs."""
+    return f"{socket.gethostname()}/{os.getpid()}"
 
 
 @dataclass
@@ -111,7 +113,7 @@ class Pool:
         self._handler = handler
         self._ack_wait = ack_wait
         self.queue = Queue(bus, pool)
-        self._pool = pool
+        self._pool, self._name = pool, this_process()
         items = self.queue.item_consumer(ack_wait)
         self._rank = rank
         self._pull = rank.pull(items, concurrency) if rank else Pull(bus, items, concurrency)
@@ -235,7 +237,7 @@ class Pool:
                 waited=waited,
                 started=started,
                 seconds=took,
-                process=PROCESS,
+                process=self._name,
                 outcome=outcome.result,
                 reads=item.reads,
                 calls=item.calls,

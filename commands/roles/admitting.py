@@ -15,7 +15,7 @@ from bus.leases.leases import Leases
 from bus.messages import Reason, Wish
 from bus.transport.connection import Bus, connected
 from bus.transport.finishing import check_cancelled
-from bus.workqueue.pool import PROCESS
+from bus.workqueue.pool import this_process
 from bus.workqueue.queue import Queue
 from webhooks import table
 from webhooks.journal import Journal
@@ -150,8 +150,8 @@ class Admitting:
 
 
 @contextlib.asynccontextmanager
-async def admitting(settings: Settings, *, garden: bool, process: str = PROCESS) -> AsyncIterator[Admitting]:
-    """A process with its connections to API servers, and its metrics."""
+async def admitting(settings: Settings, *, garden: bool, process: str = "") -> AsyncIterator[Admitting]:
+    """A process with its connections to API servers, and its metrics; `process` names it, by default truly."""
     async with contextlib.AsyncExitStack() as stack:
         own = await stack.enter_async_context(
             kube.from_file(settings.cluster.kubeconfig, settings.cluster.context)
@@ -159,7 +159,7 @@ async def admitting(settings: Settings, *, garden: bool, process: str = PROCESS)
         called, file = own, settings.webhooks.garden_kubeconfig or settings.garden.kubeconfig
         if garden and file:
             called = await stack.enter_async_context(kube.from_file(file))
-        made = Admitting(settings, Served(settings.webhooks, own, called, garden), process)
+        made = Admitting(settings, Served(settings.webhooks, own, called, garden), process or this_process())
         made.metrics = await stack.enter_async_context(
             http.served(settings.metrics, lambda: made.ready, probes=settings.probes)
         )

@@ -20,7 +20,7 @@ from bus.clusters.registry import Registry
 from bus.leases import guard, presence
 from bus.leases.leases import Leases
 from bus.transport.connection import Bus, connected
-from bus.workqueue.pool import PROCESS, Pool
+from bus.workqueue.pool import Pool, this_process
 from commands.roles import ccmconfig
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import WindowboxError
@@ -109,7 +109,7 @@ class Process:
 
     def describe(self) -> dict[str, Any]:
         """The details that `windowbox status` shows of this process."""
-        about = {"role": self.role, "process": PROCESS, "metrics": self.metrics, "ready": self.ready}
+        about = {"role": self.role, "process": this_process(), "metrics": self.metrics, "ready": self.ready}
         about[presence.RANKED] = True
         if self.pools:
             about["pools"] = [{"pool": pool.queue.pool, "in flight": pool.active} for pool in self.pools]
@@ -153,7 +153,7 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
             await schema.check(bus, stream)
         registry = Registry(bus)
         closing = contextlib.AsyncExitStack()
-        made = Process(settings, role, bus, Leases(bus, PROCESS, role), registry, closing)
+        made = Process(settings, role, bus, Leases(bus, this_process(), role), registry, closing)
         made.tasks |= {"bus": bus.watch, "leases": made.leases.run, "clusters": registry.run}
         if stream:
             made.tasks["schema"] = lambda: schema.watch(bus, stream)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from bus import recordings
 from bus.clusters.providers import Providers
-from bus.workqueue.pool import PROCESS
+from bus.workqueue.pool import this_process
 from commands.roles import ccmconfig, edging, gardenaccess
 from commands.roles.roleprocess import Process
 from windowbox import features
@@ -41,7 +41,7 @@ async def work(made: Process, names: Iterable[str]) -> None:
         loadbalancer=settings.loadbalancer,
     )
     made.tasks["world"] = common.world.run
-    made.tasks["settings"] = lambda: recordings.tell_settings(made.bus, PROCESS, settings.deciding)
+    made.tasks["settings"] = lambda: recordings.tell_settings(made.bus, this_process(), settings.deciding)
     made.tasks["clusters kept"] = made.registry.keep
     if member := ccmconfig.applied(settings.loadbalancer).infrastructure:
         made.tasks["infrastructure"] = lambda: ccmconfig.join(made.registry, member)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest_asyncio
 
-from bus.workqueue.pool import PROCESS
+from bus.workqueue.pool import this_process
 from commands.roles.admitting import admitting
 from sandbox import processes
 from tests.support.admission import NAMESPACE, Seed, admitted, settings_for
@@ -86,7 +86,7 @@ async def test_the_admission_of_a_garden_works_without_a_bus(plane: ControlPlane
             await eventually(lambda: second.ready)
             for _ in range(3):  # the second tries as often as the first renews
                 await _renewed(seed)
-            assert await _held_by(seed) == PROCESS
+            assert await _held_by(seed) == this_process()
             assert not second.keeping.configured.is_set()
             await first.aclose()
             await eventually(lambda: second.keeping.configured.is_set())
