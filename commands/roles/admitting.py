@@ -151,7 +151,7 @@ class Admitting:
 
 @contextlib.asynccontextmanager
 async def admitting(settings: Settings, *, garden: bool, process: str = "") -> AsyncIterator[Admitting]:
-    """A process with its connections to API servers, and its metrics; `process` names it, by default truly."""
+    """A process with its connections to API servers, and its metrics. `process` is another name for it."""
     async with contextlib.AsyncExitStack() as stack:
         own = await stack.enter_async_context(
             kube.from_file(settings.cluster.kubeconfig, settings.cluster.context)
