@@ -225,6 +225,10 @@ class LifeCycle:
             now = statuses.report_time(object, await clock.now(step.run.recorder))
             patch = {**statuses.succeeded(step.operation, step.texts, object.generation, now), **extra}
             await step.reporter.report(patch | self._conditions(step, True, now))
+        if flow is Flow.RESTORE and _shows_another_success(object):
+            # The event of the report brings the run that removes the annotation. Without the annotation, a
+            # client would take the success of the migration for ours, until the report is written.
+            return Done(str(step.operation), RequeueAfter(Wish(reason=Reason.RETRY), _REQUEUE_AFTER))
         await self._finish(step.run, flow)
         return Done(str(step.operation), self._resync(step.run, flow))
 
@@ -371,6 +375,12 @@ class LifeCycle:
     def _conditions(self, step: _Step, succeeded: bool, now: datetime) -> Patch:
         conditions = self._actuator.conditions(step.run.object, step.flow, succeeded, now)
         return {} if conditions is None else {"conditions": conditions}
+
+
+def _shows_another_success(restored: Object) -> bool:
+    """Whether the status of an object that is restored says that its migration succeeded."""
+    last = restored.last_operation
+    return last.get("state") == "Succeeded" and last.get("type") != str(Operation.RESTORE)
 
 
 def _require_live(live: bool, run: Run) -> None:
