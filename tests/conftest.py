@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 import pytest_asyncio
+import uvloop
 
 from bus.transport.connection import Bus, connected
 from sandbox.servers import zoneserver
@@ -32,6 +34,11 @@ pytest_plugins = (
     "tests.support.skips",
     "tests.support.tempfiles",
 )
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Tests run on the event loop of windowbox's processes."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture
