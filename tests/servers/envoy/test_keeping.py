@@ -326,8 +326,8 @@ async def test_a_request_about_one_envoy_reads_no_other(
     looked: list[str] = []
 
     async def has_usual_priority() -> bool:
-        [started] = await Processes(folder, program=hanging).found("edge")
-        return os.getpriority(os.PRIO_PROCESS, started.pid) == usual
+        found = await Processes(folder, program=hanging).found("edge")
+        return [os.getpriority(os.PRIO_PROCESS, started.pid) for started in found] == [usual]
 
     async def names(_: Processes) -> list[str]:
         looked.append("at all")

