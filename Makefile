@@ -12,7 +12,7 @@ ARGS ?=
 DOWNLOAD ?= 1
 DOWNLOADED = $(if $(filter 0 no,$(DOWNLOAD)),--no-download)
 # How many packages of tests run beside each other; 0: none. As many as there are CPUs work, the others wait most of the time.
-JOBS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+JOBS ?= $(shell echo $$((5 * $$(getconf _NPROCESSORS_ONLN) / 2)))
 # make test LONG=1: also the tests whose subject others show more cheaply.
 LONG ?=
 export LONG
