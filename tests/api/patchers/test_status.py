@@ -338,7 +338,7 @@ async def _described(desk: Desk, record: Object, times: int) -> int:
         async with contextlib.aclosing(watching):  # type: ignore[type-var]
             async for events in watching:
                 for reported in (event.object for event in events if event.type in ("ADDED", "MODIFIED")):
-                    if reported["involvedObject"]["uid"] == record.uid:
+                    if reported["involvedObject"].get("uid") == record.uid:
                         counts[reported["metadata"]["name"]] = reported["count"]
                 if sum(counts.values()) >= times:
                     break
