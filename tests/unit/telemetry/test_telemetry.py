@@ -224,10 +224,12 @@ async def test_a_task_that_holds_the_loop_for_a_moment_is_named(caplog: pytest.L
         )
 
     with stalls.watched(), caplog.at_level(logging.INFO):
-        for _ in range(200):  # a heartbeat meets every third
+        for number in range(100):
             await asyncio.create_task(hold(), name="work.pool.the-object")
             if named():
                 break
+            # Heartbeats shall meet holds at different moments: without a pause, each came when one had ended.
+            await asyncio.sleep(number % 7 / 20)
     assert named()
 
 
