@@ -50,6 +50,7 @@ async def moved(seeds: Seeds) -> tuple[Client, Client]:
     return old, new
 
 
+@pytest.mark.long  # lifecycle/test_contract_of_kinds.py migrates one
 @rule("I-2", "O-1", "O-5", "F-4", "B.22", "B.31")
 async def test_a_control_plane_moves_and_its_machines_notice_nothing(seeds: Seeds) -> None:
     old, new = await moved(seeds)

@@ -68,6 +68,7 @@ def of(shoot: Shoot, addresses: Addresses) -> Addresses:
     return {place: ip for place, ip in addresses.items() if place[0] == shoot.name}
 
 
+@pytest.mark.long  # the other tests of LB-11-13 delete the Services of one cluster
 @pytest.mark.timeout(900)
 @pytest.mark.serves(COUNT, SIZE)
 @rule("LB-11-13")

@@ -67,6 +67,7 @@ def lacking(engine: Engine, *options: str) -> str:
     return str(json.loads(said)["parts"]["balancer"])
 
 
+@pytest.mark.long  # unit/forecast and test_before.py show what is foretold
 def test_what_is_foretold_depends_on_volumes(engine: Engine) -> None:
     assert "which overlay is not" in lacking(engine, *_PRIVILEGED)
     assert lacking(engine, *_PRIVILEGED, _VOLUME) == ""

@@ -236,6 +236,7 @@ def test_another_image_replaces_machines(world: ShootWorld) -> None:
     assert former["spec"]["podCIDR"] not in _routes()
 
 
+@pytest.mark.long  # api/machine/test_deletion.py shows how it wakes up
 @pytest.mark.slow
 def test_a_shoot_deleted_in_hibernation_leaves_no_trace(world: ShootWorld) -> None:
     """Of one that is deleted while it is awake, the demo shows the same."""
