@@ -105,11 +105,17 @@ def dying_with_parent() -> Callable[[], None]:
 
     def ask_kernel() -> None:
         if _LIBC is not None:
-            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            die_with_parent()
             if os.getppid() != parent:  # the parent ended before the request
                 os._exit(1)
 
     return ask_kernel
+
+
+def die_with_parent() -> None:
+    """Ask the kernel, on Linux, to kill this process when the thread ends that started it."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def python_environment() -> dict[str, str]:

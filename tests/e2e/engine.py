@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import shutil
@@ -19,10 +18,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from sandbox import processes
+from tests.support import namespaces
 
 T = TypeVar("T")
 
-_CLONE_NEWNET = 0x40000000
 _SET_FLAGS, _UP = 0x8914, 1
 # Everything that Docker does to network and mounts happens in namespaces that end with it; so do its
 # containers. Its packet filter rules are left out: nothing here talks to the outside.
@@ -80,17 +79,12 @@ class Engine:
 @contextlib.contextmanager
 def within(pid: int) -> Iterator[None]:
     """Move this thread, and what it starts from now on, into the network of a process."""
-    with open("/proc/self/ns/net") as own, open(f"/proc/{pid}/ns/net") as other:
-        _enter(other.fileno())
+    with open("/proc/self/ns/net") as own:
+        namespaces.enter(f"/proc/{pid}/ns/net")
         try:
             yield
         finally:
-            _enter(own.fileno())
-
-
-def _enter(network: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).setns(network, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            namespaces.enter_open(own.fileno())
 
 
 def compose_command() -> list[str]:

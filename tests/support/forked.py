@@ -6,7 +6,6 @@ Importing takes a second of CPU, which is most of what a command takes, and of t
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -22,7 +21,6 @@ from typing import Any
 from commands import cli
 from sandbox import processes
 
-_PR_SET_PDEATHSIG = 1
 _CONTEXT = multiprocessing.get_context("forkserver")
 _IMPORTED = (
     "doctor",
@@ -133,7 +131,7 @@ class Piped:
 
 
 def _speaking(given: Any, taken: Any, function: Callable[..., None], arguments: tuple[str, ...]) -> None:
-    _end_with_parent()
+    processes.die_with_parent()  # that ends with the process of the tests, even if it is killed
     os.dup2(given.fileno(), 0)
     os.dup2(taken.fileno(), 1)
     for end in (given, taken):
@@ -144,16 +142,10 @@ def _speaking(given: Any, taken: Any, function: Callable[..., None], arguments: 
 
 
 def _lasting(first: Callable[[], None] | None, *about: Any) -> None:
-    _end_with_parent()
+    processes.die_with_parent()  # that ends with the process of the tests, even if it is killed
     if first:
         first()
     _main(*about)
-
-
-def _end_with_parent() -> None:
-    if sys.platform == "linux":
-        # The process that forks ends with that of the tests, even if that is killed.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _main(arguments: tuple[str, ...], environment: dict[str, str], folder: Path, out: str, err: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import dataclasses
 import json
 import signal
@@ -21,10 +20,9 @@ from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from sandbox.nodes import network
 from tests.servers.bus.handlers import POOL, Said, Telling, key
+from tests.support import namespaces
 from windowbox.settings.bussettings import Access
 from windowbox.telemetry import stalls
-
-_CLONE_NEWNET = 0x40000000
 
 
 async def work(url: str, ack_wait: str, ca: str = "") -> None:
@@ -77,9 +75,7 @@ async def schedule(url: str, name: str, after: str) -> None:
 def run_in(namespace: str, name: str, *arguments: str) -> None:
     """The same in a network namespace; in that of the tests if none is named."""
     if namespace:
-        with open(network.namespace_path(namespace)) as there:
-            if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), _CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), f"cannot enter network namespace {namespace}")
+        namespaces.enter(network.namespace_path(namespace))
     run(name, *arguments)
 
 
