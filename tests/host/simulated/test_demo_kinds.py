@@ -43,7 +43,8 @@ def test_the_demo_of_records_asks_the_name_server(
     assert re.search(r"created .* → Succeeded .* → dig: 172\.18\.255\.224 ", first)
     showkinds.show_records(Scene(sandbox.folder, sandbox.state))
     assert "was there already, Succeeded → dig: 172.18.255.224" in capsys.readouterr().out
-    assert {name: child.restarts for name, child in sandbox.state.children.items() if child.restarts} == {}
+    # Other tests kill servers of this sandbox, but none of these.
+    assert [sandbox.restarts(name) for name in ("runner-1", "admit-1", "admission-1")] == [0, 0, 0]
     assert "forbid" not in (sandbox.folder / "logs" / "runner-1.log").read_text().lower()
 
 

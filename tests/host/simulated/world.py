@@ -59,6 +59,9 @@ class Sandbox:
 
         await eventually(is_back, 60)
 
+    def restarts(self, name: str) -> int:
+        return self._child(name).restarts
+
     def _pid(self, name: str) -> int:
         pid = self._child(name).pid
         assert pid
