@@ -28,7 +28,7 @@ async def seeds(
         yield made
 
 
-@pytest.mark.long  # infrastructure/test_migration.py moves a Shoot, test_secrets.py takes over its Secrets
+@pytest.mark.long  # host/machines/test_shoot.py moves a Shoot, test_secrets.py takes over its Secrets
 @rule("A.13", "O-1", "O-5", "N-2", "F-2", "B.22", "Z-2", "Z-3")
 async def test_a_control_plane_moves_with_its_persistent_secrets(seeds: Seeds) -> None:
     old = await controlplanes.ready(seeds.source)

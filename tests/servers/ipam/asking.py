@@ -1,4 +1,4 @@
-"""`python -m tests.servers.ipam.asking URL PREFIX` allocates addresses, as a worker does.
+"""`run(URL, PREFIX)` allocates addresses in a process of its own, as a worker does.
 
 It reads who asks, and what each has by its status, as one line of JSON, and tells who got what, a line each.
 Tests start dozens of these: it imports no pytest.
@@ -55,7 +55,3 @@ async def _allocated(store: AddressStore, name: str, status: list[str]) -> list[
         await asyncio.sleep(0.1)  # as a worker does, before it tries again
         return await _allocated(store, name, status)
     return list(answer.addresses.values()) if isinstance(answer, Allocated) else []
-
-
-if __name__ == "__main__":
-    run(*sys.argv[1:])
