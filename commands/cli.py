@@ -47,7 +47,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "work": Entry("commands.processes:work", "Take items off the bus and reconcile objects."),
         "edge": Entry("commands.processes:edge", "Run Envoy for load balancers."),
         "launch": Entry(
-            "commands.processes:launch", "Run Envoys that outlive their edge, in a Pod of their own."
+            "commands.launching:launch", "Run Envoys that outlive their edge, in a Pod of their own."
         ),
         "patch": Entry("commands.processes:patch", "Write status back to the clusters."),
         "admit": Entry("commands.processes:admit", "Answer API servers: webhooks and admission."),

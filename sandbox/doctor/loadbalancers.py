@@ -14,7 +14,8 @@ from windowbox.clients import docker
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.loadbalancers import Listener
 from windowbox.settings.lbsettings import LoadBalancerSettings, Network
-from workers.loadbalancer.envoy import hostnetwork, limits, process
+from workers.loadbalancer.envoy import hostnetwork, limits
+from workers.loadbalancer.launcher import programs
 
 _PATIENCE = 15
 _FEW = 16
@@ -47,7 +48,7 @@ def examine(settings: LoadBalancerSettings) -> Iterator[Finding]:
 
 def _envoy(settings: LoadBalancerSettings) -> Finding:
     try:
-        program = settings.envoy or process.packaged()
+        program = settings.envoy or programs.packaged()
         output = subprocess.run(
             [program, "--version"], capture_output=True, text=True, timeout=_PATIENCE, check=True
         ).stdout

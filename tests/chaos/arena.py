@@ -26,7 +26,7 @@ from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Missing
 from windowbox.settings.bussettings import Access
-from workers.loadbalancer.envoy import process as envoy
+from workers.loadbalancer.launcher import programs
 
 LONG = os.environ.get("CHAOS") == "long"
 
@@ -78,7 +78,7 @@ def missing() -> str | None:
     if not simulated.can_listen("127.77.0.1"):
         return "127.77.0.1 is no address of this machine: simulated nodes need all of 127.0.0.0/8"
     try:
-        envoy.packaged()
+        programs.packaged()
     except Missing as error:
         return str(error)
     return None

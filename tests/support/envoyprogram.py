@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from workers.loadbalancer.envoy import process
+from workers.loadbalancer.launcher import programs
 
 
 def envoy(folder: Path, name: str = "envoy") -> Path:
@@ -13,6 +13,6 @@ def envoy(folder: Path, name: str = "envoy") -> Path:
     setpriv = shutil.which("setpriv")
     program = folder / name
     before = f"{setpriv} --pdeathsig KILL " if setpriv else ""
-    program.write_text(f'#!/bin/sh\nexec {before}"{process.packaged()}" "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {before}"{programs.packaged()}" "$@"\n')
     program.chmod(0o700)
     return program

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from windowbox.errors import Malformed
@@ -32,6 +34,8 @@ async def served(
 
     `refresh` runs before each scrape. /healthz fails only for failures that a restart of the process cures.
     """
+
+    logging.getLogger("aiohttp.server").addFilter(is_our_error)
 
     async def metrics(_: web.Request) -> web.Response:
         if refresh:
@@ -59,6 +63,12 @@ async def served(
         yield f"{host}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+def is_our_error(record: logging.LogRecord) -> bool:
+    """Whether the server is at fault. aiohttp also logs each request that is not HTTP, and quotes it."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
 
 
 async def _listen(runner: web.AppRunner, setting: str, address: str) -> str:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Literal
 
 import orjson
-from aiohttp.http_exceptions import HttpProcessingError
 
 from windowbox.telemetry import tracing
 
@@ -24,13 +23,6 @@ def configure(format: LogFormat, level: str) -> None:
     # At lower levels, kubernetes_asyncio quotes kubeconfigs.
     for noisy in ("nats", "aiohttp.access", "asyncio", "kubernetes_asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    logging.getLogger("aiohttp.server").addFilter(is_our_error)
-
-
-def is_our_error(record: logging.LogRecord) -> bool:
-    """Whether the server is at fault. aiohttp also logs each request that is not HTTP, and quotes it."""
-    error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, HttpProcessingError)
 
 
 class Structured(logging.Formatter):

@@ -18,11 +18,14 @@ from tests.support import envoyprogram
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.errors import Refused, Unreachable
-from workers.loadbalancer.envoy import admin, bootstrap, launcher, process, protobuf, replacing, resources
+from workers.loadbalancer.envoy import admin, bootstrap, launched, protobuf, replacing, resources
 from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.envoy.edge import Edge
-from workers.loadbalancer.envoy.launcher import Launched, Launcher
-from workers.loadbalancer.envoy.process import Process, Processes
+from workers.loadbalancer.envoy.launched import Launched
+from workers.loadbalancer.envoy.process import Processes
+from workers.loadbalancer.launcher import launcher, programs
+from workers.loadbalancer.launcher.launcher import Launcher
+from workers.loadbalancer.launcher.programs import Program, Programs
 
 
 @rule("LB-11-9")
@@ -186,7 +189,7 @@ async def test_an_envoy_goes_before_others_while_it_starts(
         }
 
     assert niceness() == {usual - 10 if _may_set_priorities() else usual}
-    monkeypatch.setattr(process, "_STARTING", 0.01)
+    monkeypatch.setattr(programs, "_STARTING", 0.01)
     ending = asyncio.create_task(envoy.ended())
     await eventually(lambda: niceness() == {usual})
     await envoy.end()
@@ -307,7 +310,7 @@ async def test_a_replacement_is_given_up_though_the_launcher_is_away(folder: Pat
 async def test_an_edge_without_its_launcher_logs_the_remedy(
     folder: Path, program: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher, "_AWAY", 0.5)
+    monkeypatch.setattr(launched, "_AWAY", 0.5)
     caplog.set_level("ERROR")
     edge = Edge(Launched(folder))
     async with running(edge.keep()):
@@ -320,7 +323,7 @@ async def test_an_edge_without_its_launcher_logs_the_remedy(
 async def test_a_request_about_one_envoy_reads_no_other(
     folder: Path, hanging: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_STARTING", 0.0)
+    monkeypatch.setattr(programs, "_STARTING", 0.0)
     monkeypatch.setattr(launcher, "_WAIT", 0.05)
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     looked: list[str] = []
@@ -329,7 +332,7 @@ async def test_a_request_about_one_envoy_reads_no_other(
         found = await Processes(folder, program=hanging).found("edge")
         return [os.getpriority(os.PRIO_PROCESS, started.pid) for started in found] == [usual]
 
-    async def names(_: Processes) -> list[str]:
+    def names(_: Programs) -> list[str]:
         looked.append("at all")
         return []
 
@@ -337,8 +340,8 @@ async def test_a_request_about_one_envoy_reads_no_other(
         envoy = await Launched(folder).start(Order(name="edge", generation=1, files={}))
         await eventually(has_usual_priority)
         with monkeypatch.context() as patched:
-            patched.setattr(Processes, "names", names)
-            patched.setattr(Process, "restore_priority_later", lambda _: looked.append("at priorities"))
+            patched.setattr(Programs, "names", names)
+            patched.setattr(Program, "restore_priority_later", lambda _: looked.append("at priorities"))
             ended = asyncio.create_task(envoy.ended())
             await envoy.end()
             await soon(ended)

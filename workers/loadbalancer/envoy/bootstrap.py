@@ -1,15 +1,15 @@
-"""Envoy's command line, its bootstrap file, and the names of its other files."""
+"""Envoy's bootstrap file, and the names of its other files."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import orjson
 
 from workers.loadbalancer.envoy import limits
+from workers.loadbalancer.launcher import commandline
 
-BOOTSTRAP = "envoy.json"
+BOOTSTRAP = commandline.CONFIG
 CLUSTERS = "cds.pb"
 LISTENERS = "lds.pb"
 RUNTIME = "runtime.json"
@@ -18,9 +18,6 @@ OWNERS = "owners.json"
 ADMIN = "admin.sock"
 LAYER = "windowbox"
 """The layer of runtime values that RUNTIME holds."""
-
-DRAIN = 600
-"""Seconds that connections survive the change or removal of their listener. Also Envoy's default."""
 
 _STUCK = "10s"
 """Watchdogs report a thread that is stuck for this long; shorter times wake an idle Envoy often."""
@@ -41,19 +38,6 @@ _COUNTED_OF_EACH = (
     r"connection_limit\..*\.limited_connections",
 )
 """All other statistics are off: for a thousand listeners, they take tens of megabytes."""
-
-
-def arguments(folder: str) -> list[str]:
-    """Envoy's arguments. `folder` holds the files, as Envoy sees it."""
-    return [
-        *("--config-path", f"{folder}/{BOOTSTRAP}"),
-        *("--concurrency", str(min(2, os.cpu_count() or 1))),
-        *("--drain-time-s", str(DRAIN)),
-        *("--drain-strategy", "immediate"),
-        *("--log-level", "warning"),
-        # Envoys that share a network would share the abstract socket of hot restart, too, and not start.
-        "--disable-hot-restart",
-    ]
 
 
 def bootstrap(folder: str) -> bytes:

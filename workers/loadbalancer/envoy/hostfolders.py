@@ -17,21 +17,12 @@ from bus.transport import finishing
 from windowbox.errors import Refused, Unreachable
 from workers.loadbalancer.envoy import bootstrap, hostnetwork, resources
 from workers.loadbalancer.envoy.attachments import Order
+from workers.loadbalancer.launcher import programs
 
-LOG = "envoy.log"
 _LARGEST_LOG = 4 << 20
 _TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 _LONGEST_PATH = 100
 """Characters of a Unix socket's path: `sun_path` holds 108 bytes on Linux and 104 on macOS."""
-
-
-@contextlib.contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Make a full disk or a changed folder a transient error: other Envoys are not affected."""
-    try:
-        yield
-    except OSError as error:
-        raise Unreachable(f"write to {folder}: {error.strerror or error}") from error
 
 
 async def write(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -50,7 +41,7 @@ async def write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def write_now(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files, in the order given."""
-    with writing(folder):
+    with programs.writing(folder):
         for name, content in files.items():
             temporary = folder / f".{name}.new"
             temporary.write_bytes(content)
@@ -117,7 +108,7 @@ class InFolder(EnvoyFolder):
         self.generation = int(place.name)
 
     async def write(self, files: Mapping[str, bytes]) -> None:
-        log = self._place / LOG
+        log = self._place / programs.LOG
         with contextlib.suppress(FileNotFoundError):
             if log.stat().st_size > _LARGEST_LOG:
                 log.replace(log.with_suffix(".log.1"))
@@ -131,8 +122,7 @@ class InFolder(EnvoyFolder):
 class HostFolders:
     """Envoys in this host's network, each in a folder of its own: `<folder>/<name>/<generation>`."""
 
-    folder = "."
-    """Each runs in its folder, which keeps the admin socket's path short."""
+    folder = programs.FOLDER
     fixed_ports = False
 
     def __init__(self, folder: Path) -> None:
@@ -142,7 +132,7 @@ class HostFolders:
         return True
 
     async def kept(self, name: str) -> Mapping[str, bytes]:
-        for generation in reversed(self._generations(name)):
+        for generation in reversed(programs.generations(self._folder / name)):
             place = self._place(name, generation)
             files = {f.name: f.read_bytes() for kind in ("*.pb", "*.json") for f in place.glob(kind)}
             if resources.are_usable(files):
@@ -164,16 +154,11 @@ class HostFolders:
         place = self._place(order.name, order.generation)
         # Checked once, before the last Envoy's files are removed: half of the new ones would be useless.
         leases.check()
-        with writing(place):
-            for generation in set(self._generations(order.name)) - set(running):
+        with programs.writing(place):
+            for generation in set(programs.generations(self._folder / order.name)) - set(running):
                 shutil.rmtree(self._place(order.name, generation))
             place.mkdir(parents=True, mode=0o700)
             write_now(place, order.files)
 
     def _place(self, name: str, generation: int) -> Path:
         return self._folder / name / str(generation)
-
-    def _generations(self, name: str) -> list[int]:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            return sorted(int(path.name) for path in (self._folder / name).iterdir() if path.name.isdigit())
-        return []

@@ -14,7 +14,7 @@ from workers.loadbalancer.envoy.docker.boxes import Household
 from workers.loadbalancer.envoy.docker.dockerenvoys import DockerHost
 from workers.loadbalancer.envoy.docker.perservice import DockerPerService
 from workers.loadbalancer.envoy.docker.routed import DockerRouted
-from workers.loadbalancer.envoy.launcher import Launched
+from workers.loadbalancer.envoy.launched import Launched
 from workers.loadbalancer.envoy.process import Processes
 
 

@@ -11,6 +11,7 @@ from windowbox.errors import TransientError, Unreachable, WindowboxError
 from workers.loadbalancer.envoy import admin, bootstrap, jsonfiles, protobuf, resources
 from workers.loadbalancer.envoy.attachments import Running
 from workers.loadbalancer.envoy.resources import Configuration
+from workers.loadbalancer.launcher import commandline
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ async def drained(old: Running) -> None:
         await jsonfiles.retire(old, NO_LISTENERS[bootstrap.LISTENERS])
         # Until it has read the file, it accepts connections.
         await _happens(lambda: _listens(old, resources.NOTHING), _START)
-        async with asyncio.timeout(bootstrap.DRAIN):
+        async with asyncio.timeout(commandline.DRAIN):
             # After this pause, connections that its threads accepted last are counted, too.
             await asyncio.sleep(pause)
             while await admin.connections(old):

@@ -9,8 +9,8 @@ from typing import Any
 
 from windowbox.clients.docker import Container
 from windowbox.models.refs import RUNTIME, ObjectRef
-from workers.loadbalancer.envoy import bootstrap
 from workers.loadbalancer.envoy.attachments import Order
+from workers.loadbalancer.launcher import commandline
 
 FOLDER = "/home/envoy"
 """The folder of the files in a container."""
@@ -80,7 +80,7 @@ def envoy(household: Household, order: Order, *, command: Sequence[str] | None =
     """A container with an Envoy; each attachment adds its network."""
     labels = {CLUSTER: household.cluster, **(order.labels or {}), **edge_labels(household, order.name)}
     labels[_GENERATION] = str(order.generation)
-    return _body(household, command or ["envoy", *bootstrap.arguments(FOLDER)], labels)
+    return _body(household, command or ["envoy", *commandline.arguments(FOLDER)], labels)
 
 
 def network(household: Household, docker_network: str, command: Sequence[str]) -> dict[str, Any]:

@@ -15,11 +15,12 @@ from typing import Any, Protocol
 from bus.leases import leases
 from windowbox.clients.docker import Container, Engine
 from windowbox.errors import Missing, Refused, Unreachable, WindowboxError
-from workers.loadbalancer.envoy import bootstrap, hostfolders, hostnetwork, resources
+from workers.loadbalancer.envoy import bootstrap, hostnetwork, resources
 from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.envoy.docker import boxes
 from workers.loadbalancer.envoy.docker.boxes import FOLDER, Household
 from workers.loadbalancer.envoy.hostfolders import EnvoyFolder
+from workers.loadbalancer.launcher import programs
 
 _CURL_LIMIT = 10
 
@@ -54,7 +55,7 @@ class Shared(EnvoyFolder):
 
     def prepare(self, files: Mapping[str, bytes]) -> None:
         """Replace the folder by one with these files, before the container exists."""
-        with hostfolders.writing(self._place):
+        with programs.writing(self._place):
             shutil.rmtree(self._place, ignore_errors=True)
             self._place.mkdir(mode=0o700, parents=True)
             for name, content in files.items():

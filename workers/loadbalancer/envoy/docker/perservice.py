@@ -12,6 +12,7 @@ from workers.loadbalancer.envoy.docker import boxes
 from workers.loadbalancer.envoy.docker.boxes import FOLDER
 from workers.loadbalancer.envoy.docker.containerroutes import SCRIPT, ContainerRoutes
 from workers.loadbalancer.envoy.docker.dockerenvoys import DockerEnvoy, DockerEnvoys, Files
+from workers.loadbalancer.launcher import commandline
 
 _ASKED = "asked-"
 # The script exists only if there are routes. If it fails, Envoy still serves nodes that need no route.
@@ -30,7 +31,7 @@ class DockerPerService(DockerEnvoys):
         return asked(await super().kept(name))
 
     async def start(self, order: Order) -> DockerEnvoy:
-        body = boxes.envoy(self.household, order, command=[*_COMMAND, *bootstrap.arguments(FOLDER)])
+        body = boxes.envoy(self.household, order, command=[*_COMMAND, *commandline.arguments(FOLDER)])
         bindings: dict[str, list[dict[str, str]]] = {}
         for port in order.published:
             binding = {"HostIp": port.address, "HostPort": str(port.port)}
