@@ -1,4 +1,4 @@
-"""Requests to the API server by user and verb, from its audit log."""
+"""Requests of the measured program to the API server by verb, from its audit log."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import orjson
 
 from windowbox.models.refs import HEARTBEATS
 
-_OURS = "system:windowbox:"
+_MEASURED = ("system:windowbox:", "provider-local")
+"""Users whose requests count: those of windowbox, and of Gardener's own program while that runs instead."""
 _LONGEST = 1 << 16
 """Bytes of a line: more than the API server writes without bodies."""
 WRITES = frozenset({"create", "update", "patch", "delete"})
 
 
 class AuditLog:
-    """Counts windowbox's requests since the last read."""
+    """Counts the requests of the measured program since the last read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -30,7 +31,7 @@ class AuditLog:
             self._read = size - len(log.read().rpartition(b"\n")[2])
 
     def requests(self) -> Counter[str]:
-        """Requests of windowbox since the last read, such as `patch dnsrecords/status`."""
+        """Requests since the last read, such as `patch dnsrecords/status`."""
         with self._path.open("rb") as log:
             log.seek(self._read)
             *lines, unfinished = log.read().split(b"\n")
@@ -38,9 +39,9 @@ class AuditLog:
         counted: Counter[str] = Counter()
         for event in map(orjson.loads, lines):
             about = event.get("objectRef") or {}
-            ours = str(event["user"].get("username")).startswith(_OURS)
+            counts = str(event["user"].get("username")).startswith(_MEASURED)
             # A watch also logs its beginning: a request counts once, at its end.
-            if not ours or not about or event["stage"] != "ResponseComplete":
+            if not counts or not about or event["stage"] != "ResponseComplete":
                 continue
             # The number of heartbeats does not depend on the load.
             if about.get("name") != HEARTBEATS.named:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     "  windowbox bench loadbalancer --scale     a thousand Services on one Envoy\n"
     "  windowbox bench scale --clusters 1000    a thousand clusters\n"
     "  windowbox bench extensions -n 50         fifty Infrastructures at once\n"
+    "  windowbox bench versus                   beside Gardener's own program\n"
     "  windowbox bench fairness                 beside a provider that answers late\n"
     "  windowbox bench bus -o json | jq .items_per_second",
 )
@@ -31,7 +33,9 @@ def bench(ctx: click.Context) -> None:
     """Measure how fast this machine is. Each measurement runs in a sandbox of its own."""
     if ctx.invoked_subcommand is None:
         for command in bench.commands.values():
-            ctx.invoke(command)
+            # Root, port 53 and Gardener's program are not everywhere: only when asked for.
+            if command is not versus:
+                ctx.invoke(command)
 
 
 def _count(name: str, default: int, help: str, *flags: str, least: int = 1) -> Callable[..., Any]:
@@ -223,6 +227,25 @@ def machines(count: int, singles: int, crowded: bool, total: int, namespaces: in
         _run(output, machinesets.measure(total, min(namespaces, total)))
     else:
         _run(output, machines.measure(count, singles))
+
+
+@bench.command(short_help="Beside Gardener's own provider-local.")
+@click.option(
+    "--program", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Gardener's provider-local; by default that of the tests.",
+)  # fmt: skip
+@_count("objects", 700, "How many DNSRecords.", "--objects")
+@_count("shoots", 100, "How many Infrastructures at once; 0: none.", "--shoots", least=0)
+@_count("rounds", 3, "How often the two programs alternate.", "--rounds")
+@output_option
+def versus(program: Path | None, objects: int, shoots: int, rounds: int, output: str) -> None:
+    """The same objects served by Gardener's own program and by `windowbox run`, in turn (Linux, root).
+
+    Gardener's program runs five reconciles of each kind at once, without its client-side limit of requests.
+    """
+    from tools.bench.versus import turns
+
+    _run(output, turns.measure(program, objects, shoots, rounds))
 
 
 @bench.command(short_help="Neighbours of a provider that answers late.")

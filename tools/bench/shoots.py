@@ -76,6 +76,10 @@ class Shoots:
         body = {**head, "spec": {"type": "local", **spec}}
         await self.client.request("POST", resource.path(namespace(number)), body)
 
+    async def delete(self, resource: Resource, number: int) -> None:
+        """Delete an extension object of a Shoot."""
+        await self.client.request("DELETE", resource.path(namespace(number), named(number)))
+
     async def reconcile(self, resource: Resource, number: int) -> None:
         """Request a reconcile of an unchanged object."""
         path = resource.path(namespace(number), named(number))
@@ -110,7 +114,7 @@ spec:
   shoot:
     apiVersion: core.gardener.cloud/v1beta1
     kind: Shoot
-    metadata: {name: SHORT, namespace: garden-bench}
+    metadata: {name: "SHORT", namespace: garden-bench}
     spec:
       credentialsBindingName: local
       networking:

@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bus import streams
 from bus.leases import presence
@@ -39,10 +39,13 @@ class World:
     audit: AuditLog
     first: bool = False
     """Measured processes run before other processes of the machine."""
+    beside: dict[str, int] = field(default_factory=dict)
+    """Another program that is measured in place of windowbox: its name, and its PID."""
 
     def pids(self) -> dict[str, int]:
         """The processes of the sandbox, by name, without those of Pods and edges."""
-        return {name: child.pid for name, child in self.sandbox.state.children.items() if child.pid}
+        children = {name: child.pid for name, child in self.sandbox.state.children.items() if child.pid}
+        return children | self.beside
 
     def usage(self) -> dict[str, Usage]:
         """The usage of each process by name; that of the benchmark as `bench`."""
@@ -128,7 +131,7 @@ class World:
         return meter.read(self.usage())
 
     async def quiet(self, patience: float = _PATIENCE, calm: float = 1.0) -> float:
-        """Wait until windowbox's processes are idle for `calm` seconds. Returns the start of that time."""
+        """Wait until the measured processes are idle for `calm` seconds. Returns the start of that time."""
         busy, since = self.usage(), time.perf_counter()
         limit = since + patience
         while (now := time.perf_counter()) - since < calm and now < limit:
@@ -136,7 +139,7 @@ class World:
             used = self.usage()
             # One clock tick (10 ms), the least that the kernel counts, is idleness.
             if any(
-                is_ours(name) and one.cpu - busy[name].cpu > 0.015
+                (is_ours(name) or name in self.beside) and one.cpu - busy[name].cpu > 0.015
                 for name, one in used.items()
                 if name in busy
             ):

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from sandbox import stages
+from sandbox import processes, stages
+from sandbox.programs import binaries
 from tests.support import servers
 
 ROOT = Path(__file__).parents[3]
@@ -157,3 +158,23 @@ def test_extensions_are_measured_alone_together_and_over_restarts(tmp_path: Path
     assert [found["phases"][number]["writes"] for number in (0, 2)] == [found["objects"] + 2, 2]
     assert (found["restart"]["objects"], found["restart"]["writes"]) == (17, 0)
     assert found["bastions"]["count"] == 2
+
+
+@pytest.mark.long  # tests/unit/bench shows the medians; conformance starts Gardener's program
+def test_gardeners_own_program_is_measured_beside_windowbox(tmp_path: Path) -> None:
+    servers.need("provider-local")
+    if sys.platform != "linux" or os.getuid() or not processes.is_free(53):
+        pytest.skip("Gardener's provider-local needs port 53, and a hosts file of its own")
+    program = str(binaries.find("provider-local"))
+    found = bench(
+        tmp_path, "versus", "--program", program, "--objects", "5", "--shoots", "2", "--rounds", "1"
+    )
+    assert [turn["program"] for turn in found["turns"]] == ["provider-local", "windowbox"]
+    writes = {row["what"]: (row["go"]["writes"], row["ours"]["writes"]) for row in found["rows"]}
+    assert list(writes) == [
+        "records created", "records updated", "records deleted",
+        "alone on a quiet API server", "2 at once created", "2 at once reconciled again", "2 at once deleted",
+        "alone, 3 s after many Shoots",
+    ]  # fmt: skip
+    assert writes["records created"] == (3, 2)
+    assert all(min(both) >= 1 for both in writes.values())

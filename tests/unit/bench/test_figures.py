@@ -23,6 +23,7 @@ from tools.bench.loadbalancers.crowd import CrowdFigures
 from tools.bench.report import Measured, Phase, Spread
 from tools.bench.requests import WebhookCalls
 from tools.bench.usage import private, running_first, usage
+from tools.bench.versus.turns import Turn, rows
 from windowbox.errors import Refused, Unreachable
 
 
@@ -174,3 +175,17 @@ def test_without_a_checkout_bench_says_where_it_runs(monkeypatch: pytest.MonkeyP
 def _line(user: str, verb: str, stage: str = "ResponseComplete", **about: str) -> bytes:
     ref = {"resource": "dnsrecords", **about}
     return orjson.dumps({"stage": stage, "verb": verb, "user": {"username": user}, "objectRef": ref}) + b"\n"
+
+
+def test_programs_are_compared_by_their_medians() -> None:
+    def phase(program: str, seconds: float, cpu: float) -> Phase:
+        cpu_ms = {program: cpu, "nats-server": 1.0, "named": 0.5, "kube-apiserver": 10.0, "etcd": 2.0}
+        requests = {"get dnsrecords": 1.0, "patch dnsrecords": 2.0, "list dnsrecords": 0.5}
+        return Phase("records created", 100, seconds, None, cpu_ms, requests, 2.0)
+
+    go = [Turn(n, "provider-local", [phase("provider-local", n, 4.0)]) for n in (1, 2, 9)]
+    ours = [Turn(n, "windowbox", [phase("runner-1", n / 2, 5.0)]) for n in (1, 2, 9)]
+    (row,) = rows([*go, *ours])
+    assert (row.go.rate, row.ours.rate, row.faster) == (50.0, 100.0, 2.0)
+    assert (row.go.nats_ms, row.ours.nats_ms, row.cost) == (0.0, 1.0, 1.5)
+    assert (row.ours.writes, row.ours.reads, row.ours.named_ms) == (2.0, 1.0, 0.5)
