@@ -82,12 +82,17 @@ def _run(output: str, measurement: Coroutine[Any, Any, Report]) -> None:
 @_seconds("--idle", 30.0, "Seconds to measure idleness.")
 @_together
 @_first
+@click.option("--profile", is_flag=True, help="Show the CPU of each step of windowbox instead.")
 @output_option
-def dnsrecords(count: int, idle: float, together: bool, first: bool, output: str) -> None:
+def dnsrecords(count: int, idle: float, together: bool, first: bool, profile: bool, output: str) -> None:
     """Create, change and delete DNSRecords; restart with them; be idle."""
     from tools.bench import dnsrecords
 
-    _run(output, dnsrecords.records(count, idle, _options(together), first=first))
+    options = _options(together)
+    if profile:
+        _run(output, dnsrecords.profiled(count, options))
+    else:
+        _run(output, dnsrecords.records(count, idle, options, first=first))
 
 
 @bench.command(short_help="The queue alone, with empty runs.")

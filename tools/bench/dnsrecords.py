@@ -15,6 +15,7 @@ from rich.text import Text
 from bus import streams, subjects
 from bus.transport import consumers
 from sandbox.options import Options
+from tools.bench.profiling.samples import by_step, sampled, steps_table
 from tools.bench.report import (
     MachineFacts,
     Phase,
@@ -86,6 +87,25 @@ async def records(count: int, idle_seconds: float, options: Options, *, first: b
         Text(f"{restart}, {restart.dns_updates} DNS updates\n  requests: {requests}"),
     ]
     return Report(figures, parts)
+
+
+async def profiled(count: int, options: Options) -> Report:
+    """Measure `count` records, and the CPU of each step of windowbox meanwhile."""
+    with sampled() as samples:
+        async with world("profile", options) as here:
+            found, client = list[tuple[Phase, Mapping[str, float]]](), here.client
+            await here.measured("warm up", range(count, count + _WARM_UP), client.create)
+            for name, act in (
+                ("create", client.create),
+                ("update", client.change),
+                ("delete", client.delete),
+            ):
+                say(f"{count} records: {name}")
+                before = samples.counts()
+                phase = await here.measured(name, range(count), act, gone=name == "delete")
+                found.append((phase, by_step(samples.counts() - before, phase)))
+    figures = [{"phase": phase, "steps": steps} for phase, steps in found]
+    return Report(figures, [phases_table("DNSRecords", [phase for phase, _ in found]), steps_table(found)])
 
 
 async def with_more_workers(count: int, workers: Sequence[int]) -> Report:

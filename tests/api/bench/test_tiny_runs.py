@@ -178,3 +178,10 @@ def test_gardeners_own_program_is_measured_beside_windowbox(tmp_path: Path) -> N
     ]  # fmt: skip
     assert writes["records created"] == (3, 2)
     assert all(min(both) >= 1 for both in writes.values())
+
+
+@pytest.mark.long  # tests/unit/bench shows how samples are counted
+def test_the_cpu_of_each_step_is_shown(tmp_path: Path) -> None:
+    found = bench(tmp_path, "dnsrecords", "--profile", "--together", "-n", "50")
+    assert [one["phase"]["name"] for one in found] == ["create", "update", "delete"]
+    assert all(sum(one["steps"].values()) > 0 for one in found)

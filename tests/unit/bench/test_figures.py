@@ -6,7 +6,9 @@ import importlib
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import orjson
@@ -20,6 +22,8 @@ from tools.bench import audit, requests
 from tools.bench.audit import AuditLog
 from tools.bench.client import done
 from tools.bench.loadbalancers.crowd import CrowdFigures
+from tools.bench.profiling import sitecustomize
+from tools.bench.profiling.samples import by_step
 from tools.bench.report import Measured, Phase, Spread
 from tools.bench.requests import WebhookCalls
 from tools.bench.usage import private, running_first, usage
@@ -175,6 +179,32 @@ def test_without_a_checkout_bench_says_where_it_runs(monkeypatch: pytest.MonkeyP
 def _line(user: str, verb: str, stage: str = "ResponseComplete", **about: str) -> bytes:
     ref = {"resource": "dnsrecords", **about}
     return orjson.dumps({"stage": stage, "verb": verb, "user": {"username": user}, "objectRef": ref}) + b"\n"
+
+
+@cases(
+    "files step",
+    ("nats-for-a-kind", ("workers/core/reconcile", "workers/dns/actuator", "nats/client"), "run: the kind"),
+    (
+        "the-pool",
+        ("commands/roles/working", "bus/workqueue/pool", "bus/transport/pull"),
+        "pool: take, journal, requeue",
+    ),
+    ("nats-alone", ("nats/client",), "NATS client: read and flush"),
+    ("a-library", ("lib/json",), "event loop: sockets, TLS, timers"),
+)
+def test_a_sample_counts_for_the_innermost_step(files: tuple[str, ...], step: str) -> None:
+    """Each file of the stack calls the next one."""
+    act: Callable[[], str] = lambda: sitecustomize.step(sys._getframe(1))  # noqa: E731
+    for file in reversed(files):
+        names: dict[str, Any] = {"inner": act}
+        exec(compile("def outer(): return inner()", f"/somewhere/{file}.py", "exec"), names)
+        act = names["outer"]
+    assert act() == step
+
+
+def test_steps_have_milliseconds_for_each_object() -> None:
+    phase = Phase("create", 4, 1.0)
+    assert by_step(Counter({"route": 6, "patch": 3}), phase) == {"route": 6.0, "patch": 3.0}
 
 
 def test_programs_are_compared_by_their_medians() -> None:
