@@ -92,7 +92,12 @@ class Journal:
                 await self._noted.wait()
                 if len(self._waiting) < _TOGETHER:
                     await asyncio.sleep(_PAUSE)  # one batch costs less than single records
-                await asyncio.gather(*(self._publish(bus, *one) for one in self._popped(_TOGETHER)))
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(_TOGETHER, len(self._waiting))):
+                        ((decision, size),) = self._popped(1)
+                        group.create_task(self._publish(bus, decision, size))
+                        # One record takes a third of a millisecond: reviews that came meanwhile go first.
+                        await asyncio.sleep(0)
         finally:
             self._writing = False
             metrics.reviews_unnoted.inc(len(self._popped(_LONGEST_QUEUE)))

@@ -99,6 +99,34 @@ async def test_a_cancelled_writer_empties_the_queue() -> None:
     assert (noting._bytes, len(noting._waiting)) == (0, 0)
 
 
+class _Timing(_NeverPublishing):
+    """Remembers at which turn of the event loop each record came."""
+
+    def __init__(self) -> None:
+        self.turn, self.seen = 0, list[int]()
+        self.complete = asyncio.Event()
+
+    async def turns(self) -> None:
+        while True:
+            self.turn += 1
+            await asyncio.sleep(0)  # the next turn, in which reviews are answered
+
+    async def publish(self, *_: Any, **__: Any) -> Any:
+        self.seen.append(self.turn)
+        if len(self.seen) == 8:
+            self.complete.set()
+
+
+async def test_reviews_are_answered_between_two_records() -> None:
+    noting, bus = journal.Journal("here"), _Timing()
+    async with running(noting.write(bus)), running(bus.turns()):
+        await asyncio.sleep(0)  # the writer begins
+        for _ in range(8):
+            noting.note(decision())
+        await bus.complete.wait()
+    assert len(set(bus.seen)) == 8
+
+
 def test_looked_up_objects_count_in_the_queue() -> None:
     noting = journal.Journal("here")
     noting._writing = True
