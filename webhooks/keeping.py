@@ -211,6 +211,8 @@ def server_certificate(names: configurations.Names, hosts: Collection[str]) -> C
         usage=Usage.SERVER,
         dns_names=tuple(host for host in hosts if not configurations.is_address(host)),
         ip_addresses=tuple(host for host in hosts if configurations.is_address(host)),
+        # After a pause, an API server opens up to 25 connections at once. Handshakes hold the event loop.
+        elliptic=True,
     )
 
 

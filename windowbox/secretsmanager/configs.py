@@ -47,6 +47,8 @@ class Certificate:
     validity: timedelta = _DECADE
     publish_authority: bool = False
     """Whether the Secret holds the certificate of the Authority, too."""
+    elliptic: bool = False
+    """Whether its key is of a curve, not RSA: signing a handshake takes 0.04 ms of CPU instead of 2.7 ms."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def checksum(config: Config) -> str:
             return str(struct_checksum("BasicAuthSecretConfig", {**named, "PasswordLength": length}))
         case Certificate():
             content = {name: _json(value) for name, value in asdict(config).items()}
+            del content["elliptic"]  # certificates with the other sort of key stay until they are renewed
             return _decimal(json.dumps(content, sort_keys=True))
 
 

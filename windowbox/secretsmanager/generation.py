@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import bcrypt
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import (
     CertificateIssuerPrivateKeyTypes,
     CertificatePublicKeyTypes,
@@ -50,7 +50,7 @@ def certificate(config: Certificate, signer: Mapping[str, bytes], now: datetime)
     issuer_key = serialization.load_pem_private_key(signer[contents.CA_KEY], password=None)
     if not isinstance(issuer_key, rsa.RSAPrivateKey):
         raise ValueError("the CA's key is no RSA key")
-    key = _key()
+    key = ec.generate_private_key(ec.SECP256R1()) if config.elliptic else _key()
     subject = x509_name(config.common_name, config.organizations)
     purpose = {Usage.SERVER: ExtendedKeyUsageOID.SERVER_AUTH, Usage.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
     builder = (
@@ -100,7 +100,11 @@ def _key() -> rsa.RSAPrivateKey:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: rsa.RSAPrivateKey, now: datetime, validity: timedelta
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey,
+    now: datetime,
+    validity: timedelta,
 ) -> x509.CertificateBuilder:
     return head(subject, issuer, key.public_key(), now - BEFORE, now + validity)
 
@@ -127,7 +131,7 @@ def pem(key: CertificateIssuerPrivateKeyTypes) -> bytes:
     """The private key as PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,  # PKCS #1, as Gardener writes its keys
+        serialization.PrivateFormat.TraditionalOpenSSL,  # PKCS #1 or SEC 1, as Gardener writes its keys
         serialization.NoEncryption(),
     )
 

@@ -66,6 +66,17 @@ def test_an_authority_is_named_after_its_secret(authority: dict[str, bytes]) -> 
     found.verify_directly_issued_by(found)
 
 
+def test_a_certificate_may_have_the_key_of_a_curve(authority: dict[str, bytes]) -> None:
+    made = generation.certificate(replace(SERVER, elliptic=True), authority, NOW)
+    assert contents.complete(SERVER, made)
+    assert contents.fits(SERVER, made, holding(authority))
+    found = x509.load_pem_x509_certificate(made["tls.crt"])
+    found.verify_directly_issued_by(x509.load_pem_x509_certificate(authority["ca.crt"]))
+    key = found.public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    assert key.curve.name == "secp256r1"
+
+
 @cases(
     "config fits",
     ("Z-3-same", SERVER, True),
