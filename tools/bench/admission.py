@@ -23,13 +23,23 @@ from sandbox.processes import ProcessId
 from sandbox.programs import binaries
 from sandbox.servers import controlplane
 from sandbox.servers.manifests import SYSTEM_NAMESPACE
+from tools.bench import reviews
 from tools.bench.client import Client, opened, translated, until
 from tools.bench.report import Report, say, table
 from tools.bench.requests import Answers, Latency, WebhookCalls, at_rate
 from tools.bench.usage import Meter, running_first
 from tools.bench.world import World, world
 from windowbox.errors import Refused
-from windowbox.models.refs import CLUSTERS, DEPLOYMENTS, NAMESPACES, NODES, OPERATING_SYSTEM_CONFIGS, SECRETS
+from windowbox.models.refs import (
+    CLUSTERS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    NODES,
+    OPERATING_SYSTEM_CONFIGS,
+    SECRETS,
+    Resource,
+)
+from windowbox.models.webhooks import CONTROL_PLANE
 from windowbox.rights import webhookconfigurations as configurations
 from windowbox.settings.webhooksettings import WebhookSettings
 
@@ -73,6 +83,8 @@ Act = Callable[[int], Awaitable[None]]
 async def measure(rate: float, seconds: float, servers: int, *, first: bool) -> Report:
     """Dry runs of creations at `rate` a second; then calls of the webhook `node` by clients and API servers.
 
+    p50 and p99 are those of the client: of a creation, or, for "the answer alone", of the same review sent
+    to the webhook without the API server. "A webhook's answer" is the mean that the API server measured.
     With `first`, measured processes run before other processes of the machine, apart from the many servers.
     """
     async with world("admit", Options(admits=1, webhook_spread=_SPREAD)) as here:
@@ -80,10 +92,11 @@ async def measure(rate: float, seconds: float, servers: int, *, first: bool) -> 
         await here.quiet()
         found = list[Latency]()
 
-        def precedence() -> contextlib.AbstractContextManager[None]:
-            if not first:
-                return contextlib.nullcontext()
-            return running_first([os.getpid(), *(here.pids()[name] for name in _FIRST)])
+        async def measured(title: str, act: Act, rate: float) -> None:
+            say(f"{title}, {rate:g} a second")
+            pids = [os.getpid(), *(here.pids()[name] for name in _FIRST)]
+            with running_first(pids) if first else contextlib.nullcontext():
+                found.append(await _measured(here, title, act, rate, seconds))
 
         for what, resource, body, share in (
             ("Deployment", DEPLOYMENTS, deployment(), 1.0),
@@ -91,27 +104,35 @@ async def measure(rate: float, seconds: float, servers: int, *, first: bool) -> 
             # The API server takes few large objects a second.
             ("OperatingSystemConfig of 300 kB", OPERATING_SYSTEM_CONFIGS, _config(300), 0.05),
         ):
-            for namespace, suffix in ((PLAIN, "plain"), (SHOOT, "asked")):
-                title, path = f"{what}, {suffix}", f"{resource.path(namespace)}?dryRun=All"
-
-                async def create(_: int, path: str = path, data: bytes = orjson.dumps(body)) -> None:
-                    await here.client.request("POST", path, data)
-
-                say(f"{title}, {rate * share:g} a second")
-                with precedence():
-                    found.append(await _measured(here, title, create, rate * share, seconds))
-                if title == "Deployment, asked":
-                    say("the same during a rotation of certificates")
-                    found.append(await _during_rotation(here, rate, create))
-        say(f"{_CLIENTS} clients of the webhook `node`")
+            plain, asked = (_creation(here, resource, each, body) for each in (PLAIN, SHOOT))
+            await measured(f"{what}, plain", plain, rate * share)
+            await measured(f"{what}, asked", asked, rate * share)
+            review = reviews.review(resource, SHOOT, body)
+            port = here.sandbox.state.ports["webhooks"]
+            async with reviews.connected(port, CONTROL_PLANE.url_path, review) as ask:
+                await measured(f"{what}, the answer alone", ask, rate * share)
+            if resource == DEPLOYMENTS:
+                async with reviews.connected(port, CONTROL_PLANE.url_path, review, anew=True) as ask:
+                    await measured(f"{what}, the answer on a new connection", ask, rate / 2)
+                say("creations during a rotation of certificates")
+                found.append(await _during_rotation(here, rate, asked))
         async with _clients(here) as ask:
-            with precedence():
-                title = f"node, asked directly by {_CLIENTS} clients"
-                found.append(await _measured(here, title, ask, rate, seconds))
+            await measured(f"node, asked directly by {_CLIENTS} clients", ask, rate)
         async with _reporting(here, servers) as report:
-            title = f"status of a node, {servers} API servers"
-            found.append(await _measured(here, title, report, rate, seconds))
+            found.append(
+                await _measured(here, f"status of a node, {servers} API servers", report, rate, seconds)
+            )
     return Report(found, [table("Webhooks", found, _COLUMNS)])
+
+
+def _creation(here: World, resource: Resource, namespace: str, body: dict[str, Any]) -> Act:
+    """Dry runs of the creation of this object."""
+    path, data = f"{resource.path(namespace)}?dryRun=All", orjson.dumps(body)
+
+    async def create(_: int) -> None:
+        await here.client.request("POST", path, data)
+
+    return create
 
 
 async def prepare(here: World) -> None:
