@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import aiohttp
@@ -76,12 +77,16 @@ class Client:
         namespace = {"metadata": {"name": NAMESPACE}}
         await self.request("POST", NAMESPACES.path(), namespace, accepted=(201, 409))
 
-    async def create(self, number: int) -> None:
+    async def request_record(self, number: int) -> None:
+        """Create a DNSRecord with a request of its reconcile, as gardenlet does."""
+        await self.create(number, reconcile_request()["metadata"])
+
+    async def create(self, number: int, metadata: Mapping[str, Any] = MappingProxyType({})) -> None:
         """Create a DNSRecord."""
         record = {
             "apiVersion": "extensions.gardener.cloud/v1alpha1",
             "kind": "DNSRecord",
-            "metadata": {"name": name(number), "namespace": NAMESPACE},
+            "metadata": {"name": name(number), "namespace": NAMESPACE, **metadata},
             "spec": {
                 "type": "local",
                 "name": f"{name(number)}.bench.{ZONE}",

@@ -176,7 +176,8 @@ def test_gardeners_own_program_is_measured_beside_windowbox(tmp_path: Path) -> N
         "alone on a quiet API server", "2 at once created", "2 at once reconciled again", "2 at once deleted",
         "alone, 3 s after many Shoots",
     ]  # fmt: skip
-    assert writes["records created"] == (3, 2)
+    # Ours sets the finalizer and removes the request at once. Gardener's own also says "Processing".
+    assert writes["records created"][0] > writes["records created"][1] == 2
     assert all(min(both) >= 1 for both in writes.values())
 
 

@@ -139,11 +139,11 @@ async def _serving(side: str, program: Path, here: World) -> AsyncIterator[None]
 
 async def _records(here: World, count: int) -> list[Phase]:
     client, warm = here.client, range(count, count + _WARM_UP)
-    await here.measured("warm up", warm, client.create)
+    await here.measured("warm up", warm, client.request_record)
     await here.measured("warm up", warm, client.delete, gone=True)
     everything = range(count)
     return [
-        await here.measured(RECORDS[0], everything, client.create),
+        await here.measured(RECORDS[0], everything, client.request_record),
         await here.measured(RECORDS[1], everything, client.change),
         await here.measured(RECORDS[2], everything, client.delete, gone=True),
     ]
