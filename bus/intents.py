@@ -6,14 +6,17 @@ import contextlib
 from typing import NamedTuple
 
 from bus import streams, subjects
-from bus.messages import Reason, StatusIntent, Wish
+from bus.messages import TRACE, Reason, StatusIntent, Wish
 from bus.transport.connection import Bus, WrongSequence
 from bus.workqueue.queue import Queue
 from windowbox.errors import Superseded
 from windowbox.models.objects import Object
+from windowbox.telemetry import tracing
 
 PATCH = "patch"
 """The pool whose items are statuses to write."""
+REPORTS = "reports"
+"""The consumer of all reports: patchers write most of them as they come."""
 
 
 class Reported(NamedTuple):
@@ -31,25 +34,20 @@ async def last(bus: Bus, key: str) -> Reported:
 
 
 async def report(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int:
-    """Request that the status is written. Superseded if another run has reported since `expected`."""
-    sequence = await keep(bus, key, intent, expected)
-    await remind(bus, key)
-    return sequence
-
-
-async def keep(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int:
-    """Store a report without requesting that it is written."""
+    """Have the status written. Superseded if another run has reported since `expected`."""
+    headers = {TRACE: tracing.current() or tracing.fresh()}
     try:
-        return await bus.publish(subjects.intent(key), intent.encoded(), expect_last=expected) or expected
+        stored = await bus.publish(subjects.intent(key), intent.encoded(), headers, expect_last=expected)
+        return stored or expected
     except WrongSequence as error:
         # The last report is forgotten with its object, perhaps before a run has reported the end of that.
         if expected and not intent.patch and (await last(bus, key)).sequence == 0:
-            return await keep(bus, key, intent, 0)
+            return await report(bus, key, intent, 0)
         raise Superseded(f"{key}: another run has reported meanwhile") from error
 
 
 async def remind(bus: Bus, key: str) -> None:
-    """Request that the last report is written."""
+    """Have the pool `patch` write the last report, if that is not written yet."""
     await Queue(bus, PATCH).wish(key, Wish(reason=Reason.REPORT))
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NotRequired, TypedDict
 
 from bus import queries, streams, subjects
-from bus.intents import PATCH
+from bus.intents import PATCH, REPORTS
 from bus.leases import liveness, presence
 from bus.leases.elections import ELECTED
 from windowbox.kinds import POOLS
@@ -172,7 +172,7 @@ _EDGE = [
     _living("edge"),
 ]
 
-_PATCHER = [*_pool(PATCH), _living("patch"), *_FULFILLING]
+_PATCHER = [*_pool(PATCH), *_taking(streams.INTENTS, REPORTS), _living("patch"), *_FULFILLING]
 
 # Reads the Clusters of Shoots, and records the decisions of webhooks.
 _ADMIT = [

@@ -19,6 +19,7 @@ from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Conflict, Missing, PermanentError, TransientError
 from windowbox.kinds import RESOURCES
 from windowbox.models.extensions import overtaken, spelled
+from windowbox.models.objects import merge
 from windowbox.models.refs import SERVICES, ObjectRef, Resource
 from windowbox.telemetry import metrics
 
@@ -32,7 +33,7 @@ _SOURCES = {SERVICES: "service-controller"}
 
 
 class StatusPatcher:
-    """The handler of the pool `patch`: one item is one object whose report has changed."""
+    """The handler of the pool `patch`: one item is one object with a report that is not written yet."""
 
     def __init__(self, bus: Bus, clusters: Clusters, rate: float = 0.0) -> None:
         self._bus = bus
@@ -83,21 +84,27 @@ class StatusPatcher:
     async def _write(self, kube: Kube, ref: ObjectRef, intent: StatusIntent) -> str:
         """Write the status, unless it is obsolete: then return why."""
         if intent.version:
-            # A patch of a status does not compare the uid, but it does compare the resource version.
             with contextlib.suppress(Conflict):
-                await self._patch(kube, ref, intent.patch, intent.version)
+                await write_status(kube, ref, intent.patch, intent.version)
                 return ""
         found = await kube.get(RESOURCES[ref.kind], ref.namespace, ref.name)
         if found.uid != intent.uid:
             return "its name belongs to another object now"
         if overtaken(intent.patch, found.status):
             return "a newer status has been written"  # the bus may have lost newer reports
-        await self._patch(kube, ref, intent.patch_of(found.status), found.resource_version)
+        patch = intent.patch_of(found.status)
+        if merge(found.status, patch) != found.status:
+            await write_status(kube, ref, patch, found.resource_version)
         return ""
 
-    async def _patch(self, kube: Kube, ref: ObjectRef, status: dict[str, Any], version: str) -> None:
-        patch = {"metadata": {"resourceVersion": version}, "status": status}
-        await kube.merge(RESOURCES[ref.kind], ref.namespace, ref.name, patch, part="status")
+
+async def write_status(kube: Kube, ref: ObjectRef, status: dict[str, Any], version: str) -> None:
+    """Patch the status of this version of the object; Conflict if there is a newer one.
+
+    A patch of a status does not compare the uid, but it does compare the resource version.
+    """
+    patch = {"metadata": {"resourceVersion": version}, "status": status}
+    await kube.merge(RESOURCES[ref.kind], ref.namespace, ref.name, patch, part="status")
 
 
 class RateLimiter:

@@ -141,23 +141,31 @@ class Bus:
 
         In a cluster no server responds for a moment while another leader is elected.
         """
+        sent = dict(headers) if headers else None
+        try:
+            if not self.clustered:
+                return await self.requests.ask(subject, data, timeout, sent)
+            return await self._ask_cluster(subject, data, timeout, sent, repeat=repeat)
+        except (TimeoutError, nats.errors.Error, OSError) as error:
+            raise translation(what, error) from error
+
+    async def _ask_cluster(
+        self, subject: str, data: bytes, timeout: float, headers: dict[str, str] | None, *, repeat: bool
+    ) -> Msg:
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
-        with translated(what):
-            while True:
-                left = end - loop.time()
-                patience = min(left, _REPEAT) if repeat and self.clustered else left
-                try:
-                    return await self.requests.ask(
-                        subject, data, patience, dict(headers) if headers else None
-                    )
-                except nats.errors.NoRespondersError:
-                    if not self.clustered or loop.time() + _AGAIN >= end:
-                        raise
-                    await asyncio.sleep(_AGAIN)
-                except nats.errors.TimeoutError:
-                    if patience >= left:
-                        raise
+        while True:
+            left = end - loop.time()
+            patience = min(left, _REPEAT) if repeat else left
+            try:
+                return await self.requests.ask(subject, data, patience, headers)
+            except nats.errors.NoRespondersError:
+                if loop.time() + _AGAIN >= end:
+                    raise
+                await asyncio.sleep(_AGAIN)
+            except nats.errors.TimeoutError:
+                if patience >= left:
+                    raise
 
     async def api(
         self, what: str, request: object = None, timeout: float = TIMEOUT, *, repeat: bool = False
@@ -412,10 +420,15 @@ def translated(what: str) -> Iterator[None]:
     """Raise this project's errors in place of nats-py's."""
     try:
         yield
-    except nats.errors.MaxPayloadError as error:
-        raise Refused(f"{what}: larger than the server's max_payload") from error
     except (TimeoutError, nats.errors.Error, OSError) as error:
-        raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
+        raise translation(what, error) from error
+
+
+def translation(what: str, error: Exception) -> WindowboxError:
+    """This project's error for one of nats-py's."""
+    if isinstance(error, nats.errors.MaxPayloadError):
+        return Refused(f"{what}: larger than the server's max_payload")
+    return Unreachable(f"{what}: {str(error) or type(error).__name__}")
 
 
 _FRESH = 60.0

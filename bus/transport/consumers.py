@@ -27,7 +27,7 @@ GROUP = "all"
 class Delivery:
     """A message of a durable consumer, to be acknowledged before its ack wait is over."""
 
-    __slots__ = ("_bus", "_message", "data", "headers", "number", "sequence", "subject")
+    __slots__ = ("_bus", "_message", "data", "headers", "number", "sequence", "subject", "time")
 
     def __init__(self, bus: Bus, message: Msg) -> None:
         tokens = message.reply.split(".")
@@ -41,6 +41,8 @@ class Delivery:
         self.headers: Headers = message.headers or {}
         self.number = int(tokens[at + 2])
         self.sequence = int(tokens[at + 3])
+        self.time = int(tokens[at + 5]) / 1e9
+        """When it was stored, by the server's clock."""
 
     @property
     def stored(self) -> Stored:

@@ -12,19 +12,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import orjson
 
 from bus import streams, subjects
 from bus.messages import TRACE, Call, Read, Reason, RunRecord, Wish
 from bus.outcomes import Failed, Outcome, RequeueAfter, Unfinished, backoff
-from bus.transport.connection import Bus, Stored, instant
+from bus.transport.connection import Bus, Headers, Stored, instant
 from bus.transport.consumers import Delivery
 from bus.transport.pull import Pull
 from bus.workqueue import crashcounts
 from bus.workqueue.crashcounts import CrashCounts
-from bus.workqueue.queue import Queue
+from bus.workqueue.queue import CUT_OFF, WISH, Queue
 from bus.workqueue.ranks import Rank
 from windowbox.clients.kubernetes.bulkhead import Bulkhead
 from windowbox.errors import Superseded, TransientError, Unreachable, Waiting, WindowboxError
@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 _QUARANTINE_SECONDS = 600.0
 _GRACE = 8.0
 _AGAIN = 0.5
+FRESH = 0.02
+"""Seconds for which an item's own wish is taken as it is. Another wish within them costs a second run."""
 _STOPPED = 5.0
 """Seconds before a run is repeated that was stopped because its cluster is slow."""
 
@@ -80,6 +82,15 @@ class DeliveryHold:
 
     def held(self) -> bool:
         return time.monotonic() - self._renewed < self.limit
+
+
+class _Wished(NamedTuple):
+    """A wish in TRIGGERS."""
+
+    wish: Wish
+    sequence: int
+    at: float
+    headers: Headers
 
 
 class Handler(Protocol):
@@ -174,29 +185,12 @@ class Pool:
     async def _process(self, delivery: Delivery) -> None:
         """Run until the object has no wish, then acknowledge its item."""
         key = subjects.without(f"work.{self._pool}", delivery.subject)
-        cut_off = delivery.number > 1
         try:
-            while stored := await self._wish(key):
-                wish = Wish.decoded(stored.data)
-                # The run before may have been cut off after it had removed the operation annotation.
-                wish = wish.after_crash() if cut_off else wish
-                item = Item(key, wish, stored.sequence, delivery.number, self._hold)
-                start: contextlib.AbstractAsyncContextManager[bool] = contextlib.nullcontext(True)
-                if delivery.number > 1:  # it may have crashed its worker
-                    guilty = functools.partial(self._is_guilty, item)
-                    start = self._starts.counted(key, stored.sequence, delivery.number, guilty)
-                async with start as allowed:
-                    if allowed:
-                        outcome = await self._run(item, stored)
-                        # If the wish changes meanwhile, the next run has to insist as well.
-                        cut_off = bool(outcome.requeue and outcome.requeue.wish.insist)
-                    else:
-                        await self._quarantine(item)
-                        cut_off = False
-                if await self._bus.delete(streams.TRIGGERS, stored.sequence):
-                    break
+            wished, cut_off = self._carried(delivery) or await self._wished(key), False
+            if wished:
+                cut_off = await self._fulfil(delivery, key, wished)
             await delivery.ack()
-            await self._requeue_if_wished(key, delivery.sequence)
+            await self._requeue_if_wished(key, delivery.sequence, wished, cut_off=cut_off)
         except Superseded as error:
             logger.warning("%s: %s", key, error)
             self._mark_superseded(key)
@@ -204,15 +198,45 @@ class Pool:
         except TransientError as error:
             logger.warning("%s: not acknowledged, will be redelivered: %s", key, error)
 
-    async def _run(self, item: Item, stored: Stored) -> Outcome:
+    def _carried(self, delivery: Delivery) -> _Wished | None:
+        """The wish that the item repeats, if nobody has had time to wish for more."""
+        sequence, waited = int(delivery.headers.get(WISH, 0)), self._bus.clock.rough() - delivery.time
+        if not sequence or delivery.number > 1 or waited > FRESH:
+            return None
+        return _Wished(Wish.decoded(delivery.data), sequence, delivery.time, delivery.headers)
+
+    async def _wished(self, key: str) -> _Wished | None:
+        stored = await self._wish(key)
+        if stored is None:
+            return None
+        return _Wished(Wish.decoded(stored.data), stored.sequence, instant(stored.time), stored.headers)
+
+    async def _fulfil(self, delivery: Delivery, key: str, wished: _Wished) -> bool:
+        """Run once. Returns whether the next run has to insist, should another wish have come meanwhile."""
+        # The run before may have been cut off after it had removed the operation annotation.
+        cut_off = delivery.number > 1 or CUT_OFF in delivery.headers
+        wish = wished.wish.after_crash() if cut_off else wished.wish
+        item = Item(key, wish, wished.sequence, delivery.number, self._hold)
+        start: contextlib.AbstractAsyncContextManager[bool] = contextlib.nullcontext(True)
+        if delivery.number > 1:  # it may have crashed its worker
+            guilty = functools.partial(self._is_guilty, item)
+            start = self._starts.counted(key, wished.sequence, delivery.number, guilty)
+        async with start as allowed:
+            if not allowed:
+                await self._quarantine(item)
+                return False
+            outcome = await self._run(item, wished)
+            return bool(outcome.requeue and outcome.requeue.wish.insist)
+
+    async def _run(self, item: Item, wished: _Wished) -> Outcome:
         """Call the handler, schedule the requeue that it asks for, and write the record."""
         cluster = self._sharing(subjects.ref(item.key)) if self._sharing else RUNTIME
         # The runtime cluster needs no share: while it is slow, no object can be reconciled.
         turn = contextlib.nullcontext() if cluster == RUNTIME else self._bulkhead.turn("", cluster, item.key)
         started, clock = datetime.now(UTC), time.perf_counter()
-        waited = max(0.0, self._bus.clock.rough() - instant(stored.time))
+        waited = max(0.0, self._bus.clock.rough() - wished.at)
         metrics.bus_latency.labels(self._pool).observe(waited)
-        with tracing.span(f"run {self._pool}", stored.headers.get(TRACE, ""), key=item.key) as trace:
+        with tracing.span(f"run {self._pool}", wished.headers.get(TRACE, ""), key=item.key) as trace:
             try:
                 async with turn:
                     outcome = await self._handler.handle(item)
@@ -256,13 +280,20 @@ class Pool:
             data = without_calls.encoded()
         await self._bus.publish(subjects.run(self._pool, record.key), data)
 
-    async def _requeue_if_wished(self, key: str, item: int) -> None:
-        """Enqueue the item again if a wish came in between the last read and the acknowledgement."""
+    async def _requeue_if_wished(
+        self, key: str, item: int, fulfilled: _Wished | None, *, cut_off: bool
+    ) -> None:
+        """Delete the wish that is fulfilled. If there is another by now, enqueue the object again.
+
+        A wish that came before the item was acknowledged could not be enqueued.
+        """
         while True:
             try:
+                if fulfilled and await self._bus.delete(streams.TRIGGERS, fulfilled.sequence):
+                    return
                 await self.queue.removed(item)
                 if await self._wish(key):
-                    await self.queue.enqueue(key)
+                    await self.queue.enqueue(key, cut_off=cut_off)
                 return
             except TransientError as error:
                 # The item is acknowledged: it will not be redelivered.

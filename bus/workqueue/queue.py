@@ -17,10 +17,16 @@ from bus import streams, subjects
 from bus.leases import guard
 from bus.messages import TRACE, Wish
 from bus.transport import consumers
-from bus.transport.connection import Bus, Occupied, Stored, WrongSequence, instant
+from bus.transport.connection import Bus, Headers, Occupied, Stored, WrongSequence, instant
 from windowbox.telemetry import metrics, tracing
 
 logger = logging.getLogger(__name__)
+
+WISH = "Wb-Wish"
+"""A header of items: the sequence of the wish that the item was made for, and that it repeats."""
+
+CUT_OFF = "Wb-Cut-Off"
+"""A header of items: the run before could not end."""
 
 _SCHEDULE = "Nats-Schedule"
 _OVERDUE = 5.0
@@ -80,14 +86,18 @@ class Queue:
         headers = {TRACE: tracing.current() or tracing.fresh()}
         for left in reversed(range(_RACES)):
             try:
-                await self.bus.publish(subject, both.encoded(), headers, expect_last=expected, repeat=True)
+                sequence = await self.bus.publish(
+                    subject, both.encoded(), headers, expect_last=expected, repeat=True
+                )
                 break
             except WrongSequence:
                 last = await self.bus.last(streams.TRIGGERS, subject)
                 both = Wish.decoded(last.data) | wish if last else wish
                 # Overwrite in the end: losing a reason is better than racing without end.
                 expected = (last.sequence if last else 0) if left > 1 else None
-        await self.enqueue(key)
+        else:
+            sequence = None
+        await self._enqueue(key, both.encoded(), {**headers, WISH: str(sequence or 0)})
 
     async def remind(self, key: str, wish: Wish) -> None:
         """Like `wish`, but a pending wish stays as it is."""
@@ -96,10 +106,16 @@ class Queue:
             await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers, expect_last=0)
         await self.enqueue(key)
 
-    async def enqueue(self, key: str) -> None:
-        """Add the object to the queue, unless it is waiting there or in flight."""
+    async def enqueue(self, key: str, *, cut_off: bool = False) -> None:
+        """Add the object to the queue, unless it is waiting there or in flight.
+
+        `cut_off`: the run before could not end, so that the next one has to insist as well.
+        """
+        await self._enqueue(key, b"", {CUT_OFF: "yes"} if cut_off else None)
+
+    async def _enqueue(self, key: str, data: bytes, headers: Headers | None) -> None:
         with contextlib.suppress(Occupied):
-            await self.bus.publish(subjects.item(self.pool, key), b"", repeat=True)
+            await self.bus.publish(subjects.item(self.pool, key), data, headers, repeat=True)
 
     async def removed(self, item: int) -> None:
         """Wait until an acknowledged item is removed from WORK.

@@ -10,22 +10,24 @@ from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
 from commands.roles.roleprocess import Process
+from patchers.directwrites import DirectWrites
 from patchers.statuspatcher import StatusPatcher
 from windowbox.errors import WindowboxError
 
 
 async def patch(made: Process) -> None:
     """Write status back to the clusters."""
-    settings, work = made.settings.patch, made.settings.work
+    settings, work, clusters = made.settings.patch, made.settings.work, await made.clusters()
     queue = Queue(made.bus, intents.PATCH)
     pool = Pool(
         made.bus,
         intents.PATCH,
-        StatusPatcher(made.bus, await made.clusters(), settings.rate),
+        StatusPatcher(made.bus, clusters, settings.rate),
         concurrency=settings.concurrency,
         ack_wait=work.ack_wait,
         sharing=lambda ref: ref.cluster,
     )
+    writes = DirectWrites(made.bus, clusters, concurrency=settings.concurrency, limited=bool(settings.rate))
 
     async def sweep() -> None:
         interval = work.sweep_interval
@@ -35,5 +37,6 @@ async def patch(made: Process) -> None:
                     await queue.sweep(age)
 
     made.add_pool(pool)
+    made.tasks["direct writes"] = writes.run
     made.tasks["patch dues"] = lambda: run_due(made.bus, queue)
     made.add_leased("sweep.patch", sweep)

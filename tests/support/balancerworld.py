@@ -21,6 +21,7 @@ from bus.transport.connection import Bus, connected
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
+from patchers.directwrites import DirectWrites
 from patchers.statuspatcher import StatusPatcher
 from tests.support import envoyprogram, loopback
 from tests.support.natsserver import NatsServer
@@ -225,9 +226,8 @@ class BalancerWorld:
             watching = Watching(bus, leases, opened, seen, KINDS)
             api = await stack.enter_async_context(kube.from_file(self.plane.kubeconfigs["patcher"]))
             registry = Registry(patching)
-            patcher = StatusPatcher(
-                patching, await stack.enter_async_context(clusters(api, registry, loopback.SETTINGS))
-            )
+            written = await stack.enter_async_context(clusters(api, registry, loopback.SETTINGS))
+            patcher = StatusPatcher(patching, written)
             patch = Pool(patching, intents.PATCH, patcher, ack_wait=4.0, sharing=lambda ref: ref.cluster)
             async with running(
                 seen.run(),
@@ -235,6 +235,7 @@ class BalancerWorld:
                 watching.run(),
                 registry.run(),
                 patch.run(),
+                DirectWrites(patching, written).run(),
                 run_due(patching, Queue(patching, intents.PATCH)),
                 _streams(bus),
             ):

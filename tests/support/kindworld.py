@@ -26,6 +26,7 @@ from bus.transport.connection import Bus, connected
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
+from patchers.directwrites import DirectWrites
 from patchers.statuspatcher import StatusPatcher
 from tests.support import leftovers, loopback
 from tests.support.natsserver import NatsServer
@@ -367,7 +368,7 @@ async def _watching(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]
 
 async def _patching(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:
     patch = Pool(bus, intents.PATCH, StatusPatcher(bus, opened), ack_wait=4.0)
-    return [patch.run(), run_due(bus, Queue(bus, intents.PATCH))]
+    return [patch.run(), DirectWrites(bus, opened).run(), run_due(bus, Queue(bus, intents.PATCH))]
 
 
 async def _working(

@@ -68,7 +68,7 @@ class Reports:
             async with self._sending:
                 if self.latest and self.latest.uid == uid:
                     kept = self.latest.model_copy(update={"memo": dict(memo)})
-                    self._sequence = await intents.keep(self._bus, self._key, kept, self._sequence)
+                    self._sequence = await intents.report(self._bus, self._key, kept, self._sequence)
                     self.latest = kept
 
         async def keep_to_the_end() -> None:

@@ -20,15 +20,19 @@ from bus.clusters.registry import Registry
 from bus.messages import EventIntent, RunRecord, StatusIntent
 from bus.transport import consumers
 from bus.transport.connection import Bus, connected
+from bus.transport.consumers import Consumer
+from bus.transport.pull import Pull
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
+from patchers import directwrites
+from patchers.directwrites import DirectWrites
 from patchers.statuspatcher import RateLimiter, StatusPatcher
 from tests.support import loopback
 from tests.support.cases import cases
 from tests.support.proxy import Proxy, proxy
 from tests.support.rules import rule
-from tests.support.running import running
+from tests.support.running import eventually, running
 from tests.support.servers import ControlPlane
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
@@ -96,11 +100,16 @@ class Desk:
                         return run
         raise AssertionError("the journal ended")
 
+    async def wishes(self) -> int:
+        """How many wishes there have been, fulfilled ones included."""
+        return int((await self.bus.api(f"STREAM.INFO.{streams.TRIGGERS}"))["state"]["last_seq"])
+
     @contextlib.asynccontextmanager
     async def open(self, rate: float = 0.0) -> AsyncIterator[None]:
         """Have reports written."""
         pool = Pool(self.bus, intents.PATCH, StatusPatcher(self.bus, self.clusters, rate))
-        async with running(pool.run(), run_due(self.bus, Queue(self.bus, intents.PATCH))):
+        writes = DirectWrites(self.bus, self.clusters, limited=bool(rate))
+        async with running(pool.run(), writes.run(), run_due(self.bus, Queue(self.bus, intents.PATCH))):
             yield
 
 
@@ -136,6 +145,43 @@ def states(versions: list[Object]) -> list[str]:
 
 def reached(state: str) -> Any:
     return lambda version: version.last_operation.get("state") == state
+
+
+async def test_a_report_about_the_newest_version_takes_no_place_in_the_queue(desk: Desk) -> None:
+    record = await desk.record()
+    async with desk.open():
+        await desk.report(record, lastOperation=last("Succeeded"))
+        run = await desk.outcome(record, "Succeeded")
+    assert (run.delivery, run.outcome) == (1, "succeeded")
+    assert await desk.wishes() == 0
+
+
+async def test_a_report_whose_writer_died_is_left_to_the_pool(desk: Desk) -> None:
+    record = await desk.record()
+    await desk.report(record, lastOperation=last("Succeeded"))
+    reports = Pull(desk.bus, Consumer(streams.INTENTS, intents.REPORTS, (subjects.intent(">"),), 0.1), 1)
+    async with contextlib.aclosing(reports.deliveries()) as taken:  # type: ignore[type-var]
+        assert len(await anext(taken)) == 1  # and is not acknowledged
+    async with desk.open():
+        run = await desk.outcome(record, "Succeeded")
+    assert [one.stream for one in run.reads] == [streams.INTENTS]
+    assert await desk.wishes() == 1
+
+
+async def test_a_server_that_does_not_answer_keeps_no_report_from_the_pool(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directwrites, "_PATIENCE", 0.2)
+    record = await desk.record()
+    desk.wire.hang()
+    writes = DirectWrites(desk.bus, desk.clusters)
+    async with running(writes.run()):
+        await desk.report(record, lastOperation=last("Succeeded"))
+        wish = subjects.wish(intents.PATCH, desk.key(record))
+        await eventually(lambda: desk.bus.last(streams.TRIGGERS, wish))
+    desk.wire.resume()
+    async with desk.open():
+        await desk.versions(record, reached("Succeeded"))
 
 
 async def test_only_the_newest_report_is_written(desk: Desk) -> None:

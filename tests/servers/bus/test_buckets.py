@@ -358,11 +358,11 @@ async def test_only_the_report_that_expects_the_last_one_is_taken(bus: Bus) -> N
 @rule("V-1")
 async def test_the_events_of_a_forgotten_object_are_kept(bus: Bus) -> None:
     name, deleted = key("web"), EventIntent(type="Normal", reason="Deleted", note="Deleted")
-    first = await intents.keep(bus, name, StatusIntent(uid="1", patch={"state": "Ready"}), 0)
+    first = await intents.report(bus, name, StatusIntent(uid="1", patch={"state": "Ready"}), 0)
     await intents.forget(bus, name, "1")
     with pytest.raises(Superseded):
-        await intents.keep(bus, name, StatusIntent(uid="1", patch={"state": "Gone"}), first)
-    await intents.keep(bus, name, StatusIntent(uid="1", patch={}, events=(deleted,)), first)
+        await intents.report(bus, name, StatusIntent(uid="1", patch={"state": "Gone"}), first)
+    await intents.report(bus, name, StatusIntent(uid="1", patch={}, events=(deleted,)), first)
     found = (await intents.last(bus, name)).intent
     assert found
     assert found.events == (deleted,)

@@ -22,6 +22,8 @@ from bus.permissions import Role, users
 from bus.transport import answers, consumers
 from bus.transport.buckets import Bucket
 from bus.transport.connection import ApiError, Bus, connected
+from bus.transport.consumers import Consumer
+from bus.transport.pull import Pull
 from bus.workqueue.forgetting import ReportSweep
 from bus.workqueue.pool import Item, Pool
 from bus.workqueue.queue import Queue
@@ -62,6 +64,13 @@ async def test_a_change_passes_from_role_to_role(granted: RoleServer) -> None:
             await intents.report(worker, item.key, StatusIntent(uid="u-1", patch=status), before.sequence)
             return Done()
 
+        async def take() -> None:
+            reports = Consumer(streams.INTENTS, intents.REPORTS, (subjects.intent(">"),), 10)
+            async for batch in Pull(patcher, reports, 8).deliveries():
+                for delivery in batch:
+                    await intents.remind(patcher, subjects.without("intent", delivery.subject))
+                    await delivery.settle()
+
         async def write(item: Item) -> Outcome:
             reported = (await intents.last(patcher, item.key)).intent
             assert reported
@@ -73,6 +82,7 @@ async def test_a_change_passes_from_role_to_role(granted: RoleServer) -> None:
         async with running(
             Router(worker, Queue(worker, "dnsrecord"), Everything()).run(),
             Pool(worker, "dnsrecord", Doing(report)).run(),
+            take(),
             Pool(patcher, intents.PATCH, Doing(write)).run(),
         ):
             await watcher.publish(subjects.seen(WEB), b"{}", HEADERS)
