@@ -27,6 +27,7 @@ from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.clients.nameserver import TsigKey, messages
 from windowbox.clients.nameserver.classify import ZoneFailed, update_failure
+from windowbox.clients.nameserver.plainqueries import PlainQuery
 from windowbox.clients.nameserver.tsig import verified
 from windowbox.errors import Malformed, PermanentError, TransientError, Unreachable, WindowboxError
 from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
@@ -95,6 +96,67 @@ def test_a_spoilt_reply_is_read_or_unreadable(wanted: RecordSet, data: st.DataOb
     spoilt = bytes(wire[: data.draw(st.integers(0, len(wire)))])
     with contextlib.suppress(Unreachable):
         messages.record_set(wanted.key, verified(spoilt, query(wanted), None, "the server"))
+
+
+@given(record_sets())
+def test_a_plain_query_is_what_dnspython_would_write(wanted: RecordSet) -> None:
+    asked = query(wanted)
+    asked.id = 0
+    assert PlainQuery(messages.rrset(wanted)).octets == asked.to_wire()
+
+
+@given(record_sets(), st.permutations(range(5)))
+def test_an_answer_in_any_order_is_a_proof(wanted: RecordSet, order: list[int]) -> None:
+    values = [wanted.values[place] for place in order if place < len(wanted.values)]
+    reply = reply_of(RecordSet(wanted.key, wanted.ttl, tuple(values)))
+    # The target of a CNAME may be compressed: this is left to dnspython.
+    assert PlainQuery(messages.rrset(wanted)).proved_by(reply) or wanted.key.type == "CNAME"
+
+
+@given(record_sets(), st.data())
+def test_a_spoilt_reply_proves_only_what_it_says(wanted: RecordSet, data: st.DataObject) -> None:
+    wire = bytearray(reply_of(wanted))
+    # Not the counts of the sections after the answers: these are not read.
+    places = [*range(2, 8), *range(12, len(wire))]
+    for _ in range(data.draw(st.integers(1, 4))):
+        wire[data.draw(st.sampled_from(places))] = data.draw(st.integers(0, 255))
+    spoilt = bytes(wire[: data.draw(st.integers(0, len(wire)) | st.just(len(wire)))])
+    if PlainQuery(messages.rrset(wanted)).proved_by(spoilt):
+        found = messages.record_set(wanted.key, verified(spoilt, query(wanted), None, "the server"))
+        assert found is not None
+        assert (found.ttl, set(found.values)) == (wanted.ttl, set(wanted.values))
+
+
+PAIR = rrset("x", "A", "1.1.1.1", "1.1.1.2")
+
+
+def with_flags(flags: int, *, rcode: Rcode = Rcode.NOERROR) -> bytes:
+    reply = dns.message.from_wire(reply_of(PAIR))
+    reply.flags ^= flags
+    reply.set_rcode(rcode)
+    return reply.to_wire()
+
+
+@cases(
+    "reply",
+    ("DN-63-another-ttl", reply_of(rrset("x", "A", *PAIR.values, ttl=61))),
+    ("one-value", reply_of(rrset("x", "A", "1.1.1.1"))),
+    ("another-value", reply_of(rrset("x", "A", "1.1.1.1", "1.1.1.3"))),
+    ("one-value-more", reply_of(rrset("x", "A", *PAIR.values, "1.1.1.3"))),
+    ("one-value-twice", reply_of(PAIR).replace(b"\1\1\1\2", b"\1\1\1\1")),
+    ("another-name", reply_of(rrset("y", "A", *PAIR.values))),
+    ("another-type", reply_of(rrset("x", "AAAA", "2001:db8::1", "2001:db8::2"))),
+    ("a-copy", with_flags(dns.flags.AA)),
+    ("truncated", with_flags(dns.flags.TC)),
+    ("a-query", with_flags(dns.flags.QR)),
+    ("an-error", with_flags(0, rcode=Rcode.SERVFAIL)),
+    ("cut-off", reply_of(PAIR)[:-1]),
+    ("no-answer", reply_of(PAIR)[:-32]),
+    ("nothing-but-a-header", bytes(12)),
+)
+def test_no_other_reply_is_a_proof(reply: bytes) -> None:
+    assert PlainQuery(messages.rrset(PAIR)).proved_by(reply_of(PAIR))
+    assert not PlainQuery(messages.rrset(PAIR)).proved_by(reply)
 
 
 @rule("DN-65")

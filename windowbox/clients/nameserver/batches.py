@@ -17,6 +17,7 @@ from windowbox.clients.nameserver.changes import Delete, Item, Replace
 from windowbox.clients.nameserver.classify import PERSON, PERSON_SOON, Failure, Scope, ZoneFailed
 from windowbox.clients.nameserver.connection import Connection
 from windowbox.clients.nameserver.ownership import Adoptable, Claim, Held, Unclaimed
+from windowbox.clients.nameserver.plainqueries import PlainQuery
 from windowbox.errors import Conflict, Malformed, Refused
 
 logger = logging.getLogger(__name__)
@@ -60,27 +61,39 @@ async def probe(connection: Connection, zone: str) -> Apex:
     return Apex(found[0].serial, frozenset(messages.name_text(host.target) for host in hosts))
 
 
-def as_wanted(wanted: RRset, reply: Message) -> bool:
-    found = messages.answer(reply, wanted.name, wanted.rdtype)
-    return messages.authoritative(reply) and found is not None and (found, found.ttl) == (wanted, wanted.ttl)
-
-
-async def read_back(connection: Connection, records: Sequence[RRset]) -> list[Message]:
-    """The server's answers for `records`.
+async def read_back(connection: Connection, records: Sequence[RRset]) -> list[Message | None]:
+    """For each of `records` None if the server answers as wanted, otherwise its answer.
 
     A signature costs both sides more than the rest of a query, so queries are signed only where the unsigned
     answer is not as wanted: some servers show strangers another view, or nothing.
     """
-    queries = [messages.query(record.name, record.rdtype) for record in records]
-    if not connection.plain_queries:
-        return await connection.exchange(queries)
-    replies = await connection.exchange(queries, signed=False)
-    doubtful = [place for place, record in enumerate(records) if not as_wanted(record, replies[place])]
-    second = await connection.exchange([queries[place] for place in doubtful])
-    for place, reply in zip(doubtful, second, strict=True):
-        replies[place] = reply
-        connection.plain_queries &= not as_wanted(records[place], reply)
-    return replies
+    answers: list[Message | None] = [None] * len(records)
+    doubtful = list(range(len(records)))
+    if connection.plain_queries:
+        plain = [PlainQuery(record) for record in records]
+        wires = await connection.exchange_octets([query.octets for query in plain])
+        doubtful = [place for place in doubtful if not plain[place].proved_by(wires[place])]
+        for place in doubtful:
+            reply = connection.read(wires[place], _query(records[place]))
+            answers[place] = None if _as_wanted(records[place], reply) else reply
+        doubtful = [place for place in doubtful if answers[place] is not None]
+        if not connection.signs:
+            return answers
+    replies = await connection.exchange([_query(records[place]) for place in doubtful])
+    for place, reply in zip(doubtful, replies, strict=True):
+        found = _as_wanted(records[place], reply)
+        answers[place] = None if found else reply
+        connection.plain_queries &= not found
+    return answers
+
+
+def _query(record: RRset) -> Message:
+    return messages.query(record.name, record.rdtype)
+
+
+def _as_wanted(wanted: RRset, reply: Message) -> bool:
+    found = messages.answer(reply, wanted.name, wanted.rdtype)
+    return messages.authoritative(reply) and found is not None and (found, found.ttl) == (wanted, wanted.ttl)
 
 
 class BatchSender:
@@ -202,7 +215,7 @@ class BatchSender:
         removed = [item for item in part if isinstance(item.change, Delete)]
         replies = await read_back(self._connection, [rrset for _, rrset in written])
         for (item, wanted), reply in zip(written, replies, strict=True):
-            if as_wanted(wanted, reply):
+            if reply is None:
                 item.succeed()
                 continue
             queries = [messages.query(wanted.name, number) for number in (RdataType.SOA, RdataType.ANY)]

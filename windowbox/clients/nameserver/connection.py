@@ -24,6 +24,24 @@ class TimedOut(Unreachable):
     """The server has not answered in time. It may still have applied the update."""
 
 
+class _Replies:
+    """The replies to messages that were sent together."""
+
+    __slots__ = ("_left", "complete", "deadline", "wires")
+
+    def __init__(self, count: int, deadline: float, complete: asyncio.Future[None]) -> None:
+        self.wires = [b""] * count
+        self.deadline = deadline
+        self.complete = complete
+        self._left = count
+
+    def arrived(self, place: int, wire: bytes) -> None:
+        self.wires[place] = wire
+        self._left -= 1
+        if not self._left and not self.complete.done():
+            self.complete.set_result(None)
+
+
 class Connection(asyncio.Protocol):
     """Matches replies to requests by message id, in any order.
 
@@ -34,13 +52,14 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.ended: asyncio.Future[Unreachable] = asyncio.get_running_loop().create_future()
         self.last_rtt = 0.0
-        self.plain_queries = key is not None
+        self.signs = key is not None
+        self.plain_queries = True
         """Queries need no signature, as far as we know; with a key, updates always do."""
         self._key = key
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[int, tuple[asyncio.Future[bytes], float]] = {}
-        """By message id, the reply and its deadline, oldest first."""
+        self._waiting: dict[int, tuple[_Replies, int]] = {}
+        """By message id, the replies to which the one belongs, and its place among them, oldest first."""
         self._buffer = bytearray()
         self._last_id = 0
         self._watch: asyncio.TimerHandle | None = None
@@ -50,64 +69,93 @@ class Connection(asyncio.Protocol):
     def alive(self) -> bool:
         return not self.ended.done()
 
-    async def exchange(self, requests: Sequence[Message], *, signed: bool = True) -> list[Message]:
+    async def exchange(self, requests: Sequence[Message]) -> list[Message]:
         """Send all `requests` together, and return their replies in the same order.
 
         Raises Unreachable if the connection ends first, ZoneFailed if a reply's signature is wrong, and
         Malformed, before anything is sent, if a request does not fit a message.
         """
-        if not requests:
+        frames: list[bytes] = []
+        for number, request in zip(self._free_ids(len(requests)), requests, strict=True):
+            request.id = number
+            request.tsig = None
+            if self._key:
+                request.use_tsig(self._key.ring)
+            try:
+                frames.append(request.to_wire())
+            except dns.exception.TooBig as error:
+                raise Malformed("a DNS message is too long: spread the values") from error
+        wires = await self._sent(frames)
+        return [self._read(wire, request, self._key) for wire, request in zip(wires, requests, strict=True)]
+
+    async def exchange_octets(self, requests: Sequence[bytes]) -> list[bytes]:
+        """Send all `requests` together, with ids in place of their own, and return the replies, unread.
+
+        Raises Unreachable if the connection ends first.
+        """
+        numbers = self._free_ids(len(requests))
+        frames = [
+            number.to_bytes(2, "big") + request[2:] for number, request in zip(numbers, requests, strict=True)
+        ]
+        return await self._sent(frames)
+
+    def read(self, wire: bytes, query: Message) -> Message:
+        """The reply to a query that was sent in octets. Raises Unreachable if it cannot be one."""
+        query.id = int.from_bytes(wire[:2], "big")  # replies were matched by it
+        return self._read(wire, query, None)
+
+    def _read(self, wire: bytes, request: Message, key: TsigKey | None) -> Message:
+        reply = verified(wire, request, key, self.server)
+        if not request.is_response(reply):
+            raise Unreachable(f"{self.server} sent a reply that matches no request")
+        return reply
+
+    def _free_ids(self, count: int) -> list[int]:
+        if not count:
             return []
         if self._transport is None or not self.alive:
             raise self._ending()
-        if len(self._waiting) + len(requests) > _MOST_WAITING:
+        if len(self._waiting) + count > _MOST_WAITING:
             raise TransientError(f"too many questions to {self.server} at once")
-        started = self._loop.time()
-        key = self._key if signed else None
-        frames: list[bytes] = []
-        for request in requests:
+        free: list[int] = []
+        while len(free) < count:
             self._last_id = (self._last_id + 1) & 0xFFFF
-            while self._last_id in self._waiting:
-                self._last_id = (self._last_id + 1) & 0xFFFF
-            request.id = self._last_id
-            request.tsig = None
-            if key:
-                request.use_tsig(key.ring)
-            try:
-                frames.append(request.to_wire(prepend_length=True))
-            except dns.exception.TooBig as error:
-                raise Malformed("a DNS message is too long: spread the values") from error
-        replies: list[asyncio.Future[bytes]] = [self._loop.create_future() for _ in requests]
-        for request, reply in zip(requests, replies, strict=True):
-            self._waiting[request.id] = (reply, started + self._timeout)
-        self._transport.write(b"".join(frames))
+            if self._last_id not in self._waiting:
+                free.append(self._last_id)
+        return free
+
+    async def _sent(self, requests: Sequence[bytes]) -> list[bytes]:
+        """The replies to `requests`, which bear free ids and have to be sent at once."""
+        if not requests:
+            return []
+        assert self._transport is not None
+        started = self._loop.time()
+        replies = _Replies(len(requests), started + self._timeout, self._loop.create_future())
+        for place, request in enumerate(requests):
+            self._waiting[int.from_bytes(request[:2], "big")] = (replies, place)
+        self._transport.write(b"".join(len(one).to_bytes(2, "big") + one for one in requests))
         if self._watch is None:
-            self._watch = self._loop.call_at(started + self._timeout, self._check_deadline)
-        wires = await asyncio.gather(*replies)
+            self._watch = self._loop.call_at(replies.deadline, self._check_deadline)
+        await replies.complete
         self.last_rtt = self._loop.time() - started
-        answers = [
-            verified(wire, request, key, self.server) for wire, request in zip(wires, requests, strict=True)
-        ]
-        if not all(request.is_response(reply) for request, reply in zip(requests, answers, strict=True)):
-            raise Unreachable(f"{self.server} sent a reply that matches no request")
-        return answers
+        return replies.wires
 
     def close(self, reason: Unreachable | None = None) -> None:
         self._end(reason or Unreachable(f"the connection to {self.server} was closed"))
 
     def _check_deadline(self) -> None:
         self._watch = None
-        _, deadline = next(iter(self._waiting.values()), (None, None))
-        if deadline is None:
+        oldest, _ = next(iter(self._waiting.values()), (None, 0))
+        if oldest is None:
             return
-        if deadline <= self._loop.time():
+        if oldest.deadline <= self._loop.time():
             self._end(
                 TimedOut(
                     f"no answer from {self.server} within {self._timeout:g} s, what became of it is unknown"
                 )
             )
         else:
-            self._watch = self._loop.call_at(deadline, self._check_deadline)
+            self._watch = self._loop.call_at(oldest.deadline, self._check_deadline)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio.Transport.
@@ -131,8 +179,8 @@ class Connection(asyncio.Protocol):
             if len(wire) < 12 or waiting is None:
                 self._end(Unreachable(f"{self.server} sent a reply that matches no request"))
                 break
-            if not waiting[0].done():
-                waiting[0].set_result(wire)
+            replies, at = waiting
+            replies.arrived(at, wire)
         del buffer[:place]
 
     def _acknowledge_quickly(self) -> None:
@@ -156,9 +204,9 @@ class Connection(asyncio.Protocol):
         if self._watch:
             self._watch.cancel()
         waiting, self._waiting = self._waiting, {}
-        for reply, _ in waiting.values():
-            if not reply.done():
-                reply.set_exception(self._ending())
+        for replies in {id(replies): replies for replies, _ in waiting.values()}.values():
+            if not replies.complete.done():
+                replies.complete.set_exception(self._ending())
         if self._transport:
             self._transport.abort()
 

@@ -12,7 +12,7 @@ from dns.rcode import Rcode
 from dns.rdatatype import RdataType
 
 from windowbox.clients.nameserver import messages
-from windowbox.clients.nameserver.batches import as_wanted, read_back
+from windowbox.clients.nameserver.batches import read_back
 from windowbox.clients.nameserver.changes import Delete, Replace
 from windowbox.clients.nameserver.classify import PERSON_SOON, ZoneFailed
 from windowbox.clients.nameserver.connection import CONNECT_TIMEOUT
@@ -70,9 +70,7 @@ class Nameserver:
             part = wanted[start : start + settings.max_rrsets]
             records = [messages.rrset(each) for each in part]
             replies = await queue.ask(partial(read_back, records=records))
-            for each, record, reply in zip(part, records, replies, strict=True):
-                if not as_wanted(record, reply):
-                    different.append(each.key)
+            different += [each.key for each, reply in zip(part, replies, strict=True) if reply is not None]
         return different
 
     async def marks(self, zone: str) -> list[Mark]:

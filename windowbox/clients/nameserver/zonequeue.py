@@ -8,8 +8,7 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-
-from dns.message import Message
+from typing import TypeVar
 
 from windowbox.clients.nameserver import connection as connections
 from windowbox.clients.nameserver.batches import BatchSender, Counters, probe
@@ -49,7 +48,7 @@ class ZoneStats:
     breaker_open: bool
 
 
-Question = Callable[[Connection], Awaitable[list[Message]]]
+Answer = TypeVar("Answer")
 
 
 class ZoneQueue:
@@ -121,7 +120,7 @@ class ZoneQueue:
         self._wake.set()
         await waiter
 
-    async def ask(self, question: Question) -> list[Message]:
+    async def ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
         """The answers to a question, repeated once if the connection ends meanwhile.
 
         Raises Unreachable if no server can be reached in time.
