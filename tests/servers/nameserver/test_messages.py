@@ -6,6 +6,8 @@ import asyncio
 import base64
 import contextlib
 import string
+import time
+from types import SimpleNamespace
 from typing import get_args
 
 import dns.exception
@@ -25,10 +27,11 @@ from pydantic import ValidationError
 from tests.servers.nameserver.conftest import KEY, ZONE, NamedFactory, Opener, rrset, settings
 from tests.support.cases import cases
 from tests.support.rules import rule
-from windowbox.clients.nameserver import TsigKey, messages
+from windowbox.clients.nameserver import TsigKey, messages, tsig
 from windowbox.clients.nameserver.classify import ZoneFailed, update_failure
 from windowbox.clients.nameserver.plainqueries import PlainQuery
-from windowbox.clients.nameserver.tsig import verified
+from windowbox.clients.nameserver.tsig import accepted, parsed, signed, verified
+from windowbox.clients.nameserver.updates import Update
 from windowbox.errors import Malformed, PermanentError, TransientError, Unreachable, WindowboxError
 from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 from windowbox.settings.dnssettings import Algorithm
@@ -159,14 +162,38 @@ def test_no_other_reply_is_a_proof(reply: bytes) -> None:
     assert not PlainQuery(messages.rrset(PAIR)).proved_by(reply)
 
 
+@given(st.lists(record_sets(), max_size=4), st.lists(record_sets(), max_size=4))
+def test_an_update_says_what_one_of_dnspython_says(known: list[RecordSet], wanted: list[RecordSet]) -> None:
+    ours, theirs = Update(ZONE), UpdateMessage(messages.name(ZONE))
+    for each in map(messages.rrset, known):
+        ours.present(messages.name_text(each.name), each.rdtype, each)
+        theirs.present(each.name, *each)
+        ours.absent("other.example.com", each.rdtype)
+        theirs.absent(messages.name("other.example.com"), each.rdtype)
+    for each in map(messages.rrset, wanted):
+        ours.replace(messages.name_text(each.name), each.rdtype, each.ttl, each)
+        theirs.replace(each.name, each.to_rdataset())
+        ours.delete(messages.name_text(each.name), each.rdtype)
+        theirs.delete(each.name, each.rdtype)
+    theirs.id = 0
+    read, expected = (sections(wire) for wire in (ours.octets(), theirs.to_wire()))
+    assert read == expected
+
+
+def sections(wire: bytes) -> list[list[str]]:
+    read = dns.message.from_wire(wire, one_rr_per_rrset=True)
+    assert isinstance(read, UpdateMessage)
+    return [[str(read.flags)], *(list(map(str, section)) for section in read.sections)]
+
+
 @rule("DN-65")
 def test_the_octets_of_an_update_are_not_underestimated() -> None:
     wanted = [rrset(f"{n}.{'x' * 60}", "A", "192.0.2.1", "192.0.2.2") for n in range(400)]
-    update = UpdateMessage(messages.name(ZONE))
-    empty = len(update.to_wire())
+    update = Update(ZONE)
+    empty = len(update.octets())
     for each in map(messages.rrset, wanted):
-        update.replace(each.name, each.to_rdataset())
-    wire = update.to_wire()
+        update.replace(messages.name_text(each.name), each.rdtype, each.ttl, each)
+    wire = update.octets()
     assert 0x4000 < len(wire) <= empty + sum(messages.octets(messages.rrset(each)) for each in wanted)
     read = dns.message.from_wire(wire)
     assert isinstance(read, UpdateMessage)
@@ -354,12 +381,79 @@ def test_a_signature_that_is_not_right_is_not_believed(asked: Message, secret: b
         verified(reply, question(), GOOD, "the server")
 
 
-def transfer(*signed: bool) -> tuple[Message, list[bytes]]:
+@pytest.mark.parametrize("algorithm", get_args(Algorithm))
+def test_a_message_is_signed_as_dnspython_would(algorithm: Algorithm) -> None:
+    key = TsigKey("Good.Example", algorithm, b"secret")
+    message, mac = signed(Update(ZONE).octets(), key)
+    read = dns.message.from_wire(message, keyring=key.ring)
+    assert (read.had_tsig, read.mac) == (True, mac)
+
+
+def done(key: TsigKey, *, signer: TsigKey | None = None, **fields: int) -> tuple[bytes, bytes, bytes]:
+    """The reply to an update that a server has done, the update, and its MAC."""
+    message, mac = signed(b"\2\1" + Update(ZONE).octets()[2:], key)
+    reply = dns.message.make_response(parsed(message, key))
+    reply.question = parsed(message, key).question
+    reply.tsig = None
+    reply.use_tsig((signer or key).ring, fudge=fields.get("fudge", 300))
+    reply.id = fields.get("id", reply.id)
+    reply.set_rcode(Rcode(fields.get("rcode", 0)))
+    return reply.to_wire(), message, mac
+
+
+@pytest.mark.parametrize("algorithm", get_args(Algorithm))
+def test_a_signed_noerror_is_accepted_at_once(algorithm: Algorithm) -> None:
+    key = TsigKey("good.example", algorithm, b"secret")
+    reply, message, mac = done(key)
+    assert accepted(reply, message, mac, key)
+    assert verified(reply, parsed(message, key), key, "the server").rcode() == Rcode.NOERROR
+
+
+@rule("DN-45", "DN-78", "DN-79")
+@cases(
+    "reply",
+    ("another-secret", done(GOOD, signer=TsigKey("good", "hmac-sha256", b"other"))),
+    ("another-key", done(GOOD, signer=TsigKey("bad", "hmac-sha256", b"secret"))),
+    ("another-algorithm", done(GOOD, signer=TsigKey("good", "hmac-sha512", b"secret"))),
+    ("another-request", (done(GOOD)[0], done(GOOD)[1], b"another MAC of this length......")),
+    ("another-id", done(GOOD, id=7)),
+    ("a-refusal", done(GOOD, rcode=Rcode.YXRRSET)),
+    ("unsigned", (done(GOOD)[0][:-77], *done(GOOD)[1:])),
+    ("cut-off", (done(GOOD)[0][:-1], *done(GOOD)[1:])),
+    ("something-behind", (done(GOOD)[0] + b"\0", *done(GOOD)[1:])),
+    ("nothing-but-a-header", (bytes(12), *done(GOOD)[1:])),
+)
+def test_no_other_reply_is_accepted_at_once(reply: tuple[bytes, bytes, bytes]) -> None:
+    answer, message, mac = reply
+    assert accepted(*done(GOOD), GOOD)
+    assert not accepted(answer, message, mac, GOOD)
+
+
+def test_an_old_noerror_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the one who reads is the only one that can be set without a server."""
+    reply, message, mac = done(GOOD, fudge=20)
+    for away, believed in ((19, True), (22, False), (-22, False)):
+        moment = time.time() + away
+        monkeypatch.setattr(tsig, "time", SimpleNamespace(time=lambda moment=moment: moment))
+        assert accepted(reply, message, mac, GOOD) == believed
+
+
+@given(st.data())
+def test_a_spoilt_noerror_is_not_accepted(data: st.DataObject) -> None:
+    reply, message, mac = done(GOOD)
+    place = data.draw(st.integers(0, len(reply) - 1))
+    spoilt = bytearray(reply)
+    spoilt[place] ^= data.draw(st.integers(1, 255))
+    assert not accepted(bytes(spoilt), message, mac, GOOD)
+    assert not accepted(reply[:place], message, mac, GOOD)
+
+
+def transfer(*seals: bool) -> tuple[Message, list[bytes]]:
     """A query, and its answer in several messages of which some are signed."""
     query = question()
     wires: list[bytes] = []
     context = None
-    for sign in signed:
+    for sign in seals:
         reply = unsigned_reply(query)
         if sign:
             reply.use_tsig(GOOD.ring)

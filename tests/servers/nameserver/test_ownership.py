@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 from dns.rcode import Rcode
-from dns.update import UpdateMessage
 
 from tests.servers.nameserver.conftest import KEY, ZONE, Named, NamedFactory, Opener, rrset, settings
 from tests.support.cases import cases
@@ -15,6 +14,7 @@ from windowbox.clients.nameserver import Mark, Nameserver, messages, ownership
 from windowbox.clients.nameserver.changes import Delete, Replace
 from windowbox.clients.nameserver.connection import connected
 from windowbox.clients.nameserver.ownership import Held, Unclaimed
+from windowbox.clients.nameserver.updates import Update
 from windowbox.errors import Refused, TransientError
 from windowbox.models.recordsets import RecordKey
 
@@ -88,13 +88,13 @@ async def test_a_claim_lost_since_the_lookup_changes_nothing(
 ) -> None:
     await you.replace(ZONE, OURS)
     change = Delete(OTHER.key, "me") if deleting else Replace(OTHER.key, messages.rrset(OTHER), "me")
-    update = UpdateMessage(messages.name(ZONE))
+    update = Update(ZONE)
     ownership.guard(update, change, claim, ZONE)
     ownership.write(update, change, ZONE)
     connection = await connected("127.0.0.1", named.port, "the server", None, 5)
-    [reply] = await connection.exchange([update])
+    [rcode] = await connection.update([update.octets()])
     connection.close()
-    assert reply.rcode() in (Rcode.NXRRSET, Rcode.YXRRSET)
+    assert rcode in (Rcode.NXRRSET, Rcode.YXRRSET)
     assert named.dig("x") == ["1.1.1.1"]
     assert named.dig(MARK, "TXT") == ['"heritage=windowbox,owner=you"']
 

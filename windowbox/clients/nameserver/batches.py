@@ -18,6 +18,7 @@ from windowbox.clients.nameserver.classify import PERSON, PERSON_SOON, Failure, 
 from windowbox.clients.nameserver.connection import Connection
 from windowbox.clients.nameserver.ownership import Adoptable, Claim, Held, Unclaimed
 from windowbox.clients.nameserver.plainqueries import PlainQuery
+from windowbox.clients.nameserver.updates import Update
 from windowbox.errors import Conflict, Malformed, Refused
 
 logger = logging.getLogger(__name__)
@@ -158,17 +159,18 @@ class BatchSender:
 
     async def _change(self, part: Sequence[Item]) -> Failure | None:
         """Send one update. After None each item is settled."""
-        update = UpdateMessage(messages.name(self._zone))
+        update = Update(self._zone)
+        # Messages hold all requirements before the first change.
         for item in part:
             ownership.guard(update, item.change, self._claims.get(id(item)), self._zone)
+        for item in part:
             ownership.write(update, item.change, self._zone)
         try:
-            [reply] = await self._connection.exchange([update])
+            [rcode] = await self._connection.update([update.octets()])
         except Malformed as error:
             return Failure(Malformed, str(error))
         self._counters.messages += 1
         self._counters.last_rtt = self._connection.last_rtt
-        rcode = reply.rcode()
         if rcode == Rcode.NOERROR:
             self._counters.rrsets += len(part)
             await self.prove(part)
@@ -223,22 +225,22 @@ class BatchSender:
             item.fail(classify.diagnosis(wanted, self._zone, reply, soa, everything))
         if not removed:
             return
-        replies = await self._connection.exchange([self._absence(removed)]) * len(removed)
-        if replies[0].rcode():
-            replies = await self._connection.exchange([self._absence([item]) for item in removed])
-        for item, reply in zip(removed, replies, strict=True):
-            if reply.rcode() == Rcode.NOERROR:
+        rcodes = await self._connection.update([self._absence(removed)]) * len(removed)
+        if rcodes[0]:
+            rcodes = await self._connection.update([self._absence([item]) for item in removed])
+        for item, rcode in zip(removed, rcodes, strict=True):
+            if rcode == Rcode.NOERROR:
                 item.succeed()
             else:
                 text = f"{_named(item)} was written again by another program right after it was deleted"
                 item.fail(Failure(Conflict, text))
 
-    def _absence(self, removed: Sequence[Item]) -> UpdateMessage:
+    def _absence(self, removed: Sequence[Item]) -> bytes:
         # A wildcard could answer a query; a prerequisite sees what the zone really holds.
-        update = UpdateMessage(messages.name(self._zone))
+        update = Update(self._zone)
         for item in removed:
-            update.absent(messages.name(item.key.name), RdataType[item.key.type])
-        return update
+            update.absent(item.key.name, RdataType[item.key.type])
+        return update.octets()
 
 
 def _named(item: Item) -> str:

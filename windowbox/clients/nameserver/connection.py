@@ -10,13 +10,16 @@ from typing import cast
 
 import dns.exception
 from dns.message import Message
+from dns.rcode import Rcode
 
-from windowbox.clients.nameserver.tsig import TsigKey, verified
+from windowbox.clients.nameserver.tsig import TsigKey, accepted, parsed, signed, verified
 from windowbox.errors import Malformed, TransientError, Unreachable
 
 CONNECT_TIMEOUT = 5.0
 _MOST_WAITING = 0x8000
 """Half of all message ids."""
+_LONGEST = 0xFFFF
+"""Octets of a message."""
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 
 
@@ -98,6 +101,25 @@ class Connection(asyncio.Protocol):
             number.to_bytes(2, "big") + request[2:] for number, request in zip(numbers, requests, strict=True)
         ]
         return await self._sent(frames)
+
+    async def update(self, messages: Sequence[bytes]) -> list[Rcode]:
+        """Send update messages together, and return what the server says about each, in the same order.
+
+        Raises the same as `exchange`.
+        """
+        sent: list[tuple[bytes, bytes]] = []
+        for number, message in zip(self._free_ids(len(messages)), messages, strict=True):
+            numbered = number.to_bytes(2, "big") + message[2:]
+            sent.append(signed(numbered, self._key) if self._key else (numbered, b""))
+            if len(sent[-1][0]) > _LONGEST:
+                raise Malformed("a DNS message is too long: spread the values")
+        wires = await self._sent([message for message, _ in sent])
+        return [
+            Rcode.NOERROR
+            if self._key and accepted(wire, message, mac, self._key)
+            else self._read(wire, parsed(message, self._key), self._key).rcode()
+            for wire, (message, mac) in zip(wires, sent, strict=True)
+        ]
 
     def read(self, wire: bytes, query: Message) -> Message:
         """The reply to a query that was sent in octets. Raises Unreachable if it cannot be one."""

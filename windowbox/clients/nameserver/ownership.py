@@ -18,10 +18,10 @@ import dns.rrset
 from dns.message import Message
 from dns.rdatatype import RdataType
 from dns.rrset import RRset
-from dns.update import UpdateMessage
 
 from windowbox.clients.nameserver import messages
 from windowbox.clients.nameserver.changes import Change, Delete, Replace
+from windowbox.clients.nameserver.updates import Update
 from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 
 OWNER_TTL = 300
@@ -98,33 +98,33 @@ def _after(prefix: str, texts: Iterable[str]) -> str | None:
     return next((text.removeprefix(prefix) for text in texts if text.startswith(prefix)), None)
 
 
-def guard(update: UpdateMessage, change: Change, claim: Claim | None, zone: str) -> None:
+def guard(update: Update, change: Change, claim: Claim | None, zone: str) -> None:
     """Add the prerequisites of `change` to the update."""
-    name, marked = messages.name(change.key.name), messages.name(mark_name(change.key, zone))
-    number = RdataType[change.key.type]
+    if claim is None:
+        return
+    name, number, marked = change.key.name, RdataType[change.key.type], mark_name(change.key, zone)
     match change, claim:
-        case _, None:
-            pass
         case _, Held(found):
-            update.present(marked, *found)
+            update.present(marked, RdataType.TXT, found)
         case _, Unclaimed():
             update.absent(name, number)
             update.absent(marked, RdataType.TXT)
         case Replace(rrset=values), Adoptable():
-            update.present(name, *values)
+            update.present(name, number, values)
             update.absent(marked, RdataType.TXT)
 
 
-def write(update: UpdateMessage, change: Change, zone: str) -> None:
+def write(update: Update, change: Change, zone: str) -> None:
     """Add what `change` writes to the update, the mark included."""
+    name, number = change.key.name, RdataType[change.key.type]
     match change:
         case Replace(rrset=values):
             # One transaction: readers see the old set or the new one, never none.
-            update.replace(values.name, values.to_rdataset())
+            update.replace(name, number, values.ttl, values)
             if change.owner:
                 new = mark(change.key, zone, change.owner, change.resource)
-                update.replace(new.name, new.to_rdataset())
+                update.replace(mark_name(change.key, zone), RdataType.TXT, new.ttl, new)
         case Delete():
-            update.delete(messages.name(change.key.name), RdataType[change.key.type])
+            update.delete(name, number)
             if change.owner:
-                update.delete(messages.name(mark_name(change.key, zone)), RdataType.TXT)
+                update.delete(mark_name(change.key, zone), RdataType.TXT)

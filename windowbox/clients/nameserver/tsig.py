@@ -6,7 +6,9 @@ import base64
 import binascii
 import functools
 import hashlib
+import hmac
 import re
+import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +19,7 @@ import dns.message
 import dns.tsig
 from dns.message import Message
 from dns.rcode import Rcode
+from dns.rdataclass import ANY
 from dns.rdatatype import RdataType
 
 from windowbox.clients.nameserver import messages
@@ -28,6 +31,14 @@ from windowbox.settings.dnssettings import Algorithm, KeySettings
 _NAME = re.compile(r"[a-z0-9._-]+")
 # These answers say that nothing was done. Servers send them unsigned, and they cannot pretend success.
 _UNSIGNED = {Rcode.FORMERR, Rcode.SERVFAIL, Rcode.NOTIMP, Rcode.REFUSED, Rcode.NOTAUTH}
+
+_TSIG, _ANY_CLASS = RdataType.TSIG.to_bytes(2, "big"), struct.pack("!HI", ANY, 0)
+"""The type of a signature; its class and TTL."""
+_NO_ERROR = bytes(4)
+"""Error 0, and no other data."""
+_FUDGE = 300
+_DONE = struct.pack("!HHHHH", 0xA800, 1, 0, 0, 0)
+"""The header of a NOERROR to an update, after its id and without its signature."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +91,63 @@ class TsigKey:
     def ring(self) -> dns.tsig.Key:
         """The key for dnspython, whose own `repr` shows the secret."""
         return dns.tsig.Key(messages.name(self.name), self.secret, f"{self.algorithm}.")
+
+    @functools.cached_property
+    def owner(self) -> bytes:
+        """The name in octets, in lower case as it is signed."""
+        return bytes(self.ring.name.to_digestable())
+
+    @functools.cached_property
+    def method(self) -> bytes:
+        """The name of the algorithm in octets."""
+        return bytes(self.ring.algorithm.to_digestable())
+
+    def mac(self, message: bytes, moment: bytes, asked: bytes = b"") -> bytes:
+        """The MAC of a message without a signature (RFC 8945, 4.3), signed at `moment`, a time and its fudge.
+
+        That of an answer covers `asked`, the MAC of the request.
+        """
+        digest = dns.tsig.get_context(self.ring)
+        if asked:
+            digest.update(len(asked).to_bytes(2, "big") + asked)
+        digest.update(message)
+        digest.update(self.owner + _ANY_CLASS + self.method + moment + _NO_ERROR)
+        return bytes(digest.sign())
+
+
+def signed(message: bytes, key: TsigKey) -> tuple[bytes, bytes]:
+    """The message, which has no additional records, with its signature; and the MAC in that."""
+    moment = int(time.time()).to_bytes(6, "big") + _FUDGE.to_bytes(2, "big")
+    mac = key.mac(message, moment)
+    return _with_signature(message, moment, mac, key), mac
+
+
+def accepted(reply: bytes, message: bytes, mac: bytes, key: TsigKey) -> bool:
+    """Whether `reply` says, signed with `key`, that the update `message` is done; `mac` is the latter's.
+
+    False is no proof of the contrary: `verified` finds out what the reply says.
+    """
+    # A header, the zone section again, and a signature: the server's time is all that is not known before.
+    zone_ends = message.index(b"\0", 12) + 5
+    bare = message[:2] + _DONE + message[12:zone_ends]
+    place = len(bare) + len(key.owner) + 10 + len(key.method)
+    moment = reply[place : place + 8]
+    away = abs(int.from_bytes(moment[:6], "big") - int(time.time()))
+    if len(moment) < 8 or away > int.from_bytes(moment[6:], "big"):
+        return False
+    expected = _with_signature(bare, moment, key.mac(bare, moment, mac), key)
+    return hmac.compare_digest(reply, expected)
+
+
+def parsed(message: bytes, key: TsigKey | None) -> Message:
+    """One of our own messages as dnspython reads it, with its MAC."""
+    return dns.message.from_wire(message, keyring=key.ring if key else None)
+
+
+def _with_signature(message: bytes, moment: bytes, mac: bytes, key: TsigKey) -> bytes:
+    data = b"".join((key.method, moment, len(mac).to_bytes(2, "big"), mac, message[:2], _NO_ERROR))
+    record = b"".join((key.owner, _TSIG, _ANY_CLASS, len(data).to_bytes(2, "big"), data))
+    return b"".join((message[:10], b"\0\1", message[12:], record))
 
 
 def verified(wire: bytes, request: Message, key: TsigKey | None, server: str, context: Any = None) -> Message:
