@@ -119,7 +119,7 @@ WALL_CLOCKS = {
     "windowbox/clients/kubernetes/kube.py": "the clock of a tenant's server is not trusted",
     "windowbox/clients/kubernetes/leaderelection.py": "candidates only compare whether it has changed",
     "windowbox/clients/kubernetes/serverclock.py": "what it was before the first answer",
-    "windowbox/clients/nameserver/tsig.py": "an error tells how far the clocks differ",
+    "windowbox/clients/nameserver/tsig.py": "signatures hold it; errors tell how far the clocks differ",
     "windowbox/settings/imagevector.py": "authorities of files that the operator writes",
     "windowbox/telemetry/tracing.py": "spans show it",
     "workers/replay.py": "reports of a replay are recorded without it",

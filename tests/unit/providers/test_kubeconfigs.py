@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+import yarl
 
 from sandbox.servers import certificates
 from tests.support import loopback
@@ -212,3 +213,21 @@ def test_a_denied_address_in_a_kubeconfig_is_named(host: str, where: str) -> Non
 def test_a_path_that_may_mean_another_one_is_refused(path: str) -> None:
     with pytest.raises(Malformed, match="the path of the kubeconfig's server"):
         kubeconfigs.check_addresses(f"https://api.example.com{path}", None, Egress(), "it")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://127.0.0.1:6443/apis/extensions.gardener.cloud/v1alpha1/namespaces/a/dnsrecords/b.c/status",
+        "https://kubernetes.default.svc:443/api/v1",
+        "http://one/",
+        "https://[::1]:6443/version",
+        "https://One/api/v1/namespaces/a/../b",
+        "https://one/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node ä?x\r\ny",
+        "https://one/apis/x/y/.hidden",
+        "https://one/prefix//twice",
+    ],
+)
+def test_plain_urls_are_those_that_encoding_would_make(text: str) -> None:
+    assert kube.url(text) == yarl.URL(text)
+    assert str(kube.url(text)) == str(yarl.URL(text))

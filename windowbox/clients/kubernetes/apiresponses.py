@@ -121,10 +121,10 @@ def event(what: str, line: bytes, resource: Resource) -> tuple[str, dict[str, An
     if type == "ERROR":
         code = object.get("code")
         raise refusal(what, code if isinstance(code, int) else 500, orjson.dumps(shallow(object)))
-    if not sound(what, object)["metadata"].get("resourceVersion"):
+    # A bookmark is about no object.
+    checked = sound(what, object) if type == "BOOKMARK" else named(what, object, resource)
+    if not checked["metadata"].get("resourceVersion"):
         raise _foreign(what)
-    if type != "BOOKMARK":  # which is about no object
-        named(what, object, resource)
     return type, object
 
 

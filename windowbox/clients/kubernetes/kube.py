@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import aiohttp
 import orjson
+import yarl
 
 from windowbox.clients.kubernetes import apiresponses, credentials, kubeconfigs
 from windowbox.clients.kubernetes.egress import Egress
@@ -49,6 +51,8 @@ _BATCH = 256
 _BIG = 1 << 18
 """Bytes of an answer that is read in a thread."""
 _LIMIT = aiohttp.ClientTimeout(total=TIMEOUT)
+_PLAIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+"""An address in which there is nothing to be encoded or normalized."""
 
 
 T = TypeVar("T")
@@ -369,13 +373,13 @@ class Kube:
         headers = await self._headers(accept)
         data = None
         if body is not None:
-            data = orjson.dumps(body)
+            data = aiohttp.BytesPayload(orjson.dumps(body), content_type=f"application/{content}")
             headers["Content-Type"] = f"application/{content}"
         with self._noticing(what):
             asked = time.monotonic()
             async with self._session.request(
                 method,
-                self._host + path,
+                url(self._host + path),
                 params=query,
                 data=data,
                 headers=headers,
@@ -461,6 +465,11 @@ async def from_text(kubeconfig: bytes, what: str, egress: Egress) -> AsyncIterat
             yield Kube(configuration, session, trust, tenant=True)
 
 
+def url(text: str) -> yarl.URL:
+    """The URL; of a plain one, which nearly all are, not each letter is looked at."""
+    return yarl.URL(text, encoded=_PLAIN.fullmatch(text) is not None)
+
+
 def _selection(resource: Resource) -> dict[str, str]:
     labels = {"labelSelector": resource.selector} if resource.selector else {}
     return labels | ({"fieldSelector": f"metadata.name={resource.named}"} if resource.named else {})
@@ -537,7 +546,7 @@ async def read_body(what: str, response: aiohttp.ClientResponse, limit: Limit) -
     if (response.content_length or 0) > most:
         raise _too_long(what, most)
     chunks, size = [], 0
-    async for chunk in response.content.iter_any():
+    while chunk := await response.content.readany():
         size += len(chunk)
         if size > most:
             raise _too_long(what, most)
@@ -550,7 +559,7 @@ async def read_lines(what: str, response: aiohttp.ClientResponse, limit: Limit) 
     _check_encoding(what, response)
     begun: list[bytes] = []
     size = 0
-    async for chunk in response.content.iter_any():
+    while chunk := await response.content.readany():
         first, *others = chunk.split(b"\n")
         begun.append(first)
         size += len(first)
