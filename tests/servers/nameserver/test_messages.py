@@ -105,7 +105,7 @@ def test_a_spoilt_reply_is_read_or_unreadable(wanted: RecordSet, data: st.DataOb
 def test_a_plain_query_is_what_dnspython_would_write(wanted: RecordSet) -> None:
     asked = query(wanted)
     asked.id = 0
-    assert PlainQuery(messages.rrset(wanted)).octets == asked.to_wire()
+    assert PlainQuery(wanted).octets == asked.to_wire()
 
 
 @given(record_sets(), st.permutations(range(5)))
@@ -113,7 +113,7 @@ def test_an_answer_in_any_order_is_a_proof(wanted: RecordSet, order: list[int]) 
     values = [wanted.values[place] for place in order if place < len(wanted.values)]
     reply = reply_of(RecordSet(wanted.key, wanted.ttl, tuple(values)))
     # The target of a CNAME may be compressed: this is left to dnspython.
-    assert PlainQuery(messages.rrset(wanted)).proved_by(reply) or wanted.key.type == "CNAME"
+    assert PlainQuery(wanted).proved_by(reply) or wanted.key.type == "CNAME"
 
 
 @given(record_sets(), st.data())
@@ -124,7 +124,7 @@ def test_a_spoilt_reply_proves_only_what_it_says(wanted: RecordSet, data: st.Dat
     for _ in range(data.draw(st.integers(1, 4))):
         wire[data.draw(st.sampled_from(places))] = data.draw(st.integers(0, 255))
     spoilt = bytes(wire[: data.draw(st.integers(0, len(wire)) | st.just(len(wire)))])
-    if PlainQuery(messages.rrset(wanted)).proved_by(spoilt):
+    if PlainQuery(wanted).proved_by(spoilt):
         found = messages.record_set(wanted.key, verified(spoilt, query(wanted), None, "the server"))
         assert found is not None
         assert (found.ttl, set(found.values)) == (wanted.ttl, set(wanted.values))
@@ -158,23 +158,23 @@ def with_flags(flags: int, *, rcode: Rcode = Rcode.NOERROR) -> bytes:
     ("nothing-but-a-header", bytes(12)),
 )
 def test_no_other_reply_is_a_proof(reply: bytes) -> None:
-    assert PlainQuery(messages.rrset(PAIR)).proved_by(reply_of(PAIR))
-    assert not PlainQuery(messages.rrset(PAIR)).proved_by(reply)
+    assert PlainQuery(PAIR).proved_by(reply_of(PAIR))
+    assert not PlainQuery(PAIR).proved_by(reply)
 
 
 @given(st.lists(record_sets(), max_size=4), st.lists(record_sets(), max_size=4))
 def test_an_update_says_what_one_of_dnspython_says(known: list[RecordSet], wanted: list[RecordSet]) -> None:
     ours, theirs = Update(ZONE), UpdateMessage(messages.name(ZONE))
-    for each in map(messages.rrset, known):
-        ours.present(messages.name_text(each.name), each.rdtype, each)
-        theirs.present(each.name, *each)
-        ours.absent("other.example.com", each.rdtype)
-        theirs.absent(messages.name("other.example.com"), each.rdtype)
-    for each in map(messages.rrset, wanted):
-        ours.replace(messages.name_text(each.name), each.rdtype, each.ttl, each)
-        theirs.replace(each.name, each.to_rdataset())
-        ours.delete(messages.name_text(each.name), each.rdtype)
-        theirs.delete(each.name, each.rdtype)
+    for each in known:
+        ours.present(each.key.name, RdataType[each.key.type], messages.values(each))
+        theirs.present(messages.name(each.key.name), *messages.rrset(each))
+        ours.absent("other.example.com", RdataType.A)
+        theirs.absent(messages.name("other.example.com"), RdataType.A)
+    for each in wanted:
+        ours.replace(each)
+        theirs.replace(messages.name(each.key.name), messages.rrset(each).to_rdataset())
+        ours.delete(each.key.name, RdataType.TXT)
+        theirs.delete(messages.name(each.key.name), RdataType.TXT)
     theirs.id = 0
     read, expected = (sections(wire) for wire in (ours.octets(), theirs.to_wire()))
     assert read == expected
@@ -191,10 +191,10 @@ def test_the_octets_of_an_update_are_not_underestimated() -> None:
     wanted = [rrset(f"{n}.{'x' * 60}", "A", "192.0.2.1", "192.0.2.2") for n in range(400)]
     update = Update(ZONE)
     empty = len(update.octets())
-    for each in map(messages.rrset, wanted):
-        update.replace(messages.name_text(each.name), each.rdtype, each.ttl, each)
+    for each in wanted:
+        update.replace(each)
     wire = update.octets()
-    assert 0x4000 < len(wire) <= empty + sum(messages.octets(messages.rrset(each)) for each in wanted)
+    assert 0x4000 < len(wire) <= empty + sum(map(messages.octets, wanted))
     read = dns.message.from_wire(wire)
     assert isinstance(read, UpdateMessage)
     assert [one.name for one in read.update[::3]] == [messages.name(each.key.name) for each in wanted]

@@ -20,7 +20,7 @@ from windowbox.models.recordsets import RecordKey
 
 OURS, OTHER = rrset("x", "A", "1.1.1.1"), rrset("x", "A", "2.2.2.2")
 MARK = "_windowbox-a.x"
-HELD = Held(ownership.mark(OURS.key, ZONE, "me"))
+HELD = Held(messages.rrset(ownership.mark(OURS.key, ZONE, "me")))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ async def test_a_claim_lost_since_the_lookup_changes_nothing(
     named: Named, you: Nameserver, claim: Held | Unclaimed, deleting: bool
 ) -> None:
     await you.replace(ZONE, OURS)
-    change = Delete(OTHER.key, "me") if deleting else Replace(OTHER.key, messages.rrset(OTHER), "me")
+    change = Delete(OTHER.key, "me") if deleting else Replace(OTHER, "me")
     update = Update(ZONE)
     ownership.guard(update, change, claim, ZONE)
     ownership.write(update, change, ZONE)

@@ -154,7 +154,7 @@ async def test_a_record_left_by_a_deletion_is_detected(named: Named, nameserver:
 def add(queue: ChangeQueue, change: Change | RecordSet) -> asyncio.Future[None]:
     """Add a change, or the replacement of a record set; whoever waits for it."""
     if isinstance(change, RecordSet):
-        change = Replace(change.key, messages.rrset(change))
+        change = Replace(change)
     waiter = asyncio.get_running_loop().create_future()
     queue.add(change, waiter)
     return waiter

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from dns.message import Message
 from dns.rcode import Rcode
 from dns.rdatatype import RdataType
-from dns.rrset import RRset
 from dns.update import UpdateMessage
 
 from windowbox.clients.nameserver import classify, messages, ownership
@@ -20,6 +19,7 @@ from windowbox.clients.nameserver.ownership import Adoptable, Claim, Held, Uncla
 from windowbox.clients.nameserver.plainqueries import PlainQuery
 from windowbox.clients.nameserver.updates import Update
 from windowbox.errors import Conflict, Malformed, Refused
+from windowbox.models.recordsets import RecordSet
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ async def probe(connection: Connection, zone: str) -> Apex:
     return Apex(found[0].serial, frozenset(messages.name_text(host.target) for host in hosts))
 
 
-async def read_back(connection: Connection, records: Sequence[RRset]) -> list[Message | None]:
+async def read_back(connection: Connection, records: Sequence[RecordSet]) -> list[Message | None]:
     """For each of `records` None if the server answers as wanted, otherwise its answer.
 
     A signature costs both sides more than the rest of a query, so queries are signed only where the unsigned
@@ -88,11 +88,12 @@ async def read_back(connection: Connection, records: Sequence[RRset]) -> list[Me
     return answers
 
 
-def _query(record: RRset) -> Message:
-    return messages.query(record.name, record.rdtype)
+def _query(record: RecordSet) -> Message:
+    return messages.query(messages.name(record.key.name), RdataType[record.key.type])
 
 
-def _as_wanted(wanted: RRset, reply: Message) -> bool:
+def _as_wanted(record: RecordSet, reply: Message) -> bool:
+    wanted = messages.rrset(record)
     found = messages.answer(reply, wanted.name, wanted.rdtype)
     return messages.authoritative(reply) and found is not None and (found, found.ttl) == (wanted, wanted.ttl)
 
@@ -213,13 +214,14 @@ class BatchSender:
 
     async def prove(self, part: Sequence[Item]) -> None:
         """Settle changes that the server has accepted: it ignores some silently, so read them back."""
-        written = [(item, item.change.rrset) for item in part if isinstance(item.change, Replace)]
+        written = [(item, item.change.wanted) for item in part if isinstance(item.change, Replace)]
         removed = [item for item in part if isinstance(item.change, Delete)]
-        replies = await read_back(self._connection, [rrset for _, rrset in written])
-        for (item, wanted), reply in zip(written, replies, strict=True):
+        replies = await read_back(self._connection, [wanted for _, wanted in written])
+        for (item, record), reply in zip(written, replies, strict=True):
             if reply is None:
                 item.succeed()
                 continue
+            wanted = messages.rrset(record)
             queries = [messages.query(wanted.name, number) for number in (RdataType.SOA, RdataType.ANY)]
             soa, everything = await self._connection.exchange(queries)
             item.fail(classify.diagnosis(wanted, self._zone, reply, soa, everything))

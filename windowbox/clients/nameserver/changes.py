@@ -7,11 +7,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dns.rrset import RRset
-
 from windowbox.clients.nameserver import messages
 from windowbox.clients.nameserver.classify import Failure
-from windowbox.models.recordsets import RecordKey
+from windowbox.models.recordsets import RecordKey, RecordSet
 
 MOST_WAITING = 50_000
 """RRsets in one zone's queue at most; further callers wait."""
@@ -22,18 +20,21 @@ _MARK_SIZE = 600  # a mark and the guards about it, whose names are as long as t
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Make the RRset exactly this."""
+    """Make the RRset exactly what is wanted."""
 
-    key: RecordKey
-    rrset: RRset
+    wanted: RecordSet
     owner: str | None = None
     resource: str = ""
     """The object of this record, for the owner's mark."""
 
     @property
+    def key(self) -> RecordKey:
+        return self.wanted.key
+
+    @property
     def size(self) -> int:
         """Octets in an update, at most."""
-        return messages.octets(self.rrset) + (_MARK_SIZE + 2 * len(self.resource) if self.owner else 0)
+        return messages.octets(self.wanted) + (_MARK_SIZE + 2 * len(self.resource) if self.owner else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from dns.rdtypes.IN.AAAA import AAAA
 from dns.rrset import RRset
 
 from windowbox.errors import Malformed
-from windowbox.models.recordsets import RecordKey, RecordSet
+from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 
 _MAX_OCTETS = 65_535 - 1_000
 """A TCP message holds 65,535 octets; the header, an owner's mark and a signature need room too."""
@@ -46,35 +46,43 @@ def name_text(name: Name) -> str:
 
 
 def rrset(wanted: RecordSet) -> RRset:
-    """Raises Malformed if the record set does not fit a message."""
+    """The record set for dnspython."""
     number = RdataType[wanted.key.type]
-    rdatas = [_rdata(number, value) for value in wanted.values]
-    made = dns.rrset.from_rdata_list(name(wanted.key.name), wanted.ttl, rdatas)
-    if (size := octets(made)) > _MAX_OCTETS:
+    rdatas = [dns.rdata.from_wire(IN, number, value, 0, len(value)) for value in values(wanted)]
+    return dns.rrset.from_rdata_list(name(wanted.key.name), wanted.ttl, rdatas)
+
+
+def check(wanted: RecordSet) -> None:
+    """Raises Malformed if the record set cannot be one, or does not fit a message."""
+    name(wanted.key.name)
+    if (size := octets(wanted)) > _MAX_OCTETS:
         raise Malformed(
             f"the values of {wanted.key.name} {wanted.key.type} take {size} octets, "
             "more than one DNS message holds: spread them over several names"
         )
-    return made
 
 
-def _rdata(number: RdataType, value: str) -> Rdata:
-    # Values take no way through the text of zone files, in which they would have to be escaped.
-    match number:
-        case RdataType.CNAME:
-            wire = name(value).to_wire() or b""
-        case RdataType.TXT:
+def values(wanted: RecordSet) -> list[bytes]:
+    """The values in octets, each once."""
+    # They take no way through the text of zone files, in which they would have to be escaped.
+    return list(dict.fromkeys(_value(wanted.key.type, value) for value in wanted.values))
+
+
+def _value(record_type: RecordType, value: str) -> bytes:
+    match record_type:
+        case "CNAME":
+            return name(value).to_wire() or b""
+        case "TXT":
             text = value.encode("utf-8", "surrogateescape")
             chunks = [text[start : start + 255] for start in range(0, len(text), 255)] or [b""]
-            wire = b"".join(bytes((len(chunk),)) + chunk for chunk in chunks)
+            return b"".join(bytes((len(chunk),)) + chunk for chunk in chunks)
         case _:
-            wire = ip_address(value).packed
-    return dns.rdata.from_wire(IN, number, wire, 0, len(wire))
+            return ip_address(value).packed
 
 
-def octets(rrset: RRset) -> int:
+def octets(wanted: RecordSet) -> int:
     """Octets that a replacement of the record set takes in an update, at most."""
-    return len(rrset.name.to_wire() or b"") + 10 + sum(12 + len(rdata.to_wire() or b"") for rdata in rrset)
+    return len(wanted.key.name) + 2 + 10 + sum(12 + len(value) for value in values(wanted))
 
 
 def query(name: Name, number: RdataType) -> Message:

@@ -45,13 +45,13 @@ class Nameserver:
         Raises Refused or Malformed if this can never succeed, and a TransientError if it cannot now.
         """
         settings = self._zone(zone)
-        change = Replace(wanted.key, messages.rrset(wanted), settings.ownership, resource)
-        await self._queue(settings, key).submit(change)
+        messages.check(wanted)  # Malformed concerns this caller alone, not its batch
+        await self._queue(settings, key).submit(Replace(wanted, settings.ownership, resource))
 
     async def delete(self, zone: str, record: RecordKey, *, key: TsigKey | None = None) -> None:
         """Delete the RRset, and prove it. Idempotent. A record of another owner stays."""
         settings = self._zone(zone)
-        messages.name(record.name)  # Malformed concerns this caller alone, not its batch
+        messages.name(record.name)  # as above
         await self._queue(settings, key).submit(Delete(record, settings.ownership))
 
     async def read(self, zone: str, record: RecordKey) -> RecordSet | None:
@@ -68,8 +68,9 @@ class Nameserver:
         different: list[RecordKey] = []
         for start in range(0, len(wanted), settings.max_rrsets):
             part = wanted[start : start + settings.max_rrsets]
-            records = [messages.rrset(each) for each in part]
-            replies = await queue.ask(partial(read_back, records=records))
+            for each in part:
+                messages.check(each)
+            replies = await queue.ask(partial(read_back, records=part))
             different += [each.key for each, reply in zip(part, replies, strict=True) if reply is not None]
         return different
 

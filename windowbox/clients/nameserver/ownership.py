@@ -71,9 +71,9 @@ def mark_name(key: RecordKey, zone: str) -> str:
     return f"{label}-{hashlib.sha256(key.name.encode()).hexdigest()[:24]}.{zone}"
 
 
-def mark(key: RecordKey, zone: str, owner: str, resource: str = "") -> RRset:
+def mark(key: RecordKey, zone: str, owner: str, resource: str = "") -> RecordSet:
     texts = (_HERITAGE + owner, *((_RESOURCE + resource,) if resource else ()))
-    return messages.rrset(RecordSet(RecordKey(mark_name(key, zone), "TXT"), OWNER_TTL, texts))
+    return RecordSet(RecordKey(mark_name(key, zone), "TXT"), OWNER_TTL, texts)
 
 
 def found_mark(reply: Message) -> tuple[str | None, RRset]:
@@ -105,26 +105,24 @@ def guard(update: Update, change: Change, claim: Claim | None, zone: str) -> Non
     name, number, marked = change.key.name, RdataType[change.key.type], mark_name(change.key, zone)
     match change, claim:
         case _, Held(found):
-            update.present(marked, RdataType.TXT, found)
+            update.present(marked, RdataType.TXT, [rdata.to_wire() or b"" for rdata in found])
         case _, Unclaimed():
             update.absent(name, number)
             update.absent(marked, RdataType.TXT)
-        case Replace(rrset=values), Adoptable():
-            update.present(name, number, values)
+        case Replace(wanted=wanted), Adoptable():
+            update.present(name, number, messages.values(wanted))
             update.absent(marked, RdataType.TXT)
 
 
 def write(update: Update, change: Change, zone: str) -> None:
     """Add what `change` writes to the update, the mark included."""
-    name, number = change.key.name, RdataType[change.key.type]
     match change:
-        case Replace(rrset=values):
+        case Replace(wanted=wanted):
             # One transaction: readers see the old set or the new one, never none.
-            update.replace(name, number, values.ttl, values)
+            update.replace(wanted)
             if change.owner:
-                new = mark(change.key, zone, change.owner, change.resource)
-                update.replace(mark_name(change.key, zone), RdataType.TXT, new.ttl, new)
-        case Delete():
-            update.delete(name, number)
+                update.replace(mark(change.key, zone, change.owner, change.resource))
+        case Delete(key=key):
+            update.delete(key.name, RdataType[key.type])
             if change.owner:
-                update.delete(mark_name(change.key, zone), RdataType.TXT)
+                update.delete(mark_name(key, zone), RdataType.TXT)

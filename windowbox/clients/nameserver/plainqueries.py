@@ -9,7 +9,10 @@ from __future__ import annotations
 import struct
 
 from dns.rdataclass import IN
-from dns.rrset import RRset
+from dns.rdatatype import RdataType
+
+from windowbox.clients.nameserver import messages
+from windowbox.models.recordsets import RecordSet
 
 _COUNTS = struct.Struct("!HHH")
 """Flags, and the numbers of questions and of answers."""
@@ -23,12 +26,12 @@ class PlainQuery:
 
     __slots__ = ("_fixed", "_question", "_values")
 
-    def __init__(self, wanted: RRset) -> None:
-        name = wanted.name.to_wire() or b""
-        self._question = name + struct.pack("!HH", wanted.rdtype, IN)
+    def __init__(self, wanted: RecordSet) -> None:
+        number = RdataType[wanted.key.type]
+        self._question = (messages.name(wanted.key.name).to_wire() or b"") + struct.pack("!HH", number, IN)
         # Servers write the name of each answer as a pointer to the question's.
-        self._fixed = b"\xc0\x0c" + struct.pack("!HHI", wanted.rdtype, IN, wanted.ttl)
-        self._values = {_counted(rdata.to_wire() or b"") for rdata in wanted}
+        self._fixed = b"\xc0\x0c" + struct.pack("!HHI", number, IN, wanted.ttl)
+        self._values = {len(value).to_bytes(2, "big") + value for value in messages.values(wanted)}
 
     @property
     def octets(self) -> bytes:
@@ -55,7 +58,3 @@ class PlainQuery:
             missing.remove(value)
             place = end
         return True
-
-
-def _counted(octets: bytes) -> bytes:
-    return len(octets).to_bytes(2, "big") + octets

@@ -107,7 +107,7 @@ class TsigKey:
 
         That of an answer covers `asked`, the MAC of the request.
         """
-        digest = dns.tsig.get_context(self.ring)
+        digest = dns.tsig.get_context(self.ring)  # type: ignore[no-untyped-call]
         if asked:
             digest.update(len(asked).to_bytes(2, "big") + asked)
         digest.update(message)
