@@ -29,8 +29,25 @@ from tests.support.running import eventually, running, soon
 from watchers import watching
 from watchers.watching import Watching
 from windowbox.clients.kubernetes import kube
+from windowbox.clients.kubernetes.credentials import CONNECTIONS
 from windowbox.errors import PermanentError, Unreachable, WindowboxError
+from windowbox.kinds import WATCHED
 from windowbox.models.refs import RUNTIME, SECRETS, SERVICES, ObjectRef, SecretKey
+
+
+async def test_watches_leave_connections_to_requests(apis: ApiServers, tmp_path: Path) -> None:
+    files.write_private(tmp_path / "kubeconfig", apis.kubeconfig("one"))
+
+    async def watch() -> None:
+        async for _ in client.watch(SERVICES, "1"):
+            pass
+
+    async with kube.from_file(tmp_path / "kubeconfig") as client:
+        watches = [watch() for _ in range(len(WATCHED) + CONNECTIONS - 1)]
+        async with running(*watches):
+            await eventually(lambda: apis.watches["one"] == len(watches))
+            async with contextlib.aclosing(client.pages(SERVICES)) as pages:  # type: ignore[type-var]
+                assert await soon(anext(pages))
 
 
 async def test_a_watch_ends_when_its_session_is_closed(apis: ApiServers, tmp_path: Path) -> None:

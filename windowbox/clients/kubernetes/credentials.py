@@ -27,8 +27,10 @@ from windowbox.clients.kubernetes import kubeconfigs
 from windowbox.clients.kubernetes.egress import Egress
 from windowbox.clients.kubernetes.kubelibrary import Configuration, kube_config, load_incluster_config
 from windowbox.errors import Malformed
+from windowbox.kinds import WATCHED
 
-_CONNECTIONS = 32
+CONNECTIONS = 32
+"""For requests to one API server, beside one for each kind that is watched."""
 
 
 @contextlib.asynccontextmanager
@@ -42,7 +44,7 @@ async def opened(
     ours = None if proxy else _proxy(host)
     responses = _Responses()
     connector = aiohttp.TCPConnector(
-        limit=_CONNECTIONS,
+        limit=CONNECTIONS + len(WATCHED),
         ssl=tls,
         # A proxy from our own environment applies its own rules about destinations.
         socket_factory=egress.socket if egress and not ours else None,
