@@ -49,7 +49,7 @@ class EventMapping(Protocol):
         """The keys of the pool's objects that `change` concerns."""
 
     def unfinished(self, object: Object) -> bool:
-        """Whether the object still needs a reconcile."""
+        """Whether an object of the pool's own kind still needs a reconcile."""
 
 
 class PreviousVersion:
@@ -87,7 +87,7 @@ class Router:
         self._queue = queue
         self._mapping = mapping
         filters = tuple(subjects.seen_kind("*", kind) for kind in mapping.kinds)
-        self._swept = [subjects.seen_kind("*", kind) for kind in mapping.kinds if kind not in mapping.owned]
+        self._swept = subjects.seen_kind("*", mapping.kinds[0])
         consumer = consumers.Consumer(
             streams.OBJECTS, f"route-{queue.pool}", filters, 10, deliver="last_per_subject"
         )
@@ -158,14 +158,11 @@ class Router:
         end = int((await self._bus.api(f"STREAM.INFO.{streams.OBJECTS}"))["state"]["last_seq"])
         if end < position:  # the stream is a new one
             position = 0
-        for kind in self._swept:
-            if await self._bus.has_since(streams.OBJECTS, position + 1, kind):
-                break
-        else:
+        if not await self._bus.has_since(streams.OBJECTS, position + 1, self._swept):
             return position
         reached, unfinished = position, dict[str, _Unfinished]()
         async for stored in consumers.snapshot(
-            self._bus, streams.OBJECTS, self._swept, history=position > 0, since=position and position + 1
+            self._bus, streams.OBJECTS, [self._swept], history=position > 0, since=position and position + 1
         ):
             change, reached = Announcement(stored), max(reached, stored.sequence)
             before = unfinished.pop(stored.subject, None)

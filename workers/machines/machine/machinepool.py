@@ -77,9 +77,7 @@ class MachineMapping:
         return [subjects.key(ref)] if held_by_us or lacks_note else []
 
     def unfinished(self, object: Object) -> bool:
-        """Whether a Machine waits for something. Classes do not show that."""
-        if object.raw.get("kind") != MACHINES.kind:
-            return False
+        """Whether a Machine waits for something."""
         if object.deleting:
             return machinekeys.FINALIZER in object.finalizers
         return machinestatus.phase(object) in (*machinestatus.NOT_CREATED, *_WITH_DEADLINE)
