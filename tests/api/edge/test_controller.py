@@ -25,7 +25,7 @@ from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.bussettings import Access
 from workers.loadbalancer.edge import edges
 from workers.loadbalancer.edgestate import EdgeState
-from workers.loadbalancer.envoy import opening
+from workers.loadbalancer.envoy.docker import attaching
 from workers.loadbalancer.loadbalancerpool import BalancerParts
 
 PLACE = f"127.67.{os.getpid() % 250}"
@@ -166,7 +166,7 @@ async def test_a_docker_engine_that_is_away_ends_no_worker(
 ) -> None:
     settings = world.settings.model_copy(update={"attachment": "docker-host"})
     async with docker.opened(str(tmp_path / "docker.sock")) as engine:
-        world.attachment = opening.on_docker(engine, settings)
+        world.attachment = attaching.on_docker(engine, settings)
         async with world.worker():
             await eventually(
                 lambda: sum("edge: " in said and "; again in" in said for said in caplog.messages) > 1

@@ -14,8 +14,8 @@ from tests.host.docker.host import IMAGE, NETWORK, RANGE4, RANGE6, Host
 from windowbox.clients import docker
 from windowbox.clients.docker import Engine
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.loadbalancer.envoy import opening
 from workers.loadbalancer.envoy.attachments import Attachment
+from workers.loadbalancer.envoy.docker import attaching
 
 
 @pytest.fixture(scope="package")
@@ -54,7 +54,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> LoadBalancerSett
 @pytest.fixture
 def attach(settings: LoadBalancerSettings) -> Callable[[Engine], Attachment]:
     """Creates the attachment as a new process of windowbox does."""
-    return lambda engine: opening.on_docker(engine, settings)
+    return lambda engine: attaching.on_docker(engine, settings)
 
 
 @pytest.fixture

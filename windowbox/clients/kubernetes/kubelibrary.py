@@ -1,7 +1,7 @@
 """The used parts of kubernetes_asyncio, kubeconfigs and credentials, without the classes of all API objects.
 
 Any import from the library runs its `__init__`, which imports 850 modules of those classes: 36 MB of memory
-and a quarter of a second in each process, for code that is never called here.
+and a quarter of a second in each process, for code that is never called here. So it is with urllib3.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from types import ModuleType
 
 _LIBRARY = "kubernetes_asyncio"
 _CLIENT = f"{_LIBRARY}.client"
+_UNUSED = "urllib3"
+"""Imported for a function that encodes passwords, which `kube_config` does itself."""
 
 
 @contextlib.contextmanager
@@ -39,7 +41,7 @@ def _empty_packages(*names: str) -> Iterator[None]:
 
 if _LIBRARY not in sys.modules:
     try:
-        with _empty_packages(_LIBRARY, _CLIENT):
+        with _empty_packages(_LIBRARY, _CLIENT, *{_UNUSED} - sys.modules.keys()):
             configuration = importlib.import_module(f"{_CLIENT}.configuration").Configuration
             # ApiClient is what functions return that we do not call.
             vars(sys.modules[_CLIENT]).update(Configuration=configuration, ApiClient=object)

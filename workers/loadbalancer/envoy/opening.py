@@ -5,15 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from windowbox.clients import docker
-from windowbox.clients.docker import Engine
 from windowbox.errors import Malformed
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.envoy.attachments import Attachment
-from workers.loadbalancer.envoy.docker.boxes import Household
-from workers.loadbalancer.envoy.docker.dockerenvoys import DockerHost
-from workers.loadbalancer.envoy.docker.perservice import DockerPerService
-from workers.loadbalancer.envoy.docker.routed import DockerRouted
 from workers.loadbalancer.envoy.launched import Launched
 from workers.loadbalancer.envoy.process import Processes
 
@@ -22,27 +16,13 @@ from workers.loadbalancer.envoy.process import Processes
 async def opened(settings: LoadBalancerSettings) -> AsyncIterator[Attachment]:
     """The attachment, for as long as it is needed; the Envoys run on without it."""
     if settings.attachment.startswith("docker-"):
-        async with docker.opened(settings.docker) as engine:
-            yield on_docker(engine, settings)
+        from workers.loadbalancer.envoy.docker import attaching  # 1 MB, which most edges do not need
+
+        async with attaching.opened(settings) as attachment:
+            yield attachment
     elif settings.folder is None:
         raise Malformed("loadbalancer.folder is not set: name a folder for Envoy's files")
     elif settings.attachment == "launcher":
         yield Launched(settings.folder)
     else:
         yield Processes(settings.folder, program=settings.envoy)
-
-
-def on_docker(engine: Engine, settings: LoadBalancerSettings) -> Attachment:
-    """The attachment to this Docker engine."""
-    household = Household(settings.image, settings.cluster_name)
-    folder = settings.folder.absolute() if settings.folder else None
-    match settings.attachment:
-        case "docker-host":
-            return DockerHost(engine, household, settings.network, folder)
-        case "docker-routed":
-            prefixes = [prefix for one in settings.ranges for prefix in one.prefixes]
-            return DockerRouted(engine, household, settings.network, folder, prefixes)
-        case "docker-per-service":
-            return DockerPerService(engine, household, settings.network, folder)
-        case "process" | "launcher":
-            raise ValueError("a process needs no Docker")

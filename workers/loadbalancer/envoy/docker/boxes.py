@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from windowbox.clients.docker import Container
 from windowbox.models.refs import RUNTIME, ObjectRef
 from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.launcher import commandline
+
+if TYPE_CHECKING:
+    from windowbox.clients.docker import Container  # edges without Docker use the labels, too
 
 FOLDER = "/home/envoy"
 """The folder of the files in a container."""
