@@ -279,6 +279,16 @@ def admit(rate: float, seconds: float, api_servers: int, first: bool, output: st
     _run(output, admission.measure(rate, seconds, api_servers, first=first))
 
 
+@bench.command(short_help="Memory of the processes.")
+@_count("count", 1000, "How many records.")
+@output_option
+def memory(count: int, output: str) -> None:
+    """What the imports of each role take, and what each process has, idle and with records."""
+    from tools.bench.memory import roles
+
+    _run(output, roles.measure(count))
+
+
 @bench.command(short_help="Neighbours of hostile objects.")
 @_count("count", 1000, "Hostile objects.")
 @_count("rounds", 100, "Reconciles of each neighbour before they come.", "--rounds")

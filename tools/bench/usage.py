@@ -39,12 +39,21 @@ def usage(pid: int) -> Usage:
 
 def private(pid: int) -> float:
     """Private memory of this process, in MB; zero if it has ended."""
+    # Pages of a program are shared by all processes that run it: only private ones are a cost of this one.
+    return _memory(pid, "Private_")
+
+
+def resident(pid: int) -> float:
+    """Memory of this process with the pages that it shares with others, in MB; zero if it has ended."""
+    return _memory(pid, "Rss:")
+
+
+def _memory(pid: int, fields: str) -> float:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
-    # Pages of a program are shared by all processes that run it: only private ones are a cost of this one.
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) * 1024 / 1e6
+    return sum(int(line.split()[1]) for line in lines if line.startswith(fields)) * 1024 / 1e6
 
 
 def _machine() -> float:

@@ -53,6 +53,17 @@ def test_records_are_measured_from_their_creation_to_their_end(tmp_path: Path) -
     assert (restart["objects"], restart["writes"], restart["dns_updates"]) == (80, 0, 0)
 
 
+@pytest.mark.long  # two sandboxes; servers/envoy/test_launcher.py shows what a launcher loads
+def test_memory_is_measured_by_import_and_by_use(tmp_path: Path) -> None:
+    found = bench(tmp_path, "memory", "-n", "10")
+    assert found["imports"]["run"]["aiohttp"] > 1
+    assert "aiohttp" not in found["imports"]["launch"]
+    assert [one["process"].partition("-")[0] for one in found["used"]] == [
+        *("launcher", "runner", "watcher", "worker", "patcher", "admit")
+    ]
+    assert all(0 < one["idle_private"] < one["idle_resident"] for one in found["used"])
+
+
 def test_the_bus_alone_is_measured(tmp_path: Path) -> None:
     found = bench(tmp_path, "bus", "-n", "100", "--workers", "2")
     assert found["items_per_second"] > 0

@@ -1,0 +1,1 @@
+"""Memory of the processes: roles come in; what their imports and their work take goes out."""
