@@ -214,6 +214,8 @@ class Leases:
 
     async def _release(self, name: str, life: str) -> None:
         """Delete the entry if it names this life and has no user here: another process gets it at once."""
+        if not self._bus.connected:
+            return  # a process that ends with the bus must not wait for it; its life ends soon
         with contextlib.suppress(WindowboxError):
             last = await self._bus.last(_STREAM, _subject(name))
             if last and last.headers.get(HOLDER) == life and name not in self._shares:

@@ -36,7 +36,7 @@ Task = Callable[[], Coroutine[Any, Any, None]]
 
 _ASKED = {"work": streams.OBJECTS, "patch": streams.WORK, "edge": f"KV_{streams.ADDRESSES}"}
 """A stream that the role may read, for the version of the bus's schema. Watchers may read all."""
-_FATAL = ("bus", "schema")
+_FATAL = ("bus", "bus of leases", "schema")
 """Tasks whose errors end the process: the bus is lost for ever, or a newer version writes what we misread."""
 
 
@@ -148,13 +148,16 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
     tracing.export(f"windowbox-{role}")
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(stalls.watched())
+        # Where thousands of objects are on their way, the responses that renew leases would come too late.
+        ours = await stack.enter_async_context(connected(settings.nats.access(f"windowbox {role} leases")))
         bus = await stack.enter_async_context(connected(settings.nats.access(f"windowbox {role}")))
         if stream := _ASKED.get(role):
             await schema.check(bus, stream)
         registry = Registry(bus)
         closing = contextlib.AsyncExitStack()
-        made = Process(settings, role, bus, Leases(bus, this_process(), role), registry, closing)
-        made.tasks |= {"bus": bus.watch, "leases": made.leases.run, "clusters": registry.run}
+        made = Process(settings, role, bus, Leases(ours, this_process(), role), registry, closing)
+        made.tasks |= {"bus": bus.watch, "bus of leases": ours.watch}
+        made.tasks |= {"leases": made.leases.run, "clusters": registry.run}
         if stream:
             made.tasks["schema"] = lambda: schema.watch(bus, stream)
         made.metrics = await stack.enter_async_context(
