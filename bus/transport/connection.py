@@ -66,6 +66,9 @@ class Bus:
         self._reconnected: list[Callable[[], None]] = []
         self._disconnected: list[Callable[[], None]] = []
         self._lost_at: float | None = None
+        self.long_reading = asyncio.Lock()
+        """Held by one of the readings that the server sends in portions: those of several could be more than
+        it keeps for a connection, and it would cut this one."""
         self.closing = False
         """Whether we are ending the connection ourselves."""
 

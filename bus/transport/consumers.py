@@ -232,7 +232,7 @@ async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[S
             config = reading.config(name, inbox.subject, beat)
             request = {"stream_name": stream, "config": config, "action": "create"}
             pending = int((await bus.api(f"CONSUMER.CREATE.{stream}.{name}", request))["num_pending"])
-            progress = _Progress(stream, pending, newest)
+            progress, turn = _Progress(stream, pending, newest), _Turn(bus.long_reading)
             try:
                 if progress.completed():
                     yield None
@@ -256,15 +256,35 @@ async def _read(bus: Bus, reading: _Reading, *, follow: bool) -> AsyncIterator[S
                             headers = message.headers or {}
                             # Flow control: without an answer the server sends no more.
                             if reply := message.reply or headers.get("Nats-Consumer-Stalled", ""):
+                                await turn.take(unless=progress.announced)
                                 with translated("flow control"):
                                     await bus.client.publish(reply, b"")
                             progress.hear(headers)
                         if progress.completed():
+                            turn.end()
                             yield None
             finally:
-                # The server deletes the consumer when it is inactive, should this fail.
-                with contextlib.suppress(WindowboxError):
+                turn.end()
+                with contextlib.suppress(WindowboxError):  # the server deletes it when it is inactive
                     await bus.api(f"CONSUMER.DELETE.{stream}.{name}")
+
+
+class _Turn:
+    """The turn of a long reading, until it has read what the stream held at its beginning."""
+
+    def __init__(self, lock: asyncio.Lock) -> None:
+        self._lock = lock
+        self._taken = False
+
+    async def take(self, *, unless: bool) -> None:
+        if not self._taken and not unless:
+            await self._lock.acquire()
+            self._taken = True
+
+    def end(self) -> None:
+        if self._taken:
+            self._lock.release()
+        self._taken = False
 
 
 def heartbeat(bus: Bus) -> float:

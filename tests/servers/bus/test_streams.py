@@ -263,6 +263,32 @@ async def test_a_reader_that_computes_much_does_not_hold_the_loop(one_bus: Bus) 
     assert len(set(seen)) > 20
 
 
+async def test_long_readings_take_turns_and_short_ones_do_not_wait(one_bus: Bus) -> None:
+    """The server cuts a connection for which more than 64 MB wait: two portions of 32 MB."""
+    for number in range(60):
+        await one_bus.publish(f"object.c.long.n.{number}", bytes(100_000))
+    await one_bus.publish("object.c.short.n.1", b"{}")
+
+    async def read(kind: str, until: asyncio.Event | None = None) -> int:
+        count = 0
+        async for _ in consumers.snapshot(one_bus, "OBJECTS", [f"object.c.{kind}.n.>"]):
+            count += 1
+            if until and count == 40:  # the server has sent the second portion
+                await until.wait()
+        return count
+
+    goes_on = asyncio.Event()
+    first = asyncio.create_task(read("long", goes_on))
+    await eventually(one_bus.long_reading.locked)
+    second = asyncio.create_task(read("long"))
+    assert await soon(read("short")) == 1
+    done, _ = await asyncio.wait([first, second], timeout=0.5)  # nothing tells that it waits
+    assert done == set()
+    goes_on.set()
+    assert await soon(first) == await soon(second) == 60
+    assert not one_bus.long_reading.locked()
+
+
 async def test_a_connection_that_is_cancelled_while_it_is_made_ends(nats_url: str) -> None:
     async def connect() -> None:
         async with connected(Access(nats_url)):
