@@ -92,12 +92,14 @@ class Journal:
                 await self._noted.wait()
                 if len(self._waiting) < _TOGETHER:
                     await asyncio.sleep(_PAUSE)  # one batch costs less than single records
+                encoded = asyncio.Event()
                 async with asyncio.TaskGroup() as group:
                     for _ in range(min(_TOGETHER, len(self._waiting))):
                         ((decision, size),) = self._popped(1)
-                        group.create_task(self._publish(bus, decision, size))
+                        group.create_task(self._publish(bus, decision, size, encoded))
                         # One record takes a third of a millisecond: reviews that came meanwhile go first.
                         await asyncio.sleep(0)
+                    encoded.set()
         finally:
             self._writing = False
             metrics.reviews_unnoted.inc(len(self._popped(_LONGEST_QUEUE)))
@@ -110,7 +112,9 @@ class Journal:
             self._noted.clear()
         return some
 
-    async def _publish(self, bus: Bus, decision: Decision, size: int) -> None:
+    async def _publish(self, bus: Bus, decision: Decision, size: int, together: asyncio.Event) -> None:
+        """Write a record, together with others: they share a write to the socket."""
+
         def encoded() -> tuple[str, bytes]:
             made = record(decision, self._process)
             return made.key, made.encoded()
@@ -118,6 +122,7 @@ class Journal:
         noted = False
         try:
             key, message = await asyncio.to_thread(encoded) if size > _BIG else encoded()
+            await together.wait()
             await bus.publish(subjects.review(key), message, timeout=_PATIENCE)
             noted = True
         except WindowboxError as error:
