@@ -21,13 +21,15 @@ from bus.transport.connection import TIMEOUT, Bus, WrongSequence
 from bus.transport.finishing import to_end
 from windowbox.errors import TransientError, WindowboxError
 
-__all__ = ["HOLDER", "Leases", "Lost", "check"]
+__all__ = ["HOLDER", "LEFT", "Leases", "Lost", "check"]
 
 logger = logging.getLogger(__name__)
 
 _STREAM = f"KV_{streams.LEASES}"
 HOLDER = "Windowbox-Life"
 """The header of an entry that names its holder's life."""
+LEFT = "Windowbox-Left"
+"""The header of an entry whose holder has ended, and which waits for the next process of the same place."""
 _FOR_EVER = {"Nats-TTL": "never"}
 """Other messages of this stream, such as lives, expire."""
 _AGAIN = 0.1
@@ -51,10 +53,11 @@ def check() -> None:
 class Leases:
     """Leases of one process. `run` must be running: it notices when a lease becomes free.
 
-    All users of a lease in this process share it. `role` says which lives the process may write.
+    All users of a lease in this process share it. `role` says which lives the process may write, and
+    `seconds` how long one lasts without a renewal.
     """
 
-    def __init__(self, bus: Bus, owner: str, role: str) -> None:
+    def __init__(self, bus: Bus, owner: str, role: str, seconds: float = streams.LEASE_SECONDS) -> None:
         self._bus = bus
         self.owner = owner
 
@@ -63,7 +66,7 @@ class Leases:
                 if share.life is life:
                     share.stop()
 
-        self._liveness = Liveness(bus, role, owner, end)
+        self._liveness = Liveness(bus, role, owner, end, seconds)
         self._changed: dict[str, asyncio.Event] = {}
         self._shares: dict[str, _Share] = {}
         self._releasing: set[asyncio.Task[None]] = set()
@@ -95,15 +98,21 @@ class Leases:
                 logger.debug("leases: %s", error)
                 await asyncio.sleep(0.5)
 
-    async def while_held(self, name: str, act: Act, taken: Callable[[], None] | None = None) -> None:
+    async def while_held(
+        self, name: str, act: Act, taken: Callable[[], None] | None = None, *, kept: float = 0.0
+    ) -> None:
         """Run `act` whenever this process holds the lease, and cancel it when that is lost; never returns.
 
         An exception of `act` ends neither the lease nor this process: `act` runs again (`guard.kept`).
 
         `taken` is called when another process is seen to hold the lease. A lost lease need not have another
         holder: while the bus is unreachable, this is unknown.
+
+        After an orderly end, the lease is not free but `kept` for so many seconds: any process may take it,
+        and `bus.leases.members` counts its holder as alive.
         """
         async with self._shared(name) as share:
+            share.kept = max(share.kept, kept)
             share.taken += [taken] if taken else []
             try:
                 while True:
@@ -140,7 +149,7 @@ class Leases:
         try:
             await guard.kept(f"lease {name}", lambda: self._hold(name, share))
         finally:
-            await self._release(name, self._liveness.name)
+            await self._release(name, self._liveness.name, share.kept)
 
     async def _hold(self, name: str, share: _Share) -> None:
         subject = _subject(name)
@@ -171,7 +180,7 @@ class Leases:
             # The entry is read before the life that it names: should that life begin again, its holder writes
             # the entry again, and our write is refused.
             holder = last.headers.get(HOLDER, "") if last else ""
-            free = last is None or buckets.gone(last) or holder == self._liveness.name
+            free = last is None or buckets.gone(last) or LEFT in last.headers or holder == self._liveness.name
             if free or (holder and not await self._liveness.lives(holder)):
                 life = await self._liveness.begin()
                 share.doubted.clear()
@@ -212,14 +221,15 @@ class Leases:
         assert sequence is not None  # no message id, so never a duplicate
         return sequence
 
-    async def _release(self, name: str, life: str) -> None:
-        """Delete the entry if it names this life and has no user here: another process gets it at once."""
+    async def _release(self, name: str, life: str, kept: float = 0.0) -> None:
+        """Free the entry if it names this life and has no user here: another process gets it at once."""
         if not self._bus.connected:
             return  # a process that ends with the bus must not wait for it; its life ends soon
+        freed = {LEFT: "1", "Nats-TTL": f"{kept:g}s"} if kept else {"KV-Operation": "DEL"}
         with contextlib.suppress(WindowboxError):
             last = await self._bus.last(_STREAM, _subject(name))
             if last and last.headers.get(HOLDER) == life and name not in self._shares:
-                await self._bus.publish(last.subject, b"", {"KV-Operation": "DEL"}, expect_last=last.sequence)
+                await self._bus.publish(last.subject, b"", freed, expect_last=last.sequence)
 
     def _wake_all(self) -> None:
         for changed in self._changed.values():
@@ -240,6 +250,8 @@ class _Share:
         self.users = 0
         self.sequence = 0
         """Of the entry that names this process."""
+        self.kept = 0.0
+        """Seconds for which the entry is kept after an orderly end."""
         self.doubted = asyncio.Event()
         """Set when another process may have written the entry."""
         self.taken: list[Callable[[], None]] = []
