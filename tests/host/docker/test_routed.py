@@ -17,10 +17,10 @@ from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.clients.docker import Engine
 from windowbox.errors import Malformed, Refused
-from workers.loadbalancer.envoy import hostnetwork
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.docker import containerroutes
 from workers.loadbalancer.envoy.edge import Edge
+from workers.loadbalancer.links import hostnetwork
 
 ADDRESS = "172.18.255.231"
 NODE = "10.77.0.5"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.errors import Refused
-from workers.loadbalancer.envoy import hostnetwork
+from workers.loadbalancer.links import hostnetwork
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to add links and addresses")
 

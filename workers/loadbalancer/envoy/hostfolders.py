@@ -15,9 +15,11 @@ import aiohttp
 from bus.leases import leases
 from bus.transport import finishing
 from windowbox.errors import Refused, Unreachable
-from workers.loadbalancer.envoy import bootstrap, hostnetwork, resources
+from workers.loadbalancer.envoy import bootstrap, resources
 from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.launcher import programs
+from workers.loadbalancer.links import hostnetwork
+from workers.loadbalancer.links.addresses import Links
 
 _LARGEST_LOG = 4 << 20
 _TIMEOUT = aiohttp.ClientTimeout(total=5.0)
@@ -125,8 +127,9 @@ class HostFolders:
     folder = programs.FOLDER
     fixed_ports = False
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, links: Links | None = None) -> None:
         self._folder = folder.absolute()
+        self._links = links
 
     async def beside_us(self) -> bool:
         return True
@@ -140,14 +143,21 @@ class HostFolders:
         return {}
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
-        return await hostnetwork.prepare(addresses, self._folder / hostnetwork.ADDED)
+        record = self._folder / hostnetwork.ADDED
+        if self._links:
+            return await self._links.prepare(addresses, record)
+        return await hostnetwork.prepare(addresses, record)
 
     async def added(self) -> Collection[str]:
         return hostnetwork.added(self._folder / hostnetwork.ADDED)
 
     async def remove(self, addresses: Collection[str]) -> None:
         leases.check()
-        await hostnetwork.remove(addresses, self._folder / hostnetwork.ADDED)
+        record = self._folder / hostnetwork.ADDED
+        if self._links:
+            await self._links.remove(addresses, record)
+        else:
+            await hostnetwork.remove(addresses, record)
 
     def _fill(self, order: Order, running: Collection[int]) -> None:
         """Replace the folders of ended Envoys by one with the files of a new Envoy."""

@@ -14,10 +14,11 @@ from pathlib import Path
 import orjson
 
 from windowbox.errors import TransientError, Unreachable
-from workers.loadbalancer.envoy import hostfolders, hostnetwork
+from workers.loadbalancer.envoy import hostfolders
 from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.envoy.hostfolders import HostFolders, InFolder
 from workers.loadbalancer.launcher.launcher import SOCKET
+from workers.loadbalancer.links import hostnetwork
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,11 @@ from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.launched import Launched
 from workers.loadbalancer.envoy.process import Processes
+from workers.loadbalancer.links.addresses import Links
 
 
 @contextlib.asynccontextmanager
-async def opened(settings: LoadBalancerSettings) -> AsyncIterator[Attachment]:
+async def opened(settings: LoadBalancerSettings, links: Links | None = None) -> AsyncIterator[Attachment]:
     """The attachment, for as long as it is needed; the Envoys run on without it."""
     if settings.attachment.startswith("docker-"):
         from workers.loadbalancer.envoy.docker import attaching  # 1 MB, which most edges do not need
@@ -23,6 +24,6 @@ async def opened(settings: LoadBalancerSettings) -> AsyncIterator[Attachment]:
     elif settings.folder is None:
         raise Malformed("loadbalancer.folder is not set: name a folder for Envoy's files")
     elif settings.attachment == "launcher":
-        yield Launched(settings.folder)
+        yield Launched(settings.folder, links=links)
     else:
-        yield Processes(settings.folder, program=settings.envoy)
+        yield Processes(settings.folder, program=settings.envoy, links=links)

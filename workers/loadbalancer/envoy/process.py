@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from workers.loadbalancer.envoy import hostnetwork
 from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.envoy.hostfolders import HostFolders, InFolder
 from workers.loadbalancer.launcher import programs
 from workers.loadbalancer.launcher.programs import Program, Programs
+from workers.loadbalancer.links import hostnetwork
+from workers.loadbalancer.links.addresses import Links
 
 
 class Processes(HostFolders):
     """Envoys that are processes of this host."""
 
-    def __init__(self, folder: Path, *, program: Path | None = None) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, *, program: Path | None = None, links: Links | None = None) -> None:
+        super().__init__(folder, links=links)
         self._programs = Programs(folder, program)
 
     async def found(self, name: str) -> Sequence[Process]:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from windowbox.errors import TransientError
 from windowbox.models.loadbalancers import Listener, LoadBalancer
-from workers.loadbalancer.envoy import admin, bootstrap, hostnetwork, protobuf, resources
+from workers.loadbalancer.envoy import admin, bootstrap, protobuf, resources
 from workers.loadbalancer.envoy.attachments import Running
 from workers.loadbalancer.envoy.resources import Configuration
+from workers.loadbalancer.links import hostnetwork
 
 _AT_ONCE = 64
 _CONNECT_TIMEOUT = 1.0

@@ -15,6 +15,7 @@ from pathlib import Path
 from windowbox.errors import Refused, Unreachable
 from workers.loadbalancer.launcher import programs
 from workers.loadbalancer.launcher.programs import Programs
+from workers.loadbalancer.links import addresses, hostnetwork
 
 logger = logging.getLogger(__name__)
 
@@ -126,14 +127,21 @@ class Launcher:
         return [one for name in self._programs.names() for one in self._programs.found(name)]
 
 
-async def run(folder: Path, program: Path | None) -> None:
-    """Serve until this process gets SIGTERM or SIGINT."""
+async def run(folder: Path, program: Path | None, *, yielding: bool = False) -> None:
+    """Serve until this process gets SIGTERM or SIGINT.
+
+    If several hosts share the addresses, it is `yielding`: it removes those that another host announces.
+    """
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
     async with Launcher(folder, program=program).serving():
         logger.info("Envoys are run in %s", folder)
-        await asked.wait()
+        async with contextlib.AsyncExitStack() as stack:
+            if yielding:
+                listening = addresses.yielding(folder / hostnetwork.ADDED)
+                stack.callback(asyncio.create_task(listening, name="yield addresses").cancel)
+            await asked.wait()
 
 
 @contextlib.contextmanager

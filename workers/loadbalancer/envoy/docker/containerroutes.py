@@ -12,7 +12,7 @@ import orjson
 from windowbox.clients.docker import Engine
 from windowbox.errors import Malformed, Refused, Unreachable
 from windowbox.settings.lbsettings import Network
-from workers.loadbalancer.envoy import hostnetwork
+from workers.loadbalancer.links import hostnetwork
 
 Routes = Mapping[Network, IPv4Address | IPv6Address]
 

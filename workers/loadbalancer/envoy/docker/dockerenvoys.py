@@ -15,12 +15,13 @@ from typing import Any, Protocol
 from bus.leases import leases
 from windowbox.clients.docker import Container, Engine
 from windowbox.errors import Missing, Refused, Unreachable, WindowboxError
-from workers.loadbalancer.envoy import bootstrap, hostnetwork, resources
+from workers.loadbalancer.envoy import bootstrap, resources
 from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.envoy.docker import boxes
 from workers.loadbalancer.envoy.docker.boxes import FOLDER, Household
 from workers.loadbalancer.envoy.hostfolders import EnvoyFolder
 from workers.loadbalancer.launcher import programs
+from workers.loadbalancer.links import hostnetwork
 
 _CURL_LIMIT = 10
 

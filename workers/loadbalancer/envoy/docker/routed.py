@@ -15,12 +15,12 @@ from pathlib import Path
 from windowbox.clients.docker import Container, Engine
 from windowbox.errors import Conflict, Missing
 from windowbox.settings.lbsettings import Network
-from workers.loadbalancer.envoy import hostnetwork
 from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.envoy.docker import boxes, containerroutes
 from workers.loadbalancer.envoy.docker.boxes import Household
 from workers.loadbalancer.envoy.docker.containerroutes import SCRIPT, ContainerRoutes
 from workers.loadbalancer.envoy.docker.dockerenvoys import DockerEnvoy, DockerEnvoys
+from workers.loadbalancer.links import hostnetwork
 
 _SLEEP = ("sh", "-c", f"sh /{SCRIPT}; exec sleep infinity")
 

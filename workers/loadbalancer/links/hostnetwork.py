@@ -6,16 +6,14 @@ import asyncio
 import contextlib
 import errno
 import ipaddress
+import json
 import os
 import socket
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-import orjson
-
 from windowbox.errors import Refused, Unreachable
-from windowbox.models.loadbalancers import Protocol, family
 
 ADDED = "addresses.json"
 """The record of the addresses that were added for Envoys, in the folder of all of them."""
@@ -40,13 +38,13 @@ async def prepare(addresses: Sequence[str], record: Path | None = None) -> dict[
     """
     lacking = [address for address in addresses if not arrives(address)]
     if lacking and record and os.geteuid() == 0:
-        _note(record, {*added(record), *lacking})  # first: a crash leaves no address without a record
+        note(record, {*added(record), *lacking})  # first: a crash leaves no address without a record
     return {address: reason for address in lacking if (reason := await _add(address))}
 
 
 def added(record: Path) -> list[str]:
     """The addresses that were added to this host, and not removed yet."""
-    return list(orjson.loads(record.read_bytes())) if record.exists() else []
+    return list(json.loads(record.read_bytes())) if record.exists() else []
 
 
 async def remove(addresses: Collection[str], record: Path) -> None:
@@ -54,7 +52,7 @@ async def remove(addresses: Collection[str], record: Path) -> None:
     for address in addresses:
         with contextlib.suppress(Refused):  # it is gone already
             await run(*removing(address))
-    _note(record, set(added(record)) - set(addresses))
+    note(record, set(added(record)) - set(addresses))
 
 
 def removing(address: str) -> list[str]:
@@ -68,7 +66,7 @@ def arrives(address: str) -> bool:
     """Whether this host has the address."""
     if sys.platform == "linux" and ipaddress.ip_address(address) in _LOOPBACK:
         return True  # Linux has all of 127.0.0.0/8
-    kind = socket.AF_INET6 if family(address) == "IPv6" else socket.AF_INET
+    kind = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(kind, socket.SOCK_DGRAM) as probe:
             probe.bind((address, 0))
@@ -77,7 +75,7 @@ def arrives(address: str) -> bool:
     return True
 
 
-def is_held_everywhere(port: int, protocol: Protocol) -> bool:
+def is_held_everywhere(port: int, protocol: str) -> bool:
     """Whether a process of this host has this port on all addresses."""
     kind = socket.SOCK_STREAM if protocol == "TCP" else socket.SOCK_DGRAM
     with socket.socket(socket.AF_INET, kind) as probe:
@@ -116,10 +114,11 @@ async def route(record: Path, routes: Mapping[str, str]) -> None:
 
 
 def _routes(record: Path) -> dict[str, str]:
-    return dict(orjson.loads(record.read_bytes())) if record.exists() else {}
+    return dict(json.loads(record.read_bytes())) if record.exists() else {}
 
 
-def _note(record: Path, addresses: Collection[str]) -> None:
+def note(record: Path, addresses: Collection[str]) -> None:
+    """Record these as the added addresses."""
     if addresses:
         record.parent.mkdir(parents=True, exist_ok=True)
         _replace(record, sorted(addresses))
@@ -129,7 +128,7 @@ def _note(record: Path, addresses: Collection[str]) -> None:
 
 def _replace(record: Path, content: object) -> None:
     temporary = record.with_suffix(".new")
-    temporary.write_bytes(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))
+    temporary.write_text(json.dumps(content, sort_keys=True))
     os.replace(temporary, record)
 
 
@@ -148,28 +147,35 @@ async def _add(address: str) -> str | None:
 
 
 def _darwin_family(address: str) -> str:
-    return "inet6" if family(address) == "IPv6" else "inet"
+    return "inet6" if ":" in address else "inet"
 
 
 def _as_prefix(address: str) -> str:
-    return f"{address}/{128 if family(address) == 'IPv6' else 32}"
+    return f"{address}/{128 if ':' in address else 32}"
 
 
 async def _ip_route(action: str, prefix: str, *rest: str) -> None:
-    spoken = ["-6"] if family(prefix) == "IPv6" else []
+    spoken = ["-6"] if ":" in prefix else []
     arguments = [*spoken, "route", action, prefix, *rest, "proto", PROTOCOL]
     if os.geteuid() != 0:
         raise Refused(f"routes need root: run `sudo ip {' '.join(arguments)}`")
     await run("ip", *arguments)
 
 
-async def run(*argv: str, limit: float = _TIMEOUT) -> str:
+async def batch(commands: Iterable[str]) -> None:
+    """Run these `ip` commands in order; a failed one does not end the others."""
+    if text := "".join(f"{one}\n" for one in commands):
+        with contextlib.suppress(Refused):
+            await run("ip", "-force", "-batch", "-", stdin=text)
+
+
+async def run(*argv: str, limit: float = _TIMEOUT, stdin: str = "") -> str:
     """The output of a program of this host. Refused if it fails."""
     command = " ".join(argv)
     try:
         child = await asyncio.create_subprocess_exec(
             *argv,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -177,7 +183,7 @@ async def run(*argv: str, limit: float = _TIMEOUT) -> str:
         raise Refused(f"`{command}`: there is no program {argv[0]!r} on this host") from error
     try:
         async with asyncio.timeout(limit):
-            output, errors = await child.communicate()
+            output, errors = await child.communicate(stdin.encode() if stdin else None)
     except TimeoutError as error:
         raise Unreachable(f"`{command}` does not end") from error
     finally:
