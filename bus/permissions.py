@@ -155,7 +155,7 @@ _WORKER = [
     *_api(f"DIRECT.GET.{streams.OBJECTS}", f"STREAM.INFO.{streams.OBJECTS}"),
     *_keeping(streams.ADDRESSES),
     *_keeping(streams.EDGES),
-    *_leases("addresses", "edge", "garden", "join", "providers", "twins.dnsrecord"),
+    *_leases("addresses", "edge", "edge.>", "garden", "join", "providers", "twins.dnsrecord"),
     _living("work"),
     # Namespaces let clusters join and leave. Members that the bus has lost are registered again.
     *_last(f"KV_{streams.CLUSTERS}", ">"),
@@ -168,7 +168,7 @@ _EDGE = [
     *_api(f"STREAM.INFO.KV_{streams.ADDRESSES}"),
     *_keeping(streams.EDGES),
     *_wishing("loadbalancer"),
-    *_leases("edge"),
+    *_leases("edge", "edge.>"),
     _living("edge"),
 ]
 
@@ -188,6 +188,7 @@ _OPERATOR = [
     "$JS.FC.>",
     presence.SUBJECT,
     queries.EDGE,
+    queries.edge(">"),
     "object.>",
     *_wishing("*"),
     subjects.entry(streams.CLUSTERS, ">"),
@@ -207,10 +208,12 @@ def _process(
 # A reader of OBJECTS chooses its consumer's name, which must not be that of a pool's consumer.
 _ROUTES = _api(*(f"CONSUMER.*.{streams.OBJECTS}.route-{pool}" for pool in POOLS))
 
+_ON_EDGES = [queries.EDGE, queries.edge(">")]
+
 PERMISSIONS: dict[Role, Permissions] = {
     "watcher": _process("watcher", _WATCHER, _ROUTES),
-    "worker": _process("worker", _WORKER, answers=[queries.EDGE, queries.TWINS, ELECTED]),
-    "edge": _process("edge", _EDGE, _ROUTES, answers=[queries.EDGE]),
+    "worker": _process("worker", _WORKER, answers=[*_ON_EDGES, queries.TWINS, ELECTED]),
+    "edge": _process("edge", _EDGE, _ROUTES, answers=_ON_EDGES),
     "patcher": _process("patcher", _PATCHER, answers=[ELECTED]),
     "admit": _process("admit", _ADMIT),
     # An operator reads everything and repairs streams, but reports no status and writes no journal. An
@@ -221,7 +224,7 @@ PERMISSIONS: dict[Role, Permissions] = {
 RUNNER = _process(
     "runner",
     [*_WATCHER, *_WORKER, *_PATCHER, _living("run"), f"{subjects.inbox('runner')}.>"],
-    answers=[queries.EDGE, queries.TWINS, ELECTED],
+    answers=[*_ON_EDGES, queries.TWINS, ELECTED],
 )
 """For `windowbox run`, which watches, works and patches. Only sandboxes have this user."""
 

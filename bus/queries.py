@@ -16,6 +16,12 @@ from windowbox.errors import Unreachable, WindowboxError
 EDGE = "windowbox.edge"
 """The state and traffic of an edge: its owner answers."""
 
+
+def edge(host: str) -> str:
+    """Where the edge of a host answers, if there are several."""
+    return f"{EDGE}.{host}" if host else EDGE
+
+
 TWINS = "windowbox.twins"
 """Whether another DNSRecord has a name: the worker that follows all DNSRecords answers."""
 

@@ -17,7 +17,7 @@ from windowbox.models.refs import RUNTIME, SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.edge import edgestatus
 from workers.loadbalancer.edge.edgestatus import EdgeStatus, LoadBalancerStatus
-from workers.loadbalancer.edgestate import TESTIFIED, EdgeState
+from workers.loadbalancer.edgestate import EdgeState, is_testimony
 from workers.loadbalancer.service import servicestatus
 from workers.loadbalancer.spec import fields, listeners, selection
 from workers.loadbalancer.spec.demands import Demand, demand_in
@@ -148,7 +148,7 @@ async def load_balancers(bus: Bus, settings: LoadBalancerSettings, only: ObjectR
         edge = await edgestatus.query(bus, subjects.key(only) if only else None)
         async for stored in consumers.snapshot(bus, f"KV_{bucket}", [subjects.entry(bucket, ">")]):
             key = subjects.without(f"$KV.{bucket}", stored.subject)
-            if stored.data and key != TESTIFIED:
+            if stored.data and not is_testimony(key):
                 states[key] = EdgeState.model_validate_json(stored.data)
         async for stored in consumers.snapshot(bus, streams.OBJECTS, [mirrored]):
             seen = Announcement(stored)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from bus import streams
+from bus.leases import members
+from bus.leases.members import Members
 from bus.transport.buckets import Bucket
 from bus.workqueue.queue import Queue
 from commands.roles import ccmconfig
 from commands.roles.roleprocess import Process
 from windowbox.errors import Malformed
+from workers.loadbalancer.edge import edgestatus
 from workers.loadbalancer.edge.controller import EdgeParts, EdgeTerms
 from workers.loadbalancer.edgestate import POOL, States
 from workers.loadbalancer.envoy import opening
 from workers.loadbalancer.ipam.store import AddressStore
+from workers.loadbalancer.links.addresses import Links
+
+_KEPT = 60.0
+"""Seconds for which a host counts as alive after an orderly end of its edge: its Envoy serves on, and the
+next edge comes, as in an upgrade."""
 
 
 async def edge(made: Process) -> None:
@@ -20,18 +28,32 @@ async def edge(made: Process) -> None:
     if not settings.ranges:
         raise Malformed("the edge needs loadbalancer.ranges: set it as for `windowbox work`")
     store = AddressStore(made.bus, settings.ranges, settings.quota)
-    states = States(Bucket(made.bus, streams.EDGES))
+    states = States(Bucket(made.bus, streams.EDGES), settings.host)
     made.tasks |= {"addresses": store.run, "edge states": states.bucket.run}
     await add_edge(made, store, states)
 
 
 async def add_edge(made: Process, store: AddressStore, states: States) -> None:
-    """Run Envoy while this process holds the lease `edge`."""
+    """Run Envoy while this process holds the lease of its host."""
     config = ccmconfig.applied(made.settings.loadbalancer)
-    attachment = await made.closing.enter_async_context(opening.opened(config.settings))
-    queue = Queue(made.bus, POOL)
+    host = config.settings.host
+    links, hosts = (Links(), Members(made.bus, edgestatus.LEASE)) if host else (None, None)
+    attachment = await made.closing.enter_async_context(opening.opened(config.settings, links))
     terms = EdgeTerms(
-        EdgeParts(made.bus, made.registry, store, states, attachment, config.settings, queue, config.machines)
+        EdgeParts(
+            made.bus,
+            made.registry,
+            store,
+            states,
+            attachment,
+            config.settings,
+            Queue(made.bus, POOL),
+            config.machines,
+            hosts,
+            links,
+        )
     )
-    made.add_leased("edge", terms.run)
+    if hosts:
+        made.tasks["edge hosts"] = hosts.run
+    made.add_leased(members.lease(edgestatus.LEASE, host), terms.run, kept=_KEPT if host else 0.0)
     made.details["edge"] = terms.describe

@@ -36,6 +36,7 @@ Task = Callable[[], Coroutine[Any, Any, None]]
 
 _ASKED = {"work": streams.OBJECTS, "patch": streams.WORK, "edge": f"KV_{streams.ADDRESSES}"}
 """A stream that the role may read, for the version of the bus's schema. Watchers may read all."""
+_HOST_SECONDS = 2.0
 _FATAL = ("bus", "bus of leases", "schema")
 """Tasks whose errors end the process: the bus is lost for ever, or a newer version writes what we misread."""
 
@@ -75,9 +76,12 @@ class Process:
             )
         return self._clusters
 
-    def add_leased(self, lease: str, task: Task) -> None:
-        """Run a task while this process holds the lease, so in one process at a time."""
-        self.tasks[f"lease {lease}"] = lambda: self.leases.while_held(lease, task)
+    def add_leased(self, lease: str, task: Task, kept: float = 0.0) -> None:
+        """Run a task while this process holds the lease, so in one process at a time.
+
+        After an orderly end, the lease is `kept` for a successor for so many seconds.
+        """
+        self.tasks[f"lease {lease}"] = lambda: self.leases.while_held(lease, task, kept=kept)
 
     def add_parts(self, parts: Parts) -> None:
         """Run a pool with its routing, its sweep and its background tasks."""
@@ -155,7 +159,10 @@ async def process(settings: Settings, role: str) -> AsyncIterator[Process]:
             await schema.check(bus, stream)
         registry = Registry(bus)
         closing = contextlib.AsyncExitStack()
-        made = Process(settings, role, bus, Leases(ours, this_process(), role), registry, closing)
+        # A host that dies is missed sooner than other processes.
+        seconds = _HOST_SECONDS if settings.loadbalancer.host else streams.LEASE_SECONDS
+        leases = Leases(ours, this_process(), role, seconds)
+        made = Process(settings, role, bus, leases, registry, closing)
         made.tasks |= {"bus": bus.watch, "bus of leases": ours.watch}
         made.tasks |= {"leases": made.leases.run, "clusters": registry.run}
         if stream:

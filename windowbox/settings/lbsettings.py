@@ -71,6 +71,13 @@ class LoadBalancerSettings(Section):
         "work",
         description="Which process runs Envoy: any `windowbox work`, or only a separate `windowbox edge`.",
     )
+    host: str = Field(
+        "",
+        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$",
+        max_length=253,
+        description="Name of this host, if `windowbox edge` runs on several hosts that share the addresses, "
+        "with attachment `process` or `launcher`. Unset: one edge has all addresses.",
+    )
     isolation: bool = Field(False, description="Run an Envoy for each Service, instead of one for all.")
     folder: Path | None = Field(
         None, description="Folder of Envoy's files; required for `process` and `launcher`."
@@ -89,6 +96,12 @@ class LoadBalancerSettings(Section):
     cloud_config: Path | None = Field(
         None, description="CloudProviderConfig file of a cloud-controller-manager-local to replace."
     )
+
+    @model_validator(mode="after")
+    def _moves_addresses(self) -> Self:
+        if self.host and self.attachment not in ("process", "launcher"):
+            raise ValueError(f"host: with attachment {self.attachment}, addresses cannot move between hosts")
+        return self
 
     @model_validator(mode="after")
     def _no_overlap(self) -> Self:

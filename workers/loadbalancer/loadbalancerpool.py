@@ -140,7 +140,7 @@ async def assembled(common: Common, row: Served) -> BalancerParts:
     bus, clusters, settings, work = common.bus, common.clusters, common.loadbalancer, common.work
     queue = Queue(bus, row.pool)
     store = AddressStore(bus, settings.ranges, settings.quota)
-    states = States(Bucket(bus, streams.EDGES))
+    states = States(Bucket(bus, streams.EDGES), common.loadbalancer.host)
     reconciler = ServiceReconciler(ServiceDoors(store, queue, clusters, states), settings)
     handler = ReconcileHandler(bus, clusters, reconciler, store.synced.wait)
     upkeep = AddressUpkeep(bus, clusters, common.registry, store, states, settings, queue)

@@ -12,6 +12,7 @@ from typing import TypeVar
 from bus import queries
 from bus.clusters.registry import MachinePlace, Registry
 from bus.leases import guard
+from bus.leases.members import Members
 from bus.outcomes import backoff
 from bus.transport.connection import Bus
 from bus.workqueue.queue import Queue
@@ -24,10 +25,12 @@ from workers.loadbalancer.edge.edges import Edges
 from workers.loadbalancer.edge.machineroutes import Machines
 from workers.loadbalancer.edge.nodeadmission import Admission
 from workers.loadbalancer.edge.nodehealth import NodeHealth
+from workers.loadbalancer.edge.placement import LoadBalancers, Placement
 from workers.loadbalancer.edge.reporter import NodeReport, StateReporter
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.ipam.store import AddressStore
+from workers.loadbalancer.links.addresses import Links
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +58,14 @@ class EdgeParts:
     """The work queue of Services."""
     machines: MachinePlace | None = None
     """Where the machines of the runtime cluster are, if its nodes run in Pods."""
+    members: Members | None = None
+    """The hosts that share the addresses; None: there is one."""
+    links: Links | None = None
+    """Where addresses are that move between hosts."""
 
 
 class EdgeTerms:
-    """Runs an edge controller for each term of the lease `edge`."""
+    """Runs an edge controller for each term of the host's lease."""
 
     def __init__(self, parts: EdgeParts) -> None:
         self._parts = parts
@@ -96,13 +103,16 @@ class EdgeController:
         self._admission = admission = Admission(parts.settings, self._machines, self._look_at_nodes_again)
         self._desired = DesiredState(bus, registry, store, parts.settings, changed.set, admission, health)
         nodes = NodeReport(self._desired.no_backends, admission.refused)
-        self.reporter = StateReporter(parts.states, parts.queue, group, nodes, changed.set)
+        host = parts.settings.host
+        self._placement = Placement(host, parts.members, parts.states, store, changed.set)
+        self.reporter = StateReporter(parts.states, parts.queue, group, nodes, changed.set, self._placement)
         self.edges = Edges(parts.attachment, parts.settings, group, self.reporter.observe_all_again)
 
     async def run(self) -> None:
         """Reconcile after each change of clusters, nodes, Services, addresses and states; never returns."""
         parts, reporter = self._parts, self.reporter
         async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(self._placement.following())
             for end in (
                 parts.registry.on_change(self._look_at_nodes_again),
                 parts.store.on_change(self._changed.set),
@@ -111,7 +121,9 @@ class EdgeController:
                 parts.states.bucket.on_regress(reporter.observe_all_again),
             ):
                 stack.callback(end)
-            await stack.enter_async_context(queries.answering(parts.bus, queries.EDGE, self._answer))
+            await stack.enter_async_context(
+                queries.answering(parts.bus, queries.edge(parts.settings.host), self._answer)
+            )
             tasks = {**self._desired.tasks, "machines": self._machines.run}
             tasks["node addresses"] = lambda: self._admission.testify(parts.states)
             for name, task in tasks.items():
@@ -150,6 +162,7 @@ class EdgeController:
         await states.bucket.complete.wait()
         await store.synced.wait()
         await self._machines.complete()
+        await self._placement.complete()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 while True:
@@ -173,22 +186,35 @@ class EdgeController:
         # Without the complete address store, the load balancers stay as they are.
         if self._parts.store.is_complete() or reporter.served:
             await edges.wait_processed()  # batches changes
-            reporter.serve(await self._desired.load_balancers())
+            wanted = await self._desired.load_balancers()
+            await reporter.take(self._placement.untaken(wanted))
+            reporter.serve(self._placement.ours(wanted))
+            if self._parts.links:
+                self._parts.links.allow(a for one in reporter.served.values() for a in one.addresses)
             retry = frozenset(reporter.retrying)
             written = await edges.write(reporter.served, retry)
             reporter.retrying -= retry
-            if reporter.withdrawn():
-                # A Service releases its address after this report: Envoy must not serve it any more.
-                if not await edges.wait_accepted():
-                    raise Unreachable("Envoy still serves load balancers that were removed")
-                await reporter.withdraw()
+            await self._withdraw(wanted)
             for edge, load_balancers in written:
                 reporter.observe(edge, load_balancers)
-            await edges.remove_unused_addresses()
+            await edges.remove_unused_addresses(self._placement.is_elsewhere)
             refused = sum(bool(one.refused) for one in reporter.served.values())
             metrics.load_balancers.set(len(reporter.served))
             metrics.load_balancers_refused.set(refused)
         await edges.route(self._machines.routes(self._desired.backends()))
+
+    async def _withdraw(self, wanted: LoadBalancers) -> None:
+        """Report which load balancers this host serves no longer, and let other hosts serve theirs."""
+        moving = self._placement.moving(wanted)
+        if not self.reporter.withdrawn(wanted) and not moving:
+            return
+        # A Service releases its address after this report: Envoy must not serve it any more.
+        if not await self.edges.wait_accepted():
+            raise Unreachable("Envoy still serves load balancers that were removed")
+        if moving:
+            await self.edges.remove_unused_addresses(self._placement.is_elsewhere)
+            await self.reporter.hand_over(moving)
+        await self.reporter.withdraw()
 
     async def _answer(self, query: bytes) -> bytes:
         """The answer to `windowbox lb` and `windowbox status`."""

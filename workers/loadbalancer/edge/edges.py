@@ -113,10 +113,17 @@ class Edges:
             self._tidied = True
         return [(self._kept[name].edge, load_balancers) for name, load_balancers in groups.items()]
 
-    async def remove_unused_addresses(self) -> None:
-        """Remove addresses that were added to this host, have no listeners now, and no connections left."""
+    async def remove_unused_addresses(self, is_elsewhere: Callable[[str], bool]) -> None:
+        """Remove addresses that were added to this host, have no listeners now, and no connections left.
+
+        Those that another host serves are removed at once.
+        """
         # Envoys are asked only about unserved addresses: the answer costs them more than most changes.
         if unserved := set(await self._attachment.added()) - self._served:
+            if moved := set(filter(is_elsewhere, unserved)):
+                logger.info("removing addresses of another host: %s", ", ".join(sorted(moved)))
+                await self._attachment.remove(moved)
+                unserved -= moved
             in_use: set[str] = set()
             for kept in self._kept.values():
                 try:

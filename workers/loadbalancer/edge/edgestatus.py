@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from bus import queries, subjects
+from bus.leases import members
 from bus.messages import Message
 from bus.transport.connection import Bus
 from windowbox.errors import TransientError
@@ -14,6 +16,9 @@ from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.envoy.admin import Health, Traffic
 from workers.loadbalancer.envoy.edge import About, Edge
 from workers.loadbalancer.ipam.index import Usage
+
+LEASE = "edge"
+"""The lease of the edge; those of several hosts have the host's name behind it."""
 
 
 class Query(Message):
@@ -80,9 +85,22 @@ class EdgeStatus(Message):
 
 
 async def query(bus: Bus, key: str | None = None) -> EdgeStatus | None:
-    """The status of the edge; None if no process holds its lease."""
-    answer = await queries.ask(bus, queries.EDGE, Query(key=key).encoded())
-    return EdgeStatus.model_validate_json(answer) if answer is not None else None
+    """The status of the edge, of all hosts together; None if no process holds its lease."""
+    hosts = [host async for host in members.named(bus, LEASE)] or [""]
+    asked = (queries.ask(bus, queries.edge(host), Query(key=key).encoded()) for host in hosts)
+    answers = [one for one in await asyncio.gather(*asked) if one is not None]
+    return together([EdgeStatus.model_validate_json(one) for one in answers]) if answers else None
+
+
+def together(found: Sequence[EdgeStatus]) -> EdgeStatus:
+    """The status of several hosts as one. Each load balancer is on one of them."""
+    return EdgeStatus(
+        count=sum(one.count for one in found),
+        envoys=tuple(envoy for one in found for envoy in one.envoys),
+        balancers=tuple(balancer for one in found for balancer in one.balancers),
+        ranges=found[0].ranges,
+        leaving=dict(sum((Counter(one.leaving) for one in found), Counter())),
+    )
 
 
 async def answer(

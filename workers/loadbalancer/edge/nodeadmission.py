@@ -70,7 +70,7 @@ class Admission:
                 await self._outdated.wait()
                 self._outdated.clear()
                 try:
-                    if states.testified():  # or the edge is about to declare that it has published all
+                    if states.has_testified():  # or the edge is about to declare that it has published all
                         await states.testify(self._testimony)
                     else:
                         self._outdated.set()

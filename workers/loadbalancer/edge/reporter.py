@@ -14,11 +14,13 @@ from bus import subjects
 from bus.leases import guard
 from bus.messages import Reason, Wish
 from bus.outcomes import backoff
+from bus.transport.connection import WrongSequence
 from bus.workqueue.queue import Queue
 from windowbox.errors import WindowboxError
 from windowbox.models.loadbalancers import Family, LoadBalancer, family
 from windowbox.models.refs import SERVICES, ObjectRef
-from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState, States
+from workers.loadbalancer.edge.placement import Placement
+from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState, States, holder_in
 from workers.loadbalancer.envoy.edge import Edge
 from workers.loadbalancer.envoy.readiness import Applied
 from workers.loadbalancer.envoy.resources import Owner
@@ -26,6 +28,8 @@ from workers.loadbalancer.envoy.resources import Owner
 logger = logging.getLogger(__name__)
 
 _RETRY = 1.0
+_AT_ONCE = 100
+"""States that are written at the same time."""
 _MOST_NODES = 5
 """Refused nodes in one state; more are left out."""
 
@@ -48,6 +52,7 @@ class StateReporter:
     _group: asyncio.TaskGroup
     _nodes: NodeReport
     _changed: Callable[[], None]
+    _placement: Placement
     served: Mapping[ObjectRef, LoadBalancer] = field(default_factory=dict, init=False)
     """All load balancers of the edge, as they were written last."""
     _observed: dict[ObjectRef, LoadBalancer] = field(default_factory=dict, init=False)
@@ -72,15 +77,51 @@ class StateReporter:
             self._notified.discard(ref)
             self._failures.pop(ref, None)
 
-    def withdrawn(self) -> bool:
-        """Whether Services that are served no longer have still to be requeued."""
-        self._withdrawn = (self._withdrawn | self._states.known()) - self.served.keys()
+    async def take(self, untaken: Mapping[ObjectRef, LoadBalancer]) -> None:
+        """Name this host in the states of load balancers that it is about to serve.
+
+        No other host serves them from here on. What another one has taken meanwhile stays with that.
+        """
+        balancers = list(untaken.values())
+        for begin in range(0, len(balancers), _AT_ONCE):
+            await asyncio.gather(*map(self._take, balancers[begin : begin + _AT_ONCE]))
+
+    async def _take(self, balancer: LoadBalancer) -> None:
+        ref = balancer.ref
+        entry = await self._states.bucket.get(subjects.key(ref))
+        if not entry.value:
+            # Without a digest, a run that waits for this state keeps waiting.
+            state = EdgeState(uid=balancer.uid, digest="", since=_now(), host=self._placement.host)
+        elif holder_in(entry.value) in self._placement.hosts - {self._placement.host}:
+            return  # its message is on its way
+        else:
+            state = EdgeState.model_validate_json(entry.value)
+            state = state.model_copy(update={"host": self._placement.host})
+        with contextlib.suppress(WrongSequence):
+            await self._states.put(ref, state, entry.sequence)
+            self._placement.taken(ref)
+
+    async def hand_over(self, moving: Mapping[ObjectRef, str]) -> None:
+        """Let other hosts serve these. This one serves them no longer."""
+        for ref, host in moving.items():
+            entry = await self._states.bucket.get(subjects.key(ref))
+            if entry.value and holder_in(entry.value) == self._placement.host:
+                state = EdgeState.model_validate_json(entry.value).model_copy(update={"host": host})
+                with contextlib.suppress(WrongSequence):
+                    await self._states.put(ref, state, entry.sequence)
+
+    def withdrawn(self, load_balancers: Mapping[ObjectRef, LoadBalancer]) -> bool:
+        """Whether Services that no host serves any longer have still to be requeued by this one."""
+        holder, ours = self._placement.holder, (None, self._placement.host)
+        known = {ref for ref in self._states.known() - load_balancers.keys() if holder(ref) in ours}
+        self._withdrawn = (self._withdrawn | known) - load_balancers.keys()
         return bool(self._withdrawn)
 
     async def withdraw(self) -> None:
         """Remove the states of load balancers that are served no longer, and requeue their Services."""
         for ref in sorted(self._withdrawn):
             await self._states.remove(ref)
+            self._placement.withdrawn(ref)
             await self._queue.wish(subjects.key(ref), Wish(reason=Reason.EDGE))
             self._withdrawn.discard(ref)
 
@@ -107,6 +148,8 @@ class StateReporter:
     def on_state(self, ref: ObjectRef, state: bytes | None) -> None:
         """Report again if the bucket holds another state than the last reported one."""
         reported = self._reported.get(ref)
+        if ref not in self.served and self._placement.holder(ref) not in (None, self._placement.host):
+            return  # another host reports on it
         outdated = state and reported and not EdgeState.model_validate_json(state).same(reported)
         if outdated or (ref in self.served) != bool(state):
             self._observe_again(ref)
@@ -124,7 +167,8 @@ class StateReporter:
                 if self._observed.get(ref) is not applied.load_balancer:
                     continue  # it has changed again, and another task observes it
                 known = self._states.of(ref)
-                state = self._reported[ref] = _state(applied, self._nodes, self._reported.get(ref) or known)
+                state = _state(applied, self._nodes, self._reported.get(ref) or known)
+                state = self._reported[ref] = state.model_copy(update={"host": self._placement.host})
                 new = not state.same(known)
                 if new:
                     self._notified.discard(ref)  # if the Service cannot be requeued now, it will be later
@@ -173,14 +217,14 @@ class StateReporter:
                 missing.clear()
                 try:
                     await self._states.bucket.complete.wait()
-                    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+                    now, host = _now(), self._placement.host
                     served = [(ref, one.uid, one.addresses) for ref, one in self.served.items()]
                     for ref, uid, addresses in served or from_files:
                         if self._states.of(ref) is None:
                             # Without a digest, a run that waits for this state keeps waiting.
-                            state = EdgeState(uid=uid, digest="", since=now, addresses=addresses)
+                            state = EdgeState(uid=uid, digest="", since=now, addresses=addresses, host=host)
                             await self._states.put(ref, state)
-                    await self._states.testify()
+                    await self._states.testify(hosts=self._placement.hosts - {""})
                 except WindowboxError as error:
                     logger.info("edge: addresses in use cannot be published: %s", error)
                     await asyncio.sleep(_RETRY)
@@ -201,7 +245,7 @@ def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> Edg
     return EdgeState(
         uid=balancer.uid,
         digest=balancer.digest,
-        since=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        since=_now(),
         problems=problems,
         backends=tuple(names),
         lacking="" if names else next(iter(unreached.values()), ""),
@@ -210,6 +254,10 @@ def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> Edg
         addresses=balancer.addresses,
         occupied=occupied,
     )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _names(balancer: LoadBalancer) -> set[str]:
