@@ -100,6 +100,11 @@ class Edge(Role):
         description="Folder of the node for Envoy's files. Envoy then has a Pod of its own, which upgrades "
         "leave alone, and there is one edge; empty: it ends with the edge's Pod.",
     )
+    spread: bool = Field(
+        False,
+        description="An edge and an Envoy on each node of `nodeSelector`. Each address is on one node, and "
+        "moves when that dies. Addresses have to be of the nodes' subnet.",
+    )
 
 
 class Admit(Role):

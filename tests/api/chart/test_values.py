@@ -106,6 +106,25 @@ def test_envoy_has_a_pod_of_its_own_beside_that_of_the_edge() -> None:
     assert all(pod["affinity"]["nodeAffinity"] == mine["nodeAffinity"] for pod in pods)
 
 
+def test_a_spread_edge_is_on_each_node_beside_its_envoy() -> None:
+    chosen = {"role": "edge"}
+    manifests = rendered(edge={"enabled": True, "spread": True, "nodeSelector": chosen}, settings=RANGES)
+    found = of_kind(manifests, "DaemonSet")
+    edge, envoy = (found[f"windowbox-{name}"]["spec"] for name in ("edge", "envoy"))
+    assert (edge["updateStrategy"], envoy["updateStrategy"]) == (
+        {"type": "RollingUpdate"},
+        {"type": "OnDelete"},
+    )
+    pods = [one["template"]["spec"] for one in (edge, envoy)]
+    assert all(pod["nodeSelector"] == chosen and "affinity" not in pod for pod in pods)
+    rights = [sorted(pod["containers"][0]["securityContext"]["capabilities"]["add"]) for pod in pods]
+    assert rights == [["NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"]] * 2
+    variables = {one["name"]: one for one in pods[0]["containers"][0]["env"]}
+    where = variables["WINDOWBOX_LOADBALANCER__HOST"]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert where == "spec.nodeName"
+    assert "--yielding" in pods[1]["containers"][0]["args"]
+
+
 @pytest.mark.parametrize(
     "edge", [{"hostPath": ""}, {"hostNetwork": False}], ids=["without-a-folder", "in-a-network-of-its-own"]
 )
@@ -134,6 +153,11 @@ def test_envoy_is_in_the_pod_of_the_edge(edge: dict[str, Any]) -> None:
         "two-envoys-with-the-same-addresses",
         {"edge": {"enabled": True, "replicas": 2}, "settings": RANGES},
         "edge.replicas: one",
+    ),
+    (
+        "a-spread-edge-with-envoy-in-its-pod",
+        {"edge": {"enabled": True, "spread": True, "hostPath": ""}, "settings": RANGES},
+        "edge.spread needs",
     ),
     ("a-name-that-would-be-cut", {"fullnameOverride": "a" * 41}, "maxLength"),
     (

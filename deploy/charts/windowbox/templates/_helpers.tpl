@@ -131,6 +131,11 @@ topologySpreadConstraints:
 {{- if and .Values.edge.enabled .Values.edge.hostNetwork .Values.edge.hostPath }}true{{ end }}
 {{- end }}
 
+{{/* Whether each node has an edge */}}
+{{- define "windowbox.spread" -}}
+{{- if and .Values.edge.enabled .Values.edge.spread }}true{{ end }}
+{{- end }}
+
 {{/* Of a process: the edge has one of its own, since its Pod has its node's network. */}}
 {{- define "windowbox.metricsPortOf" -}}
 {{- if eq .command "edge" }}{{ .root.Values.edge.metricsPort }}{{ else }}{{ include "windowbox.metricsPort" .root }}{{ end }}

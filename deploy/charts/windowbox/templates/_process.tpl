@@ -61,6 +61,7 @@ Of (dict "root" $ "values" … "command" "work" "component" "work-all" "args" (l
 {{- $name := printf "%s-%s" (include "windowbox.fullname" $root) .component }}
 {{- $labels := dict "root" $root "component" .component }}
 {{- $settings := include "windowbox.settings" . }}
+{{- $everywhere := and (eq .command "edge") (include "windowbox.spread" $root) }}
 {{- $scaled := and .values.autoscaling (ne .values.autoscaling.type "none") }}
 apiVersion: v1
 kind: Secret
@@ -72,7 +73,7 @@ stringData:
   settings.yaml: {{ $settings | quote }}
 ---
 apiVersion: apps/v1
-kind: Deployment
+kind: {{ ternary "DaemonSet" "Deployment" (not (empty $everywhere)) }}
 metadata:
   name: {{ $name }}
   namespace: {{ $root.Release.Namespace }}
@@ -82,17 +83,19 @@ metadata:
     high-availability-config.resources.gardener.cloud/type: {{ ternary "server" "controller" (eq .command "admit") }}
     {{- end }}
     {{- if ne .command "work" }}{{ include "windowbox.outside" $root | nindent 4 }}{{ end }}
-  {{- if and $root.Values.gardener (eq .command "edge") (include "windowbox.launches" $root) }}
+  {{- if and $root.Values.gardener (eq .command "edge") (include "windowbox.launches" $root) (not $everywhere) }}
   {{- /* Else Gardener makes two of them. */}}
   annotations: {high-availability-config.resources.gardener.cloud/replicas: "1"}
   {{- end }}
 spec:
-  {{- if not $scaled }}
+  {{- if not (or $scaled $everywhere) }}
   replicas: {{ .values.replicas }}
   {{- end }}
   revisionHistoryLimit: 2
-  strategy:
-    {{- if eq .command "edge" }}
+  {{ ternary "updateStrategy" "strategy" (not (empty $everywhere)) }}:
+    {{- if $everywhere }}
+    type: RollingUpdate
+    {{- else if eq .command "edge" }}
     type: Recreate
     {{- else }}
     type: RollingUpdate
@@ -141,7 +144,9 @@ spec:
         {{- $pod := ternary (dict "runAsNonRoot" false "runAsUser" 0 "runAsGroup" 0 "fsGroup" 0) dict (eq .command "edge") }}
         {{- include "windowbox.podSecurityContext" (mergeOverwrite $pod (deepCopy .values.podSecurityContext)) | nindent 8 }}
       {{- $placed := .values }}
-      {{- if and (eq .command "edge") (include "windowbox.launches" $root) }}
+      {{- if $everywhere }}
+      {{- $placed = mergeOverwrite (deepCopy .values) (dict "topologySpread" "") }}
+      {{- else if and (eq .command "edge") (include "windowbox.launches" $root) }}
       {{- /* On the node of its Envoy. */}}
       {{- $beside := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "windowbox.selector" (dict "root" $root "component" "envoy") | fromYaml)) }}
       {{- $required := append (dig "podAffinity" "requiredDuringSchedulingIgnoredDuringExecution" list .values.affinity) $beside }}
@@ -164,6 +169,10 @@ spec:
             {{- include "windowbox.busEnv" . | nindent 12 }}
             - name: WINDOWBOX_METRICS
               value: 0.0.0.0:{{ include "windowbox.metricsPortOf" $ }}
+            {{- end }}
+            {{- if $everywhere }}
+            - name: WINDOWBOX_LOADBALANCER__HOST
+              valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
             {{- end }}
             {{- if and $root.Values.bind.enabled (eq .command "work") }}
             - name: DNS_KEY_SECRET
@@ -205,7 +214,8 @@ spec:
           resources: {{ toYaml .values.resources | nindent 12 }}
           securityContext:
             {{- /* Envoy's addresses and routes are the node's: the one exception. */}}
-            {{- $own := ternary (dict "capabilities" (dict "drop" (list "ALL") "add" (list "NET_ADMIN" "NET_BIND_SERVICE"))) dict (eq .command "edge") }}
+            {{- $added := concat (list "NET_ADMIN" "NET_BIND_SERVICE") (ternary (list "NET_RAW") list (not (empty $everywhere))) }}
+            {{- $own := ternary (dict "capabilities" (dict "drop" (list "ALL") "add" $added)) dict (eq .command "edge") }}
             {{- include "windowbox.securityContext" (mergeOverwrite $own (deepCopy .values.securityContext)) | nindent 12 }}
           volumeMounts:
             - {name: settings, mountPath: /etc/windowbox/settings, readOnly: true}
@@ -244,7 +254,7 @@ spec:
           {{- end }}
         {{- end }}
         {{- with .values.extraVolumes }}{{ toYaml . | nindent 8 }}{{ end }}
-{{- if and $root.Values.podDisruptionBudget.enabled (or $scaled (gt (int .values.replicas) 1)) }}
+{{- if and $root.Values.podDisruptionBudget.enabled (not $everywhere) (or $scaled (gt (int .values.replicas) 1)) }}
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -261,7 +271,7 @@ spec:
 {{- /* Who replaces a Pod with an Envoy cuts all connections. */}}
 {{- if and $root.Values.vpa.enabled (or (ne .command "edge") (include "windowbox.launches" $root)) }}
 ---
-{{ include "windowbox.vpa" (dict "root" $root "name" $name "labels" $labels "byCpu" (eq "hpa" (dig "autoscaling" "type" "none" .values))) }}
+{{ include "windowbox.vpa" (dict "root" $root "name" $name "labels" $labels "kind" (ternary "DaemonSet" "Deployment" (not (empty $everywhere))) "byCpu" (eq "hpa" (dig "autoscaling" "type" "none" .values))) }}
 {{- end }}
 {{- end }}
 

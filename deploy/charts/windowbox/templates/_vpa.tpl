@@ -1,5 +1,5 @@
 {{/*
-A VerticalPodAutoscaler of a Deployment, whose container is called windowbox.
+A VerticalPodAutoscaler of a Deployment, or of another kind, whose container is called windowbox.
 Of (dict "root" $ "name" "windowbox-watch" "labels" (dict …) "byCpu" false), with byCpu where an HPA scales by CPU
 */}}
 {{- define "windowbox.vpa" -}}
@@ -32,7 +32,7 @@ metadata:
   namespace: {{ .root.Release.Namespace }}
   labels: {{ include "windowbox.labels" .labels | nindent 4 }}
 spec:
-  targetRef: {apiVersion: apps/v1, kind: Deployment, name: {{ $name }}}
+  targetRef: {apiVersion: apps/v1, kind: {{ .kind | default "Deployment" }}, name: {{ $name }}}
   updatePolicy: {{ toYaml .root.Values.vpa.updatePolicy | nindent 4 }}
   resourcePolicy:
     containerPolicies:
