@@ -116,6 +116,8 @@ class ReplayRecorder:
             raise _raised(noted.error)
         return noted.answer
 
+    def wrote(self, ref: ObjectRef, version: str) -> None: ...
+
     async def time(self) -> datetime:
         return datetime.now(UTC)  # what is recorded has the recorded time
 

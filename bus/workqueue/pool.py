@@ -58,6 +58,8 @@ class Item:
     hold: DeliveryHold
     reads: list[Read] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    writes: set[tuple[ObjectRef, str]] = field(default_factory=set)
+    """The objects that its run has written, with the versions of the answers."""
 
     def check(self) -> None:
         """Raise Superseded if the item may have been redelivered to another process."""
@@ -131,6 +133,8 @@ class Pool:
         self._sharing = sharing
         self._bulkhead = Bulkhead(concurrency)
         self._active: dict[asyncio.Task[None], Delivery] = {}
+        self._running: dict[str, Item] = {}
+        """By key: the runs in flight."""
         self._starts = CrashCounts(bus, pool)
         self._superseded: set[str] = set()
         self._renewed_at, self._used = time.monotonic(), time.process_time()
@@ -141,6 +145,11 @@ class Pool:
     def active(self) -> int:
         """The number of items in flight."""
         return len(self._active)
+
+    def wrote(self, key: str, ref: ObjectRef, version: str) -> bool:
+        """Whether a run in flight has written this version. The next run reads that one, or a newer one."""
+        item = self._running.get(key)
+        return item is not None and item.hold.held() and (ref, version) in item.writes
 
     async def run(self) -> None:
         """Process items until cancelled; then wait a short time for runs in flight, and nak the others."""
@@ -221,12 +230,17 @@ class Pool:
         if delivery.number > 1:  # it may have crashed its worker
             guilty = functools.partial(self._is_guilty, item)
             start = self._starts.counted(key, wished.sequence, delivery.number, guilty)
-        async with start as allowed:
-            if not allowed:
-                await self._quarantine(item)
-                return False
-            outcome = await self._run(item, wished)
-            return bool(outcome.requeue and outcome.requeue.wish.insist)
+        self._running[key] = item
+        try:
+            async with start as allowed:
+                if not allowed:
+                    await self._quarantine(item)
+                    return False
+                outcome = await self._run(item, wished)
+                return bool(outcome.requeue and outcome.requeue.wish.insist)
+        finally:
+            if self._running.get(key) is item:
+                del self._running[key]
 
     async def _run(self, item: Item, wished: _Wished) -> Outcome:
         """Call the handler, schedule the requeue that it asks for, and write the record."""

@@ -62,6 +62,8 @@ class MachineApi:
     ) -> Any:
         return await act(*args)
 
+    def wrote(self, ref: ObjectRef, version: str) -> None: ...
+
     async def time(self) -> datetime:
         return datetime.now(UTC)
 

@@ -37,6 +37,9 @@ class Recorder(Protocol):
         With `effect`, the call changes the world.
         """
 
+    def wrote(self, ref: ObjectRef, version: str) -> None:
+        """Note the version that a call of this run has written: its event requeues nothing."""
+
     async def time(self) -> datetime:
         """The time by the API server of our own cluster, unrecorded; runs ask `clock.now`."""
 
@@ -86,6 +89,9 @@ class ChangeTracker:
         unchanged = answer is False or (isinstance(answer, Mapping) and answer.get("changed") is False)
         self.changed = self.changed or (effect and not unchanged)
         return answer
+
+    def wrote(self, ref: ObjectRef, version: str) -> None:
+        self.recorder.wrote(ref, version)
 
     async def time(self) -> datetime:
         return await self.recorder.time()

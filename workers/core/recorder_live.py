@@ -66,6 +66,9 @@ class LiveRecorder:
             )
         return answer
 
+    def wrote(self, ref: ObjectRef, version: str) -> None:
+        self._item.writes.add((ref, version))
+
     async def time(self) -> datetime:
         return await self._clusters.runtime.now()
 

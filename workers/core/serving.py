@@ -13,7 +13,7 @@ from bus.transport.connection import Bus
 from bus.workqueue.pool import Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.ranks import Rank
-from bus.workqueue.routing import EventMapping, Router
+from bus.workqueue.routing import Router
 from windowbox.clients.nameserver import Nameserver
 from windowbox.kinds import POOLS
 from windowbox.settings.dnssettings import DnsSettings
@@ -117,8 +117,20 @@ def parts(common: Common, serving: Serving) -> Parts:
     """The parts that a process runs for a kind of extension object."""
     kind, work, row = serving.kind, common.work, POOLS[serving.kind.pool]
     reconciler, ready = life_cycle(common, serving), common.world.complete
+    concurrency = min(work.concurrency, serving.concurrency or work.concurrency)
+    handler = ReconcileHandler(common.bus, common.clusters, reconciler, ready, EXTENSION_BACKOFF)
+    rank = Rank(common.bus)
+    pool = Pool(
+        common.bus,
+        kind.pool,
+        handler,
+        concurrency=concurrency,
+        ack_wait=work.ack_wait,
+        rank=rank if serving.ranked else None,
+        sharing=lambda ref: ref.cluster,
+    )
     own = LifeCycleMapping(common.bus, kind, scope(common, kind), serving.waiters, serving.last_user)
-    mapping: EventMapping = own
+    mapping: LifeCycleMapping | OwnerMapping = own
     if serving.owners:
         known = (common.world.complete, *([serving.known] if serving.known else []))
         mapping = OwnerMapping(
@@ -128,20 +140,10 @@ def parts(common: Common, serving: Serving) -> Parts:
             awaited=row.awaits,
             known=known,
             awaits_status=serving.awaits_status,
+            wrote=pool.wrote,
         )
-    concurrency = min(work.concurrency, serving.concurrency or work.concurrency)
-    handler = ReconcileHandler(common.bus, common.clusters, reconciler, ready, EXTENSION_BACKOFF)
-    rank = Rank(common.bus)
     return Parts(
-        pool=Pool(
-            common.bus,
-            kind.pool,
-            handler,
-            concurrency=concurrency,
-            ack_wait=work.ack_wait,
-            rank=rank if serving.ranked else None,
-            sharing=lambda ref: ref.cluster,
-        ),
+        pool=pool,
         router=Router(common.bus, Queue(common.bus, kind.pool), mapping, rank, own.ignores),
         tasks=serving.tasks,
         leased=serving.leased,

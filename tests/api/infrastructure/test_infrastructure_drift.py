@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -142,6 +143,39 @@ async def test_additions_of_other_programs_cause_no_write(world: KindWorld) -> N
     await shoot.until_ready(INFRASTRUCTURES, "local")
     await world.quiet()
     assert written(audit.requests()) == {"patch infrastructures": 1, "patch infrastructures/status": 1}
+
+
+NETWORKS = [f"10.{number}.0.0/16" for number in range(30, 36)]
+
+
+def _has_range(cidr: str) -> Callable[[Object | None], bool]:
+    return lambda found: found is not None and found.spec["cidr"] == cidr
+
+
+async def test_a_write_of_a_run_causes_no_further_run(world: KindWorld) -> None:
+    """Its event comes while the run is in flight. A busy machine may announce some of them later."""
+    shoot = await world.shoot()
+    there = await infrastructures.ready(shoot)
+    since = datetime.now(UTC)
+    for cidr in NETWORKS:
+        await shoot.cluster(spec={"networking": {"nodes": cidr, "pods": "10.3.0.0/16"}})
+        await shoot.ask(INFRASTRUCTURES, "local")
+        await there.until(IP_POOLS, pool(shoot), _has_range(cidr))
+        await world.quiet()
+    runs = (await world.recorded(since, "infrastructure")).runs
+    assert len([run for run in runs if shoot.namespace in run.key]) < 2 * len(NETWORKS)
+
+
+async def test_an_edit_right_after_a_write_of_a_run_is_repaired(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    there = await infrastructures.ready(shoot)
+    for cidr in NETWORKS:
+        await shoot.cluster(spec={"networking": {"nodes": cidr, "pods": "10.3.0.0/16"}})
+        await shoot.ask(INFRASTRUCTURES, "local")
+        # The run that has written it may still be in flight.
+        await there.until(IP_POOLS, pool(shoot), _has_range(cidr))
+        await there.merge(IP_POOLS, pool(shoot), {"spec": {"cidr": "10.9.0.0/16"}})
+        await there.until(IP_POOLS, pool(shoot), _has_range(cidr))
 
 
 async def test_two_that_want_different_things_do_not_keep_each_other_busy(world: KindWorld) -> None:

@@ -277,6 +277,8 @@ class Passing:
     ) -> Any:
         return await act(*args)
 
+    def wrote(self, ref: ObjectRef, version: str) -> None: ...
+
     async def time(self) -> datetime:
         return datetime.now(UTC)
 

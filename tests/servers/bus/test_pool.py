@@ -293,6 +293,32 @@ async def test_a_drift_check_keeps_an_insisting_wish(bus: Bus) -> None:
         assert (await soon(runs.get())).wish.insist
 
 
+async def test_a_version_counts_as_written_by_a_run_while_that_run_is_in_flight(bus: Bus) -> None:
+    made, runs, ending = subjects.ref(key("made")), asyncio.Queue[Item](), asyncio.Event()
+
+    async def write(item: Item) -> Outcome:
+        if not ending.is_set():
+            item.writes.add((made, "5"))
+        runs.put_nowait(item)
+        await ending.wait()
+        return Done()
+
+    pool = Pool(bus, POOL, Doing(write))
+    await wish(bus, "web")
+    async with running(pool.run()):
+        await soon(runs.get())
+        assert pool.wrote(key("web"), made, "5")
+        assert not pool.wrote(key("web"), made, "6")
+        assert not pool.wrote(key("other"), made, "5")
+        # The next run may have read a version before it.
+        await wish(bus, "web", Wish(reason=Reason.DRIFT))
+        ending.set()
+        await soon(runs.get())
+        assert not pool.wrote(key("web"), made, "5")
+        await comes_to_rest(bus)
+    assert not pool._running
+
+
 async def test_a_requested_run_replaces_an_insisting_wish(bus: Bus) -> None:
     queue = Queue(bus, POOL)
     await queue.schedule(key("web"), Wish(reason=Reason.RETRY, insist=True), 600)

@@ -64,6 +64,8 @@ class Recorder:
     ) -> Any:
         return await act(*args)
 
+    def wrote(self, ref: ObjectRef, version: str) -> None: ...
+
     async def time(self) -> datetime:
         return datetime.now(UTC)
 

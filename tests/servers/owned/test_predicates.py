@@ -16,6 +16,7 @@ from tests.support.cases import cases
 from windowbox.models.objects import merge
 from windowbox.models.refs import (
     INFRASTRUCTURES,
+    MACHINE_DEPLOYMENTS,
     NAMESPACES,
     NETWORK_POLICIES,
     PODS,
@@ -27,7 +28,7 @@ from windowbox.models.refs import (
 from workers.core.lifecycle.lifecyclemapping import LifeCycleMapping
 from workers.core.lifecycle.runpredicates import Scope
 from workers.core.owned import ownermapping
-from workers.core.owned.ownermapping import OwnerMapping
+from workers.core.owned.ownermapping import OwnerMapping, Wrote
 from workers.kinds.infrastructure.infrastructurepool import KIND
 
 Json = dict[str, Any]
@@ -63,10 +64,12 @@ async def matter(bus: Bus, change: Json, kind: Resource = NETWORK_POLICIES, base
 @cases(
     "change matters",
     ("spec", {"spec": {"x": 2}}, True),
-    ("data", {"data": {"x": "y"}}, True),
     ("label-gone", {"metadata": {"labels": {"l": None}}}, True),
-    ("annotation", {"metadata": {"annotations": {"a": "1"}}}, True),
-    ("owner", {"metadata": {"ownerReferences": [{"uid": "2"}]}}, True),
+    ("label-changed", {"metadata": {"labels": {"l": "2"}}}, True),
+    ("label-of-another", {"metadata": {"labels": {"m": "1"}}}, False),
+    ("annotation-of-another", {"metadata": {"annotations": {"a": "1"}}}, False),
+    ("owner-of-another", {"metadata": {"ownerReferences": [{"uid": "2"}]}}, False),
+    ("field-added-to-a-kind-without-defaults", {"spec": {"y": 1}}, True),
     ("deletion", {"metadata": {"deletionTimestamp": "2026-09-01T10:15:30Z"}}, True),
     ("another-object-of-this-name", {"metadata": {"uid": "2"}}, True),
     ("version-alone", {"metadata": {"resourceVersion": "2", "generation": 2}}, False),
@@ -75,6 +78,21 @@ async def matter(bus: Bus, change: Json, kind: Resource = NETWORK_POLICIES, base
 )
 async def test_which_changes_of_an_object_matter(bus: Bus, change: Json, matters: bool) -> None:
     assert await matter(bus, change) is matters
+
+
+@cases(
+    "kind change matters",
+    ("scheduled", PODS, {"spec": {"nodeName": "n"}}, False),
+    ("default", SERVICES, {"spec": {"clusterIP": "10.0.0.1"}}, False),
+    ("a-label-more-selects-nothing", SERVICES, {"spec": {"selector": {"s": "1", "t": "1"}}}, True),
+    ("field-gone", SERVICES, {"spec": {"x": None}}, True),
+    ("a-field-more-is-removed", MACHINE_DEPLOYMENTS, {"spec": {"y": 1}}, True),
+)
+async def test_fields_that_others_add_matter_where_runs_remove_them(
+    bus: Bus, kind: Resource, change: Json, matters: bool
+) -> None:
+    base = {**BASE, "spec": {"x": 1, "selector": {"s": "1"}}}
+    assert await matter(bus, change, kind, base) is matters
 
 
 READY = {"type": "Ready", "status": "True"}
@@ -95,7 +113,7 @@ async def test_an_awaited_status_matters(bus: Bus, kind: Resource, status: Json,
 @cases(
     "operation headers matters",
     ("appeared", "ADDED", {}, False),
-    ("found-after-a-gap", "LISTED", {}, True),
+    ("found-for-the-first-time", "LISTED", {}, True),
     ("gone", "DELETED", {}, True),
     ("changed-from-what-is-forgotten", "MODIFIED", {}, True),
     ("too-large-to-compare", "MODIFIED", {BODY: "omitted"}, True),
@@ -107,10 +125,21 @@ async def test_how_an_object_came_to_notice_matters(
     assert await ownermapping.triggers(NETWORK_POLICIES.id, change, PreviousVersion(bus, change)) is matters
 
 
+@cases("spec matters", ("changed", {"x": 2}, True), ("unchanged", {"x": 1}, False))
+async def test_what_a_listing_shows_after_a_gap_matters_if_it_differs(
+    bus: Bus, spec: Json, matters: bool
+) -> None:
+    before = await announced(bus, "ADDED", BASE)
+    change = await announced(bus, "LISTED", {**BASE, "spec": spec}, before=before.stored.sequence)
+    assert await ownermapping.triggers(NETWORK_POLICIES.id, change, PreviousVersion(bus, change)) is matters
+
+
 OWNER = ObjectRef(RUNTIME, INFRASTRUCTURES.id, "shoot", "local")
 
 
-def interest(bus: Bus, owners: list[ObjectRef], known: asyncio.Event) -> OwnerMapping:
+def interest(
+    bus: Bus, owners: list[ObjectRef], known: asyncio.Event, wrote: Wrote = lambda *_: False
+) -> OwnerMapping:
     own = LifeCycleMapping(bus, KIND, Scope(KIND.types, KIND.classes))
     return OwnerMapping(
         own,
@@ -118,6 +147,7 @@ def interest(bus: Bus, owners: list[ObjectRef], known: asyncio.Event) -> OwnerMa
         made=(NETWORK_POLICIES, NAMESPACES),
         awaited=(NAMESPACES,),
         known=(known.wait,),
+        wrote=wrote,
     )
 
 
@@ -140,6 +170,36 @@ async def test_a_new_object_requeues_only_owners_that_await_it(bus: Bus) -> None
     namespace = await announced(bus, "ADDED", {"metadata": {"name": "a", "uid": "1"}}, NAMESPACES)
     assert await both.keys_for(policy, PreviousVersion(bus, policy)) == []
     assert await both.keys_for(namespace, PreviousVersion(bus, namespace)) == [subjects.key(OWNER)]
+
+
+@cases(
+    "operation version another requeued",
+    ("its-own", "MODIFIED", "2", False, False),
+    ("of-another-owner", "MODIFIED", "2", True, True),
+    ("of-somebody-else", "MODIFIED", "3", False, True),
+    ("after-a-gap", "LISTED", "2", False, True),
+)
+async def test_a_write_of_the_owners_run_in_flight_requeues_no_owner(
+    bus: Bus, operation: str, version: str, another: bool, requeued: bool
+) -> None:
+    known = asyncio.Event()
+    known.set()
+    policy = ObjectRef(RUNTIME, NETWORK_POLICIES.id, "b", "a")
+    writer = subjects.key(OWNER._replace(name="other") if another else OWNER)
+
+    def wrote(*written: object) -> bool:
+        return written == (writer, policy, "2")
+
+    before = await announced(bus, "ADDED", BASE)
+    change = await announced(
+        bus,
+        operation,
+        {**BASE, "spec": {"x": 2}},
+        before=before.stored.sequence,
+        headers={VERSION: version},
+    )
+    keys = await interest(bus, [OWNER], known, wrote).keys_for(change, PreviousVersion(bus, change))
+    assert keys == ([subjects.key(OWNER)] if requeued else [])
 
 
 async def test_no_object_counts_as_unowned_before_owners_are_known(bus: Bus) -> None:

@@ -59,6 +59,8 @@ class Doors:
             self.written.append(request["object"]["metadata"]["name"])
         return self._found.get(request) if door == "look" else self._answers.get(door, [])
 
+    def wrote(self, ref: ObjectRef, version: str) -> None: ...
+
     async def time(self) -> datetime:
         return datetime.now(UTC)
 

@@ -110,6 +110,8 @@ class Simulated:
             raise self._answer
         return self._answer
 
+    def wrote(self, ref: ObjectRef, version: str) -> None: ...
+
     async def time(self) -> datetime:
         return datetime.now(UTC)
 

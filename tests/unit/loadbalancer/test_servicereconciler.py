@@ -67,6 +67,8 @@ class World:
             case _:
                 return None
 
+    def wrote(self, ref: ObjectRef, version: str) -> None: ...
+
     async def time(self) -> datetime:
         return datetime.now(UTC)
 

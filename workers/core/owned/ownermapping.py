@@ -8,6 +8,7 @@ from typing import Any
 from bus import subjects
 from bus.messages import Announcement
 from bus.workqueue.routing import PreviousVersion
+from windowbox.kinds import RESOURCES
 from windowbox.models.objects import Object, mappings
 from windowbox.models.refs import (
     API_SERVER,
@@ -22,6 +23,7 @@ from windowbox.models.refs import (
     Resource,
 )
 from workers.core.lifecycle.lifecyclemapping import LifeCycleMapping
+from workers.core.owned import manifests
 
 
 def ready(pod: Object) -> bool:
@@ -44,7 +46,22 @@ _AWAITED_STATUS: dict[str, Callable[[Object], Any]] = {
 }
 """The part of a status that owners wait for."""
 
-_HEAD = ("uid", "labels", "annotations", "ownerReferences", "deletionTimestamp")
+_ALONE: dict[str, Callable[[Object], Any]] = {
+    PLANE_DEPLOYMENTS.id: lambda plane: (
+        plane.spec.get("replicas")
+        if plane.name == API_SERVER
+        else (plane.generation, _conditions_and_generation(plane))
+    ),
+    MACHINE_SETS.id: lambda set_: (
+        set_.spec.get("template"),
+        set_.status.get("replicas"),
+        set_.metadata.get("ownerReferences"),
+    ),
+    MACHINES.id: lambda machine: [
+        c.get("reason") for c in _conditions(machine) if c.get("type") == "InPlaceUpdate"
+    ],
+}
+"""Kinds that other controllers change all the time: nothing else of them matters."""
 
 
 async def triggers(kind: str, change: Announcement, before: PreviousVersion, *, awaited: bool = True) -> bool:
@@ -53,32 +70,25 @@ async def triggers(kind: str, change: Announcement, before: PreviousVersion, *, 
     An addition does not: most likely a run of the owner created the object. The status counts only if it is
     `awaited`.
     """
-    if change.gone or change.omitted or change.operation == "LISTED":
+    if change.gone or change.omitted:
         return True
     if change.operation == "ADDED":
         return False
     old = await before.object()
-    new = change.object()
-    return old is None or essence(kind, old, awaited=awaited) != essence(kind, new, awaited=awaited)
+    return old is None or matters(kind, old, change.object(), awaited=awaited)
 
 
-def essence(kind: str, object: Object, *, awaited: bool = True) -> Any:
-    """The part of an object whose change requeues its owner."""
-    match kind:
-        # Other controllers change these all the time: nothing else of them matters.
-        case PLANE_DEPLOYMENTS.id if object.name == API_SERVER:
-            return object.spec.get("replicas")
-        case PLANE_DEPLOYMENTS.id:
-            return object.generation, _conditions_and_generation(object)
-        case MACHINE_SETS.id:
-            owners = object.metadata.get("ownerReferences")
-            return object.spec.get("template"), object.status.get("replicas"), owners
-        case MACHINES.id:
-            return [c.get("reason") for c in _conditions(object) if c.get("type") == "InPlaceUpdate"]
-    status = _AWAITED_STATUS.get(kind) if awaited else None
-    body = {name: value for name, value in object.raw.items() if name not in ("metadata", "status")}
-    head = [object.metadata.get(name) for name in _HEAD]
-    return body, head, status(object) if status else None
+def matters(kind: str, old: Object, new: Object, *, awaited: bool = True) -> bool:
+    """Whether the difference requeues the owner. Fields that others add do not: runs leave them alone."""
+    if of_kind := _ALONE.get(kind):
+        return bool(of_kind(old) != of_kind(new))
+    if any(old.metadata.get(name) != new.metadata.get(name) for name in ("uid", "deletionTimestamp")):
+        return True
+    status, resource = _AWAITED_STATUS.get(kind) if awaited else None, RESOURCES[kind]
+    if (status and status(old) != status(new)) or manifests.differs(resource, new, dict(old.raw)):
+        return True
+    # The Worker removes what others add.
+    return resource == MACHINE_DEPLOYMENTS and manifests.differs(resource, old, dict(new.raw))
 
 
 def _conditions(object: Object) -> list[Mapping[str, Any]]:
@@ -89,6 +99,8 @@ Owners = Callable[[ObjectRef], Iterable[ObjectRef]]
 """The objects that may own the named one."""
 Awaited = Callable[[ObjectRef, Object], bool]
 """Whether the owner waits for the status of an owned object."""
+Wrote = Callable[[str, ObjectRef, str], bool]
+"""Whether a run in flight of the owner, by its key, has written this version of an object."""
 Known = tuple[Callable[[], Awaitable[object]], ...]
 """Wait until all owners are known: before, an owned object would look like an orphan."""
 
@@ -105,11 +117,13 @@ class OwnerMapping:
         awaited: tuple[Resource, ...] = (),
         known: Known = (),
         awaits_status: Awaited = lambda *_: True,
+        wrote: Wrote = lambda *_: False,
     ) -> None:
         self._own = own
         self._owners = owners
         self._known = known
         self._awaits_status = awaits_status
+        self._wrote = wrote
         self._awaited = frozenset(resource.id for resource in awaited)
         self.owned: tuple[str, ...] = tuple(dict.fromkeys(resource.id for resource in (*made, *awaited)))
         self.kinds: tuple[str, ...] = (*own.kinds, *self.owned)
@@ -123,6 +137,9 @@ class OwnerMapping:
         owners = [subjects.key(owner) for owner in self._owners(ref)]
         # An addition counts only for kinds that others create.
         appeared = ref.kind in self._awaited and change.operation == "ADDED"
+        if change.operation == "MODIFIED":
+            # Of a listing this would be wrong: it shows neither the versions before nor what they changed.
+            owners = [owner for owner in owners if not self._wrote(owner, ref, change.version)]
         if not owners or appeared:
             return owners
         whole = not (change.gone or change.omitted)

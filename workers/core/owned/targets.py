@@ -193,12 +193,15 @@ class TargetCluster:
         wanted = self._marked(wanted)
         metadata = wanted["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
+        ref = self.ref(resource, namespace, name)
 
         async def apply(kube: Kube) -> str:
             applied = await kube.apply(resource, namespace, name, wanted, owner=self.manager)
             # Apply leaves the fields of others, also where nobody but us may set any.
+            self.recorder.wrote(ref, applied.resource_version)
             if (patch := manifests.excess(resource, applied, wanted)) is not None:
-                await kube.merge(resource, namespace, name, patch)
+                applied = await kube.merge(resource, namespace, name, patch)
+                self.recorder.wrote(ref, applied.resource_version)
             return applied.uid
 
         uid: str = await self._call("apply", {"cluster": self.cluster, "object": wanted}, apply, effect=True)
