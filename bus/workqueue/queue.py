@@ -152,6 +152,18 @@ class Queue:
         }
         await self.bus.publish(subject, wish.encoded(), headers, repeat=True)
 
+    async def defer(self, key: str, wish: Wish, after: float) -> float:
+        """Like `schedule`, but a scheduled wish is merged with it, and the earlier time counts.
+
+        Returns the seconds until then.
+        """
+        if stored := await self.bus.last(streams.LATER, subjects.later(self.pool, key)):
+            scheduled = Scheduled.of(stored)
+            wish = scheduled.wish | wish
+            after = min(after, max(0.0, scheduled.due.timestamp() - await self.bus.now()))
+        await self.schedule(key, wish, after)
+        return after
+
     async def scheduled(self, key: str) -> int:
         """The sequence of the object's scheduled wish; 0 if there is none."""
         scheduled = await self.bus.last(streams.LATER, subjects.later(self.pool, key))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple, Protocol
 
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 _AT_ONCE = 256
 _AGAIN = 1.0
+_SOON, _APART = 1.0, 0.05
+"""Seconds until the first deferred check, and between two of them."""
 _BIG = 1 << 16
 """After an object of so many bytes a sweep yields to the event loop."""
 _YOUNG = 20.0
@@ -79,10 +82,18 @@ class Router:
         mapping: EventMapping,
         rank: Rank | None = None,
         ignores: Callable[[Announcement], bool] = lambda _: False,
+        defers: Callable[[Announcement], bool] = lambda _: False,
     ) -> None:
-        """`ignores` returns True for changes that certainly concern no object of the pool."""
+        """`ignores` returns True for changes that certainly concern no object of the pool.
+
+        `defers` returns True for those whose checks may wait: hundreds come at once, and clients come first.
+        """
         self._bus = bus
         self._ignores = ignores
+        self._defers = defers
+        self._deferred: dict[str, float] = {}
+        """By key: when its deferred check is due."""
+        self._last_check = 0.0
         self._rank = rank or Rank(bus)
         self._queue = queue
         self._mapping = mapping
@@ -136,9 +147,27 @@ class Router:
             if change.gone and self._is_own(change):
                 own = subjects.without("object", change.stored.subject)
                 await forgetting.forget(self._bus, self._queue, own, change.uid)
+            wish = Wish(reason=Reason.DRIFT if owned else Reason.EVENT)
             for key in keys:
-                await self._queue.wish(key, Wish(reason=Reason.DRIFT if owned else Reason.EVENT))
+                if self._defers(change):
+                    await self._defer(key, wish)
+                else:
+                    await self._queue.wish(key, wish)
         await delivery.settle()
+
+    async def _defer(self, key: str, wish: Wish) -> None:
+        """Schedule a check after all others, unless it has one: what it owns is listed at once."""
+        now, deferred = time.monotonic(), self._deferred
+        if deferred.get(key, 0.0) > now:
+            return
+        while deferred and (oldest := next(iter(deferred))) and deferred[oldest] <= now:
+            del deferred[oldest]
+        self._last_check = deferred[key] = max(now + _SOON, self._last_check + _APART)
+        try:
+            deferred[key] = now + await self._queue.defer(key, wish, deferred[key] - now)
+        except BaseException:
+            deferred.pop(key, None)  # it is routed again
+            raise
 
     def _ignored(self, delivery: Delivery) -> bool:
         # Most changes are our own writes, and a task for each would cost more than this.

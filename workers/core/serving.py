@@ -144,7 +144,7 @@ def parts(common: Common, serving: Serving) -> Parts:
         )
     return Parts(
         pool=pool,
-        router=Router(common.bus, Queue(common.bus, kind.pool), mapping, rank, own.ignores),
+        router=Router(common.bus, Queue(common.bus, kind.pool), mapping, rank, own.ignores, mapping.defers),
         tasks=serving.tasks,
         leased=serving.leased,
         details=serving.details,

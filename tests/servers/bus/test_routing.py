@@ -24,7 +24,7 @@ from bus.messages import (
 from bus.transport.connection import ApiError, Bus
 from bus.workqueue import forgetting
 from bus.workqueue.forgetting import ReportSweep
-from bus.workqueue.queue import Queue
+from bus.workqueue.queue import Queue, Scheduled
 from bus.workqueue.routing import PreviousVersion, Router, run_due
 from tests.servers.bus.handlers import POOL, waiting
 from tests.support.natscluster import on_three
@@ -120,6 +120,33 @@ async def test_a_change_comes_with_the_version_before(bus: Bus) -> None:
         elsewhere = await announced("other", "third", 999)
         await announced("web", "fourth", elsewhere)
     assert interest.seen == [("first", None), ("second", "first"), ("third", None), ("fourth", None)]
+
+
+async def test_checks_that_may_wait_come_one_after_the_other(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bus.workqueue.routing._SOON", 3600.0)
+    monkeypatch.setattr("bus.workqueue.routing._APART", 60.0)
+    names, queue = ("one", "three", "two"), Queue(bus, POOL)
+    # What is scheduled already is not put off.
+    await queue.schedule(subjects.key(space("two")), Wish(reason=Reason.RETRY), 600)
+
+    def defers(change: Announcement) -> bool:
+        return change.operation == "LISTED"
+
+    async with running(Router(bus, queue, All(owned=(NAMESPACES.id,)), defers=defers).run()):
+        for name in (*names, "one"):
+            await announce(bus, name, operation="LISTED")
+        await announce(bus, "urgent")
+        await eventually(lambda: is_wished(bus, "urgent"))
+        await eventually(lambda: is_scheduled(bus, *names))
+        await eventually(lambda: nothing_in_hand(bus))
+    stored = [await bus.last("LATER", subjects.later(POOL, subjects.key(space(name)))) for name in names]
+    one, three, two = (Scheduled.of(later) for later in stored if later)
+    assert {later.wish.drift for later in (one, three, two)} == {True}
+    assert two.wish.reported
+    assert (two.due - one.due).total_seconds() == pytest.approx(-3000, abs=30)
+    assert (three.due - one.due).total_seconds() == pytest.approx(60, abs=5)
 
 
 @rule("V-9")

@@ -80,6 +80,9 @@ class LifeCycleMapping:
             or runpredicates.triggers(seen, None, new, self._scope)
         )
 
+    def defers(self, change: Announcement) -> bool:
+        return False  # clients wait for their own objects
+
     async def _ended(self, key: str, change: Announcement, last: Object | None) -> list[str]:
         """Requeue a vanished object that needs a cleanup."""
         if (

@@ -146,5 +146,14 @@ class OwnerMapping:
         awaited = whole and self._awaits_status(ref, change.object())
         return owners if await triggers(ref.kind, change, before, awaited=awaited) else []
 
+    def defers(self, change: Announcement) -> bool:
+        """Whether a check may wait: a listing shows the object for the first time, and no owner awaits it.
+
+        A provider cluster that joins has objects of all its Shoots.
+        """
+        kind = subjects.seen_of_kind(change.stored.subject)
+        first = change.operation == "LISTED" and not change.predecessor
+        return first and kind in self.owned and kind not in self._awaited and kind not in _AWAITED_STATUS
+
     def unfinished(self, object: Object) -> bool:
         return self._own.unfinished(object)
