@@ -24,6 +24,8 @@ class Done:
 
     note: str = ""
     requeue: RequeueAfter | None = None
+    waited: bool = False
+    """Runs before had to wait: what they scheduled is not needed any more."""
     result: ClassVar[Result] = Result.SUCCEEDED
 
 

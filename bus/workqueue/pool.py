@@ -18,7 +18,7 @@ import orjson
 
 from bus import streams, subjects
 from bus.messages import TRACE, Call, Read, Reason, RunRecord, Wish
-from bus.outcomes import Failed, Outcome, RequeueAfter, Unfinished, backoff
+from bus.outcomes import Done, Failed, Outcome, RequeueAfter, Unfinished, backoff
 from bus.transport.connection import Bus, Headers, Stored, instant
 from bus.transport.consumers import Delivery
 from bus.transport.pull import Pull
@@ -266,6 +266,8 @@ class Pool:
             if requeue := outcome.requeue:
                 wish_then = requeue.wish.noted(requeue.why or outcome.note)
                 await self.queue.schedule(item.key, wish_then, requeue.after, asked=item.wish.asked)
+            elif isinstance(outcome, Done) and outcome.waited:
+                await self.queue.unschedule(item.key, before=wished.at)
             record = RunRecord(
                 pool=self._pool,
                 key=item.key,

@@ -164,6 +164,12 @@ class Queue:
         await self.schedule(key, wish, after)
         return after
 
+    async def unschedule(self, key: str, before: float) -> None:
+        """Drop the object's scheduled wish if it is older than that: a run has fulfilled it since."""
+        scheduled = await self.bus.last(streams.LATER, subjects.later(self.pool, key))
+        if scheduled and instant(scheduled.time) < before:
+            await self.bus.delete(streams.LATER, scheduled.sequence)
+
     async def scheduled(self, key: str) -> int:
         """The sequence of the object's scheduled wish; 0 if there is none."""
         scheduled = await self.bus.last(streams.LATER, subjects.later(self.pool, key))

@@ -10,13 +10,16 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from bus import streams, subjects
+from bus.transport.connection import connected
 from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld, inline
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from tools.bench.audit import WRITES, AuditLog
 from windowbox.clients.kubernetes import kube
 from windowbox.models.objects import Object
-from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, NAMESPACES, SERVICES
+from windowbox.models.refs import ENDPOINT_SLICES, EXPOSURES, NAMESPACES, RUNTIME, SERVICES, ObjectRef
+from windowbox.settings.bussettings import Access
 
 pytestmark = [pytest.mark.serves("exposure"), pytest.mark.asyncio(loop_scope="module")]
 
@@ -99,6 +102,22 @@ async def test_an_exposure_comes_and_goes(world: KindWorld) -> None:
     await client.until_gone(EXPOSURES, "root")
     assert await there.get(SERVICES, "exposure-root") is None
     assert await there.get(ENDPOINT_SLICES, "exposure-root-ipv4") is None
+
+
+async def test_nothing_is_scheduled_once_a_wait_is_over(world: KindWorld) -> None:
+    client, there = await made(world)
+    subject = subjects.later(
+        "exposure", subjects.key(ObjectRef(RUNTIME, EXPOSURES.id, client.namespace, "root"))
+    )
+    async with connected(Access(world.nats.url, name="test")) as bus:
+        await expose(client)
+        await client.until(EXPOSURES, "root", waits)
+        await world.quiet()
+        assert await bus.last(streams.LATER, subject)
+        await balanced(there)
+        await client.until_ready(EXPOSURES, "root")
+        await world.quiet()
+        assert not await bus.last(streams.LATER, subject)
 
 
 @rule("SE-4")

@@ -149,6 +149,16 @@ async def test_checks_that_may_wait_come_one_after_the_other(
     assert (three.due - one.due).total_seconds() == pytest.approx(60, abs=5)
 
 
+async def test_a_run_drops_what_was_scheduled_before_it_alone(bus: Bus) -> None:
+    queue, key = Queue(bus, POOL), subjects.key(space("web"))
+    await queue.schedule(key, Wish(reason=Reason.RETRY), 3600)
+    scheduled = await bus.now()
+    await queue.unschedule(key, scheduled - 1)
+    assert await is_scheduled(bus, "web")
+    await queue.unschedule(key, scheduled + 1)
+    assert not await is_scheduled(bus, "web")
+
+
 @rule("V-9")
 async def test_a_change_that_failed_to_route_is_redelivered(bus: Bus) -> None:
     interest = All(failures=1)

@@ -230,7 +230,8 @@ class LifeCycle:
             # client would take the success of the migration for ours, until the report is written.
             return Done(str(step.operation), RequeueAfter(Wish(reason=Reason.RETRY), _REQUEUE_AFTER))
         await self._finish(step.run, flow)
-        return Done(str(step.operation), self._resync(step.run, flow))
+        waited = object.last_operation.get("state") not in (None, "Succeeded")
+        return Done(str(step.operation), self._resync(step.run, flow), waited)
 
     async def _repair(self, step: _Step) -> Outcome:
         """Repair drift. Only changes of the object's status are reported."""
