@@ -89,9 +89,10 @@ class MachineMapping:
         versions = [one for one in (old, new) if one is not None]
         if change.operation == "MODIFIED" and len(versions) == 2:
             bodies = [{k: v for k, v in one.raw.items() if k != "metadata"} for one in versions]
-            heads = [(one.uid, one.deleting, one.finalizers) for one in versions]
+            heads = [(one.uid, one.deleting) for one in versions]
             if bodies[0] == bodies[1] and heads[0] == heads[1]:
-                return []
+                # Its Secrets and Machines do not depend on its finalizers, most of which runs write.
+                return [subjects.key(ref)] if versions[0].finalizers != versions[1].finalizers else []
         secrets = {name for one in versions for name in machinespecs.secrets(one)}
         held = [ObjectRef(ref.cluster, SECRETS.id, ref.namespace, name) for name in sorted(secrets)]
         await self._views.complete()
