@@ -203,6 +203,25 @@ def extensions(count: int, singles: int, together: bool, first: bool, output: st
     _run(output, extensions.infrastructures(count, singles, _options(together), first=first))
 
 
+@bench.command(short_help="Runs and requests of one object of each kind.")
+@output_option
+def echoes(output: str) -> None:
+    """Create, reconcile and delete the examples of all kinds: runs with their causes, and requests."""
+    from tools.bench.owned import echoes
+
+    _run(output, echoes.measure())
+
+
+@bench.command(short_help="One Infrastructure while the cluster of many joins.")
+@_count("count", 200, "How many Shoots have objects in that cluster.")
+@output_option
+def joining(count: int, output: str) -> None:
+    """Infrastructures one after the other, while a provider cluster with the objects of many Shoots joins."""
+    from tools.bench.owned import joining
+
+    _run(output, joining.measure(count))
+
+
 @bench.command(short_help="ControlPlanes, and their secrets.")
 @_count("count", 200, "How many at once.")
 @_count("singles", 10, "How many one after the other.", "--singles")

@@ -16,7 +16,7 @@ from sandbox.programs import binaries
 from tests.support import servers
 
 ROOT = Path(__file__).parents[3]
-WITH_NODES = ("loadbalancer", "fairness", "hostile", "extensions")
+WITH_NODES = ("loadbalancer", "fairness", "hostile", "extensions", "echoes")
 NEIGHBOURS = ("Infrastructure", "DNSRecord", "Service")
 
 
@@ -197,3 +197,25 @@ def test_the_cpu_of_each_step_is_shown(tmp_path: Path) -> None:
     found = bench(tmp_path, "dnsrecords", "--profile", "--together", "-n", "50")
     assert [one["phase"]["name"] for one in found] == ["create", "update", "delete"]
     assert all(sum(one["steps"].values()) > 0 for one in found)
+
+
+@pytest.mark.long
+def test_runs_of_each_kind_are_counted_with_their_causes(tmp_path: Path) -> None:
+    found = bench(tmp_path, "echoes")
+    steps = {(one["example"], one["name"]): one for one in found["steps"]}
+    infrastructure = steps["infrastructure", "create"]
+    # Finalizer, five objects; the status is counted as well.
+    assert (infrastructure["runs"], infrastructure["drift"], infrastructure["writes"]) == (
+        {"infrastructure": 1}, 0, 7,
+    )  # fmt: skip
+    assert steps["ingress", "address"]["runs"]["dnsrecord"] == 2
+    assert all(one["writes"] for one in found["steps"] if one["name"] == "delete")
+
+
+@pytest.mark.long
+def test_infrastructures_are_measured_while_a_provider_cluster_joins(tmp_path: Path) -> None:
+    found = bench(tmp_path, "joining", "-n", "3")
+    assert found["shoots"] == 3
+    assert len(found["series"]) == 15
+    # Of the Shoots before, and of the first one of that cluster.
+    assert found["checks"] >= 18
