@@ -145,6 +145,23 @@ async def test_additions_of_other_programs_cause_no_write(world: KindWorld) -> N
     assert written(audit.requests()) == {"patch infrastructures": 1, "patch infrastructures/status": 1}
 
 
+async def test_policies_of_others_are_no_concern_of_an_infrastructure(world: KindWorld) -> None:
+    shoot = await world.shoot()
+    there = await infrastructures.ready(shoot)
+    since = datetime.now(UTC)
+    watched = {"app.kubernetes.io/managed-by": "provider-local"}
+    policy = {"metadata": {"name": "of-a-bastion", "labels": watched}, "spec": {"podSelector": {}}}
+    await there.kube.create(NETWORK_POLICIES, there.namespace, policy)
+    await there.merge(NETWORK_POLICIES, "of-a-bastion", {"spec": {"policyTypes": ["Egress"]}})
+    await there.kube.remove(NETWORK_POLICIES, there.namespace, "of-a-bastion")
+    # A change of its own is routed after those.
+    await there.kube.remove(NETWORK_POLICIES, there.namespace, DENY)
+    await there.until(NETWORK_POLICIES, DENY, lambda found: found is not None)
+    await world.quiet()
+    runs = (await world.recorded(since, "infrastructure")).runs
+    assert len([run for run in runs if shoot.namespace in run.key]) == 1
+
+
 NETWORKS = [f"10.{number}.0.0/16" for number in range(30, 36)]
 
 

@@ -185,6 +185,7 @@ ALLOW, DENY, BALANCERS = (
     "provider-local-deny-all",
     "allow-load-balancers",
 )
+POLICIES = (ALLOW, DENY, BALANCERS)
 
 _BOTH = ["Ingress", "Egress"]
 _NODE_PORTS = {"port": 30000, "endPort": 32767}

@@ -162,7 +162,7 @@ def serving(common: Common, row: Served) -> Serving:
                 yield from owner_index.of_machine_namespace(ref.name)
             case IP_POOLS.id:
                 yield from owner_index.of_shoot(infrastructureobjects.technical_id(ref.name))
-            case _:
+            case _ if ref.name in infrastructureobjects.POLICIES:  # others are those of Bastions
                 yield from owner_index.of_machine_namespace(ref.namespace)
 
     orphans = OwnedOrphans(common.bus, common.clusters, common.targets)
