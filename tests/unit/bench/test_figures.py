@@ -189,7 +189,7 @@ def _line(user: str, verb: str, stage: str = "ResponseComplete", **about: str) -
         ("commands/roles/working", "bus/workqueue/pool", "bus/transport/pull"),
         "pool: take, journal, requeue",
     ),
-    ("nats-alone", ("nats/client",), "NATS client: read and flush"),
+    ("nats-alone", ("commands/processes", "nats/client"), "NATS client: read and flush"),
     ("a-library", ("lib/json",), "event loop: sockets, TLS, timers"),
 )
 def test_a_sample_counts_for_the_innermost_step(files: tuple[str, ...], step: str) -> None:

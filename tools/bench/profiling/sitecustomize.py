@@ -29,8 +29,8 @@ STEPS = (
     ("/aiohttp/", "HTTP client: read"),
     ("/commands/", "processes"),
 )
-"""Parts of paths; the innermost frame that has one says the step. NATS and HTTP count there only alone."""
-_ALONE = ("/nats/", "/bus/", "/aiohttp/")
+"""Parts of paths; the innermost frame that has one says the step, one of `_ALONE` only if no other does."""
+_ALONE = ("/nats/", "/bus/", "/aiohttp/", "/commands/")
 
 
 def step(frame: FrameType | None) -> str:
@@ -45,7 +45,7 @@ def step(frame: FrameType | None) -> str:
             if part in path:
                 if part not in _ALONE:
                     return name
-                alone = name
+                alone = alone or name
                 break
         frame = frame.f_back
     return alone or LOOP
