@@ -1,4 +1,4 @@
-"""Checks of what load balancers need here: addresses, Envoy, Docker, inotify."""
+"""Checks of what load balancers need here: addresses, Envoy, Docker."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from ipaddress import ip_address
 from sandbox.doctor.findings import Finding
 from windowbox.clients import docker
 from windowbox.errors import Missing, WindowboxError
-from windowbox.models.loadbalancers import Listener
 from windowbox.settings.lbsettings import LoadBalancerSettings, Network
-from workers.loadbalancer.envoy import limits
 from workers.loadbalancer.launcher import programs
 from workers.loadbalancer.links import hostnetwork
 
 _PATIENCE = 15
-_FEW = 16
 
 
 def examine(settings: LoadBalancerSettings) -> Iterator[Finding]:
@@ -39,12 +36,6 @@ def examine(settings: LoadBalancerSettings) -> Iterator[Finding]:
     for range_ in settings.ranges:
         for prefix in range_.prefixes:
             yield _prefix(prefix, settings.attachment)
-    files = limits.affordable((), [Listener("0.0.0.0", 1, "UDP", ())])
-    text = f"enough for {files} UDP ports to keep their flows when nodes change"
-    if files >= _FEW:
-        yield Finding("inotify for Envoy", "ok", text)
-    else:
-        yield Finding("inotify for Envoy", "note", text, "sudo sysctl fs.inotify.max_user_instances=1024")
 
 
 def _envoy(settings: LoadBalancerSettings) -> Finding:

@@ -106,7 +106,7 @@ class Envoys:
     async def _until_live(self, envoy: Process) -> None:
         while True:
             with contextlib.suppress(WindowboxError, asyncio.IncompleteReadError):
-                if (await admin.standing(envoy)).live:
+                if await admin.is_live(envoy):
                     self.down.end()
                     return
             await asyncio.sleep(0.05)  # Envoy has to be asked

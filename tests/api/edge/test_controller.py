@@ -164,7 +164,7 @@ async def test_an_envoy_that_cannot_start_delays_no_other_service(world: Balance
 async def test_a_docker_engine_that_is_away_ends_no_worker(
     world: BalancerWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = world.settings.model_copy(update={"attachment": "docker-host"})
+    settings = world.settings.model_copy(update={"attachment": "docker-host", "folder": tmp_path / "edge"})
     async with docker.opened(str(tmp_path / "docker.sock")) as engine:
         world.attachment = attaching.on_docker(engine, settings)
         async with world.worker():

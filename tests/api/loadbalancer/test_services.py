@@ -21,7 +21,6 @@ from windowbox.errors import Unreachable
 from windowbox.models.objects import Object
 from windowbox.models.refs import SERVICES, ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.loadbalancer.envoy import bootstrap
 from workers.loadbalancer.envoy.process import Process, Processes
 from workers.loadbalancer.ipam import allocator
 from workers.loadbalancer.ipam.results import AddressRequest
@@ -286,7 +285,7 @@ async def envoys(world: BalancerWorld) -> list[Process]:
 
 
 async def listens(envoy: Process, address: str) -> bool:
-    """Whether the Envoy has to listen there."""
-    with contextlib.suppress(FileNotFoundError):
-        return address.encode() in (await envoy.read(bootstrap.LISTENERS) or b"")
+    """Whether the Envoy listens there."""
+    with contextlib.suppress(Unreachable):
+        return f"{address}:" in (await envoy.ask("/listeners")).decode()
     return False

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from tests.e2e.engine import Unable
 from tests.host.docker import host as hosts
+from tests.host.docker import traffic
 from tests.host.docker.host import IMAGE, NETWORK, RANGE4, RANGE6, Host
 from windowbox.clients import docker
 from windowbox.clients.docker import Engine
@@ -38,12 +39,11 @@ async def engine(host: Host) -> AsyncIterator[Engine]:
 
 @pytest.fixture
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> LoadBalancerSettings:
-    """The settings for, say, `docker-host+folder`: an attachment, with a folder or without."""
-    kind, _, folder = request.param.partition("+")
+    """The settings for, say, `docker-host`."""
     return LoadBalancerSettings.model_validate(
         {
-            "attachment": kind,
-            "folder": tmp_path / "envoy" if folder else None,
+            "attachment": request.param,
+            "folder": tmp_path / "envoy",
             "image": IMAGE,
             "network": NETWORK,
             "ranges": [{"prefixes": [RANGE4, RANGE6]}],
@@ -57,6 +57,8 @@ def attach(settings: LoadBalancerSettings) -> Callable[[Engine], Attachment]:
     return lambda engine: attaching.on_docker(engine, settings)
 
 
-@pytest.fixture
-def attachment(engine: Engine, attach: Callable[[Engine], Attachment]) -> Attachment:
-    return attach(engine)
+@pytest_asyncio.fixture
+async def attachment(engine: Engine, attach: Callable[[Engine], Attachment]) -> AsyncIterator[Attachment]:
+    made = attach(engine)
+    async with traffic.discovering(made):
+        yield made

@@ -18,14 +18,14 @@ from workers.loadbalancer.envoy import bootstrap
 from workers.loadbalancer.envoy.attachments import Attachment
 
 ADDRESS4, ADDRESS6 = "172.18.255.230", "fd00:ff::e6"
-FLEXIBLE = ("docker-host+folder", "docker-host", "docker-routed+folder", "docker-routed")
-ALL = (*FLEXIBLE, "docker-per-service+folder", "docker-per-service")
+FLEXIBLE = ("docker-host", "docker-routed")
+ALL = (*FLEXIBLE, "docker-per-service")
 
 
 def everywhere(*first: str, among: tuple[str, ...] = ALL) -> pytest.MarkDecorator:
     """With each kind of attachment: the first of them always, the others where long tests run.
 
-    Over all tests, each kind is among the first, with a folder and without.
+    Over all tests, each kind is among the first.
     """
     marks = {one: () if one in first else pytest.mark.long for one in among}
     chosen = [pytest.param(one, marks=mark) for one, mark in marks.items()]
@@ -36,7 +36,7 @@ def where_ports_are_free(*first: str) -> pytest.MarkDecorator:
     return everywhere(*first, among=FLEXIBLE)
 
 
-@everywhere("docker-host+folder", "docker-routed")
+@everywhere("docker-host", "docker-routed")
 async def test_tcp_and_udp_of_both_families_arrive(attachment: Attachment) -> None:
     async with backend("four", BACKEND4) as four, backend("six", BACKEND6) as six:
         both = ((four, ADDRESS4), (six, ADDRESS6))
@@ -49,7 +49,7 @@ async def test_tcp_and_udp_of_both_families_arrive(attachment: Attachment) -> No
 
 
 @rule("LB-11-1", "LB-11-3", "LB-15-1")
-@where_ports_are_free("docker-routed+folder")
+@where_ports_are_free("docker-routed")
 async def test_a_port_is_added_to_the_envoy_that_runs(attachment: Attachment) -> None:
     async with backend("a", BACKEND4) as a, backend("b", BACKEND4) as b:
         envoy = await traffic.serving(attachment, a, ADDRESS4)
@@ -61,7 +61,7 @@ async def test_a_port_is_added_to_the_envoy_that_runs(attachment: Attachment) ->
 
 @rule("LB-11-9")
 @everywhere("docker-host")
-async def test_a_crashed_envoy_returns_with_its_last_files(attachment: Attachment, host: Host) -> None:
+async def test_a_crashed_envoy_returns_and_is_configured_again(attachment: Attachment, host: Host) -> None:
     async with backend("a", BACKEND4) as a, backend("b", BACKEND4) as b:
         envoy = await traffic.serving(attachment, a, ADDRESS4)
         await traffic.update(attachment, envoy, listener(b, ADDRESS4))
@@ -80,26 +80,28 @@ async def test_a_crashed_envoy_returns_with_its_last_files(attachment: Attachmen
 
 
 @rule("LB-11-1")
-@everywhere("docker-host+folder", "docker-per-service")
+@everywhere("docker-host", "docker-per-service")
 async def test_a_successor_takes_over_the_running_envoy(
     attachment: Attachment, attach: Callable[[Engine], Attachment], engine: Engine
 ) -> None:
     async with backend("a", BACKEND4) as a, backend("b", BACKEND4) as b:
         order = traffic.order(attachment, listener(a, ADDRESS4), generation=3)
-        await traffic.serving(attachment, a, ADDRESS4, generation=3)
+        await attachment.prepare([ADDRESS4])
+        await attachment.start(order)
+        await traffic.greeted(ADDRESS4, 80, "a")
 
         successor = attach(engine)
         assert await successor.names() == ["edge"]
-        assert await successor.kept("edge") == order.files
+        assert await successor.owners("edge") == order.files[bootstrap.OWNERS]
         (envoy,) = await successor.found("edge")
         assert (envoy.name, envoy.generation) == ("edge", 3)
-        assert await envoy.read(bootstrap.LISTENERS) == order.files[bootstrap.LISTENERS]
+        assert await envoy.read(bootstrap.BOOTSTRAP) == order.files[bootstrap.BOOTSTRAP]
         assert await envoy.read("nothing.json") is None
         await traffic.update(successor, envoy, listener(b, ADDRESS4))
         await traffic.greeted(ADDRESS4, 80, "b")
 
 
-@everywhere("docker-host+folder")
+@everywhere("docker-host")
 async def test_leftovers_of_an_earlier_start_are_replaced(attachment: Attachment) -> None:
     await attachment.prepare([ADDRESS4])
     async with backend("a", BACKEND4) as a, backend("b", BACKEND4) as b:
@@ -126,7 +128,7 @@ async def test_one_generation_makes_way_for_the_next(attachment: Attachment) -> 
 
 
 @rule("LB-9-labels", "LB-11-13")
-@everywhere("docker-host", "docker-routed", "docker-per-service+folder")
+@everywhere("docker-host", "docker-routed", "docker-per-service")
 async def test_the_last_envoy_leaves_nothing_behind(attachment: Attachment, host: Host) -> None:
     before = host.routes()
     await attachment.prepare([ADDRESS4, ADDRESS6])

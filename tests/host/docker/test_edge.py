@@ -19,15 +19,15 @@ from windowbox.models.loadbalancers import Listener
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.edge import Edge
 
-HOST, ROUTED, PER_SERVICE = "docker-host+folder", "docker-routed", "docker-per-service+folder"
-"""One of each kind: the tests of attachments show that files reach Envoy with a folder and without."""
+HOST, ROUTED, PER_SERVICE = "docker-host", "docker-routed", "docker-per-service"
+"""One of each kind."""
 
 at_first_on_the_host = everywhere(HOST, among=(HOST, ROUTED, PER_SERVICE))
 
 
 @contextlib.asynccontextmanager
 async def kept(attachment: Attachment) -> AsyncIterator[Edge]:
-    edge = Edge(attachment, labels=LABELS)
+    edge = traffic.kept_by(attachment, LABELS)
     async with running(edge.keep()):
         yield edge
 
@@ -51,7 +51,6 @@ async def test_load_balancers_come_change_and_go(attachment: Attachment, host: H
         assert await greeting(ADDRESS4, 81) == "b"
         assert await traffic.answered(ADDRESS4, 81) == "b"
 
-        assert not await edge.write([balancer(one, tcp, udp)])
         assert await served(edge, tcp) == {}
         assert await greeting(ADDRESS4, 81) == "b"
     await edge.end()
@@ -68,7 +67,7 @@ async def test_an_edge_recreates_a_removed_container(attachment: Attachment, hos
 
 
 @at_first_on_the_host
-async def test_a_successor_continues_without_a_write(attachment: Attachment, host: Host) -> None:
+async def test_a_successor_continues_with_the_same_envoy(attachment: Attachment, host: Host) -> None:
     async with backend("a", BACKEND4) as a:
         both = listener(a, ADDRESS4), listener(a, ADDRESS4, 80, "UDP")
         async with kept(attachment) as edge:
@@ -76,7 +75,7 @@ async def test_a_successor_continues_without_a_write(attachment: Attachment, hos
         before = {name: host.inspected(name)["State"]["StartedAt"] for name in host.containers()}
 
         async with kept(attachment) as successor:
-            assert not await soon(successor.write([balancer(*both)]))
+            assert await served(successor, *both) == {}
             assert await successor.health()
         assert {name: host.inspected(name)["State"]["StartedAt"] for name in before} == before
 

@@ -17,9 +17,9 @@ from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.clients.docker import Engine
 from windowbox.errors import Malformed, Refused
+from workers.loadbalancer.envoy import bootstrap
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.docker import containerroutes
-from workers.loadbalancer.envoy.edge import Edge
 from workers.loadbalancer.links import hostnetwork
 
 ADDRESS = "172.18.255.231"
@@ -70,7 +70,7 @@ async def test_routes_to_nodes_are_removed_when_unused(attachment: Attachment, h
 @rule("LB-11-10")
 async def test_routes_are_back_after_the_network_was_lost(attachment: Attachment, host: Host) -> None:
     hop = node(host)
-    edge = Edge(attachment)
+    edge = traffic.kept_by(attachment)
     async with running(edge.keep()):
         await soon(edge.write([balancer(listener(Node("node", NODE), ADDRESS))]))
         await edge.route({f"{NODE}/32": hop})
@@ -151,7 +151,7 @@ async def test_an_edge_is_recreated_after_a_teardown(attachment: Attachment, hos
         await attachment.start(order)
         host.engine.docker("rm", "--force", BOX)
         await eventually(has_ended)
-        assert await attachment.kept("edge") == order.files
+        assert await attachment.owners("edge") == order.files[bootstrap.OWNERS]
         await attachment.start(order)
         await traffic.greeted(ADDRESS, 80, "a")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 from sandbox import processes
 from tests.servers.envoy.clients import greeting, named
@@ -12,8 +12,10 @@ from tests.servers.envoy.world import balancer
 from tests.support.running import eventually
 from windowbox.errors import Unreachable
 from windowbox.models.loadbalancers import Listener, Protocol
-from workers.loadbalancer.envoy import bootstrap, resources
+from workers.loadbalancer.envoy import bootstrap, discovery, edge, resources
 from workers.loadbalancer.envoy.attachments import Attachment, Order, Running
+from workers.loadbalancer.envoy.discovery import Discovery
+from workers.loadbalancer.envoy.resources import Configuration
 
 LABELS = {"gardener.cloud/service": "shop/web"}
 
@@ -32,14 +34,54 @@ def listener(node: Node, address: str, port: int = 80, protocol: Protocol = "TCP
     return Listener(address, port, protocol, (node.endpoint,))
 
 
-def order(attachment: Attachment, *listeners: Listener, name: str = "edge", generation: int = 1) -> Order:
-    made = resources.configuration([balancer(*listeners)], folder=attachment.folder)
-    files = {bootstrap.BOOTSTRAP: bootstrap.bootstrap(attachment.folder), **made.files}
-    return Order(name, generation, files, made.published, LABELS)
+class Edge:
+    """Gives Envoys their configuration, in the place of an edge."""
+
+    discovery = Discovery()
+
+    def order(
+        self, attachment: Attachment, *listeners: Listener, name: str = "edge", generation: int = 1
+    ) -> Order:
+        """The order of an Envoy that gets these listeners once it runs."""
+        self.discovery.forget(name, generation)
+        made = self._want(attachment, name, generation, *listeners)
+        node = discovery.node_id(name, generation)
+        files = {
+            bootstrap.BOOTSTRAP: bootstrap.bootstrap(node, attachment.folder, attachment.discovery),
+            bootstrap.OWNERS: resources.owners_file(made.owners),
+        }
+        return Order(name, generation, files, made.published, LABELS)
+
+    def _want(
+        self, attachment: Attachment, name: str, generation: int, *listeners: Listener
+    ) -> Configuration:
+        made = resources.configuration([balancer(*listeners)], anywhere=attachment.fixed_ports)
+        self.discovery.session(name, generation).want(made.resources())
+        return made
+
+    def update(self, attachment: Attachment, envoy: Running, *listeners: Listener) -> None:
+        self._want(attachment, envoy.name, envoy.generation, *listeners)
+
+
+_edge = Edge()
+order = _edge.order
+
+
+@contextlib.asynccontextmanager
+async def discovering(attachment: Attachment) -> AsyncIterator[Discovery]:
+    """Serves the configurations of `order` and `update`."""
+    _edge.discovery = Discovery()
+    async with _edge.discovery.serving(attachment.discovery_folder):
+        yield _edge.discovery
 
 
 async def update(attachment: Attachment, envoy: Running, *listeners: Listener) -> None:
-    await envoy.write(resources.configuration([balancer(*listeners)], folder=attachment.folder).files)
+    _edge.update(attachment, envoy, *listeners)
+
+
+def kept_by(attachment: Attachment, labels: Mapping[str, str] | None = None) -> edge.Edge:
+    """An edge before Envoys of this attachment."""
+    return edge.Edge(attachment, _edge.discovery, labels=labels)
 
 
 async def greeted(address: str, port: int, by: str) -> None:

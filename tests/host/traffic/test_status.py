@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -13,7 +14,7 @@ from tests.host.traffic.world import EXCLUDED, SERVICES, World, condition, ingre
 from tests.support import echoclient
 from tests.support.cases import cases, long
 from tests.support.rules import rule
-from workers.loadbalancer.envoy import bootstrap, protobuf
+from workers.loadbalancer.envoy import bootstrap, hostfolders
 
 _HEALTHY = [
     ("EnsuringLoadBalancer", "Ensuring load balancer"),
@@ -172,9 +173,8 @@ def _place(traffic: World) -> Path:
 
 
 def _listeners(traffic: World, address: str) -> list[str]:
-    entries = protobuf.entries((_place(traffic) / bootstrap.LISTENERS).read_bytes())
-    found = map(protobuf.resource, entries)
-    return [one["name"] for one in found if one["address"]["socket_address"]["address"] == address]
+    asked = asyncio.run(hostfolders.ask(_place(traffic) / bootstrap.ADMIN, "/listeners")).decode()
+    return [line for line in asked.splitlines() if f"::{address}:" in line]
 
 
 def _is_closed_when_idle(address: str) -> bool:

@@ -60,6 +60,12 @@ def test_workers_import_cryptography_with_the_first_control_plane(imported: list
     assert "cryptography" not in working
 
 
+def test_only_a_process_that_runs_envoy_imports_grpc_and_protobuf(imported: list[set[str]]) -> None:
+    *_, all_roles = imported
+    assert "windowbox.clients.xds.server" in all_roles
+    assert not {"grpc", "google.protobuf"} & all_roles
+
+
 def test_no_process_imports_the_models_of_the_kubernetes_library(imported: list[set[str]]) -> None:
     *_, all_roles = imported
     assert "kubernetes_asyncio.config.kube_config" in all_roles

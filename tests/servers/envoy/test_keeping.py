@@ -8,18 +8,20 @@ import os
 import re
 import shutil
 import signal
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
-from tests.servers.envoy.clients import PORT, counting, datagram, greeting, serves, talk
+from tests.servers.envoy.clients import PORT, counting, greeting, serves, talk
 from tests.servers.envoy.world import World, balancer, listener, problems
 from tests.support import envoyprogram
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.errors import Refused, Unreachable
-from workers.loadbalancer.envoy import admin, bootstrap, launched, protobuf, replacing, resources
+from workers.loadbalancer.envoy import bootstrap, launched
 from workers.loadbalancer.envoy.attachments import Order
+from workers.loadbalancer.envoy.discovery import Discovery
 from workers.loadbalancer.envoy.edge import Edge
 from workers.loadbalancer.envoy.launched import Launched
 from workers.loadbalancer.envoy.process import Processes
@@ -31,7 +33,7 @@ from workers.loadbalancer.launcher.programs import Program, Programs
 @rule("LB-11-9")
 async def test_each_start_of_envoy_is_reported(bare: World) -> None:
     starts: asyncio.Queue[None] = asyncio.Queue()
-    edge = Edge(bare.attachment, on_start=lambda: starts.put_nowait(None))
+    edge = Edge(bare.attachment, Discovery(), on_start=lambda: starts.put_nowait(None))
     async with running(edge.keep()):
         await soon(starts.get())
         await (await bare.envoy()).end()
@@ -39,36 +41,42 @@ async def test_each_start_of_envoy_is_reported(bare: World) -> None:
         await soon(edge.running.wait())
 
 
-async def test_a_successor_takes_over_the_running_envoy_and_writes_nothing(
-    bare: World, tmp_path: Path
+async def test_a_successor_takes_over_the_running_envoy_and_sends_nothing(
+    bare: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     nodes, place = await bare.nodes(1), bare.address()
     one = balancer(listener(place, nodes), listener(place, nodes, "UDP"))
     async with bare.keeping():
         await bare.serve(*one.listeners)
     envoy = await bare.envoy()
+    caplog.set_level("DEBUG")
     async with (
         talk(place) as before,
         bare.keeping(Processes(tmp_path / "envoys", program=tmp_path / "envoy")) as successor,
     ):
-        assert await soon(successor.write([one])) is False
+        await soon(successor.write([one]))
         assert await problems(successor, one) == {}
+        assert sent(caplog) == []
         assert not await successor.outdated()
         (tmp_path / "envoy").rename(tmp_path / "envoy-of-yesterday")
         shutil.copy(tmp_path / "envoy-of-yesterday", tmp_path / "envoy")
         assert await successor.outdated()
         assert (await bare.envoy()).pid == envoy.pid
         assert await before.echo()
-        assert await soon(successor.write([])) is True
+        await soon(successor.write([]))
+        assert await successor.wait_accepted()
         assert [s async for s in successor.wait_applied([])] == []
+        assert not await serves(place)
 
 
-async def test_after_both_have_died_the_last_files_are_served_at_once(bare: World) -> None:
+async def test_after_both_have_died_a_new_envoy_waits_for_its_edge(bare: World) -> None:
     nodes, place = await bare.nodes(1), bare.address()
     async with bare.keeping():
         await bare.serve(one := listener(place, nodes))
     await bare.end_all()
     async with bare.keeping() as successor:
+        assert not await serves(place)
+        await successor.write([balancer(one)])
         assert await problems(successor, balancer(one)) == {}
         assert await greeting(place) == "n1"
 
@@ -105,8 +113,8 @@ async def test_a_successor_completes_a_replacement(bare: World) -> None:
             await first.replace()
             assert await bare.generations() == [1, 2]
     async with bare.keeping() as successor:
+        await soon(successor.write([balancer(one)]))
         await eventually(lambda: bare.are(2))
-        assert await soon(successor.write([balancer(one)])) is False
         assert await greeting(place) == "n1"
 
 
@@ -114,7 +122,7 @@ async def test_an_abandoned_replacement_is_given_up(bare: World, caplog: pytest.
     nodes, place = await bare.nodes(1), bare.address()
     async with bare.keeping():
         await bare.serve(listener(place, nodes))
-    files = {**await bare.attachment.kept("edge"), **replacing.NO_LISTENERS}
+    files = {bootstrap.BOOTSTRAP: bootstrap.bootstrap("edge/2", ".", bare.attachment.discovery)}
     await bare.attachment.start(Order(name="edge", generation=2, files=files))
     async with talk(place) as before, bare.keeping() as successor:
         assert await bare.generations() == [1]
@@ -126,9 +134,10 @@ async def test_an_abandoned_replacement_is_given_up(bare: World, caplog: pytest.
 
 async def test_an_envoy_that_does_not_start_is_retried(tmp_path: Path, bare: World) -> None:
     broken = script(tmp_path / "broken", "exit 1")
-    edge = Edge(Processes(tmp_path / "envoys", program=broken))
+    attachment, discovery = Processes(tmp_path / "envoys", program=broken), Discovery()
+    edge = Edge(attachment, discovery)
     one = balancer(listener(bare.address(), []))
-    async with running(edge.keep()):
+    async with discovery.serving(attachment.discovery_folder), running(edge.keep()):
         await soon(edge.write([one]))
         assert await problems(edge, one, 0.3) == {"8080/TCP": "Envoy is being started"}
         broken.unlink()
@@ -136,26 +145,13 @@ async def test_an_envoy_that_does_not_start_is_retried(tmp_path: Path, bare: Wor
         assert await problems(edge, one, 60) == {}
 
 
-@rule("LB-11-8")
-async def test_without_inotify_instances_endpoints_share_a_file(tmp_path: Path, bare: World) -> None:
-    # Ends as Envoy does when it gets no inotify instance for a cluster's file.
-    poor = script(tmp_path / "poor", f'[ -z "$(ls | grep \'^eds_\')" ] && exec {tmp_path}/envoy "$@"')
-    nodes, place = await bare.nodes(1), bare.address()
-    one = balancer(listener(place, nodes, "UDP"))
-    edge = Edge(Processes(tmp_path / "envoys", program=poor))
-    async with running(edge.keep()):
-        await soon(edge.write([one]))
-        await (await bare.envoy()).end()
-        assert await problems(edge, one, 20) == {}
-        assert await datagram(place)
-        assert await edge.write([one]) is False
-
-
 @rule("LB-15-11")
 async def test_two_edges_run_side_by_side(bare: World) -> None:
     nodes, places = await bare.nodes(1), [bare.address(), bare.address()]
-    both = [Edge(bare.attachment, name) for name in ("one", "two")]
-    async with running(*(edge.keep() for edge in both)):
+    discovery = Discovery()
+    both = [Edge(bare.attachment, discovery, name) for name in ("one", "two")]
+    folder = bare.attachment.discovery_folder
+    async with discovery.serving(folder), running(*(edge.keep() for edge in both)):
         for edge, place in zip(both, places, strict=True):
             await edge.write([wanted := balancer(listener(place, nodes))])
             assert await problems(edge, wanted) == {}
@@ -168,9 +164,10 @@ async def test_two_edges_run_side_by_side(bare: World) -> None:
 @rule("LB-15-1")
 async def test_files_are_replaced_whole(world: World, tmp_path: Path) -> None:
     place = tmp_path / "envoys" / "edge" / "1"
-    before = (place / bootstrap.LISTENERS).stat().st_ino
-    await (await world.envoy()).write({bootstrap.LISTENERS: protobuf.response("x", b"")})
-    assert (place / bootstrap.LISTENERS).stat().st_ino != before
+    await world.serve()
+    before = (place / bootstrap.OWNERS).stat().st_ino
+    await (await world.envoy()).write({bootstrap.OWNERS: b"{}"})
+    assert (place / bootstrap.OWNERS).stat().st_ino != before
     assert sorted(f.name for f in place.iterdir() if f.name.startswith(".")) == []
     assert (place.stat().st_mode & 0o777) == 0o700
 
@@ -178,7 +175,7 @@ async def test_files_are_replaced_whole(world: World, tmp_path: Path) -> None:
 async def test_an_envoy_goes_before_others_while_it_starts(
     bare: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {bootstrap.BOOTSTRAP: bootstrap.bootstrap("."), **resources.NOTHING.files}
+    files = {bootstrap.BOOTSTRAP: bootstrap.bootstrap("edge/1", ".", bare.attachment.discovery)}
     envoy = await bare.attachment.start(Order(name="edge", generation=1, files=files))
     usual = os.getpriority(os.PRIO_PROCESS, 0)
 
@@ -235,10 +232,11 @@ async def test_connections_outlive_the_edge(folder: Path, program: Path, bare: W
     nodes, place = await bare.nodes(1), bare.address()
     async with Launcher(folder, program=program).serving():
         async with bare.keeping(Launched(folder)):
-            assert await bare.serve(one := listener(place, nodes)) == {}
+            one = listener(place, nodes)
+            assert await bare.serve(one) == {}
         async with talk(place) as before:
             async with bare.keeping(Launched(folder)) as successor:
-                assert await soon(successor.write([balancer(one)])) is False
+                await soon(successor.write([balancer(one)]))
                 assert not await successor.outdated()
                 await successor.replace()
                 assert await greeting(place) == "n1"
@@ -252,8 +250,8 @@ async def test_listeners_return_after_envoy_or_its_launcher_restarts(
     folder: Path, program: Path, bare: World
 ) -> None:
     nodes, place = await bare.nodes(1), bare.address()
-    edge = Edge(Launched(folder))
-    async with running(edge.keep()):
+    edge, serving = before(folder)
+    async with serving, running(edge.keep()):
         async with Launcher(folder, program=program).serving():
             await soon(edge.write([balancer(listener(place, nodes))]))
             await eventually(lambda: serves(place))
@@ -273,13 +271,13 @@ async def test_the_edge_outlives_a_launcher_that_ends_while_an_envoy_drains(
 ) -> None:
     caplog.set_level("INFO", logger="windowbox")
     nodes, place = await bare.nodes(1), bare.address()
-    edge = Edge(Launched(folder))
+    edge, serving = before(folder)
 
     async def listens_no_more() -> bool:
         old, *_ = await Launched(folder).found("edge")
-        return (await admin.standing(old)).listeners == protobuf.version(*replacing.NO_LISTENERS.values())
+        return b"total_listeners_active: 0" in await old.ask("/stats?filter=total_listeners_active")
 
-    async with running(edge.keep()):
+    async with serving, running(edge.keep()):
         async with contextlib.AsyncExitStack() as client:
             async with Launcher(folder, program=program).serving():
                 await soon(edge.write([balancer(listener(place, nodes))]))
@@ -293,13 +291,14 @@ async def test_the_edge_outlives_a_launcher_that_ends_while_an_envoy_drains(
 
 
 async def test_a_replacement_is_given_up_though_the_launcher_is_away(folder: Path, hanging: Path) -> None:
-    edge = Edge(Launched(folder))
+    edge, serving = before(folder)
 
     async def both_run() -> bool:
         return len(await Launched(folder).found("edge")) == 2
 
-    async with running(edge.keep()):
+    async with serving, running(edge.keep()):
         async with Launcher(folder, program=hanging).serving():
+            await edge.write([])
             replacing_it = asyncio.create_task(edge.replace())
             await eventually(both_run)
         replacing_it.cancel()
@@ -312,8 +311,8 @@ async def test_an_edge_without_its_launcher_logs_the_remedy(
 ) -> None:
     monkeypatch.setattr(launched, "_AWAY", 0.5)
     caplog.set_level("ERROR")
-    edge = Edge(Launched(folder))
-    async with running(edge.keep()):
+    edge, serving = before(folder)
+    async with serving, running(edge.keep()):
         async with Launcher(folder, program=program).serving():
             await soon(edge.running.wait())
             caplog.clear()
@@ -354,6 +353,18 @@ async def test_each_launcher_has_a_folder_of_its_own(folder: Path, program: Path
         with pytest.raises(Refused, match="another launcher"):
             async with Launcher(folder, program=program).serving():
                 pass
+
+
+def before(folder: Path) -> tuple[Edge, AbstractAsyncContextManager[None]]:
+    """An edge before Envoys of a launcher, and its discovery."""
+    attachment, discovery = Launched(folder), Discovery()
+    return Edge(attachment, discovery), discovery.serving(attachment.discovery_folder)
+
+
+def sent(caplog: pytest.LogCaptureFixture) -> list[tuple[int, int, str]]:
+    """How many resources were sent and removed, and of which kind."""
+    found = re.findall(r"(\d+) resources sent, (\d+) removed: [a-z0-9.]*\.(\w+)", caplog.text)
+    return [(int(added), int(removed), kind) for added, removed, kind in found]
 
 
 def script(path: Path, text: str) -> Path:

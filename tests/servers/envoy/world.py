@@ -14,6 +14,7 @@ from tests.support.running import running, soon
 from windowbox.models.loadbalancers import Listener, LoadBalancer, Protocol
 from windowbox.models.refs import RUNTIME, ObjectRef
 from workers.loadbalancer.envoy.attachments import Attachment
+from workers.loadbalancer.envoy.discovery import Discovery
 from workers.loadbalancer.envoy.edge import Edge
 from workers.loadbalancer.envoy.process import Process, Processes
 
@@ -43,6 +44,7 @@ class World:
     closing: contextlib.AsyncExitStack
     edge: Edge = field(init=False)
     """The one that was kept last."""
+    discovery: Discovery = field(init=False)
 
     def address(self) -> str:
         """A loopback address that no other test uses, nor another run of the tests."""
@@ -61,8 +63,10 @@ class World:
     @contextlib.asynccontextmanager
     async def keeping(self, attachment: Attachment | None = None) -> AsyncIterator[Edge]:
         """An edge that runs for as long as the body."""
-        self.edge = Edge(attachment or self.attachment)
-        async with running(self.edge.keep()):
+        attachment = attachment or self.attachment
+        self.discovery = Discovery()
+        self.edge = Edge(attachment, self.discovery)
+        async with self.discovery.serving(attachment.discovery_folder), running(self.edge.keep()):
             await soon(self.edge.running.wait())
             yield self.edge
 

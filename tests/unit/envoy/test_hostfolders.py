@@ -8,7 +8,7 @@ import pytest
 
 from workers.loadbalancer.envoy import hostfolders
 
-NAME = "lds.pb"
+NAME = "owners.json"
 
 
 @pytest.fixture

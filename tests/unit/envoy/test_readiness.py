@@ -9,8 +9,10 @@ import pytest
 
 from sandbox import processes
 from tests.servers.envoy.world import balancer
+from tests.unit.envoy.test_delta import Envoy
 from windowbox.models.loadbalancers import Listener
 from workers.loadbalancer.envoy import resources
+from workers.loadbalancer.envoy.discovery import Session
 from workers.loadbalancer.envoy.readiness import ApplyTracker
 
 
@@ -23,9 +25,13 @@ async def test_refused_connections_are_tried_again_after_a_pause(monkeypatch: py
 
     monkeypatch.setattr(asyncio, "open_connection", counted)
     nobody = balancer(Listener("127.0.0.1", processes.free_port(), "TCP"))
-    tracker = ApplyTracker(lambda: None)
-    tracker.expect(resources.NOTHING, resources.configuration([nobody], folder="/f"))
+    session = Session("edge/1")
+    envoy = Envoy(session.delta)
+    session.want(resources.configuration([nobody]).resources())
+    envoy.run()
+    running: Any = object()
+    tracker = ApplyTracker(lambda: running, lambda: session)
     [applied] = [one async for one in tracker.wait_applied([nobody], 1.0, {})]
-    assert "Envoy is being started" in str(applied.problems)
+    assert "cannot connect" in str(applied.problems)
     # The pauses double up to a tenth of a second; without them, there are thousands of attempts.
     assert 2 <= len(attempts) <= 20

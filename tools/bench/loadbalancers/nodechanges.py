@@ -1,4 +1,4 @@
-"""One node's health changes beside many ports: what that costs the event loop of the edge.
+"""Changes beside many ports: what they cost the edge and its event loop, and when Envoy has them.
 
 Run as a program, it is the health port of all nodes: it reads lines from the standard input, each the address
 of a node that fails from then on, or that is healthy again.
@@ -39,14 +39,13 @@ from windowbox.settings.bussettings import Access
 from windowbox.settings.lbsettings import LoadBalancerSettings, Range
 from workers.loadbalancer.edge.controller import EdgeParts, EdgeTerms
 from workers.loadbalancer.edgestate import POOL, States
-from workers.loadbalancer.envoy import admin
 from workers.loadbalancer.envoy.process import Processes
 from workers.loadbalancer.ipam import addressclaims
 from workers.loadbalancer.ipam.entries import Holder
 from workers.loadbalancer.ipam.store import AddressStore
 
 _NAMESPACE = "bench"
-_FIRST_NODE_PORT = 20_000
+_FIRST_PORT, _FIRST_NODE_PORT = 10_000, 20_000
 _STEP = 0.001
 _PATIENCE = 120.0
 
@@ -97,22 +96,27 @@ async def measure(services: int, ports: int, nodes: int, times: int, *, first: b
         await streams.ensure(bus)
         holds = Holds()
         with tempfile.TemporaryDirectory() as folder:
-            range_ = Range(prefixes=(ip_network(f"{prefix}.200.0/24"),))
-            async with _edge(bus, Path(folder), range_) as (store, envoys):
+            range_ = Range(prefixes=(ip_network(f"{prefix}.96.0/19"),))
+            async with _edge(bus, Path(folder), range_) as edge, _echoing(addresses[:nodes]):
                 say(f"{services} Services with {ports} ports, {nodes} nodes")
                 for number, address in enumerate(addresses[:nodes]):
                     await _see(bus, NODES, f"node-{number}", _node(number, address))
                 for number in range(services):
-                    await _hold(store, number, f"{prefix}.200.{number + 1}")
-                    await _see(bus, SERVICES, f"web-{number}", _service(number, ports), _NAMESPACE)
+                    await _serve(bus, edge.store, prefix, number, ports)
                 for kind in (SERVICES, NODES):
                     await bus.publish(subjects.listed(RUNTIME, kind.id), b"")
-                await until(lambda: _version(envoys), _PATIENCE)
+                least = 3 * services * ports  # a listener, a cluster and endpoints of each
+
+                async def served() -> bool:
+                    return edge.taken() >= least
+
+                await until(served, _PATIENCE)
                 await asyncio.sleep(10)  # Envoy and the edge become idle
                 scheduled = running_first([os.getpid()]) if first else contextlib.nullcontext()
                 with scheduled:
                     async with background(holds.run(), "holds"):
-                        found = await _measured(bus, envoys, set_health, addresses, holds, ports, times)
+                        bench = _Bench(bus, edge, set_health, addresses, holds, prefix, services, ports)
+                        found = [await bench.measured(what, times) for what in bench.changes]
     figures = [one.of(services * ports * nodes) for one in found]
     return Report(figures, [_shown(services, ports, nodes, figures)])
 
@@ -133,48 +137,78 @@ class _Samples:
         return NodeChangeFigures(self.change, endpoints, *map(Spread.of, kinds))
 
 
-async def _measured(
-    bus: Bus,
-    envoys: Processes,
-    set_health: Callable[[str], Awaitable[None]],
-    addresses: list[str],
-    holds: Holds,
-    ports: int,
-    times: int,
-) -> list[_Samples]:
-    async def fail(number: int) -> None:
-        await set_health(addresses[number])
+@dataclass
+class _Bench:
+    """The changes that are measured."""
 
-    async def add_node(number: int) -> None:
-        await _see(bus, NODES, f"new-{number}", _node(number, addresses[-1 - number]))
+    bus: Bus
+    edge: _Edge
+    set_health: Callable[[str], Awaitable[None]]
+    addresses: list[str]
+    holds: Holds
+    prefix: str
+    services: int
+    ports: int
 
-    async def change_service(number: int) -> None:
-        await _see(bus, SERVICES, "web-0", _service(0, ports, number + 1), _NAMESPACE)
+    @property
+    def changes(self) -> dict[str, Callable[[int], Awaitable[None]]]:
+        return {
+            "a node fails": self._fail,
+            "a node is added": self._add_node,
+            "a Service changes": self._change_service,
+            "a Service is added": self._add_service,
+            "the edge restarts": self._restart,
+        }
 
-    changes = {"a node fails": fail, "a node is added": add_node, "a Service changes": change_service}
-    found = []
-    for what, change in changes.items():
+    async def _fail(self, number: int) -> None:
+        await self.set_health(self.addresses[number])
+
+    async def _add_node(self, number: int) -> None:
+        await _see(self.bus, NODES, f"new-{number}", _node(number, self.addresses[-1 - number]))
+
+    async def _change_service(self, number: int) -> None:
+        changed = _service(0, self.ports, number + 1)
+        await _see(self.bus, SERVICES, "web-0", changed, _NAMESPACE)
+
+    async def _add_service(self, number: int) -> None:
+        await _serve(self.bus, self.edge.store, self.prefix, self.services + number, self.ports)
+
+    async def _restart(self, _: int) -> None:
+        """Restart the edge, with a connection that must not be cut."""
+        reader, writer = await asyncio.open_connection(f"{self.prefix}.100.1", _FIRST_PORT)
+        await self.edge.end()
+        self.edge.begin()
+
+        async def ready() -> bool:
+            return self.edge.settled()
+
+        await until(ready, _PATIENCE, 0.01)
+        writer.write(b"still there?\n")
+        if await asyncio.wait_for(reader.readline(), _PATIENCE) != b"still there?\n":
+            raise Refused("the restart of the edge has cut a connection")
+        writer.close()
+
+    async def measured(self, what: str, times: int) -> _Samples:
         say(f"{what}, {times} times")
-        samples = _Samples(what, [], [], [], [], [])
+        samples, holds = _Samples(what, [], [], [], [], []), self.holds
+        (envoy,) = await self.edge.envoys.found("edge")
         for number in range(times):
-            before = await until(lambda: _version(envoys), _PATIENCE)
+            before = self.edge.taken()
 
-            async def differs(before: str = before) -> bool:
-                return await _version(envoys) != before
+            async def differs(before: int = before) -> bool:
+                return what == "the edge restarts" or self.edge.taken() > before
 
             holds.longest = holds.longest_cpu = 0.0
-            (envoy,) = await envoys.found("edge")
             cpu, envoy_cpu, begun = time.process_time(), usage(envoy.pid).cpu, time.perf_counter()
-            await change(number)
-            await until(differs, _PATIENCE, 0.05)
+            await self.changes[what](number)
+            await until(differs, _PATIENCE, 0.01)
             samples.took.append(time.perf_counter() - begun)
             await asyncio.sleep(5)  # states are reported, and Envoy's memory is returned
             samples.holds.append(holds.longest)
             samples.holds_cpu.append(holds.longest_cpu)
             samples.cpu.append(time.process_time() - cpu)
             samples.envoy.append(usage(envoy.pid).cpu - envoy_cpu)
-        found.append(samples)
-    return found
+        return samples
 
 
 def _shown(services: int, ports: int, nodes: int, figures: list[NodeChangeFigures]) -> Any:
@@ -195,9 +229,36 @@ def _shown(services: int, ports: int, nodes: int, figures: list[NodeChangeFigure
     )
 
 
-@contextlib.asynccontextmanager
-async def _edge(bus: Bus, folder: Path, range_: Range) -> AsyncIterator[tuple[AddressStore, Processes]]:
+@dataclass
+class _Edge:
     """An edge controller, and its Envoy."""
+
+    terms: EdgeTerms
+    store: AddressStore
+    envoys: Processes
+    _running: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        self._running = asyncio.create_task(self.terms.run(), name="edge")
+
+    async def end(self) -> None:
+        if self._running:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
+    def taken(self) -> int:
+        """How many resources Envoy has taken, once it has taken all; 0 before."""
+        found: Any = self.terms.describe()["resources"]
+        return int(found["taken"]) if self.settled() else 0
+
+    def settled(self) -> bool:
+        """Whether Envoy has everything, of all load balancers."""
+        found: Any = self.terms.describe()["resources"]
+        return bool(found and found["settled"] and self.terms.describe()["load balancers"])
+
+
+@contextlib.asynccontextmanager
+async def _edge(bus: Bus, folder: Path, range_: Range) -> AsyncIterator[_Edge]:
     store, states, registry = AddressStore(bus, [range_]), States(Bucket(bus, streams.EDGES)), Registry(bus)
     settings, envoys = LoadBalancerSettings(ranges=(range_,), folder=folder), Processes(folder)
     terms = EdgeTerms(EdgeParts(bus, registry, store, states, envoys, settings, Queue(bus, POOL)))
@@ -208,22 +269,37 @@ async def _edge(bus: Bus, folder: Path, range_: Range) -> AsyncIterator[tuple[Ad
     ):
         await store.synced.wait()
         await addressclaims.adopt_all(store, [])
-        async with background(terms.run(), "edge"):
-            try:
-                yield store, envoys
-            finally:
-                for envoy in await envoys.found("edge"):
-                    await envoy.end()
+        made = _Edge(terms, store, envoys)
+        made.begin()
+        try:
+            yield made
+        finally:
+            await made.end()
+            for envoy in await envoys.found("edge"):
+                await envoy.end()
 
 
-async def _version(envoys: Processes) -> str:
-    """The versions of clusters and listeners that Envoy has read; empty before the first listeners."""
-    (envoy,) = await envoys.found("edge") or (None,)
-    if envoy is None:
-        return ""
-    clusters, listeners = await admin.versions(envoy)
-    count = len(await envoy.read("lds.pb") or b"")
-    return f"{clusters} {listeners}" if count > 1000 else ""
+async def _serve(bus: Bus, store: AddressStore, prefix: str, number: int, ports: int) -> None:
+    """A Service with an address."""
+    await _hold(store, number, f"{prefix}.{100 + number // 250}.{number % 250 + 1}")
+    await _see(bus, SERVICES, f"web-{number}", _service(number, ports), _NAMESPACE)
+
+
+@contextlib.asynccontextmanager
+async def _echoing(addresses: Sequence[str]) -> AsyncIterator[None]:
+    """Nodes that echo at the first node port."""
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while line := await reader.readline():
+                writer.write(line)
+        writer.close()
+
+    server = await asyncio.start_server(echo, addresses, _FIRST_NODE_PORT)
+    try:
+        yield
+    finally:
+        server.close()
 
 
 async def _see(bus: Bus, kind: Resource, name: str, raw: dict[str, Any], namespace: str = "") -> None:
@@ -250,7 +326,7 @@ def _node(number: int, address: str) -> dict[str, Any]:
 def _service(number: int, ports: int, version: int = 0) -> dict[str, Any]:
     first = _FIRST_NODE_PORT + number * ports
     listed = [
-        {"name": f"p{one}", "port": 10_000 + one, "protocol": "TCP", "nodePort": first + one}
+        {"name": f"p{one}", "port": _FIRST_PORT + one, "protocol": "TCP", "nodePort": first + one}
         for one in range(ports)
     ]
     annotations = {"loadbalancer.windowbox/idle-timeout": f"{600 + version}s"}

@@ -29,6 +29,7 @@ from workers.loadbalancer.edge.placement import LoadBalancers, Placement
 from workers.loadbalancer.edge.reporter import NodeReport, StateReporter
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.envoy.attachments import Attachment
+from workers.loadbalancer.envoy.discovery import Discovery
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.links.addresses import Links
 
@@ -77,14 +78,16 @@ class EdgeTerms:
         return {
             "owned": controller.edges.names if controller else [],
             "load balancers": len(controller.reporter.served) if controller else 0,
+            "resources": controller.discovery.describe() if controller else {},
         }
 
     async def run(self) -> None:
         """One term, until cancelled. Envoy keeps serving afterwards."""
-        beside_us = await _until_reached(self._parts.attachment.beside_us)
+        attachment, discovery = self._parts.attachment, Discovery()
+        beside_us = await _until_reached(attachment.beside_us)
         try:
-            async with asyncio.TaskGroup() as group:
-                self._controller = EdgeController(self._parts, group, node_health=beside_us)
+            async with discovery.serving(attachment.discovery_folder), asyncio.TaskGroup() as group:
+                self._controller = EdgeController(self._parts, discovery, group, node_health=beside_us)
                 await self._controller.run()
         finally:
             self._controller = None
@@ -93,9 +96,12 @@ class EdgeTerms:
 class EdgeController:
     """Runs the edges of one host for one term of the lease."""
 
-    def __init__(self, parts: EdgeParts, group: asyncio.TaskGroup, *, node_health: bool) -> None:
+    def __init__(
+        self, parts: EdgeParts, discovery: Discovery, group: asyncio.TaskGroup, *, node_health: bool
+    ) -> None:
         bus, registry, store, changed = parts.bus, parts.registry, parts.store, asyncio.Event()
         health = NodeHealth(group, self._look_at_health_again) if node_health else None
+        self.discovery = discovery
         self._parts = parts
         self._group = group
         self._changed = changed
@@ -106,7 +112,9 @@ class EdgeController:
         host = parts.settings.host
         self._placement = Placement(host, parts.members, parts.states, store, changed.set)
         self.reporter = StateReporter(parts.states, parts.queue, group, nodes, changed.set, self._placement)
-        self.edges = Edges(parts.attachment, parts.settings, group, self.reporter.observe_all_again)
+        self.edges = Edges(
+            parts.attachment, discovery, parts.settings, group, self.reporter.observe_all_again
+        )
 
     async def run(self) -> None:
         """Reconcile after each change of clusters, nodes, Services, addresses and states; never returns."""
@@ -128,7 +136,6 @@ class EdgeController:
             tasks["node addresses"] = lambda: self._admission.testify(parts.states)
             for name, task in tasks.items():
                 self._group.create_task(guard.kept(f"edge: {name}", task), name=f"edge: {name}")
-            await _until_reached(self.edges.resume)
             owners = await _until_reached(self.edges.owners)
             testifying = guard.kept("edge: testimony", lambda: reporter.testify(owners))
             self._group.create_task(testifying, name="edge: testimony")

@@ -16,6 +16,7 @@ from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.edge.desired import LoadBalancers
 from workers.loadbalancer.envoy import resources
 from workers.loadbalancer.envoy.attachments import Attachment
+from workers.loadbalancer.envoy.discovery import Discovery
 from workers.loadbalancer.envoy.docker import boxes
 from workers.loadbalancer.envoy.edge import Edge
 from workers.loadbalancer.envoy.resources import Owner
@@ -49,6 +50,7 @@ class Edges:
     """All edges, for one term of the lease. The Envoys outlive it."""
 
     _attachment: Attachment
+    _discovery: Discovery
     _settings: LoadBalancerSettings
     _group: asyncio.TaskGroup
     _started: Callable[[], None]
@@ -69,16 +71,11 @@ class Edges:
     def running(self) -> list[Edge]:
         return [kept.edge for kept in self._kept.values() if kept.edge.running.is_set()]
 
-    async def resume(self) -> None:
-        """Restart the shared Envoy if it has died while no process held the lease."""
-        if not self._isolated and await self._attachment.kept(_SHARED):
-            self._keep(_SHARED, ())
-
     async def owners(self) -> list[Owner]:
         """The Services whose addresses Envoys serve, or served last, by their files."""
         names = {_SHARED, *await self._attachment.names()}
-        kept = [resources.parsed(await self._attachment.kept(name)) for name in sorted(names)]
-        return [owner for one in kept for owner in one.owners]
+        kept = [await self._attachment.owners(name) for name in sorted(names)]
+        return [owner for file in kept if file for owner in resources.owners_in(file)]
 
     async def write(
         self, load_balancers: LoadBalancers, retry: Collection[ObjectRef] = ()
@@ -109,7 +106,7 @@ class Edges:
         if not self._tidied:
             for name in set(await self._attachment.names()) - groups.keys():
                 logger.info("%s: ending an Envoy without load balancers", name)
-                await Edge(self._attachment, name).end()
+                await Edge(self._attachment, self._discovery, name).end()
             self._tidied = True
         return [(self._kept[name].edge, load_balancers) for name, load_balancers in groups.items()]
 
@@ -161,7 +158,7 @@ class Edges:
         labels = None
         if self._isolated:
             labels = boxes.service_labels(load_balancers[0].ref, self._settings.cluster_name)
-        edge = Edge(self._attachment, name, labels=labels, on_start=self._restarted)
+        edge = Edge(self._attachment, self._discovery, name, labels=labels, on_start=self._restarted)
         keep = guard.kept(f"edge: keep {name}", edge.keep)
         keeping = [self._group.create_task(keep, name=f"edge: keep {name}")]
         if not self._attachment.fixed_ports:  # two could not have the same ports
@@ -179,7 +176,7 @@ class Edges:
 async def _renew(edge: Edge) -> None:
     """Replace an Envoy of an earlier version of windowbox or Envoy.
 
-    Until then, it may read other files than are written, and serve an old configuration.
+    Until then, it may get no configuration at all, and serve an old one.
     """
     pause = _RENEW_AGAIN
     while True:

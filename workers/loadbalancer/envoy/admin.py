@@ -1,4 +1,4 @@
-"""Envoy's admin interface: accepted and rejected configuration, and counters."""
+"""Envoy's admin interface: whether it serves, health of endpoints, and counters."""
 
 from __future__ import annotations
 
@@ -9,29 +9,9 @@ from urllib.parse import quote
 
 import orjson
 
+from windowbox.errors import Refused
+from workers.loadbalancer.envoy import bootstrap
 from workers.loadbalancer.envoy.attachments import Running
-
-_STANDING = (
-    r"^(listener_manager\.lds\.update_rejected"
-    r"|cluster_manager\.(cds\.update_rejected|warming_clusters)|server\.state)$"
-)
-_ACCEPTED = r"^(listener_manager\.lds|cluster_manager\.cds)\.version_text$"
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How much of its configuration an Envoy has accepted."""
-
-    live: bool
-    """Whether it has begun to serve."""
-    clusters: str
-    """The version of the file that it has accepted."""
-    listeners: str
-    clusters_rejected: int
-    """How many files it has rejected, as a whole or in part."""
-    listeners_rejected: int
-    warming: int
-    """How many clusters wait for the first health checks of their endpoints."""
 
 
 @dataclass(frozen=True)
@@ -62,38 +42,12 @@ class Health:
     """Why it is not healthy."""
 
 
-async def standing(running: Running) -> Standing:
-    # Prometheus' format of a few statistics of many takes Envoy a fifth of the time of its own format.
-    answer = (await running.ask(f"/stats/prometheus?filter={quote(_STANDING, safe='')}")).decode()
-    lines = (line.split() for line in answer.splitlines() if line and not line.startswith("#"))
-    found = {name.removeprefix("envoy_").partition("{")[0]: int(value) for name, value in lines}
-    clusters_rejected = found.get("cluster_manager_cds_update_rejected", 0)
-    listeners_rejected = found.get("listener_manager_lds_update_rejected", 0)
-    if clusters_rejected or listeners_rejected:
-        # After a rejection, the last version that was tried may not be the last that was accepted.
-        accepted = await _stats(running, _ACCEPTED)
-        clusters = accepted.get("cluster_manager.cds.version_text", "")
-        listeners = accepted.get("listener_manager.lds.version_text", "")
-    else:
-        clusters, listeners = await versions(running)
-    return Standing(
-        live=found.get("server_state") == 0,
-        clusters=clusters,
-        listeners=listeners,
-        clusters_rejected=clusters_rejected,
-        listeners_rejected=listeners_rejected,
-        warming=found.get("cluster_manager_warming_clusters", 0),
-    )
-
-
-async def versions(running: Running) -> tuple[str, str]:
-    """The versions of clusters and listeners that it has tried last, accepted or not.
-
-    With a thousand listeners this costs Envoy 2 ms, statistics 20.
-    """
-    answer = orjson.loads(await running.ask(f"/config_dump?name_regex={quote('^$')}&mask=version_info"))
-    found = {one["@type"].rpartition(".")[2]: one.get("version_info", "") for one in answer["configs"]}
-    return found.get("ClustersConfigDump", ""), found.get("ListenersConfigDump", "")
+async def is_live(running: Running) -> bool:
+    """Whether it has begun to serve."""
+    try:
+        return (await running.ask("/ready")).strip() == b"LIVE"
+    except Refused:
+        return False  # the status is 503
 
 
 async def about(running: Running) -> tuple[str, int]:
@@ -107,24 +61,8 @@ async def about(running: Running) -> tuple[str, int]:
 
 async def warming(running: Running) -> frozenset[str]:
     """Clusters that wait for the first health checks of their endpoints."""
-    # The statistic `warming_clusters` stays 0 while a cluster warms that will replace another.
     answer = orjson.loads(await running.ask("/config_dump?resource=dynamic_warming_clusters"))
     return frozenset(one["cluster"]["name"] for one in answer.get("configs", []))
-
-
-async def endpoint_versions(running: Running) -> dict[str, str]:
-    """The accepted version of each cluster's own file of endpoints, by the cluster's name in statistics."""
-    found = await _stats(running, r"^cluster\..*\.version_text$")
-    return {key[len("cluster.") : -len(".version_text")]: version for key, version in found.items()}
-
-
-async def refused(running: Running, version: str) -> dict[str, str] | None:
-    """Why each listener of this version was rejected; None if Envoy has not tried this version yet."""
-    answer = orjson.loads(await running.ask("/config_dump?resource=dynamic_listeners&mask=error_state"))
-    errors = [one["error_state"] for one in answer.get("configs", []) if "error_state" in one]
-    # An error of bind() has no version, and a listener that was rejected twice has no name.
-    tried = [error for error in errors if error.get("version_info", version) == version]
-    return {error["failed_configuration"]["name"]: error.get("details", "") for error in tried} or None
 
 
 async def connections(running: Running) -> int:
@@ -150,6 +88,7 @@ async def health(running: Running) -> dict[str, tuple[Health, ...]]:
     return {
         cluster["name"]: tuple(map(_health, cluster.get("host_statuses", [])))
         for cluster in answer.get("cluster_statuses", [])
+        if cluster["name"] != bootstrap.EDGE
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from windowbox.models import loadbalancers
@@ -27,7 +28,7 @@ class Order:
     generation: int
     """Counts up: while one Envoy replaces another, both serve the same addresses."""
     files: Mapping[str, bytes]
-    """Its bootstrap and its first configuration."""
+    """Its bootstrap, and the file of owners."""
     published: Sequence[Published] = ()
     labels: Mapping[str, str] | None = None
 
@@ -39,7 +40,7 @@ class Running(Protocol):
     generation: int
 
     async def write(self, files: Mapping[str, bytes]) -> None:
-        """Replace each file by a rename, in the order given, so that Envoy notices each."""
+        """Replace each file by a rename, in the order given."""
 
     async def read(self, file: str) -> bytes | None:
         """The content of a file; None if it does not exist."""
@@ -65,7 +66,15 @@ class Attachment(Protocol):
 
     @property
     def folder(self) -> str:
-        """The folder of the files, as Envoy sees it."""
+        """The folder of the bootstrap and the admin socket, as Envoy sees it."""
+
+    @property
+    def discovery(self) -> str:
+        """The socket from which Envoy gets its resources, as Envoy sees it."""
+
+    @property
+    def discovery_folder(self) -> Path:
+        """The folder of that socket, as this process sees it."""
 
     @property
     def fixed_ports(self) -> bool:
@@ -80,8 +89,8 @@ class Attachment(Protocol):
     async def names(self) -> Sequence[str]:
         """Every edge that has a running Envoy here."""
 
-    async def kept(self, name: str) -> Mapping[str, bytes]:
-        """All files of the newest Envoy of that name, running or not; empty if there are none."""
+    async def owners(self, name: str) -> bytes | None:
+        """The newest file of owners of that name that is whole, whether its Envoy runs or not."""
 
     async def start(self, order: Order) -> Running:
         """Start one. Idempotent: an Envoy of this name and generation is replaced."""

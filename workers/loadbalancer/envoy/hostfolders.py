@@ -7,20 +7,24 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import aiohttp
+import orjson
 
 from bus.leases import leases
 from bus.transport import finishing
 from windowbox.errors import Refused, Unreachable
-from workers.loadbalancer.envoy import bootstrap, resources
+from workers.loadbalancer.envoy import bootstrap
 from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.launcher import programs
 from workers.loadbalancer.links import hostnetwork
 from workers.loadbalancer.links.addresses import Links
 
+DISCOVERY = "discovery"
+"""The folder of the socket from which all Envoys get their resources."""
+SOCKET = "ads.sock"
 _LARGEST_LOG = 4 << 20
 _TIMEOUT = aiohttp.ClientTimeout(total=5.0)
 _LONGEST_PATH = 100
@@ -47,7 +51,6 @@ def write_now(folder: Path, files: Mapping[str, bytes]) -> None:
         for name, content in files.items():
             temporary = folder / f".{name}.new"
             temporary.write_bytes(content)
-            # Envoy watches for moves only: it does not notice a file that is rewritten in place.
             os.replace(temporary, folder / name)
 
 
@@ -55,7 +58,7 @@ async def ask(socket: Path, target: str, *, post: bool = False) -> bytes:
     """The body of an HTTP response over a Unix socket. Unreachable without one, Refused if it is an error."""
     what = f"ask {socket} for {target}"
     try:
-        with _short(socket) as path:
+        with short(socket) as path:
             # A connection that is kept could be closed just when the next request uses it.
             connector = aiohttp.UnixConnector(path, force_close=True)
             async with (
@@ -71,7 +74,7 @@ async def ask(socket: Path, target: str, *, post: bool = False) -> bytes:
 
 
 @contextlib.contextmanager
-def _short(socket: Path) -> Iterator[str]:
+def short(socket: Path) -> Iterator[str]:
     """A path of the socket that fits into a socket address."""
     if len(str(socket)) <= _LONGEST_PATH or sys.platform != "linux":
         yield str(socket)
@@ -81,6 +84,16 @@ def _short(socket: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{socket.name}"
     finally:
         os.close(folder)
+
+
+def newest_owners(places: Iterable[Path]) -> bytes | None:
+    """The first file of owners in these folders that is whole: a crash of the host may damage one."""
+    for place in places:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            file = (place / bootstrap.OWNERS).read_bytes()
+            orjson.loads(file)
+            return file
+    return None
 
 
 class EnvoyFolder:
@@ -102,7 +115,7 @@ class EnvoyFolder:
 
 
 class InFolder(EnvoyFolder):
-    """An Envoy that runs in the folder `<name>/<generation>` and reads its configuration from files there."""
+    """An Envoy that runs in the folder `<name>/<generation>`."""
 
     def __init__(self, place: Path) -> None:
         super().__init__(place)
@@ -125,6 +138,7 @@ class HostFolders:
     """Envoys in this host's network, each in a folder of its own: `<folder>/<name>/<generation>`."""
 
     folder = programs.FOLDER
+    discovery = f"../../{DISCOVERY}/{SOCKET}"
     fixed_ports = False
 
     def __init__(self, folder: Path, *, links: Links | None = None) -> None:
@@ -134,13 +148,13 @@ class HostFolders:
     async def beside_us(self) -> bool:
         return True
 
-    async def kept(self, name: str) -> Mapping[str, bytes]:
-        for generation in reversed(programs.generations(self._folder / name)):
-            place = self._place(name, generation)
-            files = {f.name: f.read_bytes() for kind in ("*.pb", "*.json") for f in place.glob(kind)}
-            if resources.are_usable(files):
-                return files
-        return {}
+    @property
+    def discovery_folder(self) -> Path:
+        return self._folder / DISCOVERY
+
+    async def owners(self, name: str) -> bytes | None:
+        generations = reversed(programs.generations(self._folder / name))
+        return newest_owners(self._place(name, generation) for generation in generations)
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
         record = self._folder / hostnetwork.ADDED

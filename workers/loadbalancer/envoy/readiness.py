@@ -7,29 +7,30 @@ import contextlib
 import errno
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from windowbox.errors import TransientError
 from windowbox.models.loadbalancers import Listener, LoadBalancer
-from workers.loadbalancer.envoy import admin, bootstrap, protobuf, resources
+from workers.loadbalancer.envoy import admin
 from workers.loadbalancer.envoy.attachments import Running
-from workers.loadbalancer.envoy.resources import Configuration
+from workers.loadbalancer.envoy.discovery import Session
 from workers.loadbalancer.links import hostnetwork
 
 _AT_ONCE = 64
+_SLICE = 128
+"""Load balancers that are looked at before the event loop gets its turn."""
 _CONNECT_TIMEOUT = 1.0
 _SHORTEST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.1
-_FIRST_PAUSE = 0.005
 _CHECKING = 0.3
 """Seconds for first health checks before more endpoints are written. Dead ones must not delay others."""
-_UNASKED = 0.03
-"""Once pauses are as long as this, the reason for failing connections is requested from Envoy."""
 _CAUSE_KNOWN = 3.0
 """Seconds to wait for a load balancer whose problem is known."""
 
 _STARTING = "Envoy is being started"
+_UNANSWERED = "Envoy has not taken it"
 _UNCONNECTED = "no connection was made yet"
 _WARMING = "Envoy waits for the first health check of its endpoints"
 
@@ -76,48 +77,13 @@ class _View:
 class ApplyTracker:
     """Tracks how much of the last write is served."""
 
-    def __init__(self, serving: Callable[[], Running | None]) -> None:
+    def __init__(self, serving: Callable[[], Running | None], session: Callable[[], Session | None]) -> None:
         self._serving = serving
-        self.refused: dict[str, str] = {}
-        """Listeners that Envoy has rejected, and its messages."""
-        self.processed = True
-        """Whether Envoy has accepted or rejected the last write."""
+        self._session = session
         self.failure = ""
         """Why there is no Envoy, if it does not start."""
-        self._expected = resources.NOTHING
-        self._unprobed: set[str] = set()
-        self._endpoints: dict[str, str] = {}
-        self._judged_version = ""
-        self._rejections = -1
-        """Envoy's counter at the last request for refusals; -1: unknown."""
         self._may_warm = True
-        """Whether clusters may wait for health checks or for files before they serve."""
-
-    def expect(self, before: Configuration, after: Configuration) -> None:
-        """Expect `after` to be served, by an Envoy that serves `before`."""
-        self._expected, self.processed = after, False
-        old, new = before.listeners, after.listeners
-        self._unprobed &= new.keys()
-        self._unprobed |= {name for name, listener in new.items() if old.get(name) != listener}
-        self._endpoints = {
-            name: protobuf.version(after.files[bootstrap.endpoints_file(name)])
-            for name, endpoints in after.endpoints.items()
-            if before.endpoints.get(name) != endpoints
-        }
-        self.refused, self._judged_version = {}, ""
-        self._may_warm = self._may_warm or any(
-            before.clusters.get(name) != after.clusters[name] for name in after.warming
-        )
-
-    def start_over(self, written: Configuration) -> None:
-        """Expect this of a new Envoy."""
-        self.expect(resources.NOTHING, written)
-        self._rejections = 0
-
-    def take_over(self, written: Configuration) -> None:
-        """Expect this of an Envoy that served it before: its listeners are not probed again."""
-        self.expect(written, written)
-        self._rejections, self.processed = -1, True
+        """Whether clusters may wait for health checks before they serve."""
 
     async def wait_applied(
         self,
@@ -137,115 +103,73 @@ class ApplyTracker:
             while pending:
                 begun = asyncio.get_running_loop().time()
                 over = begun >= limit
-                listeners = [one for lb in pending for one in lb.listeners]
-                thorough = over or pause > _UNASKED
-                view = await self._look(listeners, probes, thorough=thorough)
-                took = asyncio.get_running_loop().time() - begun
+                session = self._session()
+                changed = session.change() if session else None
                 looked_at, pending = pending, []
-                for lb in looked_at:
-                    known = begun >= known_limit and (
-                        self.failure or any(one.address in unprepared for one in lb.listeners)
-                    )
-                    if over or known or not any(one.name in view.waiting for one in lb.listeners):
-                        yield view.applied(lb, unprepared)
-                    else:
-                        pending.append(lb)
+                for some in _in_slices(looked_at):
+                    view = await self._look([one for lb in some for one in lb.listeners], probes, session)
+                    for lb in some:
+                        known = begun >= known_limit and (
+                            self.failure or any(one.address in unprepared for one in lb.listeners)
+                        )
+                        if over or known or not any(one.name in view.waiting for one in lb.listeners):
+                            yield view.applied(lb, unprepared)
+                        else:
+                            pending.append(lb)
+                    await asyncio.sleep(0)  # there may be thousands: others get their turn
+                took = asyncio.get_running_loop().time() - begun
                 if pending:
-                    # An Envoy that answers slowly is busy: the pause grows with its latency.
-                    await probes.pause(max(pause, took))
+                    await asyncio.sleep(took)
+                    await probes.pause(pause, changed)
                     pause = min(_LONGEST_PAUSE, pause * 2)
         finally:
             await probes.stop()
 
-    async def wait_accepted(self, patience: float) -> bool:
-        """Wait until Envoy has accepted the configuration. False if it has not after `patience`."""
-        pause = _SHORTEST_PAUSE
-        limit = asyncio.get_running_loop().time() + patience
-        while asyncio.get_running_loop().time() < limit:
-            with contextlib.suppress(TransientError):
-                late, _ = await self._late()
-                if not late:
-                    return True
-            await asyncio.sleep(pause)
-            pause = min(_LONGEST_PAUSE, pause * 2)
-        return False
+    def expect(self, *, checks: bool) -> None:
+        """Something was written; `checks`: Envoy checks endpoints before it uses a new cluster."""
+        self._may_warm = checks
 
     async def wait_processed(self, patience: float) -> None:
-        """Wait until Envoy has accepted or rejected the configuration, and made its first health checks.
+        """Wait until Envoy has accepted or rejected the configuration, and made its first health checks."""
+        session = self._session()
+        if session is not None and await session.settled(patience):
+            with contextlib.suppress(TimeoutError, TransientError):
+                async with asyncio.timeout(_CHECKING):
+                    # Envoy announces no end of it.
+                    while await self._warming(session):  # noqa: ASYNC110
+                        await asyncio.sleep(_LONGEST_PAUSE)
 
-        While it reads files, it handles no responses: health checks sent just before would time out.
-        """
-        read = False
-        pause = _FIRST_PAUSE
-        with contextlib.suppress(TimeoutError, TransientError):
-            async with asyncio.timeout(patience) as limit:
-                while not self.processed and (running := self._serving()) is not None:
-                    await asyncio.sleep(pause)
-                    pause = min(_LONGEST_PAUSE, pause * 2)
-                    files = [self._expected.files[name] for name in (bootstrap.CLUSTERS, bootstrap.LISTENERS)]
-                    if not read and await admin.versions(running) == tuple(map(protobuf.version, files)):
-                        read = True
-                        limit.reschedule(asyncio.get_running_loop().time() + _CHECKING)
-                    self.processed = self.processed or (read and not await self._warming(running))
-        self.processed = self.processed or read
+    async def _look(self, listeners: Collection[Listener], probes: _Probes, session: Session | None) -> _View:
+        """The state of these listeners: Envoy answers for its resources, and connections for sockets."""
+        if session is None or self._serving() is None:
+            return _View({}, dict.fromkeys((one.name for one in listeners), self.failure or _STARTING))
+        delta = session.delta
+        waiting = {one.name: _UNANSWERED for one in listeners if delta.lacks(one.name)}
+        refused = {one.name: why for one in listeners if (why := delta.refusal(one.name)) is not None}
+        taken = [one for one in listeners if one.name not in waiting and one.name not in refused]
+        due = [one for one in taken if one.name in delta.unproven]
+        unproven = probes.failures([one for one in due if one.protocol == "TCP"])
+        delta.unproven.difference_update(one.name for one in due if one.name not in unproven)
+        checked = [one.name for one in taken if one.check and one.name not in unproven]
+        with contextlib.suppress(TransientError):
+            warming = await self._warming(session) if checked else frozenset()
+            waiting |= {name: _WARMING for name in checked if name in warming}
+        return _View(refused, waiting | unproven)
 
-    async def _look(self, listeners: Collection[Listener], probes: _Probes, *, thorough: bool) -> _View:
-        due = [one for one in listeners if one.protocol == "TCP" and one.name in self._unprobed]
-        unprobed = probes.failures(due)
-        self._unprobed.difference_update(one.name for one in due if one.name not in unprobed)
-        if unprobed and not thorough:
-            # The admin interface of an Envoy with a thousand listeners costs more than a connection.
-            return _View({}, {**dict.fromkeys((one.name for one in listeners), ""), **unprobed})
-        try:
-            late, warming = await self._late()
-        except TransientError:
-            late, warming = self.failure or _STARTING, frozenset()
-        if late:
-            return _View(self.refused, dict.fromkeys((one.name for one in listeners), late))
-        warm = {one.name: _WARMING for one in listeners if one.name in warming}
-        waiting = {**unprobed, **warm}
-        return _View(self.refused, {name: waiting[name] for name in waiting.keys() - self.refused.keys()})
-
-    async def _late(self) -> tuple[str | None, frozenset[str]]:
-        """Why Envoy has not accepted the configuration yet, and which clusters are still warming."""
+    async def _warming(self, session: Session) -> frozenset[str]:
+        """Clusters that wait for the first health checks of their endpoints."""
         running = self._serving()
-        standing = await admin.standing(running) if running else None
-        if running is None or standing is None or not standing.live:
-            return self.failure or _STARTING, frozenset()
-        late = await self._not_accepted(running, standing)
-        warming = await self._warming(running) if standing.warming and not late else frozenset()
-        self.processed = not late and not warming
-        return late, warming
-
-    async def _warming(self, running: Running) -> frozenset[str]:
-        if not self._may_warm:
+        if not self._may_warm or running is None:
             return frozenset()
-        asked = self._expected
+        settled, changed = session.delta.settled, session.change()
         found = await admin.warming(running)
-        if not found and asked is self._expected:
+        if not found and settled and not changed.is_set():
             self._may_warm = False
         return found
 
-    async def _not_accepted(self, running: Running, standing: admin.Standing) -> str | None:
-        if standing.clusters != protobuf.version(self._expected.files[bootstrap.CLUSTERS]):
-            rejected = " (it refuses them: its log says why)" if standing.clusters_rejected else ""
-            return f"Envoy has not taken its endpoints{rejected}"
-        wanted = protobuf.version(self._expected.files[bootstrap.LISTENERS])
-        if standing.listeners == wanted:
-            self._judged_version, self.refused = wanted, {}
-        elif (rejections := standing.listeners_rejected) != self._rejections:
-            refused = await admin.refused(running, wanted) if rejections else None
-            self._rejections = rejections
-            if refused is not None:
-                self._judged_version, self.refused = wanted, refused
-        if self._judged_version == wanted and self._endpoints:
-            taken = await admin.endpoint_versions(running)
-            self._endpoints = {
-                name: version
-                for name, version in self._endpoints.items()
-                if taken.get(admin.stat_name(name)) != version
-            }
-        return "Envoy has not taken it" if self._judged_version != wanted or self._endpoints else None
+
+def _in_slices(all: Sequence[LoadBalancer]) -> Iterator[Sequence[LoadBalancer]]:
+    return (all[first : first + _SLICE] for first in range(0, len(all), _SLICE))
 
 
 class _Probes:
@@ -278,15 +202,27 @@ class _Probes:
             task.add_done_callback(self._running.discard)
         return found
 
-    async def pause(self, seconds: float) -> None:
-        """A pause that ends with the first connection; not with a refusal, which loopback gives at once."""
-        loop, waiting = asyncio.get_running_loop(), set(self._running)
+    async def pause(self, seconds: float, changed: asyncio.Event | None) -> None:
+        """A pause that ends with a change, or with the first connection.
+
+        Not with a refused connection, which loopback gives at once. Without attempts, only a change matters.
+        """
+        loop, waiting = asyncio.get_running_loop(), set[asyncio.Task[Any]](self._running)
         over = loop.time() + seconds
-        while waiting and (left := over - loop.time()) > 0:
-            done, waiting = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if any(task.result() is None for task in done):
-                return
-        await asyncio.sleep(over - loop.time())
+        changing = asyncio.create_task(changed.wait()) if changed else None
+        try:
+            while (left := over - loop.time()) > 0:
+                several = waiting | ({changing} if changing else set())
+                if not several:
+                    return await asyncio.sleep(left)
+                done, _ = await asyncio.wait(several, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                if changing in done or any(task.result() is None for task in done):
+                    return None
+                waiting -= done
+        finally:
+            if changing:
+                changing.cancel()
+        return None
 
     async def stop(self) -> None:
         for task in self._tasks.values():

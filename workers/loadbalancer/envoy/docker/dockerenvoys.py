@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from bus.leases import leases
 from windowbox.clients.docker import Container, Engine
-from windowbox.errors import Missing, Refused, Unreachable, WindowboxError
-from workers.loadbalancer.envoy import bootstrap, resources
+from windowbox.errors import Missing, Refused, WindowboxError
+from workers.loadbalancer.envoy import hostfolders
 from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.envoy.docker import boxes
 from workers.loadbalancer.envoy.docker.boxes import FOLDER, Household
@@ -23,36 +23,12 @@ from workers.loadbalancer.envoy.hostfolders import EnvoyFolder
 from workers.loadbalancer.launcher import programs
 from workers.loadbalancer.links import hostnetwork
 
-_CURL_LIMIT = 10
-
-
-class Files(Protocol):
-    """Access to the files of one Envoy in a container, and to its admin socket among them."""
-
-    async def write(self, files: Mapping[str, bytes]) -> None:
-        """Replace each file by a rename, in the order given."""
-
-    async def read(self, file: str) -> bytes | None:
-        """One of them; None if it does not exist."""
-
-    async def ask(self, path: str, *, post: bool) -> bytes:
-        """Send a request to Envoy's admin interface."""
-
-    def remove(self) -> None:
-        """Remove them, after the container."""
-
 
 class Shared(EnvoyFolder):
     """A folder of this host that is mounted into the container.
 
     Envoy creates its socket there as root, so windowbox has to be root as well.
     """
-
-    async def all(self) -> Mapping[str, bytes]:
-        with contextlib.suppress(FileNotFoundError):
-            files = (file for file in self._place.iterdir() if file.is_file() and file.name[0] != ".")
-            return {file.name: file.read_bytes() for file in files}
-        return {}
 
     def prepare(self, files: Mapping[str, bytes]) -> None:
         """Replace the folder by one with these files, before the container exists."""
@@ -73,43 +49,6 @@ class Shared(EnvoyFolder):
             self._place.parent.rmdir()
 
 
-class Enclosed:
-    """Files that only the container has: all access goes through the engine, in about a tenth of a second.
-
-    The image needs `sh`, `mv`, and `curl` for requests.
-    """
-
-    def __init__(self, engine: Engine, container: str) -> None:
-        self._engine = engine
-        self._container = container
-
-    async def write(self, files: Mapping[str, bytes]) -> None:
-        new = {f"{FOLDER[1:]}/.new-{name}": content for name, content in files.items()}
-        await self._engine.put(self._container, "/", new)
-        # The engine unpacks without renaming, and Envoy watches for moves only.
-        moves = [f"mv -f '{FOLDER}/.new-{name}' '{FOLDER}/{name}'" for name in files]
-        await self._engine.execute(self._container, ["sh", "-c", " && ".join(moves)])
-
-    async def read(self, file: str) -> bytes | None:
-        return (await self._engine.files(self._container, f"{FOLDER}/{file}")).get(file)
-
-    async def all(self) -> Mapping[str, bytes]:
-        found = await self._engine.files(self._container, FOLDER)
-        return {name: found[name] for name in found if not name.startswith(".")}
-
-    async def ask(self, path: str, *, post: bool) -> bytes:
-        argv = ["curl", "--silent", "--show-error", "--fail", "--max-time", str(_CURL_LIMIT)]
-        argv += ["--unix-socket", f"{FOLDER}/{bootstrap.ADMIN}", *(["--request", "POST"] if post else [])]
-        try:
-            return await self._engine.execute(self._container, [*argv, f"http://envoy{path}"])
-        except Refused as error:
-            remedy = "an image without curl needs loadbalancer.folder, which Docker's host has to have, too"
-            raise Unreachable(f"{error} ({remedy})") from error
-
-    def remove(self) -> None:
-        """They are removed with the container."""
-
-
 @dataclass
 class DockerEnvoy:
     """One life of a container with an Envoy."""
@@ -117,7 +56,7 @@ class DockerEnvoy:
     name: str
     generation: int
     container: Container
-    files: Files
+    files: Shared
     attachment: DockerEnvoys
 
     async def write(self, files: Mapping[str, bytes]) -> None:
@@ -152,16 +91,19 @@ class DockerEnvoys(ABC):
     """The Envoys of one windowbox on one engine. Addresses are aliases on the host's loopback."""
 
     folder = FOLDER
+    discovery = f"{boxes.DISCOVERY}/{hostfolders.SOCKET}"
     fixed_ports = False
 
-    def __init__(
-        self, engine: Engine, household: Household, network: str, folder: Path | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, household: Household, network: str, folder: Path) -> None:
         self.engine = engine
         self.household = household
         self._network = network
         self._folder = folder
-        self._record = folder / hostnetwork.ADDED if folder else None
+        self._record = folder / hostnetwork.ADDED
+
+    @property
+    def discovery_folder(self) -> Path:
+        return self._folder / hostfolders.DISCOVERY
 
     @abstractmethod
     async def route(self, container: Container, routes: Mapping[str, str]) -> None:
@@ -188,17 +130,9 @@ class DockerEnvoys(ABC):
                 found.append(self._envoy(container))
         return found
 
-    async def kept(self, name: str) -> Mapping[str, bytes]:
-        """The newest files that are whole: a crash of the host may damage some. The container of files that
-        are in a folder of the host may have been removed."""
-        generations = (self._folder / name).glob("[0-9]*") if self._folder else ()
-        newest = sorted(generations, key=lambda path: int(path.name), reverse=True)
-        containers = reversed(await self._containers(name))
-        for place in [*map(self._files, containers), *map(Shared, newest)]:
-            files = await place.all()
-            if resources.are_usable(files):
-                return files
-        return {}
+    async def owners(self, name: str) -> bytes | None:
+        places = (self._folder / name).glob("[0-9]*")
+        return hostfolders.newest_owners(sorted(places, key=lambda place: int(place.name), reverse=True))
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
         if not await self.on_this_host():
@@ -207,12 +141,11 @@ class DockerEnvoys(ABC):
         return await hostnetwork.prepare(addresses, self._record)
 
     async def added(self) -> Collection[str]:
-        return hostnetwork.added(self._record) if self._record else []
+        return hostnetwork.added(self._record)
 
     async def remove(self, addresses: Collection[str]) -> None:
-        if self._record:  # without one, nobody knows which of the host's addresses are ours
-            leases.check()
-            await hostnetwork.remove(addresses, self._record)
+        leases.check()
+        await hostnetwork.remove(addresses, self._record)
 
     async def on_this_host(self) -> bool:
         """Whether the engine runs on this very host: not in a virtual machine, and we not in a container."""
@@ -222,15 +155,17 @@ class DockerEnvoys(ABC):
         """Start an Envoy in a container of this name and body. A container with this name is removed."""
         await self.engine.ensure_image(self.household.image)
         await self.engine.remove(box)
-        if folder := self._place(order.name, order.generation):
-            Shared(folder).prepare(order.files)
-            # The engine refuses a bind mount if the folder does not exist.
-            body["HostConfig"]["Mounts"] = [{"Type": "bind", "Source": str(folder), "Target": FOLDER}]
+        folder = self._place(order.name, order.generation)
+        Shared(folder).prepare(order.files)
+        # The engine refuses a bind mount if the folder does not exist.
+        with programs.writing(self.discovery_folder):
+            self.discovery_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mounts = {FOLDER: folder, boxes.DISCOVERY: self.discovery_folder}
+        body["HostConfig"]["Mounts"] = [
+            {"Type": "bind", "Source": str(source), "Target": target} for target, source in mounts.items()
+        ]
         container = await self.engine.create(box, body)
         try:
-            if not folder:
-                first = {f"{FOLDER[1:]}/{name}": content for name, content in order.files.items()}
-                await self.engine.put(container, "/", first)
             await self.engine.start(container)
             return self._envoy(await self.engine.look(container))
         except WindowboxError:
@@ -246,14 +181,10 @@ class DockerEnvoys(ABC):
 
     def _envoy(self, container: Container) -> DockerEnvoy:
         name, generation = boxes.edge_of(container) or "", boxes.generation_of(container)
-        return DockerEnvoy(name, generation, container, self._files(container), self)
+        return DockerEnvoy(name, generation, container, Shared(self._place(name, generation)), self)
 
-    def _files(self, container: Container) -> Shared | Enclosed:
-        folder = self._place(boxes.edge_of(container) or "", boxes.generation_of(container))
-        return Shared(folder) if folder else Enclosed(self.engine, container.id)
-
-    def _place(self, name: str, generation: int) -> Path | None:
-        return self._folder / name / str(generation) if self._folder else None
+    def _place(self, name: str, generation: int) -> Path:
+        return self._folder / name / str(generation)
 
 
 class DockerHost(DockerEnvoys):
@@ -270,11 +201,11 @@ class DockerHost(DockerEnvoys):
         return await self._launch(order, boxes.shared_box(self.household, order.name, order.generation), body)
 
     async def route(self, container: Container, routes: Mapping[str, str]) -> None:
-        if self._folder and await self.on_this_host():
+        if await self.on_this_host():
             name = boxes.edge_of(container) or ""
             await hostnetwork.route(self._folder / name / "routes.json", routes)
         elif routes:
             raise Refused(
-                f"routes to {', '.join(routes)}: the host's own table is out of reach "
-                "without loadbalancer.folder; set it, or loadbalancer.attachment to docker-routed"
+                f"routes to {', '.join(routes)}: the table of Docker's host is out of reach; "
+                "set loadbalancer.attachment to docker-routed"
             )

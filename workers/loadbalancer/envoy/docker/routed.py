@@ -33,7 +33,7 @@ class DockerRouted(DockerEnvoys):
         engine: Engine,
         household: Household,
         network: str,
-        folder: Path | None,
+        folder: Path,
         prefixes: Sequence[Network],
     ) -> None:
         super().__init__(engine, household, network, folder)
