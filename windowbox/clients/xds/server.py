@@ -127,9 +127,20 @@ async def serving(socket: str, serve: Callable[[Stream], Awaitable[None]]) -> As
     import grpc
     from grpc import aio
 
+    streams = set[asyncio.Task[None]]()
+
     async def answer(_: Any, context: Any) -> None:
+        stream = asyncio.ensure_future(serve(Stream(context)))
+        streams.add(stream)
         try:
-            await serve(Stream(context))
+            await asyncio.wait([stream])
+        finally:
+            stream.cancel()
+            streams.discard(stream)
+        if stream.cancelled():
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "this edge ends; the next one knows more")
+        try:
+            stream.result()
         except WindowboxError as error:
             # An Envoy that comes before its edge knows it tries again.
             level = logging.DEBUG if isinstance(error, Refused) else logging.INFO
@@ -150,4 +161,7 @@ async def serving(socket: str, serve: Callable[[Stream], Awaitable[None]]) -> As
     try:
         yield
     finally:
-        await server.stop(_END)
+        # To the end, also if that is cancelled: an Envoy would stay with a server that sends nothing more.
+        for stream in streams:
+            stream.cancel()
+        await asyncio.shield(asyncio.ensure_future(server.stop(_END)))
