@@ -26,9 +26,11 @@ from windowbox.telemetry import metrics, tracing
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE = 3.0
+_PATIENCE = 2.0
 """Seconds until a slow write is left to the pool, where slow clusters have a share of the slots."""
-_EACH = 8
+_SLOW = 300.0
+"""Seconds for which all reports of a tenant whose server was slow are left to the pool."""
+_EACH = 4
 """Writes to one tenant's server at once; further ones are left to the pool."""
 _ACK_WAIT = 10.0
 
@@ -45,6 +47,8 @@ class DirectWrites:
         self._pull = Pull(bus, consumer, concurrency)
         self._writing = Counter[str]()
         """By cluster."""
+        self._slow: dict[str, float] = {}
+        """Clusters whose server was slow, and when they get their next chance."""
         self._process = this_process()
 
     async def run(self) -> None:
@@ -76,7 +80,7 @@ class DirectWrites:
         intent, ref = StatusIntent.model_validate_json(delivery.data), subjects.ref(key)
         if not intent.events and (intent.shown or not intent.patch):
             return True
-        if intent.events or not intent.version or self._is_full(ref):
+        if intent.events or not intent.version or self._limited or not self._has_turn(ref):
             return False
         started, clock = datetime.now(UTC), time.perf_counter()
         self._writing[ref.cluster] += 1
@@ -84,7 +88,10 @@ class DirectWrites:
             async with asyncio.timeout(_PATIENCE):
                 kube = await self._clusters.get(ref.cluster)
                 await write_status(kube, ref, intent.patch, intent.version)
-        except (WindowboxError, TimeoutError):
+        except TimeoutError:
+            self._slow[ref.cluster] = time.monotonic() + _SLOW
+            return False
+        except WindowboxError:
             return False
         finally:
             self._writing[ref.cluster] -= 1
@@ -112,6 +119,11 @@ class DirectWrites:
         await self._bus.publish(subjects.run(intents.PATCH, key), record.encoded())
         return True
 
-    def _is_full(self, ref: ObjectRef) -> bool:
-        """Whether the object's server has as many requests as it may have."""
-        return self._limited or (ref.cluster != RUNTIME and self._writing[ref.cluster] >= _EACH)
+    def _has_turn(self, ref: ObjectRef) -> bool:
+        """Whether the object's server may have one more request: one that is slow may not hold up others."""
+        if ref.cluster == RUNTIME:
+            return True
+        if time.monotonic() < self._slow.get(ref.cluster, 0.0):
+            return False
+        self._slow.pop(ref.cluster, None)
+        return self._writing[ref.cluster] < _EACH

@@ -192,7 +192,7 @@ class Pool:
             renewing.cancel()
 
     async def _process(self, delivery: Delivery) -> None:
-        """Run until the object has no wish, then acknowledge its item."""
+        """Run, and acknowledge the item. An object with another wish by then is enqueued again."""
         key = subjects.without(f"work.{self._pool}", delivery.subject)
         try:
             wished, cut_off = self._carried(delivery) or await self._wished(key), False
@@ -290,10 +290,9 @@ class Pool:
     async def _journal(self, record: RunRecord) -> None:
         # Calls are left out of a record that does not fit into one message beside its headers.
         limit = self._bus.max_payload - 4096
-        without_calls = record.model_copy(update={"calls": [], "calls_omitted": True})
-        data = (without_calls if crowded(record.calls, limit) else record).encoded()
-        if len(data) > limit:
-            data = without_calls.encoded()
+        data = b"" if crowded(record.calls, limit) else record.encoded()
+        if not data or len(data) > limit:
+            data = record.model_copy(update={"calls": [], "calls_omitted": True}).encoded()
         await self._bus.publish(subjects.run(self._pool, record.key), data)
 
     async def _requeue_if_wished(

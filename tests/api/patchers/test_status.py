@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import pytest
 
 from bus import intents, streams, subjects
 from bus.clusters.clusters import Clusters
-from bus.clusters.registry import Registry
+from bus.clusters.registry import Member, Registry
 from bus.messages import EventIntent, RunRecord, StatusIntent
 from bus.transport import consumers
 from bus.transport.connection import Bus, connected
@@ -182,6 +183,30 @@ async def test_a_server_that_does_not_answer_keeps_no_report_from_the_pool(
     desk.wire.resume()
     async with desk.open():
         await desk.versions(record, reached("Succeeded"))
+
+
+async def test_a_tenant_whose_server_was_slow_holds_up_no_further_report(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, registry = [await desk.record(), await desk.record()], Registry(desk.bus)
+    kubeconfig = tmp_path / "kubeconfig"
+    async with contextlib.AsyncExitStack() as stack:
+        opened = Clusters(desk.api, registry, loopback.SETTINGS, {"elsewhere": kubeconfig}, stack)
+        await stack.enter_async_context(running(registry.run(), DirectWrites(desk.bus, opened).run()))
+        await registry.complete.wait()
+        await registry.join(Member(id="elsewhere", file=str(kubeconfig), kinds=(DNSRECORDS.id,)))
+        await eventually(lambda: "elsewhere" in registry.members)
+        desk.wire.hang()
+        # The second one would wait for longer than this test.
+        for record, patience in zip(records, (0.2, 1000.0), strict=True):
+            monkeypatch.setattr(directwrites, "_PATIENCE", patience)
+            key = subjects.key(ObjectRef("elsewhere", DNSRECORDS.id, record.namespace, record.name))
+            status = {"lastOperation": last("Succeeded")}
+            intent = StatusIntent(uid=record.uid, patch=status, version=record.resource_version)
+            await intents.report(desk.bus, key, intent, 0)
+            left = functools.partial(desk.bus.last, streams.TRIGGERS, subjects.wish(intents.PATCH, key))
+            async with asyncio.timeout(4):
+                await eventually(left)
 
 
 async def test_only_the_newest_report_is_written(desk: Desk) -> None:
