@@ -10,7 +10,7 @@ from tests.servers.envoy.clients import greeting, named
 from tests.servers.envoy.nodes import Node
 from tests.servers.envoy.world import balancer
 from tests.support.running import eventually
-from windowbox.errors import Unreachable
+from windowbox.errors import Refused, Unreachable
 from windowbox.models.loadbalancers import Listener, Protocol
 from workers.loadbalancer.envoy import bootstrap, discovery, edge, resources
 from workers.loadbalancer.envoy.attachments import Attachment, Order, Running
@@ -112,7 +112,7 @@ async def live(envoy: Running) -> None:
     """Wait until Envoy reports that it serves."""
 
     async def is_live() -> bool:
-        with contextlib.suppress(Unreachable):
+        with contextlib.suppress(Unreachable, Refused):  # it does not listen yet, or initializes
             return (await envoy.ask("/ready")).strip() == b"LIVE"
         return False
 
