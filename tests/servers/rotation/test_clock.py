@@ -115,6 +115,7 @@ def test_a_clock_that_may_be_right_is_not_corrected() -> None:
 WALL_CLOCKS = {
     "bus/transport/connection.py": "measures how far the server's clock is from it",
     "bus/workqueue/pool.py": "the journal shows it",
+    "patchers/directwrites.py": "the journal shows it",
     "webhooks/journal.py": "the journal shows it",
     "windowbox/clients/kubernetes/kube.py": "the clock of a tenant's server is not trusted",
     "windowbox/clients/kubernetes/leaderelection.py": "candidates only compare whether it has changed",
