@@ -51,6 +51,15 @@ async def remind(bus: Bus, key: str) -> None:
     await Queue(bus, PATCH).wish(key, Wish(reason=Reason.REPORT))
 
 
+async def is_newest(bus: Bus, key: str, sequence: int) -> bool:
+    """Whether no report has come after the one with this sequence.
+
+    Who has written a report asks afterwards: another process may have written a newer one just before.
+    """
+    stored = await bus.last(streams.INTENTS, subjects.intent(key))
+    return stored is None or stored.sequence == sequence
+
+
 async def forget(bus: Bus, key: str, uid: str) -> None:
     """Delete the report about an object that is gone."""
     found = await last(bus, key)

@@ -117,7 +117,7 @@ class DirectWrites:
             trace=trace,
         )
         await self._bus.publish(subjects.run(intents.PATCH, key), record.encoded())
-        return True
+        return await intents.is_newest(self._bus, key, delivery.sequence)
 
     def _has_turn(self, ref: ObjectRef) -> bool:
         """Whether the object's server may have one more request: one that is slow may not hold up others."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from bus import intents, streams, subjects
 from bus.clusters.clusters import Clusters
-from bus.messages import Call, EventIntent, Read, Reason, StatusIntent, Wish
+from bus.messages import Call, EventIntent, Read, Reason, Wish
 from bus.outcomes import Done, Failed, Ignored, Outcome, RequeueAfter, backoff
 from bus.transport.connection import Bus
 from bus.workqueue.pool import Item
@@ -55,7 +55,7 @@ class StatusPatcher:
             await self._limiter.wait()
             item.check()
             wanted = intent.patch and not intent.shown
-            if wanted and (obsolete := await self._write(kube, ref, intent)):
+            if wanted and (obsolete := await self._write(kube, ref, reported)):
                 outcome = Done(obsolete)
             else:
                 for event in intent.events:
@@ -65,6 +65,8 @@ class StatusPatcher:
                 outcome = Done("Events written")
                 if wanted:
                     item.calls.append(Call(door="status", request=intent.patch, effect=True))
+                    if not await intents.is_newest(self._bus, item.key, reported.sequence):
+                        await intents.remind(self._bus, item.key)
                     outcome = Done(str(intent.patch.get("lastOperation", {}).get("state", "")))
         except Missing:
             await intents.forget(self._bus, item.key, intent.uid)
@@ -81,8 +83,10 @@ class StatusPatcher:
     async def quarantine(self, item: Item) -> None:
         logger.error("%s: quarantined: writing its status has ended this process before", item.key)
 
-    async def _write(self, kube: Kube, ref: ObjectRef, intent: StatusIntent) -> str:
+    async def _write(self, kube: Kube, ref: ObjectRef, reported: intents.Reported) -> str:
         """Write the status, unless it is obsolete: then return why."""
+        intent = reported.intent
+        assert intent
         if intent.version:
             with contextlib.suppress(Conflict):
                 await write_status(kube, ref, intent.patch, intent.version)
@@ -92,6 +96,8 @@ class StatusPatcher:
             return "its name belongs to another object now"
         if overtaken(intent.patch, found.status):
             return "a newer status has been written"  # the bus may have lost newer reports
+        if not await intents.is_newest(self._bus, subjects.key(ref), reported.sequence):
+            return "a newer report is written as it comes"
         patch = intent.patch_of(found.status)
         if merge(found.status, patch) != found.status:
             await write_status(kube, ref, patch, found.resource_version)

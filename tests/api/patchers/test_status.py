@@ -18,12 +18,13 @@ import pytest
 from bus import intents, streams, subjects
 from bus.clusters.clusters import Clusters
 from bus.clusters.registry import Member, Registry
-from bus.messages import EventIntent, RunRecord, StatusIntent
+from bus.messages import EventIntent, Reason, RunRecord, StatusIntent, Wish
+from bus.outcomes import Done
 from bus.transport import consumers
 from bus.transport.connection import Bus, connected
 from bus.transport.consumers import Consumer
 from bus.transport.pull import Pull
-from bus.workqueue.pool import Pool
+from bus.workqueue.pool import DeliveryHold, Item, Pool
 from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
 from patchers import directwrites
@@ -216,6 +217,28 @@ async def test_only_the_newest_report_is_written(desk: Desk) -> None:
     async with desk.open():
         [written] = await desk.versions(record, reached("Succeeded"))
     assert written.status == {"observedGeneration": 1, "lastOperation": last("Succeeded")}
+
+
+@rule("V-8")
+async def test_a_report_that_the_pool_repeats_spares_a_newer_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, newest = await desk.record(), intents.last
+    await desk.report(record, zone="older")
+    older = [await newest(desk.bus, desk.key(record))]
+    await desk.report(record, zone="newer")
+    async with running(DirectWrites(desk.bus, desk.clusters).run()):
+        await desk.versions(record, lambda version: version.status.get("zone") == "newer")
+
+    async def last_report(bus: Bus, key: str) -> intents.Reported:
+        return older.pop() if older else await newest(bus, key)
+
+    # The pool has read the older report just before the newer one came and was written.
+    monkeypatch.setattr(intents, "last", last_report)
+    item = Item(desk.key(record), Wish(reason=Reason.REPORT), 1, 1, DeliveryHold(60))
+    outcome = await StatusPatcher(desk.bus, desk.clusters).handle(item)
+    assert outcome == Done("a newer report is written as it comes")
+    assert (await desk.api.get(DNSRECORDS, "default", record.name)).status == {"zone": "newer"}
 
 
 @rule("V-8")
