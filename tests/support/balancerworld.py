@@ -24,6 +24,7 @@ from bus.workqueue.routing import run_due
 from patchers.directwrites import DirectWrites
 from patchers.statuspatcher import StatusPatcher
 from tests.support import envoyprogram, loopback
+from tests.support.healthserver import healthy
 from tests.support.natsserver import NatsServer
 from tests.support.roles import RoleServer
 from tests.support.running import eventually, running
@@ -279,7 +280,7 @@ def address(service: Object) -> str:
 @contextlib.asynccontextmanager
 async def played_node(addr: str, greetings: Mapping[int, str]) -> AsyncIterator[None]:
     """Simulates a node: kube-proxy's health check, and Pods that greet behind the node ports."""
-    servers = [await asyncio.start_server(_healthy, addr, 10256)]
+    servers = [await asyncio.start_server(healthy, addr, 10256)]
     for node_port, text in greetings.items():
         servers.append(await asyncio.start_server(partial(_greet, text), addr, node_port))
     try:
@@ -293,15 +294,6 @@ async def _greet(text: str, _: asyncio.StreamReader, writer: asyncio.StreamWrite
     writer.write(text.encode() + b"\n")
     with contextlib.suppress(OSError):
         await writer.drain()
-    writer.close()
-
-
-async def _healthy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-        while True:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-            await writer.drain()
     writer.close()
 
 

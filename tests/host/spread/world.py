@@ -30,6 +30,7 @@ from sandbox.options import Options
 from tests.servers.edge.mirror import list_all, see
 from tests.servers.ipam import stores
 from tests.support import envoyprogram, guardian, namespaces
+from tests.support.healthserver import healthy
 from tests.support.lbobjects import node, service
 from tests.support.natsserver import NatsServer
 from tests.support.proxy import Proxy
@@ -158,7 +159,7 @@ async def opened(folder: Path, nats: NatsServer, names: Sequence[str]) -> AsyncI
                 settings = {"nats": {"url": url}, "loadbalancer": balancing, "metrics": "127.0.0.1:0"}
                 hosts.append(Host(name, claim.namespace(name), folder / name, proxy, settings))
             for addr in (gate, str(plan.host_v6)):
-                for port, answer in ((10256, _healthy), (NODE_PORT, _echo)):
+                for port, answer in ((10256, healthy), (NODE_PORT, _echo)):
                     server = await asyncio.start_server(answer, addr, port)
                     stack.callback(server.close)
             await see(bus, NODES, "one", node("one", gate, str(plan.host_v6)))
@@ -190,15 +191,6 @@ def _network(names: tuple[str, ...]) -> Iterator[tuple[Claim, Plan]]:
             yield claim, plan
         finally:
             leftovers.clear_one(claim)
-
-
-async def _healthy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-        while True:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-            await writer.drain()
-    writer.close()
 
 
 async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
