@@ -130,9 +130,7 @@ class DirectClient(Client):
         self.stats["out_bytes"] += len(payload)
         self._pending.append(command)
         self._pending_data_size += len(command)
-        if not self._writing:
-            self._writing = True
-            asyncio.get_running_loop().call_soon(self._write)
+        self._write_soon()
 
     async def _process_pong(self) -> None:
         """Take the server's answer to a PING.
@@ -147,10 +145,14 @@ class DirectClient(Client):
         """Write pending data at the end of this turn of the event loop, with all that the turn sends."""
         if force_flush:
             return await super()._flush_pending(force_flush=True)
-        if self.is_connected and not self._writing:
+        if self.is_connected:
+            self._write_soon()
+        return None
+
+    def _write_soon(self) -> None:
+        if not self._writing:
             self._writing = True
             asyncio.get_running_loop().call_soon(self._write)
-        return None
 
     def _write(self) -> None:
         self._writing = False

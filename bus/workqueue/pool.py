@@ -195,9 +195,8 @@ class Pool:
         """Run, and acknowledge the item. An object with another wish by then is enqueued again."""
         key = subjects.without(f"work.{self._pool}", delivery.subject)
         try:
-            wished, cut_off = self._carried(delivery) or await self._wished(key), False
-            if wished:
-                cut_off = await self._fulfil(delivery, key, wished)
+            wished = self._carried(delivery) or await self._wished(key)
+            cut_off = await self._fulfil(delivery, key, wished) if wished else False
             await delivery.ack()
             await self._requeue_if_wished(key, delivery.sequence, wished, cut_off=cut_off)
         except Superseded as error:

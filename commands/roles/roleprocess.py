@@ -37,6 +37,7 @@ Task = Callable[[], Coroutine[Any, Any, None]]
 _ASKED = {"work": streams.OBJECTS, "patch": streams.WORK, "edge": f"KV_{streams.ADDRESSES}"}
 """A stream that the role may read, for the version of the bus's schema. Watchers may read all."""
 _HOST_SECONDS = 2.0
+"""How long the leases of a process live that serves the addresses of its host."""
 _FATAL = ("bus", "bus of leases", "schema")
 """Tasks whose errors end the process: the bus is lost for ever, or a newer version writes what we misread."""
 
