@@ -12,7 +12,7 @@ from tests.host.docker.host import BACKEND4, Host
 from tests.host.docker.test_attachments import ADDRESS4, everywhere
 from tests.host.docker.traffic import LABELS, backend, listener
 from tests.servers.envoy.clients import greeting, talk
-from tests.servers.envoy.world import balancer, problems
+from tests.servers.envoy.world import balancer, problems, tracked
 from tests.support.rules import rule
 from tests.support.running import running, soon
 from windowbox.models.loadbalancers import Listener
@@ -34,7 +34,7 @@ async def kept(attachment: Attachment) -> AsyncIterator[Edge]:
 
 async def served(edge: Edge, *listeners: Listener) -> dict[str, str]:
     """Write these listeners, and return their problems once they are known."""
-    await soon(edge.write([one := balancer(*listeners)]))
+    await soon(edge.write(tracked([one := balancer(*listeners)])))
     return await soon(problems(edge, one, 50))
 
 

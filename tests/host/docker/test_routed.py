@@ -12,7 +12,7 @@ from tests.host.docker import traffic
 from tests.host.docker.host import BACKEND4, IMAGE, NETWORK, Host
 from tests.host.docker.traffic import backend, listener
 from tests.servers.envoy.nodes import Node
-from tests.servers.envoy.world import balancer
+from tests.servers.envoy.world import balancer, tracked
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
 from windowbox.clients.docker import Engine
@@ -72,7 +72,7 @@ async def test_routes_are_back_after_the_network_was_lost(attachment: Attachment
     hop = node(host)
     edge = traffic.kept_by(attachment)
     async with running(edge.keep()):
-        await soon(edge.write([balancer(listener(Node("node", NODE), ADDRESS))]))
+        await soon(edge.write(tracked([balancer(listener(Node("node", NODE), ADDRESS))])))
         await edge.route({f"{NODE}/32": hop})
         await traffic.greeted(ADDRESS, 80, "node")
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from sandbox import processes
 from tests.servers.envoy.clients import greeting, named
 from tests.servers.envoy.nodes import Node
-from tests.servers.envoy.world import balancer
+from tests.servers.envoy.world import balancer, configured
 from tests.support.running import eventually
 from windowbox.errors import Refused, Unreachable
 from windowbox.models.loadbalancers import Listener, Protocol
@@ -55,7 +55,7 @@ class Edge:
     def _want(
         self, attachment: Attachment, name: str, generation: int, *listeners: Listener
     ) -> Configuration:
-        made = resources.configuration([balancer(*listeners)], anywhere=attachment.fixed_ports)
+        made = configured([balancer(*listeners)], anywhere=attachment.fixed_ports)
         self.discovery.session(name, generation).want(made.resources())
         return made
 

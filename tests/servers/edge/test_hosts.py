@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
 from bus import streams, subjects
@@ -18,10 +18,11 @@ from tests.servers.ipam import stores
 from tests.support.running import eventually, running
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
-from workers.loadbalancer.edge.placement import LoadBalancers, Placement
+from workers.loadbalancer.edge.placement import Placement
 from workers.loadbalancer.edge.reporter import NodeReport, StateReporter
 from workers.loadbalancer.edgestate import EdgeState, States
 from workers.loadbalancer.ipam.store import AddressStore
+from workers.loadbalancer.tracked import LoadBalancers, Tracked
 
 
 @dataclass
@@ -32,7 +33,7 @@ class Host:
     reporter: StateReporter
     states: States
 
-    def knows(self, balancers: LoadBalancers, holder: str) -> bool:
+    def knows(self, balancers: Iterable[ObjectRef], holder: str) -> bool:
         return all(self.placement.holder(ref) == holder for ref in balancers)
 
 
@@ -50,7 +51,7 @@ async def host(bus: Bus, store: AddressStore, name: str) -> AsyncIterator[Host]:
         await known.complete.wait()
         await states.bucket.complete.wait()
         placement = Placement(name, known, states, store, lambda: None)
-        nodes = NodeReport(lambda *_: "", lambda _: ())
+        nodes = NodeReport(lambda *_: "", dict)
         queue = Queue(bus, "loadbalancer")
         reporter = StateReporter(states, queue, group, nodes, lambda: None, placement)
         with placement.following():
@@ -61,11 +62,11 @@ async def host(bus: Bus, store: AddressStore, name: str) -> AsyncIterator[Host]:
 async def two(bus: Bus) -> AsyncIterator[tuple[Host, Host, LoadBalancers]]:
     """Two hosts that know one another, and some load balancers."""
     async with stores.settled(bus, "10.0.0.0/26") as store:
-        balancers = {}
+        balancers: LoadBalancers = Tracked()
         for name in (f"web-{number}" for number in range(8)):
             await stores.allocate(store, name)
             ref: ObjectRef = stores.service(name)
-            balancers[ref] = LoadBalancer(ref, name, ())
+            balancers.put(ref, LoadBalancer(ref, name, ()))
         async with host(bus, store, "a") as a, host(bus, store, "b") as b:
             await eventually(lambda: a.placement.hosts == b.placement.hosts == {"a", "b"})
             yield a, b, balancers
@@ -103,8 +104,8 @@ async def test_a_host_that_holds_nothing_withdraws_nothing(bus: Bus) -> None:
         mine = dict(a.placement.untaken(balancers))
         await a.reporter.take(mine)
         await eventually(lambda: b.knows(mine, "a"))
-        assert not b.reporter.withdrawn({})
-        assert a.reporter.withdrawn({})
+        assert not b.reporter.withdrawn(Tracked())
+        assert a.reporter.withdrawn(Tracked())
 
 
 async def test_what_the_bus_has_lost_stays_with_its_host(bus: Bus) -> None:

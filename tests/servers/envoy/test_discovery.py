@@ -21,7 +21,7 @@ import pytest_asyncio
 from grpc import aio
 
 from tests.servers.envoy.clients import counting, datagram, greeting, serves, talk
-from tests.servers.envoy.world import World, balancer, listener, problems
+from tests.servers.envoy.world import World, balancer, configured, listener, problems, tracked
 from tests.support import envoyprogram
 from tests.support.rules import rule
 from tests.support.running import eventually, soon
@@ -37,6 +37,7 @@ from workers.loadbalancer.envoy.attachments import Order
 from workers.loadbalancer.envoy.delta import Kind, Resources
 from workers.loadbalancer.envoy.discovery import Discovery
 from workers.loadbalancer.envoy.process import Process, Processes
+from workers.loadbalancer.tracked import Tracked
 
 ENDPOINTS = (Endpoint("127.0.0.2", 1, "n1", unhealthy=True), Endpoint("127.0.0.3", 65535, "n2"))
 VARIANTS: tuple[dict[str, Any], ...] = (
@@ -68,7 +69,7 @@ async def test_envoy_has_what_was_written(world: World) -> None:
     all = variants(world.address())
     await world.serve(*all)
     dump = orjson.loads(await (await world.envoy()).ask("/config_dump?include_eds"))
-    made = resources.configuration([balancer(*all)])
+    made = configured([balancer(*all)])
     for kind, meant, found in (
         (Kind.LISTENERS, made.listeners, _listeners(dump)),
         (Kind.CLUSTERS, made.clusters, _clusters(dump)),
@@ -93,11 +94,12 @@ async def test_one_bad_resource_of_many_is_named_and_harms_no_other(
     def spoilt(self: resources.Configuration, *, often: bool = False) -> dict[Kind, Resources]:
         found = dict(genuine(self, often=often))
         for kind, name in bad.items():
-            found[kind] = {**found[kind], name: Resource("bad", _spoilt(kind, found[kind][name].content))}
+            bad_one = Resource("bad", _spoilt(kind, found[kind][name].content))
+            found[kind] = Tracked({**found[kind], name: bad_one})
         return found
 
     monkeypatch.setattr(resources.Configuration, "resources", spoilt)
-    await world.edge.write(many)
+    await world.edge.write(tracked(many))
     found = {one.load_balancer.ref.name: one.problems async for one in world.edge.wait_applied(many)}
     assert {name for name, said in found.items() if said} == {"web-2", "web-5", "web-8"}
     for name in ("web-2", "web-5", "web-8"):
@@ -106,7 +108,8 @@ async def test_one_bad_resource_of_many_is_named_and_harms_no_other(
         if number not in (2, 5, 8):
             assert await greeting(address) == "n1"
     monkeypatch.undo()
-    await world.edge.write(mended := [*many, balancer(listener(world.address(), nodes), name="one-more")])
+    mended = [*many, balancer(listener(world.address(), nodes), name="one-more")]
+    await world.edge.write(tracked(mended))
     assert [one.problems async for one in world.edge.wait_applied(mended)] == [{}] * 13
 
 
@@ -120,14 +123,14 @@ async def test_an_edge_that_dies_between_updates_cuts_nothing(bare: World) -> No
     async with talk(places[0]) as before, counting(places[0]) as count:
         for moment in (0.0, 0.005, 0.02):
             async with bare.keeping() as edge:
-                await edge.write(many)
+                await edge.write(tracked(many))
                 await asyncio.sleep(moment)  # it dies in the middle of this update
             assert await before.echo()
         async with bare.keeping() as edge:
-            await edge.write(many)
+            await edge.write(tracked(many))
             assert [one.problems async for one in edge.wait_applied(many)] == [{}] * 60
             assert await greeting(places[-1]) == "n1"
-            await edge.write([first])
+            await edge.write(tracked([first]))
             assert await edge.wait_accepted()
             assert not await serves(places[-1])
         await count.further(20)
@@ -140,10 +143,10 @@ async def test_what_the_former_edge_left_half_done_blocks_nothing(bare: World) -
     nodes, place, other = await bare.nodes(1), bare.address(), bare.address()
     first, left, wanted = (balancer(listener(one, nodes), name=one) for one in (bare.address(), place, other))
     async with bare.keeping() as edge:
-        await edge.write([first])
+        await edge.write(tracked([first]))
         assert await problems(edge, first) == {}
         session = bare.discovery.session("edge", 1)
-        made = resources.configuration([first, left]).resources()
+        made = configured([first, left]).resources()
         del session.delta._wanted[Kind.ENDPOINTS]  # it dies before it sends these
         session.want({Kind.CLUSTERS: made[Kind.CLUSTERS]})
         envoy = await bare.envoy()
@@ -153,7 +156,7 @@ async def test_what_the_former_edge_left_half_done_blocks_nothing(bare: World) -
 
         await eventually(warms)
     async with bare.keeping() as edge:
-        await edge.write([wanted])
+        await edge.write(tracked([wanted]))
         assert await problems(edge, wanted) == {}
         assert await greeting(other) == "n1"
 
@@ -173,7 +176,7 @@ async def test_an_envoy_leaves_a_hanging_edge_for_the_next(bare: World) -> None:
         os.kill(hanging.pid, signal.SIGSTOP)
         async with bare.keeping() as successor:
             both = [balancer(one), more := balancer(listener(bare.address(), nodes), name="more")]
-            await successor.write(both)
+            await successor.write(tracked(both))
             assert await problems(successor, more, 60) == {}
     finally:
         hanging.kill()
@@ -263,7 +266,7 @@ async def test_an_envoy_with_files_of_the_version_before_is_replaced(bare: World
     async with talk(place) as before, counting(place) as count, bare.keeping() as edge:
         assert await edge.outdated()
         assert await greeting(place) == "n1"
-        await edge.write([one])
+        await edge.write(tracked([one]))
         await soon(edge.replace())
         assert await before.echo()
         assert await problems(edge, one) == {}
@@ -298,9 +301,9 @@ async def test_an_envoy_that_could_not_be_replaced_is_replaced_later(
     try:
         async with discovery.serving(reluctant.discovery_folder), asyncio.TaskGroup() as group:
             kept = Edges(reluctant, discovery, LoadBalancerSettings(), group, lambda: None)
-            await kept.write({one.ref: one})
+            await kept.write(tracked([one]))
             await eventually(lambda: bare.are(2))
-            await kept.write({})
+            await kept.write(tracked([]))
             await bare.end_all()
             raise _Done
     except* _Done:
@@ -328,7 +331,7 @@ async def _served_from_files(bare: World) -> tuple[str, LoadBalancer]:
     """An address where an Envoy of the version before serves a node over TCP and UDP, by its files."""
     nodes, place = await bare.nodes(1), bare.address()
     one = balancer(listener(place, nodes), listener(place, nodes, "UDP"))
-    made = resources.configuration([one])
+    made = configured([one])
     clusters = []
     for name, content in made.clusters.items():
         found = messages.fields(Kind.CLUSTERS, content.content)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.envoy.clients import PORT, counting, greeting, serves, talk
-from tests.servers.envoy.world import World, balancer, listener, problems
+from tests.servers.envoy.world import World, balancer, listener, problems, tracked
 from tests.support import envoyprogram
 from tests.support.rules import rule
 from tests.support.running import eventually, running, soon
@@ -54,7 +54,7 @@ async def test_a_successor_takes_over_the_running_envoy_and_sends_nothing(
         talk(place) as before,
         bare.keeping(Processes(tmp_path / "envoys", program=tmp_path / "envoy")) as successor,
     ):
-        await soon(successor.write([one]))
+        await soon(successor.write(tracked([one])))
         assert await problems(successor, one) == {}
         assert sent(caplog) == []
         assert not await successor.outdated()
@@ -63,7 +63,7 @@ async def test_a_successor_takes_over_the_running_envoy_and_sends_nothing(
         assert await successor.outdated()
         assert (await bare.envoy()).pid == envoy.pid
         assert await before.echo()
-        await soon(successor.write([]))
+        await soon(successor.write(tracked([])))
         assert await successor.wait_accepted()
         assert [s async for s in successor.wait_applied([])] == []
         assert not await serves(place)
@@ -76,7 +76,7 @@ async def test_after_both_have_died_a_new_envoy_waits_for_its_edge(bare: World) 
     await bare.end_all()
     async with bare.keeping() as successor:
         assert not await serves(place)
-        await successor.write([balancer(one)])
+        await successor.write(tracked([balancer(one)]))
         assert await problems(successor, balancer(one)) == {}
         assert await greeting(place) == "n1"
 
@@ -113,7 +113,7 @@ async def test_a_successor_completes_a_replacement(bare: World) -> None:
             await first.replace()
             assert await bare.generations() == [1, 2]
     async with bare.keeping() as successor:
-        await soon(successor.write([balancer(one)]))
+        await soon(successor.write(tracked([balancer(one)])))
         await eventually(lambda: bare.are(2))
         assert await greeting(place) == "n1"
 
@@ -138,7 +138,7 @@ async def test_an_envoy_that_does_not_start_is_retried(tmp_path: Path, bare: Wor
     edge = Edge(attachment, discovery)
     one = balancer(listener(bare.address(), []))
     async with discovery.serving(attachment.discovery_folder), running(edge.keep()):
-        await soon(edge.write([one]))
+        await soon(edge.write(tracked([one])))
         assert await problems(edge, one, 0.3) == {"8080/TCP": "Envoy is being started"}
         broken.unlink()
         broken.symlink_to(tmp_path / "envoy")
@@ -153,7 +153,7 @@ async def test_two_edges_run_side_by_side(bare: World) -> None:
     folder = bare.attachment.discovery_folder
     async with discovery.serving(folder), running(*(edge.keep() for edge in both)):
         for edge, place in zip(both, places, strict=True):
-            await edge.write([wanted := balancer(listener(place, nodes))])
+            await edge.write(tracked([wanted := balancer(listener(place, nodes))]))
             assert await problems(edge, wanted) == {}
         assert await bare.attachment.names() == ["one", "two"]
         assert [await greeting(place) for place in places] == ["n1", "n1"]
@@ -236,7 +236,7 @@ async def test_connections_outlive_the_edge(folder: Path, program: Path, bare: W
             assert await bare.serve(one) == {}
         async with talk(place) as before:
             async with bare.keeping(Launched(folder)) as successor:
-                await soon(successor.write([balancer(one)]))
+                await soon(successor.write(tracked([balancer(one)])))
                 assert not await successor.outdated()
                 await successor.replace()
                 assert await greeting(place) == "n1"
@@ -253,7 +253,7 @@ async def test_listeners_return_after_envoy_or_its_launcher_restarts(
     edge, serving = before(folder)
     async with serving, running(edge.keep()):
         async with Launcher(folder, program=program).serving():
-            await soon(edge.write([balancer(listener(place, nodes))]))
+            await soon(edge.write(tracked([balancer(listener(place, nodes))])))
             await eventually(lambda: serves(place))
             envoy = await bare.envoy()
             os.kill(envoy.pid, signal.SIGKILL)
@@ -280,7 +280,7 @@ async def test_the_edge_outlives_a_launcher_that_ends_while_an_envoy_drains(
     async with serving, running(edge.keep()):
         async with contextlib.AsyncExitStack() as client:
             async with Launcher(folder, program=program).serving():
-                await soon(edge.write([balancer(listener(place, nodes))]))
+                await soon(edge.write(tracked([balancer(listener(place, nodes))])))
                 await eventually(lambda: serves(place))
                 await client.enter_async_context(talk(place))
                 await edge.replace()
@@ -298,7 +298,7 @@ async def test_a_replacement_is_given_up_though_the_launcher_is_away(folder: Pat
 
     async with serving, running(edge.keep()):
         async with Launcher(folder, program=hanging).serving():
-            await edge.write([])
+            await edge.write(tracked([]))
             replacing_it = asyncio.create_task(edge.replace())
             await eventually(both_run)
         replacing_it.cancel()

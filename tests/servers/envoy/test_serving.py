@@ -17,7 +17,7 @@ import pytest
 
 from tests.servers.envoy.clients import PORT, counting, datagram, flow, greeting, named, talk
 from tests.servers.envoy.nodes import Node, Silent
-from tests.servers.envoy.world import World, balancer, listener
+from tests.servers.envoy.world import World, balancer, listener, tracked
 from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.support.running import eventually, soon
@@ -253,7 +253,7 @@ async def test_a_port_in_use_is_reported_and_harms_no_other(world: World) -> Non
     one = balancer(listener(address, nodes), listener(address, nodes, port=PORT + 1))
     both = [one, balancer(listener(world.address(), nodes), name="other")]
     with socket.create_server((address, PORT)):
-        await world.edge.write(both)
+        await world.edge.write(tracked(both))
         found = {s.load_balancer.ref.name: s async for s in world.edge.wait_applied(both)}
 
         assert found["other"].problems == {}
@@ -262,7 +262,7 @@ async def test_a_port_in_use_is_reported_and_harms_no_other(world: World) -> Non
         assert found["web"].occupied == {address: ("8080/TCP",)}
         assert await greeting(address, PORT + 1) == "n1"
 
-    await world.edge.write(both, retry=True)  # as its port may have become free
+    await world.edge.write(tracked(both), retry=True)  # as its port may have become free
     after = {s.load_balancer.ref.name: s.problems async for s in world.edge.wait_applied(both)}
 
     assert after == {"web": {}, "other": {}}
@@ -286,7 +286,7 @@ async def test_an_unsettled_listener_reports_the_awaited_check(world: World) -> 
 async def test_hundreds_at_once_settle_one_by_one(world: World) -> None:
     nodes = await world.nodes(2)
     wanted = [balancer(listener(world.address(), nodes), name=f"web-{i}") for i in range(200)]
-    await world.edge.write(wanted)
+    await world.edge.write(tracked(wanted))
     assert [s.problems async for s in world.edge.wait_applied(wanted, patience=60)] == [{}] * 200
     assert len(await world.edge.traffic()) == 200
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tests.servers.envoy.clients import PORT
@@ -13,10 +13,13 @@ from tests.servers.envoy.nodes import Node
 from tests.support.running import running, soon
 from windowbox.models.loadbalancers import Listener, LoadBalancer, Protocol
 from windowbox.models.refs import RUNTIME, ObjectRef
+from workers.loadbalancer.envoy import resources
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.discovery import Discovery
 from workers.loadbalancer.envoy.edge import Edge
 from workers.loadbalancer.envoy.process import Process, Processes
+from workers.loadbalancer.envoy.resources import Configuration
+from workers.loadbalancer.tracked import LoadBalancers, Tracked
 
 _numbers = itertools.count(1)
 
@@ -27,6 +30,17 @@ def listener(address: str, nodes: Sequence[Node], protocol: Protocol = "TCP", po
 
 def balancer(*listeners: Listener, name: str = "web") -> LoadBalancer:
     return LoadBalancer(ObjectRef(RUNTIME, "services", "garden", name), f"uid-of-{name}", listeners)
+
+
+def tracked(balancers: Iterable[LoadBalancer]) -> LoadBalancers:
+    return Tracked({one.ref: one for one in balancers})
+
+
+def configured(balancers: Iterable[LoadBalancer], *, anywhere: bool = False) -> Configuration:
+    """The configuration of an Envoy that serves exactly these."""
+    made = Configuration()
+    made.take(resources.rendered(tracked(balancers), made, anywhere=anywhere))
+    return made
 
 
 async def problems(edge: Edge, one: LoadBalancer, patience: float = 10) -> dict[str, str]:
@@ -72,7 +86,8 @@ class World:
 
     async def serve(self, *listeners: Listener, patience: float = 10) -> dict[str, str]:
         """Serve exactly these, as one load balancer, and return its problems once they are known."""
-        await self.edge.write([one := balancer(*listeners)])
+        one = balancer(*listeners)
+        await self.edge.write(tracked([one]))
         return await problems(self.edge, one, patience)
 
     async def envoy(self) -> Process:

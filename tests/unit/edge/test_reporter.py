@@ -96,7 +96,7 @@ async def test_an_envoy_that_starts_is_left_out() -> None:
 def test_a_refused_service_is_told_for_each_port_and_keeps_its_nodes() -> None:
     targets: Targets = {"IPv4": (Target("10.0.0.1", "n1"),)}
     refused = replace(balancer(), targets=targets, refused={"80/TCP": "too many", "81/TCP": "too many"})
-    nodes = NodeReport(lambda *_: "there are none", lambda _: ())
+    nodes = NodeReport(lambda *_: "there are none", dict)
     state = reporter._state(Applied(refused, {}, {}), nodes, None)
     assert state.problems == {"80/TCP": "too many", "81/TCP": "too many"}
     assert (state.backends, state.lacking) == (("n1",), "")

@@ -7,12 +7,13 @@ from collections.abc import Collection, Mapping
 from tests.support.rules import rule
 from windowbox.clients.xds.server import Request, Resource, Response
 from workers.loadbalancer.envoy.delta import Delta, Kind, Resources
+from workers.loadbalancer.tracked import Tracked
 
 C, E, L = Kind.CLUSTERS, Kind.ENDPOINTS, Kind.LISTENERS
 
 
 def resources(**versions: str) -> Resources:
-    return {name: Resource(version, version.encode()) for name, version in versions.items()}
+    return Tracked({name: Resource(version, version.encode()) for name, version in versions.items()})
 
 
 def all_of(**versions: str) -> dict[Kind, Resources]:
@@ -221,7 +222,7 @@ def test_listeners_are_held_while_another_envoy_serves_them() -> None:
 
 
 def test_an_envoy_that_drains_keeps_all_but_its_listeners() -> None:
-    _, envoy = served({L: {}}, web="1", dns="1")
+    _, envoy = served({L: Tracked()}, web="1", dns="1")
     assert envoy.run() == ["listeners -dns -web"]
 
 

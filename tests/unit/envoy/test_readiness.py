@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from sandbox import processes
-from tests.servers.envoy.world import balancer
+from tests.servers.envoy.world import balancer, configured
 from tests.unit.envoy.test_delta import Envoy
 from windowbox.models.loadbalancers import Listener
-from workers.loadbalancer.envoy import resources
 from workers.loadbalancer.envoy.discovery import Session
 from workers.loadbalancer.envoy.readiness import ApplyTracker
 
@@ -27,7 +26,7 @@ async def test_refused_connections_are_tried_again_after_a_pause(monkeypatch: py
     nobody = balancer(Listener("127.0.0.1", processes.free_port(), "TCP"))
     session = Session("edge/1")
     envoy = Envoy(session.delta)
-    session.want(resources.configuration([nobody]).resources())
+    session.want(configured([nobody]).resources())
     envoy.run()
     running: Any = object()
     tracker = ApplyTracker(lambda: running, lambda: session)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.envoy.world import balancer
+from tests.servers.envoy.world import balancer, configured, tracked
 from tests.support.cases import cases
 from tests.support.rules import rule
 from windowbox.clients.xds import messages
@@ -31,7 +31,7 @@ DNS = Listener("10.9.0.1", 53, "UDP", NODES, check=10256)
 
 
 def made(*listeners: Listener) -> Configuration:
-    return resources.configuration([balancer(*listeners)])
+    return configured([balancer(*listeners)])
 
 
 def cluster(one: Listener) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def endpoints(one: Listener) -> list[dict[str, Any]]:
 
 def test_the_order_of_listeners_does_not_matter() -> None:
     turned = replace(WEB, endpoints=tuple(reversed(NODES)))
-    assert made(turned, DNS) == made(DNS, WEB)
+    assert made(turned, DNS).resources() == made(DNS, WEB).resources()
 
 
 @cases(
@@ -99,16 +99,17 @@ def test_a_change_of_a_node_is_encoded_once_for_all_ports_and_services(
         )
         for address in ("10.9.0.1", "10.9.0.2", "10.9.0.3")
     ]
-    first = resources.configuration(before)
+    made = Configuration()
+    made.take(resources.rendered(tracked(before), made))
     assert encoded == {"_endpoint": 3 * 2 * 100, "listener": 3 * 250}
     targets: Targets = {"IPv4": (replace(nodes[0], unhealthy=True), *nodes[1:])}
-    after = [before[0], *(replace(one, targets=targets) for one in before[1:])]
+    after = [replace(one, targets=targets) for one in before[1:]]
     encoded.clear()
-    second = resources.configuration(after, before=first)
+    made.take(resources.rendered(tracked(after), made))
     assert encoded == {"_endpoint": 2 * 100}, "the first and the last port, for all ports"
-    assert second == resources.configuration(after)
+    assert made.resources() == configured([before[0], *after]).resources()
     encoded.clear()
-    assert resources.configuration(after, before=second) == second
+    assert resources.rendered(tracked(after), made) == {}
     assert not encoded
 
 
@@ -117,8 +118,8 @@ def test_the_port_of_a_node_is_filled_in(port: int) -> None:
     listed = tuple(replace(one, port=port) for one in NODES)
     one = replace(WEB, endpoints=(), node_port=port)
     targets: Targets = {"IPv4": tuple(Target(node.address, node.name) for node in NODES)}
-    found = resources.configuration([replace(balancer(one), targets=targets)])
-    assert found == made(replace(WEB, endpoints=listed))
+    found = configured([replace(balancer(one), targets=targets)])
+    assert found.resources() == made(replace(WEB, endpoints=listed)).resources()
 
 
 @cases(
@@ -169,7 +170,7 @@ def test_ports_are_read_from_names() -> None:
 
 
 def test_listeners_of_a_container_are_at_all_of_its_addresses() -> None:
-    found = resources.configuration([balancer(WEB, replace(DNS, address="fd00::1"))], anywhere=True).listeners
+    found = configured([balancer(WEB, replace(DNS, address="fd00::1"))], anywhere=True).listeners
     places = [
         messages.fields(Kind.LISTENERS, one.content)["address"]["socket_address"] for one in found.values()
     ]

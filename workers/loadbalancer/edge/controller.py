@@ -25,13 +25,14 @@ from workers.loadbalancer.edge.edges import Edges
 from workers.loadbalancer.edge.machineroutes import Machines
 from workers.loadbalancer.edge.nodeadmission import Admission
 from workers.loadbalancer.edge.nodehealth import NodeHealth
-from workers.loadbalancer.edge.placement import LoadBalancers, Placement
+from workers.loadbalancer.edge.placement import Placement
 from workers.loadbalancer.edge.reporter import NodeReport, StateReporter
 from workers.loadbalancer.edgestate import States
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.discovery import Discovery
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.links.addresses import Links
+from workers.loadbalancer.tracked import LoadBalancers
 
 logger = logging.getLogger(__name__)
 
@@ -197,17 +198,15 @@ class EdgeController:
             await reporter.take(self._placement.untaken(wanted))
             reporter.serve(self._placement.ours(wanted))
             if self._parts.links:
-                self._parts.links.allow(a for one in reporter.served.values() for a in one.addresses)
+                self._parts.links.allow(reporter.addresses)
             retry = frozenset(reporter.retrying)
-            written = await edges.write(reporter.served, retry)
+            await edges.write(reporter.served, retry)
             reporter.retrying -= retry
             await self._withdraw(wanted)
-            for edge, load_balancers in written:
-                reporter.observe(edge, load_balancers)
+            reporter.observe(edges.of)
             await edges.remove_unused_addresses(self._placement.is_elsewhere)
-            refused = sum(bool(one.refused) for one in reporter.served.values())
             metrics.load_balancers.set(len(reporter.served))
-            metrics.load_balancers_refused.set(refused)
+            metrics.load_balancers_refused.set(len(reporter.refused))
         await edges.route(self._machines.routes(self._desired.backends()))
 
     async def _withdraw(self, wanted: LoadBalancers) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
@@ -28,8 +28,7 @@ from workers.loadbalancer.ipam.entries import Held
 from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.spec import selection
 from workers.loadbalancer.spec.demands import MAX_ENDPOINTS, Demand, demand_in
-
-LoadBalancers = Mapping[ObjectRef, LoadBalancer]
+from workers.loadbalancer.tracked import LoadBalancers, Tracked
 
 _AT_ONCE = 100
 """Load balancers that are computed before the event loop gets its turn."""
@@ -87,6 +86,17 @@ class _Computed(NamedTuple):
     balancer: LoadBalancer | None
 
 
+@dataclass
+class _Cluster:
+    """All load balancers of a cluster."""
+
+    computed: dict[ObjectRef, _Computed] = field(default_factory=dict)
+    size: int = 0
+    """Their endpoints, if all were served."""
+    refused: frozenset[ObjectRef] = frozenset()
+    """Those beyond the bound."""
+
+
 class DesiredState:
     """Computes load balancers from views of Services, nodes, EndpointSlices and addresses."""
 
@@ -107,10 +117,8 @@ class DesiredState:
         self._health = health
         self._changed = changed
         self._with_slices: set[str] = set()
-        self._last: dict[str, dict[ObjectRef, LoadBalancer]] = {}
-        self._all: LoadBalancers = {}
-        self._computed: dict[str, dict[ObjectRef, _Computed]] = {}
-        """By cluster."""
+        self._all: LoadBalancers = Tracked()
+        self._known: dict[str, _Cluster] = {}
         self._touched: set[ObjectRef] = set()
         """Services with a change since their load balancer was computed."""
         self._seen: dict[str, _Common] = {}
@@ -210,14 +218,13 @@ class DesiredState:
         self._touched.add(ref)
 
     async def load_balancers(self) -> LoadBalancers:
-        """All load balancers; the same mapping as long as none changes. Those of unlisted clusters stay."""
+        """All load balancers: always the same mapping. Those of unlisted clusters stay."""
         taking_part = self.clusters()
-        last = {c: found for c, found in self._last.items() if c in taking_part}
+        for cluster in self._known.keys() - taking_part:
+            for ref in self._known.pop(cluster).computed:
+                self._all.put(ref, None)
         if self._store.is_complete():
-            last |= await self._compute(taking_part - self.unlisted())
-        if last.keys() != self._last.keys() or any(last[c] is not self._last[c] for c in last):
-            self._all = {ref: balancer for found in last.values() for ref, balancer in found.items()}
-        self._last = last
+            await self._compute(taking_part - self.unlisted())
         return self._all
 
     def no_backends(self, ref: ObjectRef, of: Family) -> str:
@@ -238,50 +245,51 @@ class DesiredState:
             [judged(name, node) for name, node in sorted(nodes, key=itemgetter(0))]
         )
 
-    async def _compute(self, clusters: set[str]) -> dict[str, dict[ObjectRef, LoadBalancer]]:
-        """The load balancers of each of these clusters in which a load balancer has changed."""
+    async def _compute(self, clusters: set[str]) -> None:
+        """Compute the load balancers of these clusters that have changed."""
         seen, self._seen = self._seen, {}  # if this fails, all are computed again
         touched: dict[str, set[ObjectRef]] = {}
         for ref in self._touched:
             touched.setdefault(ref.cluster, set()).add(ref)
         self._touched = set()
         all_nodes = self._nodes_with_health()
-        found, now = {}, {}
+        now = {}
         for cluster in clusters:
             nodes = all_nodes.get(cluster, _NO_NODES)
             reading = (self._services.reading(cluster), self._slices.reading(cluster), nodes)
-            refs = touched.get(cluster, set())
+            refs, known = touched.get(cluster, set()), self._known.setdefault(cluster, _Cluster())
             if seen.get(cluster) != reading:
-                refs |= {*self._computed.get(cluster, ()), *self._services.refs(cluster)}
+                refs |= {*known.computed, *self._services.refs(cluster)}
             with guard.isolated("edge", f"cluster {cluster}"):
-                if refs and (changed := await self._compute_some(cluster, refs, nodes)) is not None:
-                    found[cluster] = changed
+                if refs:
+                    await self._compute_some(known, refs, nodes)
                 now[cluster] = reading  # else all of it is computed again
-        taking_part = self.clusters()
-        self._computed = {c: one for c, one in self._computed.items() if c in taking_part}
         self._seen = now
-        return found
 
-    async def _compute_some(
-        self, cluster: str, refs: set[ObjectRef], nodes: ClusterNodes
-    ) -> dict[ObjectRef, LoadBalancer] | None:
-        """The load balancers of a cluster after a change of these Services; None if none has changed."""
-        before = self._computed.get(cluster, {})
-        kept = {ref: one for ref, one in before.items() if ref not in refs}
-        fresh = {}
+    async def _compute_some(self, known: _Cluster, refs: set[ObjectRef], nodes: ClusterNodes) -> None:
+        """Compute the load balancers of a cluster after a change of these Services."""
+        before, fresh, computed = known.computed, dict[ObjectRef, _Inputs](), dict[ObjectRef, _Computed]()
         async for ref in _in_slices(refs):
             if inputs := self._inputs(ref, nodes):
                 fresh[ref] = inputs
-        refused = _beyond_bound({ref: one.inputs for ref, one in kept.items()} | fresh)
-        fresh |= {ref: one.inputs for ref, one in kept.items() if one.refused != (ref in refused)}
-        computed = dict(kept)
+        size = known.size - sum(before[ref].inputs.size for ref in refs if ref in before)
+        size += sum(one.size for one in fresh.values())
+        refused = frozenset[ObjectRef]()
+        if size > MAX_ENDPOINTS:
+            kept = {ref: one.inputs for ref, one in before.items() if ref not in refs}
+            refused = _beyond_bound(kept | fresh)
+        turned = (known.refused ^ refused) - refs
+        fresh |= {ref: before[ref].inputs for ref in turned if ref in before}
         async for ref in _in_slices(fresh):
             computed[ref] = _computed(ref, fresh[ref], before.get(ref), refused=ref in refused)
-        self._computed[cluster] = computed
-        balancers = {ref: one.balancer for ref, one in computed.items() if one.balancer}
-        last = self._last.get(cluster, {})
-        same = balancers.keys() == last.keys() and all(one is last[ref] for ref, one in balancers.items())
-        return None if same else balancers
+        # From here on, nothing can fail: what is known fits together.
+        known.size, known.refused = size, refused
+        for ref in refs - fresh.keys():
+            before.pop(ref, None)
+            self._all.put(ref, None)
+        for ref, one in computed.items():
+            before[ref] = one
+            self._all.put(ref, one.balancer)
 
     def _inputs(self, ref: ObjectRef, nodes: ClusterNodes) -> _Inputs | None:
         """None if the Service gets no load balancer."""
@@ -392,8 +400,6 @@ def _computed(ref: ObjectRef, inputs: _Inputs, before: _Computed | None, *, refu
 
 def _beyond_bound(inputs: Mapping[ObjectRef, _Inputs]) -> frozenset[ObjectRef]:
     """The Services of a cluster that are refused, because all together would have too many endpoints."""
-    if sum(one.size for one in inputs.values()) <= MAX_ENDPOINTS:
-        return frozenset()
     room, refused = MAX_ENDPOINTS, set()
     for ref, one in sorted(inputs.items(), key=lambda item: (item[1].since(item[0]), item[0])):
         if one.size > room:

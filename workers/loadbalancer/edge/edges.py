@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from bus.leases import guard
@@ -13,13 +13,13 @@ from windowbox.errors import WindowboxError
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
 from windowbox.settings.lbsettings import LoadBalancerSettings
-from workers.loadbalancer.edge.desired import LoadBalancers
 from workers.loadbalancer.envoy import resources
 from workers.loadbalancer.envoy.attachments import Attachment
 from workers.loadbalancer.envoy.discovery import Discovery
 from workers.loadbalancer.envoy.docker import boxes
 from workers.loadbalancer.envoy.edge import Edge
 from workers.loadbalancer.envoy.resources import Owner
+from workers.loadbalancer.tracked import LoadBalancers, Tracked
 
 logger = logging.getLogger(__name__)
 
@@ -57,9 +57,6 @@ class Edges:
     _kept: dict[str, Kept] = field(default_factory=dict, init=False)
     _tidied: bool = field(default=False, init=False)
     """Whether Envoys of earlier terms that serve nothing are ended."""
-    _written: LoadBalancers = field(default_factory=dict, init=False)
-    _served: set[str] = field(default_factory=set, init=False)
-    """The addresses of the last written load balancers."""
     lingering: bool = field(default=False, init=False)
     """Whether addresses wait for their removal until their last connections end."""
 
@@ -77,25 +74,20 @@ class Edges:
         kept = [await self._attachment.owners(name) for name in sorted(names)]
         return [owner for file in kept if file for owner in resources.owners_in(file)]
 
-    async def write(
-        self, load_balancers: LoadBalancers, retry: Collection[ObjectRef] = ()
-    ) -> list[tuple[Edge, list[LoadBalancer]]]:
-        """Serve these load balancers, and end all other Envoys. Returns which edge serves which.
+    async def write(self, load_balancers: LoadBalancers, retry: Collection[ObjectRef] = ()) -> None:
+        """Serve these load balancers, and end all other Envoys.
 
         Ports of those in `retry` were refused and may be free by now.
         """
-        if load_balancers is not self._written:
-            self._written = load_balancers
-            self._served = set[str]().union(*(one.listened for one in load_balancers.values()))
         if self._isolated:
-            groups = {box_name(one.uid): [one] for one in load_balancers.values()}
+            groups = {box_name(one.uid): Tracked({one.ref: one}) for one in load_balancers.values()}
         else:
             # Before the first load balancer, no Envoy runs.
             needed = load_balancers or self._kept or _SHARED in await self._attachment.names()
-            groups = {_SHARED: list(load_balancers.values())} if needed else {}
+            groups = {_SHARED: load_balancers} if needed else {}
         for name, group in groups.items():
             kept = self._kept.get(name) or self._keep(name, group)
-            await kept.edge.write(group, retry=bool(retry) and any(one.ref in retry for one in group))
+            await kept.edge.write(group, retry=any(ref in group for ref in retry))
         for name in self._kept.keys() - groups.keys():
             ended = self._kept.pop(name)
             self._tidied = False  # an Envoy that fails to end is found again
@@ -108,7 +100,10 @@ class Edges:
                 logger.info("%s: ending an Envoy without load balancers", name)
                 await Edge(self._attachment, self._discovery, name).end()
             self._tidied = True
-        return [(self._kept[name].edge, load_balancers) for name, load_balancers in groups.items()]
+
+    def of(self, load_balancer: LoadBalancer) -> Edge:
+        """The edge that serves this load balancer."""
+        return self._kept[box_name(load_balancer.uid) if self._isolated else _SHARED].edge
 
     async def remove_unused_addresses(self, is_elsewhere: Callable[[str], bool]) -> None:
         """Remove addresses that were added to this host, have no listeners now, and no connections left.
@@ -116,15 +111,16 @@ class Edges:
         Those that another host serves are removed at once.
         """
         # Envoys are asked only about unserved addresses: the answer costs them more than most changes.
-        if unserved := set(await self._attachment.added()) - self._served:
+        added, edges = await self._attachment.added(), [kept.edge for kept in self._kept.values()]
+        if unserved := {one for one in added if not any(one in edge.addresses for edge in edges)}:
             if moved := set(filter(is_elsewhere, unserved)):
                 logger.info("removing addresses of another host: %s", ", ".join(sorted(moved)))
                 await self._attachment.remove(moved)
                 unserved -= moved
             in_use: set[str] = set()
-            for kept in self._kept.values():
+            for edge in edges:
                 try:
-                    in_use |= await kept.edge.in_use(unserved)
+                    in_use |= await edge.in_use(unserved)
                 except WindowboxError:  # its Envoy does not answer: nothing is known of its connections
                     in_use = unserved
             self.lingering = bool(in_use)
@@ -154,10 +150,11 @@ class Edges:
         # Published ports are fixed for the life of a container: each new Service would restart a shared one.
         return self._settings.isolation or self._attachment.fixed_ports
 
-    def _keep(self, name: str, load_balancers: Sequence[LoadBalancer]) -> Kept:
+    def _keep(self, name: str, load_balancers: LoadBalancers) -> Kept:
         labels = None
         if self._isolated:
-            labels = boxes.service_labels(load_balancers[0].ref, self._settings.cluster_name)
+            [ref] = load_balancers
+            labels = boxes.service_labels(ref, self._settings.cluster_name)
         edge = Edge(self._attachment, self._discovery, name, labels=labels, on_start=self._restarted)
         keep = guard.kept(f"edge: keep {name}", edge.keep)
         keeping = [self._group.create_task(keep, name=f"edge: keep {name}")]

@@ -126,12 +126,12 @@ class Admission:
             for address in backend.addresses.values()
         )
 
-    def refused(self, cluster: str) -> tuple[str, ...]:
-        """Reported refusals of the cluster's nodes, for people: `node m1: …`."""
-        conflicts = sorted(
-            (node.name, why) for node, why in self._reported.items() if node.cluster == cluster
-        )
-        return tuple(f"node {name}: {why}" for name, why in conflicts)
+    def refused(self) -> dict[str, tuple[str, ...]]:
+        """By cluster, the reported refusals of its nodes, for people: `node m1: …`."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for node, why in sorted(self._reported.items()):
+            found[node.cluster].append(f"node {node.name}: {why}")
+        return {cluster: tuple(reasons) for cluster, reasons in found.items()}
 
     def _unverified(self, node: Node, address: str) -> str:
         """Why the address is not proven to be the node's own; empty if it is."""

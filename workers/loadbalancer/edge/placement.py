@@ -17,8 +17,7 @@ from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.edgestate import States, holder_in
 from workers.loadbalancer.ipam.store import AddressStore
-
-LoadBalancers = Mapping[ObjectRef, LoadBalancer]
+from workers.loadbalancer.tracked import Changes, LoadBalancers, Tracked
 
 
 def placed(unit: str, hosts: Collection[str]) -> str:
@@ -70,10 +69,15 @@ class Placement:
         self._holders: dict[ObjectRef, str] = {}
         """By load balancer, the host that serves it, or served it last: by its state."""
         self._units: dict[ObjectRef, tuple[str, set[ObjectRef]]] = {}
-        self._of: LoadBalancers | None = None
-        """All load balancers, as of the last judgement; None if that is outdated."""
-        self._ours: LoadBalancers = {}
-        self._untaken: LoadBalancers = {}
+        self._of: LoadBalancers = Tracked()
+        """All load balancers, as of the last judgement."""
+        self._wanted: Changes[ObjectRef] = Changes()
+        self._outdated: Changes[ObjectRef] = Changes()
+        """Load balancers whose holder, place or hosts have changed since they were judged."""
+        self._ours: LoadBalancers = Tracked()
+        self._untaken: dict[ObjectRef, LoadBalancer] = {}
+        self._moving: dict[ObjectRef, str] = {}
+        self._unwanted: set[ObjectRef] = set()
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
@@ -86,6 +90,7 @@ class Placement:
                 self._members.doubt()
                 self._members_changed()
             self._holders = dict(self._states.holders())
+            self._outdated.add(self._holders)
             yield
 
     async def complete(self) -> None:
@@ -99,21 +104,24 @@ class Placement:
         return self._hosts
 
     def ours(self, load_balancers: LoadBalancers) -> LoadBalancers:
-        """Those of these that this host serves. The same mapping as long as nothing changes."""
+        """Those of these that this host serves: always the same mapping."""
         self._judge(load_balancers)
         return self._ours
 
-    def untaken(self, load_balancers: LoadBalancers) -> LoadBalancers:
+    def untaken(self, load_balancers: LoadBalancers) -> Mapping[ObjectRef, LoadBalancer]:
         """Those of these that this host shall serve, and which no host holds yet."""
         self._judge(load_balancers)
-        return self._untaken
+        return dict(self._untaken)
 
     def moving(self, load_balancers: LoadBalancers) -> dict[ObjectRef, str]:
         """Those of these that this host holds and has to hand over, and to which host."""
-        if self._alone:
-            return {}
-        held = [ref for ref, host in self._holders.items() if host == self.host and ref in load_balancers]
-        return {ref: host for ref in held if (host := self.placed(ref)) != self.host}
+        self._judge(load_balancers)
+        return dict(self._moving)
+
+    def unwanted(self, load_balancers: LoadBalancers) -> set[ObjectRef]:
+        """Those that this host holds, or no living one, and which are not among these."""
+        self._judge(load_balancers)
+        return set(self._unwanted)
 
     def is_elsewhere(self, address: str) -> bool:
         """Whether the address belongs to a Service that this host does not serve."""
@@ -138,33 +146,52 @@ class Placement:
     def taken(self, ref: ObjectRef) -> None:
         """The state names this host now."""
         self._holders[ref] = self.host
-        self._of = None
+        self._outdated.add((ref,))
 
     def withdrawn(self, ref: ObjectRef) -> None:
         """No host serves it any longer."""
         self._holders.pop(ref, None)
+        self._outdated.add((ref,))
 
     @property
     def _alone(self) -> bool:
         return len(self._hosts) == 1
 
     def _judge(self, load_balancers: LoadBalancers) -> None:
-        if self._of is load_balancers:
-            return
-        self._of, self._ours, self._untaken = load_balancers, load_balancers, {}
-        if not self._alone:
-            here = {ref: one for ref, one in load_balancers.items() if self.placed(ref) == self.host}
-            self._ours = {ref: one for ref, one in here.items() if self._holders.get(ref) == self.host}
-            self._untaken = {ref: one for ref, one in here.items() if self.holder(ref) is None}
+        """Judge the load balancers that have changed since the last call, or whose holder has."""
+        if self._of is not load_balancers:
+            self._outdated.add(self._of)
+            self._of, self._wanted = load_balancers, load_balancers.changes()
+        with self._wanted.taken() as changed, self._outdated.taken() as outdated:
+            for ref in changed | outdated:
+                self._judge_one(ref, load_balancers.get(ref))
+
+    def _judge_one(self, ref: ObjectRef, one: LoadBalancer | None) -> None:
+        held, alone = self._holders.get(ref) == self.host, self._alone
+        placed = self.host if alone or one is None else self.placed(ref)
+        here = one is not None and placed == self.host
+        self._ours.put(ref, one if here and (alone or held) else None)
+        for those in (self._untaken, self._moving):
+            those.pop(ref, None)
+        self._unwanted.discard(ref)
+        if one is None:
+            if ref in self._holders and self.holder(ref) in (None, self.host):
+                self._unwanted.add(ref)
+        elif held and not here:
+            self._moving[ref] = placed
+        elif here and not alone and self.holder(ref) is None:
+            self._untaken[ref] = one
 
     def _members_changed(self) -> None:
         self._hosts = (self._members.alive if self._members else frozenset()) | {self.host}
-        self._outdate()
+        self._outdated.add([*self._of, *self._holders])
+        self._changed()
 
     def _holder_changed(self, ref: ObjectRef) -> None:
-        for one in self._units.get(ref, ("", {ref}))[1]:
+        """A Service holds other addresses: it may be in another unit."""
+        for one in {ref, *self._units.get(ref, ("", ()))[1]}:
             self._units.pop(one, None)
-        self._of = None
+            self._outdated.add((one,))
 
     def _state_changed(self, ref: ObjectRef, value: bytes | None) -> None:
         before = self._holders.get(ref)
@@ -173,8 +200,5 @@ class Placement:
         elif before != self.host:  # what this host serves stays with it if the bus has lost the state
             self._holders.pop(ref, None)
         if self._holders.get(ref) != before:
-            self._outdate()
-
-    def _outdate(self) -> None:
-        self._of = None
-        self._changed()
+            self._outdated.add((ref,))
+            self._changed()

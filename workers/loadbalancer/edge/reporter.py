@@ -24,6 +24,7 @@ from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState, States, hol
 from workers.loadbalancer.envoy.edge import Edge
 from workers.loadbalancer.envoy.readiness import Applied
 from workers.loadbalancer.envoy.resources import Owner
+from workers.loadbalancer.tracked import Changes, LoadBalancers, Members, Tracked
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +40,8 @@ class NodeReport(NamedTuple):
 
     no_backends: Callable[[ObjectRef, Family], str]
     """Why no node of this family takes traffic of a Service."""
-    refused: Callable[[str], tuple[str, ...]]
-    """The nodes of a cluster with an address that is refused, and why."""
+    refused: Callable[[], Mapping[str, tuple[str, ...]]]
+    """By cluster, its nodes with an address that is refused, and why."""
 
 
 @dataclass(eq=False, repr=False)
@@ -53,8 +54,17 @@ class StateReporter:
     _nodes: NodeReport
     _changed: Callable[[], None]
     _placement: Placement
-    served: Mapping[ObjectRef, LoadBalancer] = field(default_factory=dict, init=False)
+    served: LoadBalancers = field(default_factory=Tracked, init=False)
     """All load balancers of the edge, as they were written last."""
+    refused: set[ObjectRef] = field(default_factory=set, init=False)
+    """Those of these with ports that the edge refuses."""
+    addresses: Members[ObjectRef, str] = field(default_factory=Members, init=False)
+    """Those of all of these."""
+    _unserved: Changes[ObjectRef] = field(default_factory=Changes, init=False)
+    """Those of these that have changed since `serve`."""
+    _unobserved: Changes[ObjectRef] = field(default_factory=Changes, init=False)
+    """Those of these that have to be observed, again or for the first time."""
+    _refused_nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict, init=False)
     _observed: dict[ObjectRef, LoadBalancer] = field(default_factory=dict, init=False)
     """Load balancers whose state is known or being observed."""
     _reported: dict[ObjectRef, EdgeState] = field(default_factory=dict, init=False)
@@ -68,14 +78,23 @@ class StateReporter:
     _scheduled: set[ObjectRef] = field(default_factory=set, init=False)
     """Services whose retry is scheduled."""
 
-    def serve(self, load_balancers: Mapping[ObjectRef, LoadBalancer]) -> None:
+    def serve(self, load_balancers: LoadBalancers) -> None:
         """Report on these load balancers, and stop reporting on all others."""
-        self.served = load_balancers
-        for ref in (self._observed.keys() | self._reported.keys() | self._notified) - load_balancers.keys():
-            self._observed.pop(ref, None)
-            self._reported.pop(ref, None)
-            self._notified.discard(ref)
-            self._failures.pop(ref, None)
+        if load_balancers is not self.served:
+            self._unserved = load_balancers.changes()
+            self._unserved.add(self.served)
+            self.served = load_balancers
+        with self._unserved.taken() as changed:
+            for ref in changed:
+                one = load_balancers.get(ref)
+                (self.refused.add if one and one.refused else self.refused.discard)(ref)
+                self.addresses.put(ref, one.addresses if one else ())
+                if one is None:
+                    self._observed.pop(ref, None)
+                    self._reported.pop(ref, None)
+                    self._notified.discard(ref)
+                    self._failures.pop(ref, None)
+        self._unobserved.add(changed)
 
     async def take(self, untaken: Mapping[ObjectRef, LoadBalancer]) -> None:
         """Name this host in the states of load balancers that it is about to serve.
@@ -110,11 +129,10 @@ class StateReporter:
                 with contextlib.suppress(WrongSequence):
                     await self._states.put(ref, state, entry.sequence)
 
-    def withdrawn(self, load_balancers: Mapping[ObjectRef, LoadBalancer]) -> bool:
+    def withdrawn(self, load_balancers: LoadBalancers) -> bool:
         """Whether Services that no host serves any longer have still to be requeued by this one."""
-        holder, ours = self._placement.holder, (None, self._placement.host)
-        known = {ref for ref in self._states.known() - load_balancers.keys() if holder(ref) in ours}
-        self._withdrawn = (self._withdrawn | known) - load_balancers.keys()
+        known = self._withdrawn | self._placement.unwanted(load_balancers)
+        self._withdrawn = {ref for ref in known if ref not in load_balancers}
         return bool(self._withdrawn)
 
     async def withdraw(self) -> None:
@@ -125,24 +143,24 @@ class StateReporter:
             await self._queue.wish(subjects.key(ref), Wish(reason=Reason.EDGE))
             self._withdrawn.discard(ref)
 
-    def observe(self, edge: Edge, load_balancers: Collection[LoadBalancer]) -> None:
-        """Observe in the background whether Envoy serves the load balancers that have changed."""
-        clusters = {one.ref.cluster for one in load_balancers}
-        refused = {cluster: self._nodes.refused(cluster)[:_MOST_NODES] for cluster in clusters}
-        changed = []
-        for one in load_balancers:
-            observed, reported = self._observed.get(one.ref), self._reported.get(one.ref)
-            # Of a thousand nearly all are the same objects, and comparing those costs ten times as much.
-            same = observed is one or observed == one
-            if not same or (reported and reported.refused_nodes != refused[one.ref.cluster]):
-                changed.append(one)
-        if changed:
-            self._observed |= {one.ref: one for one in changed}
-            self._group.create_task(self._follow(edge, changed), name="edge: observe")
+    def observe(self, edge_of: Callable[[LoadBalancer], Edge]) -> None:
+        """Observe in the background whether Envoys serve the load balancers that have changed."""
+        before, self._refused_nodes = self._refused_nodes, self._nodes.refused()
+        clusters = {*before, *self._refused_nodes}
+        if told := {c for c in clusters if before.get(c) != self._refused_nodes.get(c)}:
+            self._unobserved.add(ref for ref in self.served if ref.cluster in told)
+        by_edge: dict[Edge, list[LoadBalancer]] = {}
+        with self._unobserved.taken() as changed:
+            for one in filter(None, map(self.served.get, changed)):
+                by_edge.setdefault(edge_of(one), []).append(one)
+        for edge, some in by_edge.items():
+            self._observed |= {one.ref: one for one in some}
+            self._group.create_task(self._follow(edge, some), name="edge: observe")
 
     def observe_all_again(self) -> None:
         """Observe all load balancers: an Envoy has started, or the bus has lost states."""
         self._observed.clear()
+        self._unobserved.add(self.served)
         self._changed()
 
     def on_state(self, ref: ObjectRef, state: bytes | None) -> None:
@@ -156,6 +174,7 @@ class StateReporter:
 
     def _observe_again(self, ref: ObjectRef) -> None:
         self._observed.pop(ref, None)
+        self._unobserved.add((ref,))
         self._changed()
 
     async def _follow(self, edge: Edge, changed: Collection[LoadBalancer]) -> None:
@@ -190,7 +209,10 @@ class StateReporter:
                 logger.info("edge: %s", error)
             else:
                 guard.note("edge: observe", error, f"{len(changed)} load balancers are observed again")
-            self._observed = {ref: one for ref, one in self._observed.items() if one not in changed}
+            for one in changed:
+                if self._observed.get(one.ref) is one:
+                    del self._observed[one.ref]
+                    self._unobserved.add((one.ref,))
             asyncio.get_running_loop().call_later(_RETRY, self._changed)
 
     def _retry(self, ref: ObjectRef) -> None:
@@ -250,7 +272,7 @@ def _state(applied: Applied, nodes: NodeReport, before: EdgeState | None) -> Edg
         backends=tuple(names),
         lacking="" if names else next(iter(unreached.values()), ""),
         unreached=unreached if names else {},
-        refused_nodes=nodes.refused(cluster)[:_MOST_NODES],
+        refused_nodes=nodes.refused().get(cluster, ())[:_MOST_NODES],
         addresses=balancer.addresses,
         occupied=occupied,
     )

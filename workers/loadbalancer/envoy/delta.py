@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
 
 from windowbox.clients.xds.server import Request, Resource, Response
+from workers.loadbalancer.tracked import Changes, Tracked
 
-Resources = Mapping[str, Resource]
+Resources = Tracked[str, Resource]
 
 
 class Kind(StrEnum):
@@ -22,6 +23,7 @@ class Kind(StrEnum):
     LISTENERS = "envoy.config.listener.v3.Listener"
 
 
+_NONE: Resources = Tracked()
 _WHOLE = {Kind.CLUSTERS, Kind.LISTENERS}
 """Envoy subscribes to all resources of these kinds, and to others by name."""
 _UNANSWERED = {Kind.CLUSTERS: 64}
@@ -52,6 +54,8 @@ class Delta:
         self._nonces = itertools.count(1)
         self._wanted: dict[Kind, Resources] = {}
         """Kinds that lack are left alone."""
+        self._changes: dict[Kind, Changes[str]] = {}
+        """Those of the wanted resources."""
         self._has: dict[Kind, dict[str, str]] = {kind: {} for kind in Kind}
         """Versions that Envoy has accepted."""
         self._refused: dict[Kind, dict[str, str]] = {kind: {} for kind in Kind}
@@ -72,19 +76,14 @@ class Delta:
     def want(self, wanted: Mapping[Kind, Resources]) -> None:
         """Have exactly these resources of these kinds."""
         for kind, after in wanted.items():
-            before, has = self._wanted.get(kind), self._has[kind]
-            self._wanted[kind] = after
-            if before is after:
-                continue
-            if before is None:
-                changed: Iterable[str] = [*after, *(has.keys() - after.keys())]
-            else:
-                # Of thousands nearly all are the same objects.
-                other = [name for name, one in after.items() if before.get(name) is not one]
-                same = {one for one in other if one in before and before[one].version == after[one].version}
-                changed = [*(one for one in other if one not in same), *(before.keys() - after.keys())]
-            for name in changed:
-                self._compare(kind, name)
+            before = self._wanted.get(kind)
+            if before is not after:
+                self._wanted[kind], self._changes[kind] = after, after.changes()
+                self._changes[kind].add(self._has[kind] if before is None else before)
+            with self._changes[kind].taken() as changed:
+                for name in changed:
+                    if before is None or before is after or not _same(before.get(name), after.get(name)):
+                        self._compare(kind, name)
 
     def retry(self) -> bool:
         """Send refused resources again, as others may have released their ports. False if there are none."""
@@ -153,7 +152,7 @@ class Delta:
     def lacks(self, name: str) -> bool:
         """Whether Envoy has yet to accept or refuse the listener of this name, its cluster or endpoints."""
         has = self._has_cluster(name) and all(
-            (wanted := self._wanted.get(kind, {}).get(name)) is None
+            (wanted := self._wanted.get(kind, _NONE).get(name)) is None
             or wanted.version == self._has[kind].get(name)
             for kind in (Kind.ENDPOINTS, Kind.LISTENERS)
         )
@@ -227,7 +226,7 @@ class Delta:
 
     def _has_cluster(self, name: str) -> bool:
         """Whether Envoy has the wanted cluster of this name, with endpoints."""
-        wanted = self._wanted.get(Kind.CLUSTERS, {}).get(name)
+        wanted = self._wanted.get(Kind.CLUSTERS, _NONE).get(name)
         # Envoy has accepted the endpoints after it has got the cluster.
         known = self._on_way.get(name) or self._has[Kind.CLUSTERS].get(name)
         return wanted is None or (wanted.version == known and name in self._has[Kind.ENDPOINTS])
@@ -279,7 +278,7 @@ class Delta:
 
     def _compare(self, kind: Kind, name: str) -> None:
         """Find out what has to be sent for this resource."""
-        wanted, version = self._wanted.get(kind, {}).get(name), self._has[kind].get(name)
+        wanted, version = self._wanted.get(kind, _NONE).get(name), self._has[kind].get(name)
         self._refused[kind].pop(name, None)
         self._gone[kind].discard(name)
         self._pending[kind].pop(name, None)
@@ -288,3 +287,7 @@ class Delta:
                 self._gone[kind].add(name)
         elif wanted.version != version:
             self._pending[kind][name] = None
+
+
+def _same(one: Resource | None, other: Resource | None) -> bool:
+    return one is not None and other is not None and one.version == other.version

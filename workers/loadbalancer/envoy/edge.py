@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.loadbalancers import LoadBalancer
+from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.envoy import admin, bootstrap, discovery, replacing, resources
 from workers.loadbalancer.envoy.admin import Health, Traffic
 from workers.loadbalancer.envoy.attachments import Attachment, Order, Running
 from workers.loadbalancer.envoy.discovery import Discovery, Session
 from workers.loadbalancer.envoy.readiness import Applied, ApplyTracker
 from workers.loadbalancer.envoy.resources import Configuration
+from workers.loadbalancer.tracked import Changes, LoadBalancers, Members, Tracked
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +26,9 @@ _SHORT_LIFE = 5.0
 _LONGEST_PAUSE = 10.0
 _PROCESSING = 1.0
 _NO_OWNERS = resources.owners_file(())
+_FEW = 16
+"""Load balancers that are rendered at once, without a thread."""
+_OWNERS_PAUSE = 1.0
 _PROBE_OFTEN = 4.0
 """Seconds after a change in which endpoints that fail health checks are checked often."""
 
@@ -66,10 +71,14 @@ class Edge:
         self._lock = asyncio.Lock()
         self._written: Configuration | None = None
         """The configuration written last; None before the first `write`."""
-        self._written_for: list[LoadBalancer] | None = None
-        """Its load balancers; None if its write was interrupted."""
-        self._owners: tuple[resources.Owner, ...] | None = None
-        """The owners in the file of the Envoy; None if they are not known."""
+        self._of: LoadBalancers = Tracked()
+        """The load balancers written last."""
+        self._changes: Changes[ObjectRef] = Changes()
+        """Those of these that the configuration lacks."""
+        self.addresses: Members[ObjectRef, str] = Members()
+        """The addresses of all listeners."""
+        self._disowned = asyncio.Event()
+        """The file of owners is outdated."""
         self._wanted = asyncio.Event()
         """The configuration is known."""
         self._ended_by_us = False
@@ -93,6 +102,7 @@ class Edge:
 
             group.create_task(drain_old(), name=f"{self.name}: drain")
             group.create_task(self._probe_less_often(), name=f"{self.name}: health check interval")
+            group.create_task(self._keep_owners(), name=f"{self.name}: owners")
             failures = 0
             while True:
                 begun = asyncio.get_running_loop().time()
@@ -108,20 +118,20 @@ class Edge:
                 if failures > 1:  # the first restart is immediate
                     await asyncio.sleep(min(_LONGEST_PAUSE, 0.25 * 2**failures))
 
-    async def write(self, wanted: Collection[LoadBalancer], *, retry: bool = False) -> None:
+    async def write(self, wanted: LoadBalancers, *, retry: bool = False) -> None:
         """Serve exactly these load balancers.
 
         With `retry`, Envoy tries listeners again that it has refused: their ports may be free by now.
         Does not wait for an Envoy: the next one starts with this.
         """
         async with self._lock:
-            if not self._is_written(wanted):
-                await self._prepare({address for one in wanted for address in one.listened})
-                before, self._written_for = self._written or resources.NOTHING, None
-                # In a thread: there may be thousands of listeners, with hundreds of nodes each.
-                after = await asyncio.to_thread(self._rendered, before, wanted)
-                await self._configure(after)
-                self._written_for = list(wanted)
+            if wanted is not self._of:
+                self._changes = wanted.changes()
+                self._changes.add(self._of)
+                self._of = wanted
+            with self._changes.taken() as changed:
+                if changed or self._unprepared or self._written is None:
+                    await self._write({ref: wanted.get(ref) for ref in changed})
             if retry and (session := self._session()) and session.delta.retry():
                 session.notify()
 
@@ -200,14 +210,17 @@ class Edge:
     async def in_use(self, addresses: Collection[str]) -> set[str]:
         """The addresses that its Envoys serve, or on which they still have connections."""
         async with self._lock:
-            published = {one.address for one in self._written.published} if self._written else set()
             busy = {
                 name
                 for running in await self._attachment.found(self.name)
                 for name, counted in (await admin.traffic(running)).items()
                 if counted.active
             }
-        return {one for one in addresses if one in published or any(admin.is_at(one, name) for name in busy)}
+            return {
+                one
+                for one in addresses
+                if one in self.addresses or any(admin.is_at(one, name) for name in busy)
+            }
 
     async def _attached(self) -> Running:
         await self.running.wait()
@@ -247,8 +260,7 @@ class Edge:
                 newest = await self._start(self._generation or 1, {bootstrap.OWNERS: owners or _NO_OWNERS})
                 await self._write_owners(newest)
             self._prepared.clear()
-            if self._written:
-                await self._prepare({one.address for one in self._written.published})
+            await self._prepare(self.addresses)
             self._serve(newest)
 
     async def _is_current(self, running: Running) -> bool:
@@ -307,43 +319,66 @@ class Edge:
             if self._written.checks:
                 self._probing_often.set()
 
-    def _rendered(self, before: Configuration, wanted: Collection[LoadBalancer]) -> Configuration:
-        return resources.configuration(wanted, anywhere=self._attachment.fixed_ports, before=before)
+    async def _write(self, changed: Mapping[ObjectRef, LoadBalancer | None]) -> None:
+        """Bring the configuration up to date with these load balancers; None: they are served no longer."""
+        touched = set[str]()
+        for ref, one in changed.items():
+            touched |= self.addresses.put(ref, one.listened if one else ())
+        self._prepared -= {address for address in touched if address not in self.addresses}
+        await self._prepare(touched)
+        before, anywhere = self._written or Configuration(), self._attachment.fixed_ports
+        if len(changed) > _FEW:
+            # There may be thousands of listeners, with hundreds of nodes each.
+            rendered = await asyncio.to_thread(resources.rendered, changed, before, anywhere=anywhere)
+        else:
+            rendered = resources.rendered(changed, before, anywhere=anywhere)
+        await self._configure(before, rendered)
 
-    def _is_written(self, wanted: Collection[LoadBalancer]) -> bool:
-        """Whether exactly these were written last, and all of their addresses are prepared."""
-        # Cheap, because lists compare their elements by identity first: most events change no load balancer.
-        return not self._unprepared and self._written_for == list(wanted)
-
-    async def _prepare(self, addresses: set[str]) -> None:
-        self._prepared &= addresses  # others may be removed from the host now
-        lacking = sorted(addresses - self._prepared)
+    async def _prepare(self, addresses: Iterable[str]) -> None:
+        """Prepare those of these addresses that are not, and any for which that has failed before."""
+        several = {*addresses, *self._unprepared} - self._prepared
+        lacking = sorted(address for address in several if address in self.addresses)
         self._unprepared = dict(await self._attachment.prepare(lacking)) if lacking else {}
         self._prepared.update(set(lacking) - self._unprepared.keys())
 
-    async def _configure(self, after: Configuration) -> None:
-        before, self._written = self._written, after
+    async def _configure(
+        self, written: Configuration, changed: Mapping[ObjectRef, resources.Rendered | None]
+    ) -> None:
+        fixed = self._attachment.fixed_ports
+        ports = set(written.published) if fixed and self._written else None
+        if written.take(changed) or self._written is None:
+            self._disowned.set()
+        self._written = written
         self._wanted.set()
-        ports = set(before.published) if before else None
-        if self._attachment.fixed_ports and ports not in (None, set(after.published)) and self._serving:
+        if session := self._session():
+            self._want(session)
+        if fixed and ports not in (None, set(written.published)) and self._serving:
             # `keep` starts another Envoy with the new ports.
             running, self._serving = self._serving, None
             self._ended_by_us = True
             self.running.clear()
             await running.end()
             self._discovery.forget(self.name, running.generation)
-        if session := self._session():
-            self._want(session)
-        if self._serving:
-            await self._write_owners(self._serving)
 
     async def _write_owners(self, running: Running) -> None:
         """Write the owners to the folder of the Envoy. Without a configuration, the file stays as it is."""
-        if self._written and (self._owners != self._written.owners or running is not self._serving):
-            owners = self._written.owners
-            file = await asyncio.to_thread(resources.owners_file, owners)  # there may be thousands
+        if self._written:
+            self._disowned.clear()
+            file = await asyncio.to_thread(resources.owners_file, self._written.owners)
             await running.write({bootstrap.OWNERS: file})
-            self._owners = owners
+
+    async def _keep_owners(self) -> None:
+        """Keep the file of owners up to date. It has all of them, so no change waits for it."""
+        while True:
+            await self._disowned.wait()
+            await self.running.wait()
+            try:
+                if self._serving:
+                    await self._write_owners(self._serving)
+            except WindowboxError as error:
+                self._disowned.set()
+                logger.warning("%s: its file of owners is not written: %s", self.name, error)
+            await asyncio.sleep(_OWNERS_PAUSE)
 
     async def _probe_less_often(self) -> None:
         """Restore the interval of health checks some time after a change.

@@ -13,6 +13,7 @@ from workers.loadbalancer.envoy.attachments import Running
 from workers.loadbalancer.envoy.delta import Kind
 from workers.loadbalancer.envoy.discovery import Session
 from workers.loadbalancer.launcher import commandline
+from workers.loadbalancer.tracked import Tracked
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ async def drained(old: Running, session: Session) -> None:
     pause = 0.1
     try:
         # Whatever else it has stays: its connections need it.
-        session.want({Kind.LISTENERS: {}})
+        session.want({Kind.LISTENERS: Tracked()})
         if files := {name: none for name, none in _FILES.items() if await old.read(name) is not None}:
             await old.write(files)
         else:

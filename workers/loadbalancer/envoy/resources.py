@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import orjson
 
+from windowbox.clients.xds.server import Resource
 from windowbox.errors import Malformed
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.envoy import bootstrap, rendering
 from workers.loadbalancer.envoy.attachments import Published
 from workers.loadbalancer.envoy.delta import Kind, Resources
+from workers.loadbalancer.tracked import Tracked
 
 _CHECKS_PER_SECOND = 100
 _INTERVALS = (500, 1500, 3000)
@@ -34,37 +35,93 @@ class Rendered(NamedTuple):
     """The resources of one load balancer, by the names of its listeners, and what they were made from."""
 
     balancer: LoadBalancer
-    listeners: Resources
-    clusters: Resources
-    endpoints: Resources
+    listeners: Mapping[str, Resource]
+    clusters: Mapping[str, Resource]
+    endpoints: Mapping[str, Resource]
     checks: int
     """How many endpoints Envoy checks."""
 
+    @property
+    def owned(self) -> tuple[str, tuple[str, ...]]:
+        """The owner's uid and addresses."""
+        return self.balancer.uid, self.balancer.addresses
 
-@dataclass(frozen=True)
+
 class Configuration:
-    """The configuration of an Envoy: each resource by the name of its listener."""
+    """The configuration of an Envoy: each resource by the name of its listener. It changes in place."""
 
-    listeners: Resources
-    clusters: Resources
-    endpoints: Resources
-    interval: int
-    """The minimal milliseconds between two checks of an endpoint."""
-    owners: tuple[Owner, ...] = ()
-    checks: bool = field(default=False, compare=False)
-    """Whether Envoy checks endpoints."""
-    rendered: Mapping[ObjectRef, Rendered] = field(default_factory=dict, compare=False)
-    """What each load balancer became: one that stays is not rendered again."""
+    def __init__(self) -> None:
+        self.listeners: Resources = Tracked()
+        self.clusters: Resources = Tracked()
+        self.endpoints: Resources = Tracked()
+        self.rendered: dict[ObjectRef, Rendered] = {}
+        """What each load balancer became."""
+        self._names = 0
+        """The names of listeners, each as often as a load balancer has it."""
+        self._checks = 0
+
+    def take(self, changed: Mapping[ObjectRef, Rendered | None]) -> bool:
+        """Replace the resources of these load balancers. Whether that changes the file of owners."""
+        gone, owners = set[str](), False
+        for ref, after in changed.items():
+            if before := self.rendered.pop(ref, None):
+                self._names -= len(before.listeners)
+                self._checks -= before.checks
+                if not after or after.listeners is not before.listeners:
+                    gone |= before.listeners.keys()
+            if after:
+                self.rendered[ref] = after
+                self._names += len(after.listeners)
+                self._checks += after.checks
+            owners |= (before and before.owned) != (after and after.owned)
+        new = [one for one in changed.values() if one]
+        for name in gone.difference(*(one.listeners for one in new)):
+            for resources in (self.listeners, self.clusters, self.endpoints):
+                resources.put(name, None)
+        self._put(new)
+        if self._names != len(self.listeners):
+            # Two have a listener of one name, until the cluster of the former one is listed again.
+            self._put(self.rendered.values())
+        return owners
+
+    def _put(self, rendered: Iterable[Rendered]) -> None:
+        for one in rendered:
+            for resources, mine in (
+                (self.listeners, one.listeners),
+                (self.clusters, one.clusters),
+                (self.endpoints, one.endpoints),
+            ):
+                for name, resource in mine.items():
+                    if (before := resources.get(name)) is None or before.version != resource.version:
+                        resources.put(name, resource)
 
     def resources(self, *, often: bool = False) -> dict[Kind, Resources]:
         """All resources; `often`: Envoy soon repeats a health check that failed."""
         interval = _INTERVALS[0] if often else self.interval
         return {
-            Kind.RUNTIME: {bootstrap.LAYER: rendering.runtime(interval)},
+            Kind.RUNTIME: Tracked({bootstrap.LAYER: rendering.runtime(interval)}),
             Kind.CLUSTERS: self.clusters,
             Kind.ENDPOINTS: self.endpoints,
             Kind.LISTENERS: self.listeners,
         }
+
+    @property
+    def interval(self) -> int:
+        """The minimal milliseconds between two checks of an endpoint."""
+        return check_interval(self._checks)
+
+    @property
+    def checks(self) -> bool:
+        """Whether Envoy checks endpoints."""
+        return self._checks > 0
+
+    @property
+    def owners(self) -> list[Owner]:
+        return [
+            Owner(ref.cluster, ref.namespace, ref.name, *one.owned)
+            for ref, one in self.rendered.items()
+            if one.balancer.addresses
+        ]
 
     @property
     def published(self) -> list[Published]:
@@ -76,30 +133,18 @@ class Configuration:
         ]
 
 
-NOTHING = Configuration({}, {}, {}, _INTERVALS[0])
-
-
-def configuration(
-    load_balancers: Collection[LoadBalancer], *, anywhere: bool = False, before: Configuration = NOTHING
-) -> Configuration:
-    """The configuration for these load balancers; `anywhere`: at all addresses of a container."""
-    lists = rendering.EndpointLists()
-    found = {}
-    for one in load_balancers:
-        kept = before.rendered.get(one.ref)
-        if kept is None or kept.balancer is not one:
-            kept = _rendered(one, lists, kept, anywhere=anywhere)
-        found[one.ref] = kept
-    checks = sum(one.checks for one in found.values())
-    return Configuration(
-        listeners=_by_name(one.listeners for one in found.values()),
-        clusters=_by_name(one.clusters for one in found.values()),
-        endpoints=_by_name(one.endpoints for one in found.values()),
-        interval=check_interval(checks),
-        owners=tuple(sorted(_owner_of(one) for one in load_balancers if one.addresses)),
-        checks=checks > 0,
-        rendered=found,
-    )
+def rendered(
+    changed: Mapping[ObjectRef, LoadBalancer | None], before: Configuration, *, anywhere: bool = False
+) -> dict[ObjectRef, Rendered | None]:
+    """What these load balancers become; `anywhere`: at all addresses of a container."""
+    lists, found = rendering.EndpointLists(), dict[ObjectRef, Rendered | None]()
+    for ref, one in changed.items():
+        kept = before.rendered.get(ref)
+        if one and (kept is None or kept.balancer is not one):
+            found[ref] = _rendered(one, lists, kept, anywhere=anywhere)
+        elif one is None:
+            found[ref] = None
+    return found
 
 
 def _rendered(
@@ -118,14 +163,6 @@ def _rendered(
         {one.name: lists.endpoints(balancer, one) for one in wanted},
         sum(len(balancer.targets_of(one)) or len(one.endpoints) for one in wanted if one.check),
     )
-
-
-def _by_name(parts: Iterable[Resources]) -> Resources:
-    return {name: one for part in parts for name, one in part.items()}
-
-
-def _owner_of(one: LoadBalancer) -> Owner:
-    return Owner(one.ref.cluster, one.ref.namespace, one.ref.name, one.uid, one.addresses)
 
 
 def owners_file(owners: Iterable[Owner]) -> bytes:

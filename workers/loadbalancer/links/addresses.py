@@ -7,7 +7,7 @@ import ipaddress
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,11 +32,11 @@ class Links:
     """Adds addresses to the links of this host, and announces them. Only allowed addresses are added."""
 
     def __init__(self) -> None:
-        self._addresses: frozenset[str] = frozenset()
+        self._addresses: Container[str] = ()
 
-    def allow(self, addresses: Iterable[str]) -> None:
+    def allow(self, addresses: Container[str]) -> None:
         """This host serves these addresses, and no others."""
-        self._addresses = frozenset(addresses)
+        self._addresses = addresses
 
     async def prepare(self, addresses: Sequence[str], record: Path) -> dict[str, str]:
         """Add these addresses to this host, and announce them. For those where that fails, why."""
