@@ -35,7 +35,7 @@ async def last(bus: Bus, key: str) -> Reported:
 
 async def report(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int:
     """Have the status written. Superseded if another run has reported since `expected`."""
-    headers = {TRACE: tracing.current() or tracing.fresh()}
+    headers = {TRACE: tracing.for_message()}
     try:
         stored = await bus.publish(subjects.intent(key), intent.encoded(), headers, expect_last=expected)
         return stored or expected

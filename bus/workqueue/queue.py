@@ -83,7 +83,7 @@ class Queue:
         """
         subject, both = subjects.wish(self.pool, key), wish
         expected: int | None = 0  # most objects have no pending wish, so publish without a read
-        headers = {TRACE: tracing.current() or tracing.fresh()}
+        headers = {TRACE: tracing.for_message()}
         for left in reversed(range(_RACES)):
             try:
                 sequence = await self.bus.publish(
@@ -101,7 +101,7 @@ class Queue:
 
     async def remind(self, key: str, wish: Wish) -> None:
         """Like `wish`, but a pending wish stays as it is."""
-        headers = {TRACE: tracing.current() or tracing.fresh()}
+        headers = {TRACE: tracing.for_message()}
         with contextlib.suppress(WrongSequence):
             await self.bus.publish(subjects.wish(self.pool, key), wish.encoded(), headers, expect_last=0)
         await self.enqueue(key)
@@ -148,7 +148,7 @@ class Queue:
         headers = {
             _SCHEDULE: f"@at {at.isoformat(timespec='microseconds').replace('+00:00', 'Z')}",
             "Nats-Schedule-Target": subjects.due(self.pool, key),
-            TRACE: tracing.current() or tracing.fresh(),
+            TRACE: tracing.for_message(),
         }
         await self.bus.publish(subject, wish.encoded(), headers, repeat=True)
 

@@ -32,6 +32,11 @@ def fresh() -> str:
     return f"00-{_random.getrandbits(128):032x}-{_random.getrandbits(64):016x}-01"
 
 
+def for_message() -> str:
+    """The trace context for a message: that of the current task, or a new trace."""
+    return current() or fresh()
+
+
 def trace_id(traceparent: str) -> str:
     """The id of the trace; empty if the text is no trace context."""
     return traceparent.split("-")[1] if traceparent.count("-") == 3 else ""

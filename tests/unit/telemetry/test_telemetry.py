@@ -96,6 +96,12 @@ def test_a_span_belongs_to_the_trace_of_its_parent() -> None:
     assert tracing.current() == ""
 
 
+def test_messages_carry_the_trace_of_their_task_or_a_new_one() -> None:
+    with tracing.span("route", tracing.fresh()) as mine:
+        assert tracing.for_message() == mine
+    assert tracing.trace_id(tracing.for_message()) not in {"", tracing.trace_id(mine)}
+
+
 def test_a_span_without_a_parent_begins_a_trace() -> None:
     with tracing.span("route", "nonsense") as mine:
         assert len(tracing.trace_id(mine)) == 32
