@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import aiohttp
 import orjson
@@ -134,6 +135,14 @@ class InFolder(EnvoyFolder):
         await hostnetwork.route(self._place.parent / "routes.json", routes)
 
 
+class _Network(Protocol):
+    """Adds addresses to the links of this host, or to its loopback interface, and records them."""
+
+    async def prepare(self, addresses: Sequence[str], record: Path) -> dict[str, str]: ...
+
+    async def remove(self, addresses: Collection[str], record: Path) -> None: ...
+
+
 class HostFolders:
     """Envoys in this host's network, each in a folder of its own: `<folder>/<name>/<generation>`."""
 
@@ -143,7 +152,8 @@ class HostFolders:
 
     def __init__(self, folder: Path, *, links: Links | None = None) -> None:
         self._folder = folder.absolute()
-        self._links = links
+        self._record = self._folder / hostnetwork.ADDED
+        self._network: _Network = links or hostnetwork
 
     async def beside_us(self) -> bool:
         return True
@@ -157,21 +167,14 @@ class HostFolders:
         return newest_owners(self._place(name, generation) for generation in generations)
 
     async def prepare(self, addresses: Sequence[str]) -> Mapping[str, str]:
-        record = self._folder / hostnetwork.ADDED
-        if self._links:
-            return await self._links.prepare(addresses, record)
-        return await hostnetwork.prepare(addresses, record)
+        return await self._network.prepare(addresses, self._record)
 
     async def added(self) -> Collection[str]:
-        return hostnetwork.added(self._folder / hostnetwork.ADDED)
+        return hostnetwork.added(self._record)
 
     async def remove(self, addresses: Collection[str]) -> None:
         leases.check()
-        record = self._folder / hostnetwork.ADDED
-        if self._links:
-            await self._links.remove(addresses, record)
-        else:
-            await hostnetwork.remove(addresses, record)
+        await self._network.remove(addresses, self._record)
 
     def _fill(self, order: Order, running: Collection[int]) -> None:
         """Replace the folders of ended Envoys by one with the files of a new Envoy."""
