@@ -27,6 +27,10 @@ _EXAMPLES = 100 if "CI" in os.environ else 30
 hypothesis.settings.register_profile("windowbox", deadline=None, max_examples=_EXAMPLES)
 hypothesis.settings.load_profile("windowbox")
 
+# As in an edge (windowbox/clients/xds/server.py), where gRPC is imported later: in tests pytest may import it
+# before, and children that a test forks beside a stream would crash.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 pytest_plugins = (
     "tests.support.garbage",
     "tests.support.scheduling",

@@ -245,6 +245,16 @@ async def test_a_bad_client_of_the_socket_is_turned_away_and_harms_no_envoy(
         call.cancel()
 
 
+async def test_programs_start_beside_a_stream(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    nodes = await world.nodes(1)
+    for _ in range(20):
+        assert await world.serve(listener(world.address(), nodes)) == {}
+        # uvloop forks, and gRPC can prepare for that: then some of these children crash.
+        child = await asyncio.create_subprocess_exec("true")
+        assert await soon(child.wait()) == 0
+    assert "fork" not in capfd.readouterr().err
+
+
 async def test_an_unknown_kind_ends_the_stream(bare: World) -> None:
     discovery = Discovery()
     discovery.session("edge", 1)

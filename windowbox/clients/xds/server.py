@@ -122,7 +122,8 @@ class Stream:
 @contextlib.asynccontextmanager
 async def serving(socket: str, serve: Callable[[Stream], Awaitable[None]]) -> AsyncIterator[None]:
     """Call `serve` with each stream. Only the user of this process may connect to the socket."""
-    # No process that is forked here uses gRPC: preparing it for that costs a line of the log each time.
+    # uvloop forks to start a program. No child uses gRPC, which would otherwise prepare each fork for that:
+    # then children that are forked beside a stream crash, or wait for ever.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     import grpc
     from grpc import aio
