@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
+import functools
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,17 +16,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
+_SETPRIV = ("setpriv", "--pdeathsig", "KILL", "--")
+_UNLESS_ORPHANED = '[ "$PPID" = "$1" ] || exit 1; shift; exec "$@"'
+"""Executes its arguments, unless the parent ended before the kernel was asked."""
 _PORTS = range(25600, 30000)
 """Below the ports that the system assigns to clients, and to servers without a fixed port."""
 _LAST_PORT = Path(tempfile.gettempdir()) / f"windowbox-{os.getuid()}.port"
 """Ports are allocated in turn: a port stays free until its server starts, and must not be allocated twice."""
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-# Loaded before any fork: in a child of a threaded process, even an import may wait for ever for a lock.
 
 
 @dataclass(frozen=True)
@@ -95,27 +96,24 @@ def only_child(pid: int) -> int | None:
     return int(found[0]) if len(found) == 1 else None
 
 
-def dying_with_parent() -> Callable[[], None]:
-    """A `preexec_fn`: the child receives SIGKILL when the caller ends.
+def dying_with_parent(argv: Sequence[str]) -> list[str]:
+    """This command as one that receives SIGKILL when the caller ends, where `setpriv` can ask the kernel.
 
-    Holds for Linux only. The kernel means the thread that started the child, not the process: start
-    children from a thread that stays.
+    The kernel means the thread that starts the child, not the process: start children from a thread that
+    stays. A `preexec_fn` could ask, too. But it costs more than these two programs, and Python that runs
+    between fork and exec may crash or wait for ever: other threads are gone there, their locks are not.
     """
-    parent = os.getpid()
-
-    def ask_kernel() -> None:
-        if _LIBC is not None:
-            die_with_parent()
-            if os.getppid() != parent:  # the parent ended before the request
-                os._exit(1)
-
-    return ask_kernel
+    if not _setpriv_can_ask():
+        return list(argv)
+    return [*_SETPRIV, "/bin/sh", "-c", _UNLESS_ORPHANED, "sh", str(os.getpid()), *argv]
 
 
-def die_with_parent() -> None:
-    """Ask the kernel, on Linux, to kill this process when the thread ends that started it."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+@functools.cache
+def _setpriv_can_ask() -> bool:
+    """Whether `setpriv` is that of util-linux: BusyBox's has no such option, and other systems have none."""
+    if not shutil.which(_SETPRIV[0]):
+        return False
+    return subprocess.run([*_SETPRIV, "true"], capture_output=True, timeout=10, check=False).returncode == 0
 
 
 def python_environment() -> dict[str, str]:
@@ -128,8 +126,8 @@ def start(argv: list[str], log: Path, *, env: dict[str, str] | None = None) -> s
     """Start a program that ends with this process and appends its output to `log`."""
     with log.open("ab") as output:
         return subprocess.Popen(
-            argv, env={**environment(), **(env or {})},
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=dying_with_parent(),
+            dying_with_parent(argv), env={**environment(), **(env or {})},
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output,
         )  # fmt: skip
 
 

@@ -123,12 +123,11 @@ class Restarter:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *self.child.argv,
+                *processes.dying_with_parent(self.child.argv),
                 env={**processes.environment(), **self.child.env},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                preexec_fn=processes.dying_with_parent(),
             )
         self._process = process
         self._ended.clear()

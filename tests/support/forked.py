@@ -6,6 +6,7 @@ Importing takes a second of CPU, which is most of what a command takes, and of t
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -35,6 +36,7 @@ _IMPORTED = (
     "roles.working",
     "roles.patching",
 )
+_PR_SET_PDEATHSIG = 1
 _PROGRAMS = ("tests.servers.bus.programs", "tests.servers.ipam.asking")
 _CONTEXT.set_forkserver_preload([__name__, *(f"commands.{name}" for name in _IMPORTED), *_PROGRAMS])
 
@@ -131,7 +133,7 @@ class Piped:
 
 
 def _speaking(given: Any, taken: Any, function: Callable[..., None], arguments: tuple[str, ...]) -> None:
-    processes.die_with_parent()  # that ends with the process of the tests, even if it is killed
+    _die_with_parent()
     os.dup2(given.fileno(), 0)
     os.dup2(taken.fileno(), 1)
     for end in (given, taken):
@@ -142,10 +144,16 @@ def _speaking(given: Any, taken: Any, function: Callable[..., None], arguments: 
 
 
 def _lasting(first: Callable[[], None] | None, *about: Any) -> None:
-    processes.die_with_parent()  # that ends with the process of the tests, even if it is killed
+    _die_with_parent()
     if first:
         first()
     _main(*about)
+
+
+def _die_with_parent() -> None:
+    """Have Linux kill this process with the fork server, which ends with the process of the tests."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _main(arguments: tuple[str, ...], environment: dict[str, str], folder: Path, out: str, err: str) -> None:

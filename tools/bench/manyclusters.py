@@ -253,9 +253,10 @@ class ManyClusters:
 async def _simulator() -> AsyncIterator[tuple[str, bytes, int]]:
     """The simulated API servers, in a process of their own: their URL and authority, and its id."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.support.apiservers",
-        cwd=CHECKOUT, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
-    )  # fmt: skip
+        *processes.dying_with_parent([sys.executable, "-m", "tests.support.apiservers"]),
+        cwd=CHECKOUT,
+        stdout=PIPE,
+    )
     try:
         assert process.stdout
         url, authority = (await process.stdout.readline()).decode().split()

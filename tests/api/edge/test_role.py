@@ -48,8 +48,10 @@ async def edge(world: BalancerWorld, roles: RoleServer) -> AsyncIterator[Path]:
     env = {name: os.environ[name] for name in keep if name in os.environ} | {"HOME": str(world.folder)}
     with log.open("wb") as output:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "windowbox", "edge", "--settings", str(file),
-            stdout=output, stderr=output, env=env, preexec_fn=processes.dying_with_parent(),
+            *processes.dying_with_parent(
+                [sys.executable, "-m", "windowbox", "edge", "--settings", str(file)]
+            ),
+            stdout=output, stderr=output, env=env,
         )  # fmt: skip
         try:
             yield log

@@ -75,9 +75,10 @@ class Host:
             argv = ["nsenter", f"--net={network.namespace_path(self.namespace)}", sys.executable]
             with (self.folder / f"{role}.log").open("ab") as log:
                 self.running[role] = subprocess.Popen(
-                    [*argv, "-m", "windowbox", role, *commands[role]],
-                    stdout=log, stderr=log, preexec_fn=processes.dying_with_parent(),
-                )  # fmt: skip
+                    processes.dying_with_parent([*argv, "-m", "windowbox", role, *commands[role]]),
+                    stdout=log,
+                    stderr=log,
+                )
 
     async def stop(self, role: str) -> None:
         if child := self.running.pop(role, None):

@@ -1,4 +1,4 @@
-"""Compilers end with the set-up that started them."""
+"""Compilers end with the set-up that started them, servers with the process that started them."""
 
 from __future__ import annotations
 
@@ -31,6 +31,37 @@ from sandbox.progress import Progress
 with prerequisites.obtaining(["windowbox-echo"], Progress(print), download=False):
     threading.Event().wait()
 """
+
+STARTING = """
+import sys
+from pathlib import Path
+from sandbox import processes
+print(processes.start(["sleep", "600"], Path(sys.argv[1])).pid, flush=True)
+sys.stdin.read()
+"""
+RESTARTING = """
+import asyncio, sys
+from pathlib import Path
+from sandbox.children import Child
+from sandbox.restarter import Restarter
+def ready():
+    print(restarter.state.pid, flush=True)
+    return True
+restarter = Restarter(Child("sleep", ["sleep", "600"], ready), Path(sys.argv[1]), lambda: None)
+restarter.start()
+asyncio.run(restarter.run())
+"""
+
+
+@cases("program", ("server", STARTING), ("child-of-the-sandbox", RESTARTING))
+def test_a_server_ends_with_its_killed_parent(tmp_path: Path, program: str) -> None:
+    command = [sys.executable, "-c", program, str(tmp_path / "log")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        server = processes.identify(int(parent.stdout.readline()))
+        assert processes.alive(server)
+        parent.kill()
+        assert processes.wait_gone(server)
 
 
 @cases(

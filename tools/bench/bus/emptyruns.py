@@ -75,9 +75,11 @@ async def measure(items: int, workers: int) -> Report:
         running = list[Process]()
         for _ in range(workers):
             worker = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", __name__, url,
-                cwd=CHECKOUT, stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
-            )  # fmt: skip
+                *processes.dying_with_parent([sys.executable, "-m", __name__, url]),
+                cwd=CHECKOUT,
+                stdin=PIPE,
+                stdout=PIPE,
+            )
             assert worker.stdout
             await worker.stdout.readline()  # it is connected
             running.append(worker)

@@ -343,9 +343,11 @@ def _service(number: int, ports: int, version: int = 0) -> dict[str, Any]:
 async def _health_ports(addresses: Sequence[str]) -> AsyncIterator[Callable[[str], Awaitable[None]]]:
     """A process that answers health checks of all nodes; the function changes the health of one."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", __name__, *addresses,
-        cwd=CHECKOUT, stdin=PIPE, stdout=PIPE, preexec_fn=processes.dying_with_parent(),
-    )  # fmt: skip
+        *processes.dying_with_parent([sys.executable, "-m", __name__, *addresses]),
+        cwd=CHECKOUT,
+        stdin=PIPE,
+        stdout=PIPE,
+    )
     assert child.stdin
     assert child.stdout
     if not await child.stdout.readline():  # it listens
