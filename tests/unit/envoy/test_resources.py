@@ -186,7 +186,7 @@ def test_an_unknown_field_is_malformed() -> None:
 @pytest.mark.parametrize("damage", ["empty", "zeros", "half"])
 async def test_a_file_that_a_failing_host_left_damaged_is_not_used(damage: str, tmp_path: Path) -> None:
     owner = resources.Owner("runtime", "garden", "web", "uid", ("10.9.0.1",))
-    whole = resources.owners_file([owner])
+    whole = resources.owners_file([resources.owner_part(owner)])
     cut = {"empty": b"", "zeros": bytes(len(whole)), "half": whole[: len(whole) // 2]}[damage]
     for number, content in (("9", whole), ("10", cut)):
         Shared(tmp_path / "edge" / number).prepare({"owners.json": content})

@@ -364,8 +364,7 @@ class Edge:
         """Write the owners to the folder of the Envoy. Without a configuration, the file stays as it is."""
         if self._written:
             self._disowned.clear()
-            file = await asyncio.to_thread(resources.owners_file, self._written.owners)
-            await running.write({bootstrap.OWNERS: file})
+            await running.write({bootstrap.OWNERS: resources.owners_file(self._written.owners)})
 
     async def _keep_owners(self) -> None:
         """Keep the file of owners up to date. It has all of them, so no change waits for it."""

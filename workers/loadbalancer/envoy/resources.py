@@ -40,11 +40,8 @@ class Rendered(NamedTuple):
     endpoints: Mapping[str, Resource]
     checks: int
     """How many endpoints Envoy checks."""
-
-    @property
-    def owned(self) -> tuple[str, tuple[str, ...]]:
-        """The owner's uid and addresses."""
-        return self.balancer.uid, self.balancer.addresses
+    owner: bytes
+    """Its part of the file of owners; empty if it has no addresses."""
 
 
 class Configuration:
@@ -73,7 +70,7 @@ class Configuration:
                 self.rendered[ref] = after
                 self._names += len(after.listeners)
                 self._checks += after.checks
-            owners |= (before and before.owned) != (after and after.owned)
+            owners |= (before and before.owner) != (after and after.owner)
         new = [one for one in changed.values() if one]
         for name in gone.difference(*(one.listeners for one in new)):
             for resources in (self.listeners, self.clusters, self.endpoints):
@@ -116,12 +113,9 @@ class Configuration:
         return self._checks > 0
 
     @property
-    def owners(self) -> list[Owner]:
-        return [
-            Owner(ref.cluster, ref.namespace, ref.name, *one.owned)
-            for ref, one in self.rendered.items()
-            if one.balancer.addresses
-        ]
+    def owners(self) -> list[bytes]:
+        """The parts of the file of owners."""
+        return [one.owner for one in self.rendered.values() if one.owner]
 
     @property
     def published(self) -> list[Published]:
@@ -162,11 +156,21 @@ def _rendered(
         clusters,
         {one.name: lists.endpoints(balancer, one) for one in wanted},
         sum(len(balancer.targets_of(one)) or len(one.endpoints) for one in wanted if one.check),
+        owner_part(_owner_of(balancer)) if balancer.addresses else b"",
     )
 
 
-def owners_file(owners: Iterable[Owner]) -> bytes:
-    return orjson.dumps({"resources": [owner._asdict() for owner in owners]}, option=orjson.OPT_SORT_KEYS)
+def _owner_of(one: LoadBalancer) -> Owner:
+    return Owner(one.ref.cluster, one.ref.namespace, one.ref.name, one.uid, one.addresses)
+
+
+def owner_part(owner: Owner) -> bytes:
+    """The part of an owner of the file of owners."""
+    return orjson.dumps(owner._asdict())
+
+
+def owners_file(parts: Iterable[bytes]) -> bytes:
+    return b'{"resources":[' + b",".join(parts) + b"]}"
 
 
 def owners_in(file: bytes) -> tuple[Owner, ...]:
