@@ -220,3 +220,13 @@ def test_a_file_that_is_not_on_the_disk_yet_has_no_name(
     with pytest.raises(Unreachable, match="the disk fails"):
         Shared(tmp_path / "edge" / "1").prepare({"owners.json": b"{}"})
     assert [one for one in (tmp_path / "edge" / "1").iterdir() if not one.name.startswith(".")] == []
+
+
+def test_a_listener_of_two_load_balancers_stays_with_the_other_one() -> None:
+    """The former cluster of an address may not be listed again yet when the next Service has it."""
+    former, later = balancer(WEB, name="former"), balancer(replace(WEB, idle_timeout=9.0), name="later")
+    made = configured([former])
+    for one in (later, former):
+        made.take(resources.rendered(tracked([one]), made))
+    made.take({former.ref: None})
+    assert made.resources() == configured([later]).resources()
