@@ -33,6 +33,8 @@ _READY_PATIENCE = 10
 _IMPORT_PATIENCE = 300
 """The machine's disk may be busy. An interrupted import resumes from what containerd already has."""
 
+_EDGE = "/var/lib/windowbox/edge"
+"""The folder of Envoys, by default: nodes share the disk of this machine, and each may have an edge."""
 _PRIVATE = ("/run/containerd", "/var/lib/cni", "/var/log/containers")
 _FIRST = """
 set -e
@@ -44,6 +46,8 @@ set -- ${{stat##*) }}
 started=${{20}}
 mount -t proc proc /proc
 mount --bind "$data" "$0/kubelet"
+mkdir -p "${{data%/*}}/edge" {edge}
+mount --bind "${{data%/*}}/edge" {edge}
 for folder in {private}; do
     mkdir -p "$folder"
     mount -t tmpfs tmpfs "$folder"
@@ -73,6 +77,7 @@ def first(place: Place) -> Child:
 
     script = _FIRST.format(
         private=" ".join(_PRIVATE),
+        edge=_EDGE,
         settings="\n".join(f"{name} {value}" for name, value in _SYSTEM_SETTINGS.items()),
     )
     return Child(
