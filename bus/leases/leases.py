@@ -99,7 +99,12 @@ class Leases:
                 await asyncio.sleep(0.5)
 
     async def while_held(
-        self, name: str, act: Act, taken: Callable[[], None] | None = None, *, kept: float = 0.0
+        self,
+        name: str,
+        act: Act,
+        taken: Callable[[], None] | None = None,
+        *,
+        kept: Callable[[], float] | None = None,
     ) -> None:
         """Run `act` whenever this process holds the lease, and cancel it when that is lost; never returns.
 
@@ -108,11 +113,11 @@ class Leases:
         `taken` is called when another process is seen to hold the lease. A lost lease need not have another
         holder: while the bus is unreachable, this is unknown.
 
-        After an orderly end, the lease is not free but `kept` for so many seconds: any process may take it,
-        and `bus.leases.members` counts its holder as alive.
+        After an orderly end of `act`, the lease is not free but `kept` for so many seconds: any process may
+        take it, and `bus.leases.members` counts its holder as alive.
         """
         async with self._shared(name) as share:
-            share.kept = max(share.kept, kept)
+            share.kept = kept or share.kept
             share.taken += [taken] if taken else []
             try:
                 while True:
@@ -149,7 +154,7 @@ class Leases:
         try:
             await guard.kept(f"lease {name}", lambda: self._hold(name, share))
         finally:
-            await self._release(name, self._liveness.name, share.kept)
+            await self._release(name, self._liveness.name, share.kept())
 
     async def _hold(self, name: str, share: _Share) -> None:
         subject = _subject(name)
@@ -250,7 +255,7 @@ class _Share:
         self.users = 0
         self.sequence = 0
         """Of the entry that names this process."""
-        self.kept = 0.0
+        self.kept: Callable[[], float] = float
         """Seconds for which the entry is kept after an orderly end."""
         self.doubted = asyncio.Event()
         """Set when another process may have written the entry."""

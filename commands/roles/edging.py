@@ -18,8 +18,8 @@ from workers.loadbalancer.ipam.store import AddressStore
 from workers.loadbalancer.links.addresses import Links
 
 _KEPT = 60.0
-"""Seconds for which a host counts as alive after an orderly end of its edge: its Envoy serves on, and the
-next edge comes, as in an upgrade."""
+"""Seconds for which a host counts as alive after an orderly end of its edge, if its Envoy serves on: the next
+edge comes, as in an upgrade."""
 
 
 async def edge(made: Process) -> None:
@@ -55,5 +55,9 @@ async def add_edge(made: Process, store: AddressStore, states: States) -> None:
     )
     if hosts:
         made.tasks["edge hosts"] = hosts.run
-    made.add_leased(members.lease(edgestatus.LEASE, host), terms.run, kept=_KEPT if host else 0.0)
+
+    def kept() -> float:
+        return _KEPT if host and terms.serves_on else 0.0
+
+    made.add_leased(members.lease(edgestatus.LEASE, host), terms.run, kept=kept)
     made.details["edge"] = terms.describe

@@ -77,10 +77,10 @@ class Process:
             )
         return self._clusters
 
-    def add_leased(self, lease: str, task: Task, kept: float = 0.0) -> None:
+    def add_leased(self, lease: str, task: Task, kept: Callable[[], float] | None = None) -> None:
         """Run a task while this process holds the lease, so in one process at a time.
 
-        After an orderly end, the lease is `kept` for a successor for so many seconds.
+        After an orderly end, the lease is `kept` for a successor for so many seconds, if it says any.
         """
         self.tasks[f"lease {lease}"] = lambda: self.leases.while_held(lease, task, kept=kept)
 

@@ -93,7 +93,7 @@ async def test_addresses_of_a_dead_host_move_and_others_notice_nothing(
         assert dead not in after.values()
 
 
-async def test_addresses_stay_in_an_upgrade_and_leave_a_host_without_the_bus(
+async def test_addresses_stay_in_an_upgrade_and_leave_a_host_that_ends_or_lost_the_bus(
     tmp_path: Path, nats: NatsServer
 ) -> None:
     need()
@@ -116,3 +116,10 @@ async def test_addresses_stay_in_an_upgrade_and_leave_a_host_without_the_bus(
 
         one.bus.resume()
         assert await settled(spread, addresses) == before
+
+        for role in ("launch", "edge"):  # as on a host that is shut down
+            await one.stop(role)
+        every = {address for found in addresses.values() for address in found}
+        await eventually(lambda: two.addresses() == every, 10)
+        assert not one.addresses()
+        assert all([await world.connection(address) for address in every])

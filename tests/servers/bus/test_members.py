@@ -27,7 +27,8 @@ async def member(bus: Bus, name: str, *, kept: float = 0.0) -> AsyncIterator[Non
         began.set()
         await asyncio.Event().wait()
 
-    async with running(leases.run(), leases.while_held(members.lease("edge", name), act, kept=kept)):
+    lease = members.lease("edge", name)
+    async with running(leases.run(), leases.while_held(lease, act, kept=lambda: kept)):
         await began.wait()
         yield
 

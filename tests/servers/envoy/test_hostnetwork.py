@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -13,7 +14,8 @@ import pytest
 
 from tests.support.rules import rule
 from windowbox.errors import Refused
-from workers.loadbalancer.links import hostnetwork
+from workers.loadbalancer.links import addresses, hostnetwork
+from workers.loadbalancer.links.addresses import Links
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to add links and addresses")
 
@@ -142,3 +144,30 @@ async def test_the_host_has_exactly_the_desired_routes(link: str, tmp_path: Path
 async def test_a_route_that_cannot_be_set_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"ip route replace 198\.19\.80\.1/32 via 203\.0\.113\.1"):
         await hostnetwork.route(tmp_path / "routes.json", {"198.19.80.1/32": "203.0.113.1"})
+
+
+def places(address: str) -> list[str]:
+    """The links with this address."""
+    shown = subprocess.run(["ip", "-json", "address", "show"], capture_output=True, text=True, check=True)
+    links = json.loads(shown.stdout)
+    return [one["ifname"] for one in links if address in {info["local"] for info in one["addr_info"]}]
+
+
+@root_only
+async def test_addresses_of_several_hosts_leave_the_loopback_and_an_ended_host(
+    link: str, tmp_path: Path
+) -> None:
+    address, record = "198.19.77.9", tmp_path / hostnetwork.ADDED
+    assert await hostnetwork.prepare([address], record) == {}  # as an edge without other hosts
+    assert places(address) == ["lo"]
+
+    links = Links()
+    links.allow([address])
+    assert await links.prepare([address], record) == {}
+    assert places(address) == [link]
+
+    await addresses.leave(record)
+    assert places(address) == []
+
+    assert await links.prepare([address], record) == {}
+    assert places(address) == [link]

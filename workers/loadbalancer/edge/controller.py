@@ -14,6 +14,7 @@ from bus.clusters.registry import MachinePlace, Registry
 from bus.leases import guard
 from bus.leases.members import Members
 from bus.outcomes import backoff
+from bus.transport import finishing
 from bus.transport.connection import Bus
 from bus.workqueue.queue import Queue
 from windowbox.errors import TransientError, Unreachable, WindowboxError
@@ -72,6 +73,8 @@ class EdgeTerms:
     def __init__(self, parts: EdgeParts) -> None:
         self._parts = parts
         self._controller: EdgeController | None = None
+        self.serves_on = False
+        """Whether an Envoy ran when the last term ended. A host that is shut down has none then."""
 
     def describe(self) -> dict[str, object]:
         """The state of the edge for `windowbox status`."""
@@ -92,6 +95,14 @@ class EdgeTerms:
                 await self._controller.run()
         finally:
             self._controller = None
+            if self._parts.members:
+                await finishing.to_end(self._look())  # it may be cancelled twice
+
+    async def _look(self) -> None:
+        try:
+            self.serves_on = bool(await self._parts.attachment.names())
+        except WindowboxError:  # no launcher answers
+            self.serves_on = False
 
 
 class EdgeController:

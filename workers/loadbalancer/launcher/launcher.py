@@ -39,14 +39,18 @@ _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 409: "Conflict", 50
 class Launcher:
     """Answers `GET /envoys`, and for each Envoy `POST …/start`, `POST …/end` and `GET …/ended`."""
 
-    def __init__(self, folder: Path, *, program: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, program: Path | None = None, yielding: bool = False) -> None:
         self._folder = folder
+        self._yielding = yielding
         self._programs = Programs(folder, program)
         self._answering: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Serve while the block runs; at its end, all Envoys are ended."""
+        """Serve while the block runs; at its end, all Envoys are ended.
+
+        If it is `yielding`, their addresses are removed then: other hosts may serve them from now on.
+        """
         with _locked(self._folder):
             async with asyncio.TaskGroup() as group:
 
@@ -66,6 +70,8 @@ class Launcher:
                     for task in self._answering:
                         task.cancel()
             await asyncio.gather(*(one.end() for one in self._running()))
+            if self._yielding:
+                await addresses.leave(self._folder / hostnetwork.ADDED)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the one request of a connection."""
@@ -135,7 +141,7 @@ async def run(folder: Path, program: Path | None, *, yielding: bool = False) -> 
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
-    async with Launcher(folder, program=program).serving():
+    async with Launcher(folder, program=program, yielding=yielding).serving():
         logger.info("Envoys are run in %s", folder)
         async with contextlib.AsyncExitStack() as stack:
             if yielding:

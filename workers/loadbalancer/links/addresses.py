@@ -33,6 +33,8 @@ class Links:
 
     def __init__(self) -> None:
         self._addresses: Container[str] = ()
+        self._tidied = False
+        """Whether no address is on the loopback, where an edge without other hosts had them."""
 
     def allow(self, addresses: Container[str]) -> None:
         """This host serves these addresses, and no others."""
@@ -40,6 +42,9 @@ class Links:
 
     async def prepare(self, addresses: Sequence[str], record: Path) -> dict[str, str]:
         """Add these addresses to this host, and announce them. For those where that fails, why."""
+        if not self._tidied:
+            await hostnetwork.leave_loopback(record)
+            self._tidied = True
         refused = {address: _ELSEWHERE for address in addresses if address not in self._addresses}
         lacking = [a for a in addresses if a not in refused and not hostnetwork.arrives(a)]
         if not lacking:
@@ -92,6 +97,14 @@ def links_of(addresses: Iterable[str], shown: Sequence[Mapping[str, Any]]) -> di
             _, link = max(around, key=lambda one: one[0].prefixlen)
             found[address] = Link(link["ifname"], bytes.fromhex(link["address"].replace(":", "")))
     return found
+
+
+async def leave(record: Path) -> None:
+    """Remove all added addresses: the Envoys of this host have ended. The edge adds those of the next one."""
+    try:
+        await _remove(hostnetwork.added(record))
+    except (Refused, Unreachable) as error:
+        logger.error("%s", error)
 
 
 async def _remove(addresses: Collection[str]) -> None:

@@ -55,6 +55,11 @@ async def remove(addresses: Collection[str], record: Path) -> None:
     note(record, set(added(record)) - set(addresses))
 
 
+async def leave_loopback(record: Path) -> None:
+    """Remove added addresses from the loopback, as far as they are there."""
+    await batch(f"address del {_as_prefix(address)} dev lo" for address in added(record))
+
+
 def removing(address: str) -> list[str]:
     """The command that removes an added address."""
     if sys.platform == "darwin":

@@ -193,6 +193,9 @@ spec:
           {{- if eq .command "admit" }}
           {{- /* Proxies send requests to a Pod until they learn that it ends. */}}
           lifecycle: {preStop: {sleep: {seconds: 5}}}
+          {{- else if $everywhere }}
+          {{- /* An edge sees at its end whether its Envoy ends, too, as on a node that is shut down. */}}
+          lifecycle: {preStop: {sleep: {seconds: 3}}}
           {{- end }}
           {{- /* The Pod's status keeps the last lines of a process that has failed, although its log is gone. */}}
           terminationMessagePolicy: FallbackToLogsOnError
