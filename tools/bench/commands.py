@@ -304,9 +304,15 @@ def admit(rate: float, seconds: float, api_servers: int, first: bool, output: st
 
 @bench.command(short_help="Memory of the processes.")
 @_count("count", 1000, "How many records.")
+@click.option("--pods", is_flag=True, help="Measure an idle installation of the chart instead (Linux, root).")
 @output_option
-def memory(count: int, output: str) -> None:
+def memory(count: int, pods: bool, output: str) -> None:
     """What the imports of each role take, and what each process has, idle and with records."""
+    if pods:
+        from tools.bench.memory import pods as installation
+
+        _run(output, installation.measure())
+        return
     from tools.bench.memory import roles
 
     _run(output, roles.measure(count))

@@ -48,6 +48,11 @@ def resident(pid: int) -> float:
     return _memory(pid, "Rss:")
 
 
+def proportional(pid: int) -> float:
+    """Memory of this process, in MB, where a page that it shares counts by parts; zero if it has ended."""
+    return _memory(pid, "Pss:")
+
+
 def _memory(pid: int, fields: str) -> float:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
