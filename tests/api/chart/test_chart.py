@@ -167,6 +167,21 @@ def test_without_a_granter_there_is_no_policy_for_it() -> None:
     assert of_kind(rendered(grant={"enabled": False}), POLICY).keys() == {"windowbox-worker"}
 
 
+def test_helm_grants_all_namespaces_without_a_granter() -> None:
+    manifests = rendered(settings={"grant": {"namespaces": ["*"]}})
+    bound = {
+        name: [one["name"] for one in binding["subjects"]]
+        for name, binding in of_kind(manifests, "ClusterRoleBinding").items()
+        if name.endswith(":secrets")
+    }
+    commands = {"watcher": "watch", "worker": "work", "patcher": "patch"}
+    assert bound == {
+        f"{rbac.user(role)}:secrets": [f"windowbox-{commands[role]}"] for role in rbac.SECRET_RULES
+    }
+    assert of_kind(manifests, POLICY).keys() == {"windowbox-worker"}
+    assert not [one for one in manifests if one["metadata"]["name"].startswith("windowbox-grant")]
+
+
 def test_each_role_runs_as_an_account_of_its_own() -> None:
     manifests = rendered(**EVERYTHING)
     bound = {

@@ -126,6 +126,12 @@ topologySpreadConstraints:
 {{/* The name of what a role runs as */}}
 {{- define "windowbox.account" -}}{{ include "windowbox.fullname" .root }}-{{ .command }}{{- end }}
 
+{{/* How rights on Secrets are granted: "everywhere" by helm, "process" by `windowbox grant`; empty: not at all */}}
+{{- define "windowbox.grants" -}}
+{{- $settings := mergeOverwrite (deepCopy .Values.settings) (deepCopy .Values.grant.settings) }}
+{{- if .Values.grant.enabled }}{{ ternary "everywhere" "process" (has "*" (dig "grant" "namespaces" list $settings)) }}{{ end }}
+{{- end }}
+
 {{/* Whether Envoy has a Pod of its own */}}
 {{- define "windowbox.launches" -}}
 {{- if and .Values.edge.enabled .Values.edge.hostNetwork .Values.edge.hostPath }}true{{ end }}
