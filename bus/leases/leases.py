@@ -29,7 +29,8 @@ _STREAM = f"KV_{streams.LEASES}"
 HOLDER = "Windowbox-Life"
 """The header of an entry that names its holder's life."""
 LEFT = "Windowbox-Left"
-"""The header of an entry whose holder has ended, and which waits for the next process of the same place."""
+"""The header of an entry whose holder has ended, and which waits so many seconds for the next process of the
+same place. The entry stays: the stream's age would end it before a longer TTL of its own."""
 _FOR_EVER = {"Nats-TTL": "never"}
 """Other messages of this stream, such as lives, expire."""
 _AGAIN = 0.1
@@ -230,7 +231,7 @@ class Leases:
         """Free the entry if it names this life and has no user here: another process gets it at once."""
         if not self._bus.connected:
             return  # a process that ends with the bus must not wait for it; its life ends soon
-        freed = {LEFT: "1", "Nats-TTL": f"{kept:g}s"} if kept else {"KV-Operation": "DEL"}
+        freed = {LEFT: f"{kept:g}", **_FOR_EVER} if kept else {"KV-Operation": "DEL"}
         with contextlib.suppress(WindowboxError):
             last = await self._bus.last(_STREAM, _subject(name))
             if last and last.headers.get(HOLDER) == life and name not in self._shares:

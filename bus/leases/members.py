@@ -42,6 +42,11 @@ class Members:
         self._lives: set[str] = set()
         self._holders: dict[str, str] = {}
         """By member, the life that its lease names; empty if the lease waits for its next process."""
+        self._waiting: dict[str, float] = {}
+        """By member whose lease waits, until when, by the server's clock."""
+        self._newest = self._newest_at = 0.0
+        """When the newest entry was stored, by the server's clock, and when we got it, by ours: each life is
+        renewed every second."""
         self._ended: set[str] = set()
         """Members that have ended in an orderly way, which is never in doubt."""
         self._certain_at = 0.0
@@ -85,6 +90,9 @@ class Members:
             await asyncio.sleep(_AGAIN)
 
     def _take(self, stored: Stored, lives: set[str], holders: dict[str, str]) -> None:
+        loop, at = asyncio.get_running_loop(), int(stored.time) / 1e9
+        if at > self._newest:
+            self._newest, self._newest_at = at, loop.time()
         if liveness.is_life(stored.subject):
             life = stored.subject.removeprefix(liveness.subject(""))
             (lives.discard if buckets.gone(stored) else lives.add)(life)
@@ -95,12 +103,22 @@ class Members:
             self._ended.add(member)
         else:
             holders[member] = stored.headers.get(leases.HOLDER, "")
+            kept = float(stored.headers.get(leases.LEFT, 0.0))
+            self._waiting[member] = at + kept
+            if kept:
+                loop.call_later(kept + _AGAIN, self._judge)
             self._ended.discard(member)
 
     def _judge(self) -> None:
-        alive = {member for member, life in self._holders.items() if not life or life in self._lives}
-        if asyncio.get_running_loop().time() < self._certain_at:
-            alive |= (self.alive | self._holders.keys()) - self._ended
+        time = asyncio.get_running_loop().time()
+        now = self._newest + time - self._newest_at
+        alive = {
+            member
+            for member, life in self._holders.items()
+            if (life in self._lives if life else now < self._waiting[member])
+        }
+        if time < self._certain_at:
+            alive |= (self.alive | {name for name, life in self._holders.items() if life}) - self._ended
         if alive != self.alive:
             logger.info("members of %s: %s", self._family, ", ".join(sorted(map(repr, alive))))
             self.alive = frozenset(alive)
