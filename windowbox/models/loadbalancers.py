@@ -35,19 +35,18 @@ class Endpoint:
     port: int
     name: str
     """The name of the node or Pod, for people."""
-    unhealthy: bool = False
-    """Health checks failed: it gets no traffic for now."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A node at an address of one family. All Services of a cluster share its targets."""
+    """A node at an address of one family. All Services of a cluster share its targets.
+
+    Its health is no part of it: that changes often, and no load balancer with it.
+    """
 
     address: str
     name: str
     """The name of the node."""
-    unhealthy: bool = False
-    """Health checks failed: it gets no traffic for now."""
 
 
 Targets = Mapping[Family, tuple[Target, ...]]
@@ -66,7 +65,7 @@ class Listener:
     node_port: int | None = None
     """Traffic goes to this port of the targets of the load balancer."""
     check: int | None = None
-    """The port of Envoy's health checks (GET /healthz); None: Envoy does none, and `unhealthy` decides."""
+    """The port of Envoy's health checks (GET /healthz); None: Envoy does none, and the edge does."""
     affinity: bool = False
     """Session affinity: a client keeps its endpoint."""
     allowed: tuple[str, ...] | None = None
@@ -118,4 +117,4 @@ class LoadBalancer:
         port = listener.node_port
         if port is None:
             return listener.endpoints
-        return tuple(Endpoint(t.address, port, t.name, t.unhealthy) for t in self.targets_of(listener))
+        return tuple(Endpoint(t.address, port, t.name) for t in self.targets_of(listener))

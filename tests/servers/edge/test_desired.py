@@ -229,13 +229,13 @@ async def test_a_bug_that_one_cluster_triggers_leaves_others_alone(
 class Judged(NodeHealth):
     """Knows which addresses fail, without checks."""
 
-    failing: ClassVar[set[str]] = set()
+    new: ClassVar[set[str]] = set()
 
     def follow(self, clusters: Mapping[str, Collection[str]]) -> None:
         self.clusters = set(clusters)
 
-    def unhealthy(self, address: str) -> bool:
-        return address in self.failing
+    def awaits_check(self, address: str) -> bool:
+        return address in self.new
 
 
 @contextlib.asynccontextmanager
@@ -280,37 +280,55 @@ async def test_a_change_of_a_node_concerns_its_own_cluster(bus: Bus, monkeypatch
             made[ref.cluster] += 1
             return genuine(ref, *given)
 
+        async def is_changed() -> bool:
+            await seen.load_balancers()
+            return bool(changes)
+
         monkeypatch.setattr(endpoints, "load_balancer", count)
-        monkeypatch.setattr(Judged, "failing", {"10.0.2.1"})
-        asked = store.asked
-        seen.look_at_health_again("10.0.2.1")
-        changes = (after := await seen.load_balancers()).changes()
+        asked, after = store.asked, await seen.load_balancers()
+        changes = after.changes()
+        with changes.taken():
+            await see(bus, NODES, "two", node("two", "10.0.2.2"), cluster="a")
+        await eventually(is_changed)
+        with changes.taken() as changed:
+            assert changed == {one for one in after if one.cluster == "a"}
         assert not made, "the listeners stay"
-        assert store.asked - asked <= 2 * 3, "those of the other cluster are not looked at"
-        assert [one for one in after if after[one] is not before[one]] == [
-            one for one in after if one.cluster == "a"
-        ]
-        mine = [one for ref, one in after.items() if ref.cluster == "a"]
+        assert store.asked == asked, "what Services ask for is not looked at"
+        mine = [after[ref] for ref in changed]
         assert all(one.listeners is before[one.ref].listeners for one in mine)
         assert {id(one.targets) for one in mine} == {id(mine[0].targets)}, "one list for all Services"
-        assert [target.unhealthy for target in mine[0].targets["IPv4"]] == [True]
+        assert [target.name for target in mine[0].targets["IPv4"]] == ["one", "two"]
         seen.look_at_health_again("10.0.2.1")
-        with changes.taken():
-            await seen.load_balancers()
-        assert not changes, "nothing has changed"
-        asked = store.asked
+        assert not await is_changed(), "no load balancer changes with the health of nodes"
         await list_all(bus, SERVICES, NODES, cluster="a")
         await see(
             bus, SERVICES, "x", service(metadata={"name": "x", "uid": "x"}, ports=[DNS]), "default", "a"
         )
 
-        async def is_changed() -> bool:
-            await seen.load_balancers()
-            return bool(changes)
-
         await eventually(is_changed)
         assert made == {"a": 1}
         assert store.asked - asked <= 2, "a cluster that is listed again is not computed again"
+
+
+async def test_a_new_node_joins_once_it_was_checked(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without traffic at first, and with it soon after, it would change all endpoints twice."""
+    async with two_clusters(bus) as (seen, _):
+        monkeypatch.setattr(Judged, "new", {"10.0.2.2"})
+        await seen.load_balancers()
+        await see(bus, NODES, "two", node("two", "10.0.2.2"), cluster="a")
+        await eventually(lambda: len(seen.backends()["a"]) == 2)
+        changes = (found := await seen.load_balancers()).changes()
+
+        def nodes() -> set[int]:
+            return {len(one.targets["IPv4"]) for ref, one in found.items() if ref.cluster == "a"}
+
+        assert nodes() == {1}
+        monkeypatch.setattr(Judged, "new", set())
+        with changes.taken():
+            seen.look_at_health_again("10.0.2.2")
+        await seen.load_balancers()
+        assert nodes() == {2}
+        assert changes
 
 
 async def test_ports_times_nodes_of_a_cluster_are_bounded(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:

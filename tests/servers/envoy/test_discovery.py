@@ -39,7 +39,7 @@ from workers.loadbalancer.envoy.discovery import Discovery
 from workers.loadbalancer.envoy.process import Process, Processes
 from workers.loadbalancer.tracked import Tracked
 
-ENDPOINTS = (Endpoint("127.0.0.2", 1, "n1", unhealthy=True), Endpoint("127.0.0.3", 65535, "n2"))
+ENDPOINTS = (Endpoint("127.0.0.2", 1, "n1"), Endpoint("127.0.0.3", 65535, "n2"))
 VARIANTS: tuple[dict[str, Any], ...] = (
     {},
     {"check": 10256, "proxy_protocol": 1},

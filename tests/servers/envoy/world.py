@@ -36,10 +36,12 @@ def tracked(balancers: Iterable[LoadBalancer]) -> LoadBalancers:
     return Tracked({one.ref: one for one in balancers})
 
 
-def configured(balancers: Iterable[LoadBalancer], *, anywhere: bool = False) -> Configuration:
+def configured(
+    balancers: Iterable[LoadBalancer], unhealthy: frozenset[str] = frozenset(), *, anywhere: bool = False
+) -> Configuration:
     """The configuration of an Envoy that serves exactly these."""
     made = Configuration()
-    made.take(resources.rendered(tracked(balancers), made, anywhere=anywhere))
+    made.take(resources.rendered(tracked(balancers), made, unhealthy, anywhere=anywhere))
     return made
 
 

@@ -35,9 +35,11 @@ def balancer(
     nodes: tuple[Backend, ...] = NODES,
     slices: tuple[Object, ...] = (),
     direct: bool | None = None,
+    *,
+    checked: bool = False,
 ) -> LoadBalancer:
     asked = demand(found or service(), direct=bool(slices) if direct is None else direct)
-    return endpoints.load_balancer(REF, asked, addresses, ClusterNodes(nodes), slices)
+    return endpoints.load_balancer(REF, asked, addresses, ClusterNodes(nodes, checked=checked), slices)
 
 
 @cases(
@@ -55,7 +57,6 @@ def listener(found: Object | None = None, **asked: Any) -> Listener:
     return one
 
 
-UNHEALTHY = tuple(replace(node, unhealthy=frozenset({"IPv4"})) for node in NODES)
 BOTH = ["IPv4", "IPv6"]
 
 
@@ -70,21 +71,15 @@ def test_traffic_goes_to_the_node_ports_of_all_nodes() -> None:
     )
 
 
-@rule("LB-7-cluster")
-def test_unhealthy_addresses_are_marked_for_envoy() -> None:
-    found = balancer(service(ipFamilies=BOTH), DUAL, UNHEALTHY)
-    v4, v6 = found.listeners
-    assert (v4.check, v6.check) == (None, None)
-    assert [one.unhealthy for one in found.endpoints_of(v4)] == [True, True]
-    assert [one.unhealthy for one in found.endpoints_of(v6)] == [False]
-
-
 @rule("LB-7-local")
 def test_envoy_checks_a_health_port_of_the_service_itself() -> None:
-    found = balancer(service(externalTrafficPolicy="Local", healthCheckNodePort=31234), nodes=UNHEALTHY)
-    (one,) = found.listeners
+    one = listener(service(externalTrafficPolicy="Local", healthCheckNodePort=31234), checked=True)
     assert one.check == 31234
-    assert not any(endpoint.unhealthy for endpoint in found.endpoints_of(one))
+
+
+@rule("LB-7-cluster")
+def test_envoy_checks_no_node_that_the_edge_checks() -> None:
+    assert listener(checked=True).check is None
 
 
 @rule("LB-7-families")
@@ -123,7 +118,7 @@ def test_ranges_hold_for_their_own_family(ranges: list[str], allowed: list[tuple
 @rule("LB-7-ranges")
 def test_an_empty_list_of_ranges_allows_no_client() -> None:
     closed = replace(demand(service(), direct=False), allowed=())
-    (one,) = endpoints.load_balancer(REF, closed, V4, ClusterNodes(NODES)).listeners
+    (one,) = endpoints.load_balancer(REF, closed, V4, ClusterNodes(NODES, checked=False)).listeners
     assert one.allowed == ()
 
 
@@ -209,8 +204,8 @@ def test_a_listener_without_serving_pods_is_vacant(slices: list[Object], vacant:
 
 
 @rule("LB-2-idempotent")
-def test_the_digest_ignores_nodes_their_health_and_pods() -> None:
-    found = [balancer(nodes=nodes) for nodes in (NODES, UNHEALTHY, ())]
+def test_the_digest_ignores_nodes_their_checks_and_pods() -> None:
+    found = [balancer(), balancer(checked=True), balancer(nodes=())]
     found += [balancer(slices=(slice(*one),), direct=False) for one in ([{"ready": True}], [])]
     assert len({one.digest for one in found}) == 1
 
@@ -236,7 +231,7 @@ def test_the_digest_depends_on_the_demands_of_the_service(other: Object) -> None
 @given(nonsense, nonsense)
 def test_nonsense_gets_an_answer(found: Object, slices: Any) -> None:
     asked = demand(found, direct=True)
-    answer = endpoints.load_balancer(REF, asked, DUAL, ClusterNodes(NODES), (slices,))
+    answer = endpoints.load_balancer(REF, asked, DUAL, ClusterNodes(NODES, checked=False), (slices,))
     assert len(answer.listeners) == len(asked.ports) * len(asked.families)
     assert len({one.name for one in answer.listeners}) == len(answer.listeners)
     assert answer.digest

@@ -166,15 +166,14 @@ async def test_health_changes_are_reported_once() -> None:
     async with answering(f"{NODE}.5", said), asyncio.TaskGroup() as group:
         health = NodeHealth(group, lambda _: changed.set())
         health.follow({"a": [f"{NODE}.5"], "b": [f"{NODE}.6"]})
-        assert not health.unhealthy(f"{NODE}.6"), "no node of its cluster was checked before"
+        assert f"{NODE}.6" not in health.failing, "no node of its cluster was checked before"
         await changed.wait()
-        assert health.unhealthy(f"{NODE}.6")
-        assert not health.unhealthy(f"{NODE}.5")
+        assert health.failing == {f"{NODE}.6"}
         health.follow({"a": [f"{NODE}.5", f"{NODE}.7"]})
-        assert health.unhealthy(f"{NODE}.7"), "the other is known to serve, and this one is not"
-        assert not health.unhealthy(f"{NODE}.6"), "it is no longer checked"
+        assert f"{NODE}.7" in health.failing, "the other is known to serve, and this one is not"
+        assert f"{NODE}.6" not in health.failing, "it is no longer checked"
         said[0] = _DRAINING
-        await eventually(lambda: health.unhealthy(f"{NODE}.5"))
+        await eventually(lambda: f"{NODE}.5" in health.failing)
         said[0] = _OK
-        await eventually(lambda: not health.unhealthy(f"{NODE}.5"))
+        await eventually(lambda: f"{NODE}.5" not in health.failing)
         health.follow({})

@@ -23,6 +23,7 @@ from workers.loadbalancer.envoy.delta import Kind
 from workers.loadbalancer.envoy.docker.boxes import Household
 from workers.loadbalancer.envoy.docker.dockerenvoys import DockerHost, Shared
 from workers.loadbalancer.envoy.process import Processes
+from workers.loadbalancer.envoy.rendering import EndpointLists
 from workers.loadbalancer.envoy.resources import Configuration
 
 NODES = tuple(Endpoint(f"10.0.0.{i}", 30080, f"n{i}") for i in (1, 2))
@@ -102,15 +103,38 @@ def test_a_change_of_a_node_is_encoded_once_for_all_ports_and_services(
     made = Configuration()
     made.take(resources.rendered(tracked(before), made))
     assert encoded == {"_endpoint": 3 * 2 * 100, "listener": 3 * 250}
-    targets: Targets = {"IPv4": (replace(nodes[0], unhealthy=True), *nodes[1:])}
+    targets: Targets = {"IPv4": tuple(nodes[1:])}
     after = [replace(one, targets=targets) for one in before[1:]]
     encoded.clear()
-    made.take(resources.rendered(tracked(after), made))
-    assert encoded == {"_endpoint": 2 * 100}, "the first and the last port, for all ports"
+    made.retarget(resources.retargeted(after, made, EndpointLists()))
+    assert encoded == {"_endpoint": 2 * 99}, "the first and the last port, for all ports"
     assert made.resources() == configured([before[0], *after]).resources()
     encoded.clear()
     assert resources.rendered(tracked(after), made) == {}
     assert not encoded
+
+
+def test_the_health_of_a_node_changes_only_lists_with_it() -> None:
+    v4, v6 = Target("10.0.0.1", "n1"), Target("fd00::1", "n1")
+    targets: Targets = {"IPv4": (v4, Target("10.0.0.2", "n2")), "IPv6": (v6,)}
+    port = Listener("10.9.0.1", 80, "TCP", node_port=30080)
+    listeners = (port, replace(port, port=81, check=31234), replace(port, address="fd00:9::1"))
+    one = replace(balancer(*listeners), targets=targets)
+    other = replace(balancer(replace(port, port=82), name="other"), targets={"IPv4": (targets["IPv4"][1],)})
+    made = configured([one, other])
+    changes = made.endpoints.changes()
+    sick = frozenset({v4.address})
+    assert made.behind(sick) == {one.ref: one}
+    with changes.taken():
+        made.retarget(resources.retargeted([one], made, EndpointLists(sick)))
+    with changes.taken() as changed:
+        assert changed == {port.name}, "neither that of the other family, nor one that Envoy checks"
+    assert made.resources() == configured([one, other], sick).resources()
+    found = messages.fields(Kind.ENDPOINTS, made.endpoints[port.name].content)
+    states = [end.get("health_status") for end in found["endpoints"][0]["lb_endpoints"]]
+    assert states == ["UNHEALTHY", None]
+    made.retarget(resources.retargeted([one], made, EndpointLists()))
+    assert made.resources() == configured([one, other]).resources()
 
 
 @cases("port", ("one-byte", 1), ("two-bytes", 128), ("the-last-of-them", 16_383), ("three-bytes", 65_535))

@@ -211,7 +211,7 @@ class EdgeController:
             if self._parts.links:
                 self._parts.links.allow(reporter.addresses)
             retry = frozenset(reporter.retrying)
-            await edges.write(reporter.served, retry)
+            await edges.write(reporter.served, self._desired.unhealthy, retry)
             reporter.retrying -= retry
             await self._withdraw(wanted)
             reporter.observe(edges.of)

@@ -32,7 +32,7 @@ from workers.loadbalancer.tracked import LoadBalancers, Tracked
 
 _AT_ONCE = 100
 """Load balancers that are computed before the event loop gets its turn."""
-_NO_NODES = ClusterNodes(())
+_NO_NODES = ClusterNodes((), checked=True)
 _BEYOND = (
     f"all Services of a cluster may have {MAX_ENDPOINTS} endpoints (ports times nodes), and those that have "
     "had their address for longer come first: ask for fewer ports, or remove other Services or nodes"
@@ -49,8 +49,8 @@ class _Node(NamedTuple):
     found: Backend | Ineligible
 
 
-_Common = tuple[tuple[int, int], tuple[int, int], ClusterNodes]
-"""The readings of Services and of EndpointSlices of a cluster, and its nodes."""
+_Common = tuple[tuple[int, int], tuple[int, int]]
+"""The readings of Services and of EndpointSlices of a cluster."""
 
 
 class _Settled(NamedTuple):
@@ -58,7 +58,7 @@ class _Settled(NamedTuple):
 
     admitted: list[Backend]
     nodes: ClusterNodes
-    """With their health."""
+    """Those of them that were checked once, or that Envoy checks."""
 
 
 class _Inputs(NamedTuple):
@@ -68,9 +68,12 @@ class _Inputs(NamedTuple):
     entries: tuple[tuple[str, Held], ...]
     addresses: Mapping[Family, str]
     pods: tuple[Object, ...]
-    nodes: ClusterNodes
-    size: int
-    """Its endpoints, if all its ports are served."""
+    check: int | None
+    """The port that Envoy checks on nodes; None: the edge checks them."""
+
+    def size(self, nodes: ClusterNodes) -> int:
+        """Its endpoints before these nodes, if all its ports are served."""
+        return endpoints.size(self.demand, self.addresses, nodes, self.pods)
 
     def since(self, ref: ObjectRef) -> float:
         """When the Service got its first address."""
@@ -81,6 +84,7 @@ class _Computed(NamedTuple):
     """A load balancer, if there is one, and the inputs that it was computed from."""
 
     inputs: _Inputs
+    size: int
     refused: bool
     """It is beyond the bound of its cluster."""
     balancer: LoadBalancer | None
@@ -91,6 +95,7 @@ class _Cluster:
     """All load balancers of a cluster."""
 
     computed: dict[ObjectRef, _Computed] = field(default_factory=dict)
+    nodes: ClusterNodes = _NO_NODES
     size: int = 0
     """Their endpoints, if all were served."""
     refused: frozenset[ObjectRef] = frozenset()
@@ -207,6 +212,11 @@ class DesiredState:
         self._nodes_outdated = True
         self._changed()
 
+    @property
+    def unhealthy(self) -> frozenset[str]:
+        """The addresses of nodes that fail health checks."""
+        return self._health.failing if self._health else frozenset()
+
     def look_at_health_again(self, address: str) -> None:
         """The health of the nodes at this address has changed."""
         for cluster in self._clusters_of.get(address, ()):
@@ -252,38 +262,45 @@ class DesiredState:
         for ref in self._touched:
             touched.setdefault(ref.cluster, set()).add(ref)
         self._touched = set()
-        all_nodes = self._nodes_with_health()
+        all_nodes = self._checked_nodes()
         now = {}
         for cluster in clusters:
             nodes = all_nodes.get(cluster, _NO_NODES)
-            reading = (self._services.reading(cluster), self._slices.reading(cluster), nodes)
+            reading = (self._services.reading(cluster), self._slices.reading(cluster))
             refs, known = touched.get(cluster, set()), self._known.setdefault(cluster, _Cluster())
             if seen.get(cluster) != reading:
                 refs |= {*known.computed, *self._services.refs(cluster)}
             with guard.isolated("edge", f"cluster {cluster}"):
-                if refs:
+                if refs or nodes is not known.nodes:
                     await self._compute_some(known, refs, nodes)
                 now[cluster] = reading  # else all of it is computed again
         self._seen = now
 
     async def _compute_some(self, known: _Cluster, refs: set[ObjectRef], nodes: ClusterNodes) -> None:
-        """Compute the load balancers of a cluster after a change of these Services."""
+        """Compute the load balancers of a cluster after a change of these Services, or of its nodes."""
         before, fresh, computed = known.computed, dict[ObjectRef, _Inputs](), dict[ObjectRef, _Computed]()
         async for ref in _in_slices(refs):
             if inputs := self._inputs(ref, nodes):
                 fresh[ref] = inputs
-        size = known.size - sum(before[ref].inputs.size for ref in refs if ref in before)
-        size += sum(one.size for one in fresh.values())
+        # All others have the same inputs as before.
+        retargeted = before.keys() - refs if nodes is not known.nodes else frozenset[ObjectRef]()
+        sizes: dict[ObjectRef, int] = {}
+        async for ref in _in_slices([*fresh, *retargeted]):
+            sizes[ref] = (fresh.get(ref) or before[ref].inputs).size(nodes)
+        size = known.size - sum(before[ref].size for ref in (*refs, *retargeted) if ref in before)
+        size += sum(sizes.values())
         refused = frozenset[ObjectRef]()
         if size > MAX_ENDPOINTS:
-            kept = {ref: one.inputs for ref, one in before.items() if ref not in refs}
-            refused = _beyond_bound(kept | fresh)
+            kept = {ref: (one.inputs, one.size) for ref, one in before.items() if ref not in refs}
+            kept |= {ref: (before[ref].inputs, sizes[ref]) for ref in retargeted}
+            refused = _beyond_bound(kept | {ref: (one, sizes[ref]) for ref, one in fresh.items()})
         turned = (known.refused ^ refused) - refs
-        fresh |= {ref: before[ref].inputs for ref in turned if ref in before}
-        async for ref in _in_slices(fresh):
-            computed[ref] = _computed(ref, fresh[ref], before.get(ref), refused=ref in refused)
+        async for ref in _in_slices({*fresh, *retargeted, *turned & before.keys()}):
+            inputs, last = fresh.get(ref) or before[ref].inputs, before.get(ref)
+            made = _computed(ref, inputs, nodes, last, refused=ref in refused)
+            computed[ref] = _Computed(inputs, sizes.get(ref, last.size if last else 0), ref in refused, made)
         # From here on, nothing can fail: what is known fits together.
-        known.size, known.refused = size, refused
+        known.nodes, known.size, known.refused = nodes, size, refused
         for ref in refs - fresh.keys():
             before.pop(ref, None)
             self._all.put(ref, None)
@@ -303,8 +320,7 @@ class DesiredState:
             pods = tuple(slice for of, slice in slices if of.cluster == ref.cluster)
         demand = service.demand
         addresses = self._store.of(ref, demand.uid)
-        size = endpoints.size(demand, addresses, nodes, pods)
-        return _Inputs(demand, entries, addresses, pods, nodes, size)
+        return _Inputs(demand, entries, addresses, pods, nodes.check(demand.health_port))
 
     # Nodes.
 
@@ -318,7 +334,7 @@ class DesiredState:
     def _backends_in(self, cluster: str) -> Iterator[Backend]:
         return (one.found for _, one in self._nodes.found(cluster) if isinstance(one.found, Backend))
 
-    def _nodes_with_health(self) -> Mapping[str, ClusterNodes]:
+    def _checked_nodes(self) -> Mapping[str, ClusterNodes]:
         """The nodes of each cluster with Services. The same objects as long as nothing of them changes."""
         busy = {c: nodes for c, nodes in self.backends().items() if any(self._services.found(c))}
         self._follow(busy)
@@ -328,7 +344,9 @@ class DesiredState:
         for cluster, admitted in busy.items():
             before = self._nodes_of.get(cluster)
             if before is None or before.admitted is not admitted or cluster in unsettled:
-                nodes = ClusterNodes(map(self._with_health, admitted))
+                # A new node without traffic, and soon again with it, would be two changes of all endpoints.
+                backends = (one for one in admitted if not self._awaits_check(one))
+                nodes = ClusterNodes(backends, checked=self._health is not None)
                 if before and before.nodes.backends == nodes.backends:
                     nodes = before.nodes
                 self._nodes_of[cluster] = _Settled(admitted, nodes)
@@ -348,11 +366,9 @@ class DesiredState:
             for address in addresses:
                 self._clusters_of.setdefault(address, set()).add(cluster)
 
-    def _with_health(self, node: Backend) -> Backend:
-        if (health := self._health) is None:
-            return node
-        unhealthy = (of for of, address in node.addresses.items() if health.unhealthy(address))
-        return replace(node, unhealthy=frozenset(unhealthy))
+    def _awaits_check(self, node: Backend) -> bool:
+        health = self._health
+        return health is not None and any(map(health.awaits_check, node.addresses.values()))
 
     # Views.
 
@@ -370,18 +386,16 @@ class DesiredState:
         return _Service(ref.cluster, demand_in(ref.cluster, service, self._settings))
 
 
-def _computed(ref: ObjectRef, inputs: _Inputs, before: _Computed | None, *, refused: bool) -> _Computed:
+def _computed(
+    ref: ObjectRef, inputs: _Inputs, nodes: ClusterNodes, before: _Computed | None, *, refused: bool
+) -> LoadBalancer | None:
     """The load balancer of a Service. An equal one stays the same object: caches find it by identity."""
-    demand, nodes = inputs.demand, inputs.nodes
+    demand = inputs.demand
     if not inputs.addresses:
-        return _Computed(inputs, refused, None)
-    if before and before.balancer and before.refused == refused:
-        same = before.inputs._replace(nodes=nodes, size=inputs.size) == inputs
-        if same and before.inputs.nodes.check(demand.health_port) == nodes.check(demand.health_port):
-            # Nodes, and their health, change often: the listeners stay.
-            last, targets = before.balancer, nodes.targets(demand.health_port)
-            retargeted = last if last.targets == targets else replace(last, targets=targets)
-            return _Computed(inputs, refused, retargeted)
+        return None
+    if before and (last := before.balancer) and before.refused == refused and before.inputs == inputs:
+        # Nodes change often: the listeners stay.
+        return last if last.targets is nodes.targets else replace(last, targets=nodes.targets)
     if refused:
         balancer = endpoints.refused(ref, demand, inputs.addresses, nodes, _BEYOND)
     else:
@@ -394,18 +408,18 @@ def _computed(ref: ObjectRef, inputs: _Inputs, before: _Computed | None, *, refu
         }
         balancer = endpoints.load_balancer(ref, demand, inputs.addresses, nodes, inputs.pods, conflicts)
     if before and before.balancer == balancer and before.balancer.digest == balancer.digest:
-        balancer = before.balancer
-    return _Computed(inputs, refused, balancer)
+        return before.balancer
+    return balancer
 
 
-def _beyond_bound(inputs: Mapping[ObjectRef, _Inputs]) -> frozenset[ObjectRef]:
+def _beyond_bound(services: Mapping[ObjectRef, tuple[_Inputs, int]]) -> frozenset[ObjectRef]:
     """The Services of a cluster that are refused, because all together would have too many endpoints."""
     room, refused = MAX_ENDPOINTS, set()
-    for ref, one in sorted(inputs.items(), key=lambda item: (item[1].since(item[0]), item[0])):
-        if one.size > room:
+    for ref, (_, size) in sorted(services.items(), key=lambda item: (item[1][0].since(item[0]), item[0])):
+        if size > room:
             refused.add(ref)
         else:
-            room -= one.size
+            room -= size
     return frozenset(refused)
 
 

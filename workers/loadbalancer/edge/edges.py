@@ -74,10 +74,16 @@ class Edges:
         kept = [await self._attachment.owners(name) for name in sorted(names)]
         return [owner for file in kept if file for owner in resources.owners_in(file)]
 
-    async def write(self, load_balancers: LoadBalancers, retry: Collection[ObjectRef] = ()) -> None:
+    async def write(
+        self,
+        load_balancers: LoadBalancers,
+        unhealthy: frozenset[str] = frozenset(),
+        retry: Collection[ObjectRef] = (),
+    ) -> None:
         """Serve these load balancers, and end all other Envoys.
 
-        Ports of those in `retry` were refused and may be free by now.
+        Nodes at the addresses `unhealthy` get no traffic. Ports of those in `retry` were refused and may be
+        free by now.
         """
         if self._isolated:
             groups = {box_name(one.uid): Tracked({one.ref: one}) for one in load_balancers.values()}
@@ -87,7 +93,7 @@ class Edges:
             groups = {_SHARED: load_balancers} if needed else {}
         for name, group in groups.items():
             kept = self._kept.get(name) or self._keep(name, group)
-            await kept.edge.write(group, retry=any(ref in group for ref in retry))
+            await kept.edge.write(group, unhealthy, retry=any(ref in group for ref in retry))
         for name in self._kept.keys() - groups.keys():
             ended = self._kept.pop(name)
             self._tidied = False  # an Envoy that fails to end is found again

@@ -24,28 +24,20 @@ from workers.loadbalancer.spec.demands import Demand, Port
 class ClusterNodes:
     """The nodes of one cluster that get traffic. All its Services share them, with all their ports."""
 
-    def __init__(self, backends: Iterable[Backend]) -> None:
+    def __init__(self, backends: Iterable[Backend], *, checked: bool) -> None:
+        """`checked`: the edge checks the health of the nodes."""
         self.backends = sorted(backends, key=lambda node: node.name)
-        self._are_checked = all(node.unhealthy is not None for node in self.backends)
-        self._judged = self._targets(judged=True)
-        self._unjudged = self._targets(judged=False)
-
-    def targets(self, health_port: int) -> Targets:
-        """The targets of a Service whose health port this is."""
-        return self._unjudged if self.check(health_port) else self._judged
+        self._checked = checked
+        found: dict[Family, list[Target]] = {}
+        for node in self.backends:
+            for of, address in node.addresses.items():
+                found.setdefault(of, []).append(Target(address, node.name))
+        self.targets: Targets = {of: tuple(targets) for of, targets in found.items()}
 
     def check(self, health_port: int) -> int | None:
         """The port that Envoy checks on each node; None if the edge checks the nodes."""
         # Either the edge checks all nodes, or Envoy does: it cannot check some endpoints of a cluster only.
-        return None if self._are_checked and health_port == KUBE_PROXY_PORT else health_port
-
-    def _targets(self, *, judged: bool) -> Targets:
-        found: dict[Family, list[Target]] = {}
-        for node in self.backends:
-            for of, address in node.addresses.items():
-                unhealthy = judged and of in (node.unhealthy or ())
-                found.setdefault(of, []).append(Target(address, node.name, unhealthy))
-        return {of: tuple(targets) for of, targets in found.items()}
+        return None if self._checked and health_port == KUBE_PROXY_PORT else health_port
 
 
 def load_balancer(
@@ -84,7 +76,7 @@ def load_balancer(
         ref,
         demand.uid,
         tuple(complete),
-        nodes.targets(demand.health_port),
+        nodes.targets,
         listeners.digest(demand.uid, wanted),
         tuple(addresses[of] for of in sorted(addresses)),
     )
@@ -98,7 +90,7 @@ def refused(
         ref,
         demand.uid,
         (),
-        nodes.targets(demand.health_port),
+        nodes.targets,
         listeners.digest(demand.uid, listeners.listeners(demand, addresses)),
         tuple(addresses[of] for of in sorted(addresses)),
         dict.fromkeys(demand.places, why),
@@ -107,11 +99,10 @@ def refused(
 
 def size(demand: Demand, addresses: Iterable[Family], nodes: ClusterNodes, slices: Iterable[Object]) -> int:
     """The most endpoints that the load balancer may have: ports times nodes, or Pods."""
-    targets = nodes.targets(demand.health_port)
     of_nodes = sum(port.node_port is not None for port in demand.ports)
     of_pods = len(demand.ports) - of_nodes
     pods = sum(len(fields.items(one.raw.get("endpoints"))) for one in slices) if of_pods else 0
-    return of_nodes * sum(len(targets.get(of, ())) for of in addresses) + of_pods * pods
+    return of_nodes * sum(len(nodes.targets.get(of, ())) for of in addresses) + of_pods * pods
 
 
 def _endpoints(slices: Collection[Object], port: Port) -> tuple[Endpoint, ...]:

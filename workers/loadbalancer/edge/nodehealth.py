@@ -75,7 +75,7 @@ class Health(NamedTuple):
     """Successes in a row with which it becomes healthy again: twice as many after each time that it did."""
 
 
-HEALTHY = Health(healthy=True)
+HEALTHY, NEW = Health(healthy=True), Health(healthy=False)
 
 
 def initial(*, only_new: bool) -> Health:
@@ -84,7 +84,7 @@ def initial(*, only_new: bool) -> Health:
     A new node among known ones gets traffic after a successful check. If all nodes are new, this process may
     have just started, and they may serve: they count as healthy.
     """
-    return HEALTHY if only_new else Health(healthy=False)
+    return HEALTHY if only_new else NEW
 
 
 def next_state(before: Health, *, answered: bool) -> Health:
@@ -121,11 +121,13 @@ class NodeHealth:
     """Checks the followed nodes periodically."""
 
     def __init__(self, group: asyncio.TaskGroup, changed: Callable[[str], None]) -> None:
-        """`changed` is called with the address of a node whose health has changed."""
+        """`changed` is called with the address of a node whose health has changed, or is known now."""
         self._group = group
         self._changed = changed
         self._probing: dict[str, asyncio.Task[None]] = {}
         self._health: dict[str, Health] = {}
+        self.failing = frozenset[str]()
+        """The addresses of unhealthy nodes: they get no traffic."""
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._clusters: dict[str, Cluster] = {}
         self._cluster_of: dict[str, Cluster] = {}
@@ -148,10 +150,14 @@ class NodeHealth:
                 self._update_suspects(address)
                 probe = guard.kept("edge: health", functools.partial(self._probe, address))
                 self._probing[address] = self._group.create_task(probe, name=f"edge: health of {address}")
+        self._judge()
 
-    def unhealthy(self, address: str) -> bool:
-        """Whether the node is unhealthy, so that it gets no traffic."""
-        return not self._health.get(address, HEALTHY).healthy
+    def awaits_check(self, address: str) -> bool:
+        """Whether this is a new node before its first check."""
+        return self._health.get(address) == NEW
+
+    def _judge(self) -> None:
+        self.failing = frozenset(address for address, one in self._health.items() if not one.healthy)
 
     async def _probe(self, address: str) -> None:
         cluster = self._cluster_of[address]
@@ -164,7 +170,8 @@ class NodeHealth:
                 before = self._health[address]
                 now = self._health[address] = next_state(before, answered=answered)
                 self._update_suspects(address)
-                if now.healthy != before.healthy:
+                if now.healthy != before.healthy or before == NEW:
+                    self._judge()
                     self._changed(address)
             # A suspect that is still healthy is checked soon: that check decides.
             suspects = 0 if self._health[address].healthy else len(cluster.suspects)

@@ -24,8 +24,6 @@ class Backend:
     name: str
     addresses: Mapping[Family, str] = field(hash=False)
     """Its first InternalIP of each family."""
-    unhealthy: frozenset[Family] | None = None
-    """The families whose address fails health checks; None: Envoy makes the health checks."""
 
 
 @dataclass(frozen=True)

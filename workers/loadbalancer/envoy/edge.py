@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from windowbox.errors import Unreachable, WindowboxError
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
-from workers.loadbalancer.envoy import admin, bootstrap, discovery, replacing, resources
+from workers.loadbalancer.envoy import admin, bootstrap, discovery, rendering, replacing, resources
 from workers.loadbalancer.envoy.admin import Health, Traffic
 from workers.loadbalancer.envoy.attachments import Attachment, Order, Running
 from workers.loadbalancer.envoy.discovery import Discovery, Session
@@ -28,6 +28,8 @@ _PROCESSING = 1.0
 _NO_OWNERS = resources.owners_file(())
 _FEW = 16
 """Load balancers that are rendered at once, without a thread."""
+_AT_ONCE = 256
+"""Listeners that get other nodes before the event loop gets its turn."""
 _OWNERS_PAUSE = 1.0
 _PROBE_OFTEN = 4.0
 """Seconds after a change in which endpoints that fail health checks are checked often."""
@@ -75,6 +77,8 @@ class Edge:
         """The load balancers written last."""
         self._changes: Changes[ObjectRef] = Changes()
         """Those of these that the configuration lacks."""
+        self._unhealthy = frozenset[str]()
+        """The addresses of unhealthy nodes in the configuration."""
         self.addresses: Members[ObjectRef, str] = Members()
         """The addresses of all listeners."""
         self._disowned = asyncio.Event()
@@ -118,8 +122,10 @@ class Edge:
                 if failures > 1:  # the first restart is immediate
                     await asyncio.sleep(min(_LONGEST_PAUSE, 0.25 * 2**failures))
 
-    async def write(self, wanted: LoadBalancers, *, retry: bool = False) -> None:
-        """Serve exactly these load balancers.
+    async def write(
+        self, wanted: LoadBalancers, unhealthy: frozenset[str] = frozenset(), *, retry: bool = False
+    ) -> None:
+        """Serve exactly these load balancers, without the nodes at these addresses where Envoy checks none.
 
         With `retry`, Envoy tries listeners again that it has refused: their ports may be free by now.
         Does not wait for an Envoy: the next one starts with this.
@@ -130,8 +136,8 @@ class Edge:
                 self._changes.add(self._of)
                 self._of = wanted
             with self._changes.taken() as changed:
-                if changed or self._unprepared or self._written is None:
-                    await self._write({ref: wanted.get(ref) for ref in changed})
+                if changed or self._unprepared or self._written is None or unhealthy != self._unhealthy:
+                    await self._write({ref: wanted.get(ref) for ref in changed}, unhealthy)
             if retry and (session := self._session()) and session.delta.retry():
                 session.notify()
 
@@ -319,19 +325,54 @@ class Edge:
             if self._written.checks:
                 self._probing_often.set()
 
-    async def _write(self, changed: Mapping[ObjectRef, LoadBalancer | None]) -> None:
+    async def _write(
+        self, wanted: Mapping[ObjectRef, LoadBalancer | None], unhealthy: frozenset[str]
+    ) -> None:
         """Bring the configuration up to date with these load balancers; None: they are served no longer."""
+        before = self._written or Configuration()
+        changed, moved = dict(wanted), before.behind(unhealthy ^ self._unhealthy)
+        for ref, one in wanted.items():
+            moved.pop(ref, None)
+            if one and (kept := before.rendered.get(ref)) and kept.balancer.listeners is one.listeners:
+                moved[ref] = one
+                del changed[ref]
+        if moved:
+            await self._retarget(before, moved.values(), unhealthy)
+        if changed or self._unprepared or self._written is None:
+            await self._replace(before, changed, unhealthy)
+        self._unhealthy = unhealthy
+
+    async def _retarget(
+        self, written: Configuration, moved: Iterable[LoadBalancer], unhealthy: frozenset[str]
+    ) -> None:
+        """Replace the endpoints of these load balancers. Envoy gets the first ones at once."""
+        lists = rendering.EndpointLists(unhealthy)
+        for some in _in_slices(moved):
+            written.retarget(resources.retargeted(some, written, lists))
+            if session := self._session():
+                self._want(session)
+            await asyncio.sleep(0)
+
+    async def _replace(
+        self,
+        before: Configuration,
+        changed: Mapping[ObjectRef, LoadBalancer | None],
+        unhealthy: frozenset[str],
+    ) -> None:
+        """Replace the resources of these load balancers."""
         touched = set[str]()
         for ref, one in changed.items():
             touched |= self.addresses.put(ref, one.listened if one else ())
         self._prepared -= {address for address in touched if address not in self.addresses}
         await self._prepare(touched)
-        before, anywhere = self._written or Configuration(), self._attachment.fixed_ports
+        anywhere = self._attachment.fixed_ports
         if len(changed) > _FEW:
             # There may be thousands of listeners, with hundreds of nodes each.
-            rendered = await asyncio.to_thread(resources.rendered, changed, before, anywhere=anywhere)
+            rendered = await asyncio.to_thread(
+                resources.rendered, changed, before, unhealthy, anywhere=anywhere
+            )
         else:
-            rendered = resources.rendered(changed, before, anywhere=anywhere)
+            rendered = resources.rendered(changed, before, unhealthy, anywhere=anywhere)
         await self._configure(before, rendered)
 
     async def _prepare(self, addresses: Iterable[str]) -> None:
@@ -392,3 +433,16 @@ class Edge:
             async with self._lock:
                 if self._written and (session := self._session()):
                     session.want(self._written.resources())
+
+
+def _in_slices(balancers: Iterable[LoadBalancer]) -> Iterator[Sequence[LoadBalancer]]:
+    """Slices with few listeners; some load balancers have one, others hundreds."""
+    some, size = list[LoadBalancer](), 0
+    for one in balancers:
+        some.append(one)
+        size += len(one.listeners)
+        if size >= _AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -95,35 +95,48 @@ def runtime(interval: int) -> Resource:
 class EndpointLists:
     """Lists of endpoints. That of a cluster's nodes is encoded once, for all their ports."""
 
-    def __init__(self) -> None:
+    def __init__(self, unhealthy: Container[str] = ()) -> None:
+        """`unhealthy`: the addresses of nodes without traffic, where Envoy does not check them."""
+        self._unhealthy = unhealthy
         self._parts: dict[tuple[object, ...], list[bytes]] = {}
 
     def endpoints(self, balancer: LoadBalancer, listener: Listener) -> Resource:
         """The endpoints of a listener."""
-        name = messages.encoded(messages.type_of(Kind.ENDPOINTS)(cluster_name=listener.name))
         # Encoded messages one after the other are one message with the fields of both.
+        name = _named(listener.name)
         return _resource(name + (b"" if listener.vacant else self._endpoints(balancer, listener)))
 
     def _endpoints(self, balancer: LoadBalancer, listener: Listener) -> bytes:
         if listener.node_port is None:
             by_name = sorted(listener.endpoints, key=lambda one: (one.name, one.address, one.port))
-            return _list(_endpoint(one, one.port, listener) for one in by_name)
+            return _list(_endpoint(one, one.port, listener, ()) for one in by_name)
         targets, size = balancer.targets_of(listener), _size(listener.node_port)
         # The targets of a cluster are one object for all of its Services: `id` tells clusters apart.
         key = id(targets), size, listener.check, listener.affinity
         parts = self._parts.get(key)
         if parts is None:
-            parts = self._parts[key] = _around_port(targets, size, listener)
+            unhealthy = () if listener.check else self._unhealthy
+            parts = self._parts[key] = _around_port(targets, size, listener, unhealthy)
         return _varint(listener.node_port, size).join(parts)
 
 
-def _around_port(targets: Iterable[Target], size: int, listener: Listener) -> list[bytes]:
+def _around_port(
+    targets: Iterable[Target], size: int, listener: Listener, unhealthy: Container[str]
+) -> list[bytes]:
     """The endpoints without their port of `size` bytes: it belongs between each two of the parts."""
     by_name = sorted(targets, key=lambda one: (one.name, one.address))
-    first, last = (_list(_endpoint(one, port, listener) for one in by_name) for port in _PORTS[size])
+    first, last = (
+        _list(_endpoint(one, port, listener, unhealthy) for one in by_name) for port in _PORTS[size]
+    )
     ports = [at for at, (a, b) in enumerate(zip(first, last, strict=True)) if a != b][::size]
     begins = [0, *(at + size for at in ports)]
     return [first[begin:end] for begin, end in zip(begins, [*ports, len(first)], strict=True)]
+
+
+@lru_cache(maxsize=1 << 14)
+def _named(name: str) -> bytes:
+    """A list of endpoints with a name only."""
+    return messages.encoded(messages.type_of(Kind.ENDPOINTS)(cluster_name=name))
 
 
 def _list(endpoints: Iterable[Fields]) -> bytes:
@@ -287,13 +300,13 @@ def _may_fragment(address: str) -> dict[str, Any]:
     return {"level": level, "name": name, "int_value": _MAY_FRAGMENT, "state": "STATE_BOUND"}
 
 
-def _endpoint(one: Endpoint | Target, port: int, listener: Listener) -> Fields:
+def _endpoint(one: Endpoint | Target, port: int, listener: Listener, unhealthy: Container[str]) -> Fields:
     """An endpoint of a list."""
     there: dict[str, Any] = {"hostname": one.name, "address": _address(one.address, port)}
     if listener.check:
         there["health_check_config"] = {"port_value": listener.check}
     found: dict[str, Any] = {"endpoint": there}
-    if one.unhealthy:
+    if one.address in unhealthy:
         found["health_status"] = "UNHEALTHY"
     if listener.affinity:
         # The node's name, because ports differ: TCP and UDP of a client have to reach the same node.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 import orjson
@@ -57,6 +58,29 @@ class Configuration:
         """The names of listeners, each as often as a load balancer has it."""
         self._checks = 0
 
+    def behind(self, addresses: Set[str]) -> dict[ObjectRef, LoadBalancer]:
+        """The load balancers with a node at one of these addresses."""
+        reached: dict[int, bool] = {}  # all of a cluster share their targets
+        found = {}
+        for ref, one in self.rendered.items():
+            targets = one.balancer.targets
+            if (is_reached := reached.get(id(targets))) is None:
+                nodes = itertools.chain(*targets.values())
+                is_reached = reached[id(targets)] = any(node.address in addresses for node in nodes)
+            if is_reached:
+                found[ref] = one.balancer
+        return found
+
+    def retarget(self, changed: Iterable[Rendered]) -> None:
+        """Replace the endpoints of these load balancers. Nothing else of them has changed."""
+        for after in changed:
+            before = self.rendered[after.balancer.ref]
+            self.rendered[after.balancer.ref] = after
+            self._checks += after.checks - before.checks
+            _put(self.endpoints, after.endpoints)
+        if self._names != len(self.listeners):
+            self._put(self.rendered.values())
+
     def take(self, changed: Mapping[ObjectRef, Rendered | None]) -> bool:
         """Replace the resources of these load balancers. Whether that changes the file of owners."""
         gone, owners = set[str](), False
@@ -88,9 +112,7 @@ class Configuration:
                 (self.clusters, one.clusters),
                 (self.endpoints, one.endpoints),
             ):
-                for name, resource in mine.items():
-                    if (before := resources.get(name)) is None or before.version != resource.version:
-                        resources.put(name, resource)
+                _put(resources, mine)
 
     def resources(self, *, often: bool = False) -> dict[Kind, Resources]:
         """All resources; `often`: Envoy soon repeats a health check that failed."""
@@ -127,11 +149,21 @@ class Configuration:
         ]
 
 
+def _put(resources: Resources, mine: Mapping[str, Resource]) -> None:
+    for name, resource in mine.items():
+        if (before := resources.get(name)) is None or before.version != resource.version:
+            resources.put(name, resource)
+
+
 def rendered(
-    changed: Mapping[ObjectRef, LoadBalancer | None], before: Configuration, *, anywhere: bool = False
+    changed: Mapping[ObjectRef, LoadBalancer | None],
+    before: Configuration,
+    unhealthy: Set[str] = frozenset(),
+    *,
+    anywhere: bool = False,
 ) -> dict[ObjectRef, Rendered | None]:
     """What these load balancers become; `anywhere`: at all addresses of a container."""
-    lists, found = rendering.EndpointLists(), dict[ObjectRef, Rendered | None]()
+    lists, found = rendering.EndpointLists(unhealthy), dict[ObjectRef, Rendered | None]()
     for ref, one in changed.items():
         kept = before.rendered.get(ref)
         if one and (kept is None or kept.balancer is not one):
@@ -139,6 +171,13 @@ def rendered(
         elif one is None:
             found[ref] = None
     return found
+
+
+def retargeted(
+    balancers: Iterable[LoadBalancer], before: Configuration, lists: rendering.EndpointLists
+) -> Iterator[Rendered]:
+    """What these load balancers become, whose nodes have changed, or the health of these."""
+    return (_rendered(one, lists, before.rendered[one.ref], anywhere=False) for one in balancers)
 
 
 def _rendered(
