@@ -19,7 +19,7 @@ from watchers import continuity
 from watchers.continuity import Permit, Why, Witness
 from watchers.limits import Account, Content, Known, Shared, Turn
 from windowbox.clients.kubernetes import apiresponses
-from windowbox.clients.kubernetes.kube import Kube
+from windowbox.clients.kubernetes.kube import PASSING, Kube
 from windowbox.errors import Superseded, TooLarge, TransientError, Unreachable, WatchExpired, WindowboxError
 from windowbox.models.objects import Object
 from windowbox.models.refs import SECRETS, Resource
@@ -44,6 +44,13 @@ _LONGEST_PAUSE = 5.0
 
 Before = asyncio.Task[None] | None
 """The task that publishes the former change of the same object."""
+
+
+class _Passing(NamedTuple):
+    """A version that is announced only if no other one follows soon."""
+
+    raw: dict[str, Any]
+    timer: asyncio.TimerHandle
 
 
 class Change(NamedTuple):
@@ -75,6 +82,8 @@ class Mirror:
         self._account = Account(self.shared.budget, self.cluster)
         self._known = Content()
         self._tail: dict[str, asyncio.Task[None]] = {}
+        self._passing: dict[str, _Passing] = {}
+        self._late: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(_UNFINISHED)
         self._failed: asyncio.Future[None]
         self._marker: Witness | None = None
@@ -110,7 +119,8 @@ class Mirror:
             await asyncio.wait([mirroring, self._failed], return_when=asyncio.FIRST_COMPLETED)
             (self._failed if self._failed.done() else mirroring).result()
         finally:
-            unfinished = [mirroring, self._failed, *self._tail.values()]
+            self._drop_passing()
+            unfinished = [mirroring, self._failed, *self._tail.values(), *self._late]
             unfinished += [self._forgetting] if self._forgetting else []
             for work in unfinished:
                 work.cancel()
@@ -151,6 +161,7 @@ class Mirror:
         level = logging.DEBUG if why == "start" else logging.INFO
         logger.log(level, "%s %s: listing: %s", self.cluster, self.resource.id, why)
         self._refused = False
+        self._drop_passing()  # the listing shows them, or newer ones
         listed, version = set[str](), ""
         async with self.shared.listing(self.cluster) as self._listing:
             async for page in self.kube.pages(self.resource, limit=self.page, metadata_only=self._secret):
@@ -176,16 +187,47 @@ class Mirror:
         async for events in self.kube.watch(self.resource, self._version, metadata_only=self._secret):
             for event in events:
                 match event.type:
-                    case "ADDED" | "MODIFIED":
-                        operation: Operation = "ADDED" if event.type == "ADDED" else "MODIFIED"
-                        await self._announce(operation, event.object)
+                    case "ADDED":
+                        await self._announce("ADDED", event.object)
+                    case "MODIFIED":
+                        await self._modified(event.object)
                     case "DELETED":
                         object = Object(event.object)
                         subject = subjects.seen(object.ref(self.cluster, self.resource.id))
+                        await self._announce_passing(subject)
                         await self._enqueue(subject, Change("DELETED", object.uid, object.resource_version))
             # Also that of a BOOKMARK: it tells how far the watch has come while no object changes.
             self._version = str(events[-1].object["metadata"]["resourceVersion"])
         await self._flush()
+
+    async def _modified(self, raw: dict[str, Any]) -> None:
+        """Announce a new version in place of a passing one; a passing one only after a while."""
+        object = Object(raw)
+        subject = subjects.seen(object.ref(self.cluster, self.resource.id))
+        if replaced := self._passing.pop(subject, None):
+            replaced.timer.cancel()
+        if not self.kube.end_passing(object.uid):
+            await self._announce("MODIFIED", raw)
+            return
+
+        def over() -> None:
+            task = asyncio.create_task(self._announce_passing(subject), name=subject)
+            self._late.add(task)
+            task.add_done_callback(self._late.discard)
+            task.add_done_callback(self._note_failure)
+
+        timer = asyncio.get_running_loop().call_later(PASSING, over)
+        self._passing[subject] = _Passing(raw, timer)
+
+    async def _announce_passing(self, subject: str) -> None:
+        if passing := self._passing.pop(subject, None):
+            passing.timer.cancel()
+            await self._announce("MODIFIED", passing.raw)
+
+    def _drop_passing(self) -> None:
+        for passing in self._passing.values():
+            passing.timer.cancel()
+        self._passing.clear()
 
     async def _announce(self, operation: Operation, raw: dict[str, Any]) -> str:
         object = Object(raw)
@@ -231,10 +273,13 @@ class Mirror:
             self._give_back(task)
             if self._tail.get(subject) is task:
                 del self._tail[subject]
-            if not task.cancelled() and (error := task.exception()) and not self._failed.done():
-                self._failed.set_exception(error)
+            self._note_failure(task)
 
         task.add_done_callback(ended)
+
+    def _note_failure(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) and not self._failed.done():
+            self._failed.set_exception(error)
 
     async def _permitted(self) -> None:
         """Wait for the permit, and release slots for other mirrors meanwhile: a lease may take long."""

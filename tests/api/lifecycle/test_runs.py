@@ -10,20 +10,41 @@ from typing import Any
 
 import pytest
 
-from bus import intents, subjects
-from bus.messages import Reason, StatusIntent, Wish
+from bus import intents, streams, subjects
+from bus.messages import Announcement, Reason, StatusIntent, Wish
+from bus.transport import consumers
 from bus.transport.connection import Bus
 from bus.workqueue.pool import DeliveryHold, Item
 from sandbox import processes
 from tests.api.lifecycle.stage import LONG_AGO, Stage, said
 from tests.support.rules import rule
+from watchers import mirror
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import Forbidden, Refused, Unreachable
+from windowbox.models.extensions import OPERATION
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from workers.core.lifecycle import lifecycle
 from workers.core.recorder_live import LiveRecorder
 from workers.dns.record.actuator import KIND
+
+
+async def test_the_bus_gets_the_finalizer_with_the_status(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube, "PASSING", 60.0)
+    monkeypatch.setattr(mirror, "PASSING", 60.0)
+    ref = await stage.record(annotations={OPERATION: "reconcile"})
+    await stage.run(ref)
+    ended = {**said("Create", "Succeeded")["lastOperation"], "description": "done", "progress": 100}
+    status = {"status": {"lastOperation": ended}}
+    await stage.api.merge(DNSRECORDS, ref.namespace, ref.name, status, part="status")
+    await stage.announced(ref)
+    history = consumers.snapshot(stage.bus, streams.OBJECTS, [subjects.seen(ref)], history=True)
+    versions = [Announcement(stored).object() async for stored in history]
+    assert [bool(one.finalizers) for one in versions] == [False, True]
+    assert [OPERATION in one.annotations for one in versions] == [True, False]
+    assert versions[1].last_operation["state"] == "Succeeded"
 
 
 @rule("B-1", "V-9")

@@ -15,12 +15,14 @@ from bus import intents, streams, subjects
 from bus.clusters.registry import Member
 from bus.leases.leases import Leases
 from bus.messages import OPERATION, Announcement, StatusIntent
+from bus.transport import consumers
 from bus.transport.connection import Bus
 from sandbox import files
 from tests.servers.watchers.conftest import KINDS, PATIENCE, Watched, listed, service, watched
 from tests.support.apiservers import ApiServers
 from tests.support.running import eventually, running, soon
 from watchers import limits as bounds
+from watchers import mirror as mirror_module
 from watchers import watching
 from watchers.continuity import Continuity, Permit
 from watchers.limits import Known, KnownObjects, Shared
@@ -258,6 +260,65 @@ async def at_most(bus: Bus, count: int) -> bool:
 async def is_last(bus: Bus, name: str, operation: str) -> bool:
     found = await bus.last(streams.OBJECTS, subjects.seen(ObjectRef("tenant", SERVICES.id, "default", name)))
     return found is not None and Announcement(found).operation == operation
+
+
+async def test_a_version_that_is_replaced_at_once_is_not_announced(
+    bus: Bus, apis: ApiServers, tenant: Kube
+) -> None:
+    mirror = await sharing(bus, tenant, 1.0)
+    uid = apis.put("tenant", SERVICES, service("web", "first"))["metadata"]["uid"]
+    async with listed(mirror()):
+        tenant.begin_passing(uid)
+        apis.put("tenant", SERVICES, service("web", "passing"))
+        apis.put("tenant", SERVICES, service("web", "last"))
+        apis.put("tenant", SERVICES, service("other"))
+        await eventually(lambda: knows(bus, "other"), PATIENCE)
+        assert await versions(bus, "web") == ["first", "last"]
+    newest = await announced(bus, "tenant", "web")
+    first, _ = [s async for s in consumers.snapshot(bus, streams.OBJECTS, [seen("web")], history=True)]
+    assert newest.predecessor == first.sequence
+
+
+async def test_a_version_is_announced_if_none_follows(
+    bus: Bus, apis: ApiServers, tenant: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror_module, "PASSING", 0.05)
+    mirror = await sharing(bus, tenant, 1.0)
+    uid = apis.put("tenant", SERVICES, service("web", "first"))["metadata"]["uid"]
+    async with listed(mirror()):
+        tenant.begin_passing(uid)
+        apis.put("tenant", SERVICES, service("web", "passing"))
+
+        async def complete() -> bool:
+            return await versions(bus, "web") == ["first", "passing"]
+
+        await eventually(complete, PATIENCE)
+
+
+async def test_a_deletion_announces_the_version_before_it(bus: Bus, apis: ApiServers, tenant: Kube) -> None:
+    """Without it, nobody would know of a finalizer that the API server has overlooked."""
+    mirror = await sharing(bus, tenant, 1.0)
+    uid = apis.put("tenant", SERVICES, service("web", "first"))["metadata"]["uid"]
+    async with listed(mirror()):
+        tenant.begin_passing(uid)
+        apis.put("tenant", SERVICES, service("web", "passing"))
+        apis.delete("tenant", SERVICES, "default", "web")
+        await eventually(lambda: is_announced(bus, "web", "DELETED"), PATIENCE)
+    assert await versions(bus, "web") == ["passing", ""]  # the stream keeps two
+
+
+def seen(name: str) -> str:
+    return subjects.seen(ObjectRef("tenant", SERVICES.id, "default", name))
+
+
+async def knows(bus: Bus, name: str) -> bool:
+    return await bus.last(streams.OBJECTS, seen(name)) is not None
+
+
+async def versions(bus: Bus, name: str) -> list[str]:
+    """The filler of each version on the bus."""
+    found = [s async for s in consumers.snapshot(bus, streams.OBJECTS, [seen(name)], history=True)]
+    return [str(Announcement(stored).object().spec.get("filler", "")) for stored in found]
 
 
 async def is_announced(bus: Bus, name: str, operation: str) -> bool:

@@ -51,6 +51,9 @@ _BATCH = 256
 _BIG = 1 << 18
 """Bytes of an answer that is read in a thread."""
 _LIMIT = aiohttp.ClientTimeout(total=TIMEOUT)
+PASSING = 2.0
+"""Seconds within which a version is replaced that we have written for a moment only."""
+_MOST_PASSING = 1024
 _PLAIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 """An address in which there is nothing to be encoded or normalized."""
 
@@ -88,6 +91,7 @@ class Kube:
         self.limits = TENANT if tenant else OWN
         self._session = session
         self._clock = ServerClock()
+        self._passing = dict[str, float]()
         self.use(configuration, trust)
 
     def use(
@@ -109,6 +113,16 @@ class Kube:
     def stale(self) -> bool:
         """Whether it is closed, or authentication failed: a client with fresh credentials may succeed."""
         return self._distrusted or self._session.closed
+
+    def begin_passing(self, uid: str) -> None:
+        """Note that we write a version of this object, and replace it soon: no event of it is needed."""
+        if len(self._passing) >= _MOST_PASSING:  # of kinds that this process does not watch
+            del self._passing[next(iter(self._passing))]
+        self._passing[uid] = time.monotonic()
+
+    def end_passing(self, uid: str) -> bool:
+        """Forget that; whether it was noted a moment ago."""
+        return time.monotonic() - self._passing.pop(uid, 0.0) < PASSING
 
     async def page(
         self,

@@ -191,7 +191,8 @@ class LifeCycle:
                 _require_live(live, run)
             return run
         try:
-            metadata = await self._world.patch(run.ref, patch, run.recorder)
+            passing = "" if flow is Flow.SKIP else run.object.uid
+            metadata = await self._world.patch(run.ref, patch, run.recorder, passing=passing)
         except Missing:
             return None
         held = self.kind.without_unknown_operation(Object({**run.object.raw, "metadata": metadata}))

@@ -9,7 +9,7 @@ from typing import Any
 from bus.clusters.clusters import Clusters
 from bus.transport.connection import Bus
 from bus.views import View
-from windowbox.errors import PermanentError
+from windowbox.errors import PermanentError, WindowboxError
 from windowbox.kinds import RESOURCES
 from windowbox.models.extensions import ROLE
 from windowbox.models.objects import Object
@@ -49,12 +49,24 @@ class World:
         raw = await recorder.call("get", str(ref), find)
         return Object(raw) if raw else None
 
-    async def patch(self, ref: ObjectRef, patch: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
-        """Patch the object's metadata. Returns the new metadata."""
+    async def patch(
+        self, ref: ObjectRef, patch: dict[str, Any], recorder: Recorder, *, passing: str = ""
+    ) -> dict[str, Any]:
+        """Patch the object's metadata. Returns the new metadata.
+
+        `passing` is the uid of an object whose status is written next: watchers of this process leave out the
+        version in between.
+        """
 
         async def patch_metadata() -> dict[str, Any]:
             kube = await self._clusters.get(ref.cluster)
-            patched = await kube.merge(RESOURCES[ref.kind], ref.namespace, ref.name, patch)
+            if passing:  # noted before, because the event may come before the answer
+                kube.begin_passing(passing)
+            try:
+                patched = await kube.merge(RESOURCES[ref.kind], ref.namespace, ref.name, patch)
+            except WindowboxError:
+                kube.end_passing(passing)
+                raise
             return {k: v for k, v in patched.metadata.items() if k != "managedFields"}
 
         metadata: dict[str, Any] = await recorder.call("patch", patch, patch_metadata, effect=True)
