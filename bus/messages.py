@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Literal, Self
 
 import orjson
@@ -221,10 +222,16 @@ class Wish(Message):
     def decoded(cls, data: bytes) -> Wish:
         """The wish in `data`; an unreadable one becomes a wish for a run."""
         try:
-            return cls.model_validate_json(data)
+            return _decoded_wish(data)
         except ValidationError as error:
             logger.error("a wish cannot be read: %s", error)
             return cls(reason=Reason.UNREADABLE, also=frozenset({Reason.CUT_OFF}))
+
+
+@lru_cache(maxsize=256)
+def _decoded_wish(data: bytes) -> Wish:
+    # Most wishes are the same: an object has changed.
+    return Wish.model_validate_json(data)
 
 
 class StatusIntent(Message):
