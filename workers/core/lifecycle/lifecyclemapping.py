@@ -90,9 +90,13 @@ class LifeCycleMapping:
             and last.uid == change.uid
             and runpredicates.responsible(self.kind.without_unknown_operation(last), self._scope)
         ):
-            reported = (await intents.last(self._bus, key)).intent
-            last_user = self._last_user is not None and await self._last_user(subjects.ref(key), last)
-            if last_user or is_orphan(last, self.kind.finalizer, reported):
+            if self._last_user is not None and await self._last_user(subjects.ref(key), last):
+                kept = True
+            elif last.deleting:
+                kept = False  # as of nearly all: their reports need not be read
+            else:
+                kept = is_orphan(last, self.kind.finalizer, (await intents.last(self._bus, key)).intent)
+            if kept:
                 await intents.keep_orphan(self._bus, key, last)
                 return [key]
         return []
