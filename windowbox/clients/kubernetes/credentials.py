@@ -26,6 +26,7 @@ import yaml
 from windowbox.clients.kubernetes import kubeconfigs
 from windowbox.clients.kubernetes.egress import Egress
 from windowbox.clients.kubernetes.kubelibrary import Configuration, kube_config, load_incluster_config
+from windowbox.clients.kubernetes.plainrequests import Connections
 from windowbox.errors import Malformed
 from windowbox.kinds import WATCHED
 
@@ -33,10 +34,23 @@ CONNECTIONS = 32
 """For requests to one API server, beside one for each kind that is watched."""
 
 
+@dataclass(frozen=True)
+class Session:
+    """The connections to one API server."""
+
+    http: aiohttp.ClientSession
+    plain: Connections | None
+    """For requests with one whole answer, to a server of our own that no proxy leads to."""
+
+    @property
+    def closed(self) -> bool:
+        return self.http.closed
+
+
 @contextlib.asynccontextmanager
 async def opened(
     host: str, proxy: str | None, tls: ssl.SSLContext, egress: Egress | None
-) -> AsyncIterator[aiohttp.ClientSession]:
+) -> AsyncIterator[Session]:
     """A session with keep-alive; with `egress`, to permitted addresses only.
 
     After it is closed, reading one of its responses raises an error.
@@ -58,10 +72,13 @@ async def opened(
         # A trace would do the same, and cost a tenth of each request.
         response_class=functools.partial(_Response, responses),  # type: ignore[arg-type]  # it is only called
     ) as session:
+        plain = None if proxy or ours or egress else Connections(host, tls, CONNECTIONS)
         try:
-            yield session
+            yield Session(session, plain)
         finally:
             responses.close()
+            if plain:
+                plain.close()
 
 
 class _Responses:
@@ -121,7 +138,7 @@ class Credentials:
     context: str | None
     """The name of the context, so that another current context does not lead to another cluster later."""
 
-    def session(self) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
+    def session(self) -> AbstractAsyncContextManager[Session]:
         return opened(self.configuration.host or "", self.configuration.proxy, self.tls, None)
 
 

@@ -7,20 +7,24 @@ import contextlib
 import logging
 import random
 import re
+import ssl
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
+from urllib.parse import urlencode
 
 import aiohttp
 import orjson
 import yarl
 
 from windowbox.clients.kubernetes import apiresponses, credentials, kubeconfigs
+from windowbox.clients.kubernetes.credentials import Session
 from windowbox.clients.kubernetes.egress import Egress
 from windowbox.clients.kubernetes.kubelibrary import Configuration, kube_config
+from windowbox.clients.kubernetes.plainrequests import Overlong
 from windowbox.clients.kubernetes.rotation import Rotation
 from windowbox.clients.kubernetes.serverclock import ServerClock
 from windowbox.errors import (
@@ -56,6 +60,7 @@ PASSING = 2.0
 _MOST_PASSING = 1024
 _PLAIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 """An address in which there is nothing to be encoded or normalized."""
+_PLAIN_PATH = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 
 
 T = TypeVar("T")
@@ -82,7 +87,7 @@ class Kube:
     def __init__(
         self,
         configuration: Configuration,
-        session: aiohttp.ClientSession,
+        session: Session,
         trust: str | None = None,
         *,
         tenant: bool = False,
@@ -94,9 +99,7 @@ class Kube:
         self._passing = dict[str, float]()
         self.use(configuration, trust)
 
-    def use(
-        self, configuration: Configuration, trust: str | None, session: aiohttp.ClientSession | None = None
-    ) -> None:
+    def use(self, configuration: Configuration, trust: str | None, session: Session | None = None) -> None:
         """Use these credentials from now on, with a new session if connections have to be opened again."""
         self._configuration = configuration
         self._session = session or self._session
@@ -247,7 +250,7 @@ class Kube:
         what = f"watch {resource.id}"
         headers = await self._headers(_accept(metadata_only, listing=False))
         with self._noticing(what):
-            async with self._session.get(
+            async with self._session.http.get(
                 self._host + resource.path(),
                 params=query,
                 headers=headers,
@@ -384,27 +387,49 @@ class Kube:
         limit: Limit | None = None,
     ) -> dict[str, Any]:
         what = f"{method.lower()} {path}"
-        headers = await self._headers(accept)
-        data = None
+        headers, data = await self._headers(accept), b""
         if body is not None:
-            data = aiohttp.BytesPayload(orjson.dumps(body), content_type=f"application/{content}")
-            headers["Content-Type"] = f"application/{content}"
+            data, headers["Content-Type"] = orjson.dumps(body), f"application/{content}"
+        ask = self._ask_plainly if self._session.plain else self._ask
         with self._noticing(what):
-            asked = time.monotonic()
-            async with self._session.request(
-                method,
-                url(self._host + path),
-                params=query,
-                data=data,
-                headers=headers,
-                allow_redirects=False,
-                timeout=_LIMIT,
-            ) as response:
-                self._clock.learn(response.headers.get("Date"), asked)
-                answer = await read_body(what, response, limit or self.limits.object)
-            if response.status >= 300:
-                raise apiresponses.refusal(what, response.status, answer)
+            status, answer = await ask(what, method, path, query, headers, data, limit or self.limits.object)
+            if status >= 300:
+                raise apiresponses.refusal(what, status, answer)
             return await _apart(decode, what, answer, size=len(answer))
+
+    async def _ask_plainly(
+        self, what: str, method: str, path: str, query: Mapping[str, str] | None,
+        headers: dict[str, str], data: bytes, limit: Limit,
+    ) -> tuple[int, bytes]:  # fmt: skip
+        """The status and body of the answer of a server of our own."""
+        plain, asked = self._session.plain, time.monotonic()
+        assert plain
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                answer = await plain.ask(method, target(path, query), headers, data, limit.of_status)
+        except Overlong as error:
+            raise _too_long(what, error.limit) from None
+        self._clock.learn(answer.headers.get("date"), asked)
+        _check_encoding(what, answer.headers.get("content-encoding"))
+        return answer.status, _checked(what, answer.body, limit)
+
+    async def _ask(
+        self, what: str, method: str, path: str, query: Mapping[str, str] | None,
+        headers: dict[str, str], data: bytes, limit: Limit,
+    ) -> tuple[int, bytes]:  # fmt: skip
+        """The status and body of the answer of a tenant's server, or through a proxy."""
+        asked, content_type = time.monotonic(), headers.get("Content-Type", "")
+        async with self._session.http.request(
+            method,
+            url(self._host + path),
+            params=query,
+            data=aiohttp.BytesPayload(data, content_type=content_type) if content_type else None,
+            headers=headers,
+            allow_redirects=False,
+            timeout=_LIMIT,
+        ) as response:
+            self._clock.learn(response.headers.get("Date"), asked)
+            return response.status, await read_body(what, response, limit)
 
     @contextlib.contextmanager
     def _noticing(self, what: str) -> Iterator[None]:
@@ -416,7 +441,7 @@ class Kube:
                 yield
         except WindowboxError as error:
             if (
-                isinstance(error.__cause__, aiohttp.ClientSSLError)
+                isinstance(error.__cause__, (aiohttp.ClientSSLError, ssl.SSLError))
                 or apiresponses.UNAUTHENTICATED in error.codes
             ):
                 self._distrusted = True
@@ -484,6 +509,12 @@ def url(text: str) -> yarl.URL:
     return yarl.URL(text, encoded=_PLAIN.fullmatch(text) is not None)
 
 
+def target(path: str, query: Mapping[str, str] | None) -> str:
+    """The path and query as a request line spells them."""
+    spelled = path if _PLAIN_PATH.fullmatch(path) else yarl.URL.build(path=path).raw_path
+    return f"{spelled}?{urlencode(query)}" if query else spelled
+
+
 def _selection(resource: Resource) -> dict[str, str]:
     labels = {"labelSelector": resource.selector} if resource.selector else {}
     return labels | ({"fieldSelector": f"metadata.name={resource.named}"} if resource.named else {})
@@ -525,6 +556,10 @@ class Limit(NamedTuple):
     parts: int
     """Three bytes make a mapping that takes seventy in memory."""
 
+    def of_status(self, status: int) -> int:
+        """The most bytes of an answer with this status."""
+        return self.size if status < 300 else _REFUSAL
+
 
 class Listing(NamedTuple):
     """The limits of all pages of a listing together."""
@@ -555,8 +590,8 @@ TENANT = Limits(Limit(4 << 20, 200_000), Limit(8 << 20, 200_000), Listing(100_00
 
 async def read_body(what: str, response: aiohttp.ClientResponse, limit: Limit) -> bytes:
     """The whole body. TooLarge as soon as it is known to be longer than the limit."""
-    _check_encoding(what, response)
-    most = limit.size if response.status < 300 else _REFUSAL
+    _check_encoding(what, response.headers.get("Content-Encoding"))
+    most = limit.of_status(response.status)
     if (response.content_length or 0) > most:
         raise _too_long(what, most)
     chunks, size = [], 0
@@ -570,7 +605,7 @@ async def read_body(what: str, response: aiohttp.ClientResponse, limit: Limit) -
 
 async def read_lines(what: str, response: aiohttp.ClientResponse, limit: Limit) -> AsyncIterator[list[bytes]]:
     """Whole lines, in batches as they arrive. TooLarge if one exceeds the limit."""
-    _check_encoding(what, response)
+    _check_encoding(what, response.headers.get("Content-Encoding"))
     begun: list[bytes] = []
     size = 0
     while chunk := await response.content.readany():
@@ -590,9 +625,9 @@ def _checked(what: str, text: bytes, limit: Limit) -> bytes:
     return text
 
 
-def _check_encoding(what: str, response: aiohttp.ClientResponse) -> None:
+def _check_encoding(what: str, encoding: str | None) -> None:
     # A kilobyte of gzip can expand to a megabyte, so compressed responses are neither requested nor read.
-    if response.headers.get("Content-Encoding", "identity") != "identity":
+    if encoding not in (None, "identity"):
         raise Unreachable(f"{what}: the answer is compressed, which was not asked for")
 
 

@@ -12,8 +12,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from pathlib import Path
 from typing import Protocol
 
-import aiohttp
-
 from windowbox.clients.kubernetes import credentials
 from windowbox.clients.kubernetes.credentials import Credentials
 from windowbox.clients.kubernetes.kubelibrary import Configuration
@@ -39,7 +37,7 @@ class Client(Protocol):
     async def get(self, resource: Resource, namespace: str, name: str) -> Object: ...
 
     def use(
-        self, configuration: Configuration, trust: str | None, session: aiohttp.ClientSession | None = None
+        self, configuration: Configuration, trust: str | None, session: credentials.Session | None = None
     ) -> None: ...
 
 
@@ -53,7 +51,7 @@ class Rotation:
         context: str | None,
         current: Credentials,
         session: contextlib.AsyncExitStack,
-        make: Callable[[Configuration, aiohttp.ClientSession], Client],
+        make: Callable[[Configuration, credentials.Session], Client],
         *,
         moves: bool = True,
     ) -> None:
