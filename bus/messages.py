@@ -35,6 +35,8 @@ Operation = Literal["ADDED", "LISTED", "MODIFIED", "DELETED"]
 class _Open(StrEnum):
     """An enumeration that newer versions may extend: a value unknown here is kept, and equals no member."""
 
+    __hash__ = str.__hash__  # that of enumerations is a function of Python, called for each look into a set
+
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
         if not isinstance(value, str):

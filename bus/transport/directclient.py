@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import nats.errors
 from nats.aio.client import Client
@@ -38,6 +38,8 @@ _LOOK, _MANY = 0.1, 1000
 """Seconds over which messages are counted, and from how many in a second on they are many."""
 _GATHER = 0.003
 """Seconds between two reads then. A single object passes some forty messages, too few to be slowed down."""
+_WATCH = 0.05
+"""Seconds between two looks at requests that wait for longer than their timeout."""
 _LONGEST_SUBJECT = 3840
 """The server ends a connection whose line is longer than 4,096 bytes: with subject, inbox and sizes."""
 
@@ -169,6 +171,13 @@ class DirectClient(Client):
             self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
 
 
+class _Asked(NamedTuple):
+    """A request that waits for its response, until a monotonic time."""
+
+    answer: asyncio.Future[Msg]
+    until: float
+
+
 class Requests:
     """Requests over one connection. All responses arrive at one inbox; the last token names the request."""
 
@@ -177,7 +186,9 @@ class Requests:
         self._inbox = ""
         self._opening = asyncio.Lock()
         self._numbers = count()
-        self._waiting: dict[str, asyncio.Future[Msg]] = {}
+        self._waiting: dict[str, _Asked] = {}
+        self._watch: asyncio.TimerHandle | None = None
+        """Gives up what was not answered in time. A timer for each request would cost a tenth of it."""
         self.answered = 0.0
         """When the newest request that has a response was sent, by the monotonic clock."""
 
@@ -195,13 +206,14 @@ class Requests:
                     self._inbox = inbox
         loop = asyncio.get_running_loop()
         number, asked = str(next(self._numbers)), time.monotonic()
-        answer = self._waiting[number] = loop.create_future()
-        timer = loop.call_later(timeout, _give_up, answer)
+        answer = loop.create_future()
+        self._waiting[number] = _Asked(answer, asked + timeout)
+        if self._watch is None:
+            self._watch = loop.call_later(_WATCH, self._give_up)
         try:
             await self._client.publish(subject, data, self._inbox + number, headers)
             found: Msg = await answer
         finally:
-            timer.cancel()
             del self._waiting[number]
         if not found.data and found.headers and found.headers.get("Status") == _NO_RESPONDERS:
             raise nats.errors.NoRespondersError
@@ -210,23 +222,26 @@ class Requests:
 
     def lose(self) -> None:
         """Fail all pending requests: the connection is lost, and their responses with it."""
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(nats.errors.ConnectionClosedError())
+        for asked in self._waiting.values():
+            if not asked.answer.done():
+                asked.answer.set_exception(nats.errors.ConnectionClosedError())
 
     def _take(self, message: Msg) -> None:
-        answer = self._waiting.get(message.subject.rpartition(".")[2])
-        if answer and not answer.done():
-            answer.set_result(message)
+        asked = self._waiting.get(message.subject.rpartition(".")[2])
+        if asked and not asked.answer.done():
+            asked.answer.set_result(message)
+
+    def _give_up(self) -> None:
+        now = time.monotonic()
+        for asked in self._waiting.values():
+            if asked.until <= now and not asked.answer.done():
+                asked.answer.set_exception(nats.errors.TimeoutError())
+        waits = bool(self._waiting)
+        self._watch = asyncio.get_running_loop().call_later(_WATCH, self._give_up) if waits else None
 
 
 def _breaks(lines: str, count: int) -> bool:
     return lines.count("\n") != count or lines.count("\r") != count
-
-
-def _give_up(answer: asyncio.Future[Msg]) -> None:
-    if not answer.done():
-        answer.set_exception(nats.errors.TimeoutError())
 
 
 def parsed(block: bytes) -> dict[str, str]:
