@@ -295,7 +295,7 @@ DRAINED = service(annotations={DRAIN: "true"})
 
 
 def test_a_drained_service_has_no_listeners_and_so_another_digest() -> None:
-    nodes = ClusterNodes([Backend("node-1", {"IPv4": "10.0.0.1"})])
+    nodes = ClusterNodes([Backend("node-1", {"IPv4": "10.0.0.1"})], checked=True)
     idle = endpoints.load_balancer(WEB, demand(DRAINED, direct=False), V4, nodes)
     busy = endpoints.load_balancer(WEB, demand(service(), direct=False), V4, nodes)
     assert (idle.uid, idle.listeners) == (UID, ())
