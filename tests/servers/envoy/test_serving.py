@@ -247,6 +247,22 @@ async def test_an_unchanged_load_balancer_sends_nothing(
     assert "resources sent" not in caplog.text
 
 
+@pytest.mark.parametrize("others", [pytest.param(0, id="alone"), pytest.param(30, id="among-many")])
+async def test_an_address_is_in_use_until_its_last_connection_ends(world: World, others: int) -> None:
+    nodes, address, unused = await world.nodes(1), world.address(), world.address()
+    asked = [address, unused, *(world.address() for _ in range(others))]
+    await world.serve(*(listener(one, nodes) for one in (address, unused)))
+    async with talk(address):
+        await world.serve(listener(world.address(), nodes))
+        assert await world.edge.wait_accepted()
+        assert await world.edge.in_use(asked) == {address}
+
+    async def is_unused() -> bool:
+        return not await world.edge.in_use(asked)
+
+    await eventually(is_unused)
+
+
 @rule("LB-15-2")
 async def test_a_port_in_use_is_reported_and_harms_no_other(world: World) -> None:
     nodes, address = await world.nodes(1), world.address()

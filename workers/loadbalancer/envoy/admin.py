@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +13,9 @@ import orjson
 from windowbox.errors import Refused
 from workers.loadbalancer.envoy import bootstrap
 from workers.loadbalancer.envoy.attachments import Running
+
+_NAMED = 20
+"""Addresses that a filter of counters names; for more, all are read."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,15 @@ async def connections(running: Running) -> int:
     """How many connections and flows are open."""
     found = await _stats(running, r"\.(downstream_cx_active|downstream_sess_active)$")
     return sum(int(count) for name, count in found.items() if not name.startswith("listener.admin."))
+
+
+async def busy(running: Running, addresses: Collection[str]) -> set[str]:
+    """Those of these addresses on which connections or flows are open."""
+    # Envoy has dozens of counters for each listener: it shall not write down those of thousands.
+    names = "|".join(re.escape(stat_name(one)) for one in addresses) if len(addresses) <= _NAMED else ".*"
+    found = await _stats(running, rf"_({names})_\d+\.downstream_(cx|sess)_active$")
+    active = {key.partition(".")[2].rpartition(".")[0] for key, count in found.items() if count != "0"}
+    return {address for address in addresses if any(is_at(address, name) for name in active)}
 
 
 async def traffic(running: Running) -> dict[str, Traffic]:

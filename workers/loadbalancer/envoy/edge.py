@@ -216,17 +216,10 @@ class Edge:
     async def in_use(self, addresses: Collection[str]) -> set[str]:
         """The addresses that its Envoys serve, or on which they still have connections."""
         async with self._lock:
-            busy = {
-                name
-                for running in await self._attachment.found(self.name)
-                for name, counted in (await admin.traffic(running)).items()
-                if counted.active
-            }
-            return {
-                one
-                for one in addresses
-                if one in self.addresses or any(admin.is_at(one, name) for name in busy)
-            }
+            found = {one for one in addresses if one in self.addresses}
+            for running in await self._attachment.found(self.name):
+                found |= await admin.busy(running, addresses)
+        return found
 
     async def _attached(self) -> Running:
         await self.running.wait()
