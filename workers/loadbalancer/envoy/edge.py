@@ -323,7 +323,8 @@ class Edge:
     ) -> None:
         """Bring the configuration up to date with these load balancers; None: they are served no longer."""
         before = self._written or Configuration()
-        changed, moved = dict(wanted), before.behind(unhealthy ^ self._unhealthy)
+        changed, judged = dict(wanted), unhealthy ^ self._unhealthy
+        moved = before.behind(judged) if judged else {}
         for ref, one in wanted.items():
             moved.pop(ref, None)
             if one and (kept := before.rendered.get(ref)) and kept.balancer.listeners is one.listeners:
