@@ -72,6 +72,7 @@ async def discovering(attachment: Attachment) -> AsyncIterator[Discovery]:
     """Serves the configurations of `order` and `update`."""
     _edge.discovery = Discovery()
     async with _edge.discovery.serving(attachment.discovery_folder):
+        await _edge.discovery.begin()
         yield _edge.discovery
 
 

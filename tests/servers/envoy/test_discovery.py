@@ -192,6 +192,7 @@ async def main():
     discovery = Discovery()
     session = discovery.session("edge", 1)
     async with discovery.serving(Path(sys.argv[1])):
+        await discovery.begin()
         await session.change().wait()
         print("an Envoy has come", flush=True)
         await asyncio.Event().wait()
@@ -255,11 +256,19 @@ async def test_programs_start_beside_a_stream(world: World, capfd: pytest.Captur
     assert "fork" not in capfd.readouterr().err
 
 
+async def test_without_an_envoy_nothing_listens(bare: World) -> None:
+    async with (discovery := Discovery()).serving(folder := bare.attachment.discovery_folder):
+        assert not folder.exists()
+        await asyncio.gather(discovery.begin(), discovery.begin())
+        assert len({one.resolve() for one in folder.iterdir()}) == 1
+
+
 async def test_an_unknown_kind_ends_the_stream(bare: World) -> None:
     discovery = Discovery()
     discovery.session("edge", 1)
     request = messages.type_of("envoy.service.discovery.v3.DeltaDiscoveryRequest")
     async with discovery.serving(bare.attachment.discovery_folder):
+        await discovery.begin()
         path = bare.attachment.discovery_folder / "ads.sock"
         async with aio.insecure_channel(f"unix:{path}") as opened:
             call: Any = opened.stream_stream(_METHOD)()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -125,8 +126,8 @@ async def serving(socket: str, serve: Callable[[Stream], Awaitable[None]]) -> As
     # uvloop forks to start a program. No child uses gRPC, which would otherwise prepare each fork for that:
     # then children that are forked beside a stream crash, or wait for ever.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-    import grpc
-    from grpc import aio
+    # In a thread, because it takes a fifth of a second.
+    grpc, aio = [await asyncio.to_thread(importlib.import_module, name) for name in ("grpc", "grpc.aio")]
 
     streams = set[asyncio.Task[None]]()
 

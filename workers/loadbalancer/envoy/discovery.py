@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
 from bus.leases import leases
@@ -124,6 +124,9 @@ class Discovery:
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
+        self._listen: Callable[[], Awaitable[None]] | None = None
+        """Until it listens."""
+        self._beginning = asyncio.Lock()
 
     def session(self, name: str, generation: int) -> Session:
         """That of an Envoy; a new one if it has none."""
@@ -141,12 +144,30 @@ class Discovery:
 
     @contextlib.asynccontextmanager
     async def serving(self, folder: Path) -> AsyncIterator[None]:
-        """Serve at the socket in this folder, in place of any other process."""
-        own = _own_socket(folder)
-        with hostfolders.short(own) as path:
-            async with server.serving(path, self._serve):
+        """Serve at the socket in this folder once this has begun, until the end of the block."""
+        async with contextlib.AsyncExitStack() as stack:
+
+            async def listen() -> None:
+                own = _own_socket(folder)
+                path = stack.enter_context(hostfolders.short(own))
+                await stack.enter_async_context(server.serving(path, self._serve))
                 _link(own)
+
+            self._listen = listen
+            try:
                 yield
+            finally:
+                self._listen = None
+
+    async def begin(self) -> None:
+        """Listen from now on, in place of any other process. Call it before the first Envoy connects.
+
+        A process without Envoys does without gRPC, which takes 13 MB of memory and seven threads.
+        """
+        async with self._beginning:
+            if self._listen:
+                await self._listen()
+                self._listen = None
 
     async def _serve(self, stream: Stream) -> None:
         try:

@@ -233,6 +233,7 @@ class Edge:
 
     async def _begin(self) -> None:
         """Adopt the newest Envoy that serves, or start one."""
+        await self._discovery.begin()
         async with self._lock:
             found = list(await self._attachment.found(self.name))
             if len(found) > 1 and await found[-1].read(bootstrap.OWNERS) is None:
