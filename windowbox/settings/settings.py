@@ -8,13 +8,12 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, WithJsonSchema, field_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from windowbox import features
 from windowbox.errors import Malformed
 from windowbox.features import FEATURES
 from windowbox.kinds import RESOURCES, WATCHED
-from windowbox.settings import goflags, imagevector
+from windowbox.settings import environment, goflags, imagevector
 from windowbox.settings.bussettings import Access, Balancing, Deciding, Retention, Zone
 from windowbox.settings.clustersettings import EgressSettings, GardenSettings, GrantSettings, JoinSettings
 from windowbox.settings.dnssettings import DnsSettings
@@ -212,14 +211,6 @@ class Settings(PrivateSection):
         )
 
 
-class _Environment(Settings, BaseSettings):
-    """The same settings, from the environment."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="WINDOWBOX_", env_nested_delimiter="__", env_ignore_empty=True, extra="ignore"
-    )
-
-
 def load(file: Path | None, flags: dict[str, Any] | None = None) -> Settings:
     """The settings of this process. Malformed names the setting, its value and the remedy."""
     content = _read(file) if file else {}
@@ -231,10 +222,8 @@ def load(file: Path | None, flags: dict[str, Any] | None = None) -> Settings:
         )
     try:
         content = _merged(goflags.environment(os.environ), content)
-        environment = EnvSettingsSource(_Environment)()
-        return Settings.model_validate(_merged(_merged(content, environment), flags or {}))
-    except SettingsError as error:
-        raise Malformed(f"{error}: lists and mappings are given as JSON in the environment") from error
+        content = _merged(content, environment.settings(os.environ, Settings))
+        return Settings.model_validate(_merged(content, flags or {}))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])

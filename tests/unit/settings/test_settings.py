@@ -35,6 +35,43 @@ def test_flags_override_environment_and_file(file: Path, monkeypatch: pytest.Mon
     assert found == ("from-file", "nats://environment:2", 3, "127.0.0.1:3", None)
 
 
+def test_lists_and_mappings_are_json_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (
+        ("WINDOWBOX_WORK", '{"concurrency": 2, "ack_wait": 3}'),
+        ("WINDOWBOX_WORK__ACK_WAIT", "4"),
+        ("WINDOWBOX_WORK__CLASSES", '["seed"]'),
+        ("WINDOWBOX_DNS__ZONES", '[{"name": "a.b", "servers": ["127.0.0.1:53"]}]'),
+        ("windowbox_feature_gates", "{}"),
+        ("WINDOWBOX_CLUSTER__FILES__ONE", "/a/kubeconfig"),
+        ("WINDOWBOX_NATS__PASSWORD", "[7"),
+        ("WINDOWBOX_SANDBOX", "one"),
+    ):
+        monkeypatch.setenv(name, value)
+    loaded = settings.load(None)
+    assert (loaded.work.concurrency, loaded.work.ack_wait, loaded.work.classes) == (2, 4, ("seed",))
+    assert [zone.name for zone in loaded.dns.zones] == ["a.b"]
+    assert loaded.cluster.files == {"one": Path("/a/kubeconfig")}
+    assert loaded.nats.password is not None
+    assert loaded.nats.password.get_secret_value() == "[7"
+
+
+@cases(
+    "name value words",
+    ("no-json", "WINDOWBOX_WORK__CLASSES", "seed", ["WINDOWBOX_WORK__CLASSES", "JSON"]),
+    ("unknown", "WINDOWBOX_NATS__ULR", "nats://one", ["nats.ulr"]),
+    ("not-a-section", "WINDOWBOX_METRICS__PORT", "9101", ["metrics"]),
+    ("both", "WINDOWBOX_NATS__USER__NAME", "b", ["WINDOWBOX_NATS__USER__NAME", "user is a single value"]),
+)
+def test_a_bad_variable_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: list[str]
+) -> None:
+    monkeypatch.setenv("WINDOWBOX_NATS__USER", "a")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(Malformed) as error:
+        settings.load(None)
+    assert [one for one in words if one not in str(error.value)] == []
+
+
 @cases(
     "text words",
     ("unknown-name", "nuts: {}", ["unknown settings nuts", "nats"]),
