@@ -34,8 +34,9 @@ same place. The entry stays: the stream's age would end it before a longer TTL o
 _FOR_EVER = {"Nats-TTL": "never"}
 """Other messages of this stream, such as lives, expire."""
 _AGAIN = 0.1
-_LOOK = streams.LEASE_SECONDS * 5
-"""Seconds after which a waiting process reads the lease, in case that it has missed a change."""
+_LOOK = 60.0
+"""Seconds after which a waiting process reads the lease, in case that it has missed a change. There are forty
+leases, and each of them takes two requests of each process that waits."""
 
 
 Act = Callable[[], Awaitable[None]]

@@ -69,6 +69,7 @@ class Bus:
         self.long_reading = asyncio.Lock()
         """Held by one of the readings that the server sends in portions: those of several could be more than
         it keeps for a connection, and it would cut this one."""
+        self._proving = asyncio.Lock()
         self.closing = False
         """Whether we are ending the connection ourselves."""
 
@@ -212,6 +213,16 @@ class Bus:
     async def last(self, stream: str, subject: str, timeout: float = TIMEOUT) -> Stored | None:
         """The last message of a subject."""
         return await self._get(stream, {"last_by_subj": subject}, f".{subject}", timeout)
+
+    async def alive(self, since: float, ask: Callable[[], Awaitable[object]]) -> float:
+        """When a request was sent that the server has answered, `since` that time or later.
+
+        Calls `ask` to send one, unless another request proves it. Of many callers at once, one asks.
+        """
+        async with self._proving:
+            if self.requests.answered < since:
+                await ask()
+            return self.requests.answered
 
     async def newest_of(self, stream: str, filter: str) -> int:
         """The sequence of the last message whose subject matches; 0 if there is none."""

@@ -346,6 +346,7 @@ class Pool:
 
     async def _renew(self) -> None:
         """Renew all items in flight before their ack wait is over."""
+        interval = self._ack_wait / 5
         while True:
             stalled, busy = self._is_stalled(), self._was_busy()
             self._renewed_at, self._used = time.monotonic(), time.process_time()
@@ -359,21 +360,20 @@ class Pool:
                     await delivery.in_progress()
             # The server has got the renewals if it answers a later request. In a cluster, the leader of the
             # consumer has to answer, and a stored message proves that it has a quorum.
-            alive, patience = subjects.start(self._pool, "alive"), self._ack_wait / 10
-            clustered, answered = self._bus.clustered, self._bus.requests.answered
+            proof, patience = subjects.start(self._pool, "alive"), self._ack_wait / 10
+            ask = functools.partial(self._bus.last, streams.JOURNAL, proof, patience)
             with contextlib.suppress(WindowboxError):
-                if not deliveries and not clustered and sent - answered < self._ack_wait / 5:
-                    sent = answered  # any answered request of this process proves it
-                elif clustered and deliveries:
+                if not deliveries:
+                    sent = await self._bus.alive(sent - interval, ask)
+                elif self._bus.clustered:
                     await deliveries[-1].keep_for_sure(patience)
-                    await self._bus.publish(alive, b"", timeout=patience)
+                    await self._bus.publish(proof, b"", timeout=patience)
                 else:
-                    await self._bus.last(streams.JOURNAL, alive, timeout=patience)
+                    await ask()
                 self._hold.renew(sent)
                 await self._requeue_superseded()
                 await self._starts.withdraw()
             # All tasks with this interval wake at the same moment: an idle process wakes once for them.
-            interval = self._ack_wait / 5
             left = interval - asyncio.get_running_loop().time() % interval
             await asyncio.sleep(left if left > interval / 10 else left + interval)
 

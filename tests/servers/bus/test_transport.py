@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from nats.aio.msg import Msg
 
+from bus import streams
 from bus.transport import directclient
-from bus.transport.connection import connected
+from bus.transport.connection import Bus, connected
 from bus.transport.directclient import PacedParser
 from tests.support.natsserver import NatsServer
 from tests.support.running import soon
+from windowbox.errors import Unreachable
 from windowbox.settings.bussettings import Access
 
 
@@ -43,3 +46,22 @@ async def test_where_many_messages_come_each_read_takes_several(
         for _ in range(count):
             await soon(came.get())
         assert parser.reads - before in reads
+
+
+async def test_of_many_that_ask_whether_the_server_answers_one_sends_a_request(one_bus: Bus) -> None:
+    sent: list[float] = []
+
+    async def ask() -> None:
+        sent.append(time.monotonic())
+        if len(sent) == 1:
+            raise Unreachable("no answer")
+        await one_bus.last(streams.JOURNAL, "start.test.alive")
+
+    now = time.monotonic()
+    found = await asyncio.gather(*(one_bus.alive(now, ask) for _ in range(20)), return_exceptions=True)
+    assert len(sent) == 2
+    assert [str(one) for one in found if isinstance(one, Exception)] == ["no answer"]
+    assert {one for one in found if not isinstance(one, BaseException)} == {one_bus.requests.answered}
+    assert one_bus.requests.answered >= sent[1]
+    assert await one_bus.alive(later := time.monotonic(), ask) >= later
+    assert len(sent) == 3
