@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from dataclasses import dataclass
 from typing import Any
@@ -103,6 +102,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and args[0] not in known and not ctx.resilient_parsing:
+            import difflib
+
             near = difflib.get_close_matches(args[0], known, 1)
             hint = f" Did you mean `{near[0]}`?" if near else ""
             raise click.UsageError(f"there is no command {args[0]!r}.{hint}", ctx)

@@ -53,6 +53,11 @@ def proportional(pid: int) -> float:
     return _memory(pid, "Pss:")
 
 
+def files(pid: int) -> float:
+    """Memory of this process that are pages of files, in MB; zero if it has ended."""
+    return resident(pid) - _memory(pid, "Anonymous:")
+
+
 def _memory(pid: int, fields: str) -> float:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()

@@ -66,6 +66,14 @@ def test_only_a_process_that_runs_envoy_imports_grpc_and_protobuf(imported: list
     assert not {"grpc", "google.protobuf"} & all_roles
 
 
+def test_no_role_imports_what_it_does_not_use(imported: list[set[str]]) -> None:
+    """Each of these takes half a megabyte and more in every process."""
+    watching_and_patching, _, all_roles = imported
+    unused = {"difflib", "dotenv", "opentelemetry", "pydantic_settings", "rich", "sqlite3", "unittest"}
+    assert not (unused | {"dns.query", "multiprocessing", "urllib3", "xml"}) & all_roles
+    assert not {"dns", "workers"} & watching_and_patching
+
+
 def test_no_process_imports_the_models_of_the_kubernetes_library(imported: list[set[str]]) -> None:
     *_, all_roles = imported
     assert "kubernetes_asyncio.config.kube_config" in all_roles

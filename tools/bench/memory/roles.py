@@ -14,7 +14,7 @@ import orjson
 from sandbox.options import TOGETHER, Options
 from tools.bench.bus.emptyruns import CHECKOUT
 from tools.bench.report import MachineFacts, Report, is_ours, say, table
-from tools.bench.usage import private, resident
+from tools.bench.usage import files, private, resident
 from tools.bench.world import world
 
 _PROCESS = ("commands.cli", "commands.processes", "commands.roles.roleprocess")
@@ -43,6 +43,8 @@ class Used:
     private: float
     """With the records."""
     resident: float
+    files: float
+    """Of that, pages of programs and libraries, which all processes share that run them."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ async def measure(records: int) -> Report:
             await here.quiet()
             for name, pid in here.pids().items():
                 if is_ours(name):
-                    used.append(Used(name, *idle[name], private(pid), resident(pid)))
+                    used.append(Used(name, *idle[name], private(pid), resident(pid), files(pid)))
     return _report(MemoryFigures(records=records, imports=imports, used=used))
 
 
@@ -87,12 +89,12 @@ def _report(figures: MemoryFigures) -> Report:
         [
             table("Private memory that imports take, in MB", packages, {"package": str, **columns}),
             table(
-                f"Processes, in MB: private, resident; then with {figures.records} records",
+                f"Processes, in MB: private, resident; with {figures.records} records also pages of files",
                 figures.used,
                 {
                     "process": lambda one: one.process,
                     "idle": lambda one: f"{one.idle_private:.1f}, {one.idle_resident:.1f}",
-                    "with records": lambda one: f"{one.private:.1f}, {one.resident:.1f}",
+                    "with records": lambda one: f"{one.private:.1f}, {one.resident:.1f}, {one.files:.1f}",
                 },
             ),
         ],
@@ -126,7 +128,7 @@ async def _launcher() -> Used:
             async with asyncio.timeout(_PATIENCE):
                 await process.stderr.readline()  # it says that it serves
             idle = private(process.pid), resident(process.pid)
-            return Used("launcher", *idle, *idle)
+            return Used("launcher", *idle, *idle, files(process.pid))
         finally:
             process.terminate()
             await process.wait()

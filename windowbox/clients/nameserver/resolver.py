@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import aiodns
-import dns.exception
-import dns.query
 import pycares
 from dns.rcode import Rcode
 from dns.rdatatype import RdataType
@@ -62,6 +60,10 @@ _TIMEOUT = 3.0
 
 def addresses(host: str, port: int, name: str, where: str, zone: str) -> set[IPv4Address | IPv6Address]:
     """All addresses of `name`. Errors call the server `where`."""
+    # Half a MB of memory, which no process of a deployment needs.
+    import dns.exception
+    import dns.query
+
     found: set[IPv4Address | IPv6Address] = set()
     for number in (RdataType.A, RdataType.AAAA):
         query = messages.query(messages.name(name), number)
