@@ -48,11 +48,12 @@ class _Host:
     slow_until: float = 0.0
     waiting: set[Hashable] = field(default_factory=set)
 
-    def note(self, seconds: float) -> None:
-        now = time.monotonic()
-        if seconds >= _PATIENCE:
+    def note(self, seconds: float, *, stopped: bool) -> None:
+        """A run has ended there. One that was `stopped` was slow: timers may come a millisecond early."""
+        now, slow = time.monotonic(), stopped or seconds >= _PATIENCE
+        if slow:
             self.slow_until = now + _REMEMBERED
-        self.new, self.fast = False, seconds < _PATIENCE and now >= self.slow_until
+        self.new, self.fast = False, not slow and now >= self.slow_until
 
 
 class Bulkhead:
@@ -92,7 +93,7 @@ class Bulkhead:
                 yield
         finally:
             at.turns.discard(turn)
-            at.note(time.monotonic() - turn.since)
+            at.note(time.monotonic() - turn.since, stopped=limit.expired())
             if not at.turns:
                 at.waiting.clear()
             self._left.set()
