@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from bus import streams, subjects
 from bus.messages import TRACE, Reason, StatusIntent, Wish
-from bus.transport.connection import Bus, WrongSequence
-from bus.workqueue.queue import Queue
+from bus.transport.connection import Bus, WrongSequence, instant
+from bus.workqueue.queue import Depth, Queue
 from windowbox.errors import Superseded
 from windowbox.models.objects import Object
 from windowbox.telemetry import tracing
@@ -49,6 +49,16 @@ async def report(bus: Bus, key: str, intent: StatusIntent, expected: int) -> int
 async def remind(bus: Bus, key: str) -> None:
     """Have the pool `patch` write the last report, if that is not written yet."""
     await Queue(bus, PATCH).wish(key, Wish(reason=Reason.REPORT))
+
+
+async def depth(bus: Bus) -> Depth:
+    """Reports that wait for a patcher or are being written as they come; those left to the pool are not."""
+    info = await bus.api(f"CONSUMER.INFO.{streams.INTENTS}.{REPORTS}")
+    waiting, in_hand, age = int(info["num_pending"]), int(info["num_ack_pending"]), 0.0
+    since = int(info["ack_floor"]["stream_seq"]) + 1  # the stream keeps written reports
+    if (waiting or in_hand) and (oldest := await bus.first(streams.INTENTS, subjects.intent(">"), since)):
+        age = max(0.0, await bus.now() - instant(oldest.time))
+    return Depth(waiting, in_hand, age)
 
 
 async def is_newest(bus: Bus, key: str, sequence: int) -> bool:

@@ -13,7 +13,7 @@ import aiohttp
 from bus import intents, streams, subjects
 from bus.leases import presence
 from bus.transport.connection import ApiError, Bus
-from bus.workqueue.queue import Queue
+from bus.workqueue.queue import Depth, Queue
 from commands import busoptions
 from commands.formatting import edge_lines, size
 from windowbox.errors import WindowboxError
@@ -60,10 +60,13 @@ class BusState:
     """Statistics of the server, if its monitoring address is known."""
     edge: EdgeStatus | None = None
     """The status of the edge, if it has an owner."""
+    reports: Depth | None = None
+    """Reports that patchers write as they come; None if no patcher has ever run."""
 
     def as_json(self) -> dict[str, Any]:
-        edge = self.edge.model_dump(include={"count", "envoys", "ranges"}) if self.edge else None
-        return {**asdict(replace(self, edge=None)), "edge": edge}
+        edge = self.edge.model_dump(include={"count", "hosts", "envoys", "ranges"}) if self.edge else None
+        reports = self.reports._asdict() if self.reports else None
+        return {**asdict(replace(self, edge=None)), "edge": edge, "reports": reports}
 
 
 def bus_status(settings: Settings, monitor: str | None = None) -> BusState:
@@ -90,7 +93,10 @@ async def read(bus: Bus, monitor: str | None) -> BusState:
     # The owner of the edge may be absent, or be about to end.
     with contextlib.suppress(WindowboxError):
         edge = await edgestatus.query(bus)
-    return BusState(present, found, pools, figures, edge)
+    reports = None
+    with contextlib.suppress(ApiError):
+        reports = await intents.depth(bus)
+    return BusState(present, found, pools, figures, edge, reports)
 
 
 async def server(monitor: str) -> dict[str, Any] | None:
@@ -128,6 +134,10 @@ def lines(found: BusState) -> Iterator[str]:
             f"  {pool.pool:<{width}} {pool.workers:>7} {pool.waiting:>8} {pool.in_flight:>9} {oldest:>8} "
             f"{pool.unrouted:>8}"
         )
+    if (reports := found.reports) is not None:
+        oldest = f"{reports.oldest_seconds:.1f} s" if reports.waiting or reports.in_hand else "-"
+        direct = f"  {'patch, direct writes':<{width}} {'':>7}"
+        yield f"{direct} {reports.waiting:>8} {reports.in_hand:>9} {oldest:>8}"
     yield f"  {'STREAM':<24} {'MESSAGES':>16} {'SIZE':>18}"
     for stream in found.streams:
         yield f"  {stream.name:<24} {stream.messages:>16,} {size(stream.bytes):>18}"

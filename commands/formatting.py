@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from workers.loadbalancer.edge.edgestatus import EdgeStatus
+    from workers.loadbalancer.envoy.edge import About
 
 
 def size(octets: int) -> str:
@@ -29,16 +30,35 @@ def uptime(seconds: float) -> str:
 
 def edge_lines(edge: EdgeStatus | None) -> Iterator[str]:
     """One line for each Envoy, and one for each address range with its free addresses."""
+    yield from envoy_lines(edge)
+    for each in edge.ranges if edge else ():
+        yield f"{each.family} addresses of {each.range}: {each.used} of {each.total} in use"
+
+
+def envoy_lines(edge: EdgeStatus | None, host: str = "") -> Iterator[str]:
+    """One line for each Envoy, or for each of this host."""
     if edge is None:
         return
-    for one in edge.envoys:
-        pid = f", pid {one.pid}" if one.pid else ""
-        yield (
-            f"Envoy {one.version} ({one.name}, generation {one.generation}{pid}), up {uptime(one.uptime)}, "
-            f"{edge.count} load balancer{'s' if edge.count != 1 else ''}"
-        )
-    for each in edge.ranges:
-        yield f"{each.family} addresses of {each.range}: {each.used} of {each.total} in use"
+    if not edge.hosts:
+        yield from (f"{_envoy(one)}, {_balancers(edge.count)}" for one in edge.envoys)
+    for found in edge.hosts:
+        if host not in ("", found.name):
+            continue
+        if found.count is None:
+            yield f"Host {found.name}: its edge does not answer"
+        else:
+            yield from (
+                f"Host {found.name}: {_envoy(one)}, {_balancers(found.count)}" for one in found.envoys
+            )
+
+
+def _envoy(one: About) -> str:
+    pid = f", pid {one.pid}" if one.pid else ""
+    return f"Envoy {one.version} ({one.name}, generation {one.generation}{pid}), up {uptime(one.uptime)}"
+
+
+def _balancers(count: int) -> str:
+    return f"{count} load balancer{'s' if count != 1 else ''}"
 
 
 def aligned(commands: Mapping[str, str]) -> str:

@@ -246,9 +246,9 @@ class Bus:
                 newest = max(newest, one.sequence if matches else 0)
         return newest
 
-    async def first(self, stream: str, subject: str) -> Stored | None:
-        """The oldest message whose subject matches."""
-        return await self._get(stream, {"seq": 1, "next_by_subj": subject})
+    async def first(self, stream: str, subject: str, since: int = 1) -> Stored | None:
+        """The oldest message whose subject matches, from this sequence on."""
+        return await self._get(stream, {"seq": since, "next_by_subj": subject})
 
     async def has_since(self, stream: str, sequence: int, filter: str) -> bool:
         """Whether the stream holds any message of these subjects from this sequence on, even a forged one."""

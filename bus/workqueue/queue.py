@@ -41,12 +41,12 @@ _RACES = 20
 
 
 class Depth(NamedTuple):
-    """The length of a pool's queue."""
+    """The length of a pool's queue, or of the reports to write."""
 
     waiting: int
     in_hand: int
     oldest_seconds: float
-    """Age of the oldest wish that is not fulfilled."""
+    """Age of the oldest wish that is not fulfilled, or report that is not written."""
 
 
 class Scheduled(NamedTuple):

@@ -50,6 +50,11 @@ class Balancer:
         return servicestatus.addresses(self.service)
 
     @property
+    def host(self) -> str:
+        """The host that serves it, if several share the addresses."""
+        return self.edge.host if self.edge else ""
+
+    @property
     def state(self) -> State:
         if self.service.deleting:
             return "leaving"
@@ -98,6 +103,7 @@ class Balancer:
             "namespace": self.ref.namespace,
             "name": self.ref.name,
             "addresses": list(self.addresses),
+            "host": self.host or None,
             "ports": list(self.demand.places),
             "backends": {"healthy": envoy.healthy, "all": envoy.backends} if envoy else None,
             "connections": {"open": envoy.open, "total": envoy.total} if envoy else None,

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from commands.balancers.balancerquery import Balancer, ReportedEvent, Snapshot
-from commands.formatting import edge_lines, size
+from commands.formatting import edge_lines, envoy_lines, size
 
 _COLOURS = {
     "serving": "green", "in part": "yellow", "drained": "yellow", "waiting": "yellow", "leaving": "yellow",
@@ -38,7 +38,9 @@ def print_list(balancers: Sequence[Balancer], found: Snapshot) -> None:
         )
     else:
         table = Table(box=None, header_style="bold", pad_edge=False)
-        for title in ("CLUSTER", "SERVICE", "ADDRESS", "PORTS", "BACKENDS", "SINCE"):
+        spread = any(one.host for one in balancers)
+        hosts = ("HOST",) if spread else ()
+        for title in ("CLUSTER", "SERVICE", "ADDRESS", *hosts, "PORTS", "BACKENDS", "SINCE"):
             table.add_column(title, no_wrap=True)
         table.add_column("STATE", overflow="fold")
         for one in balancers:
@@ -50,6 +52,7 @@ def print_list(balancers: Sequence[Balancer], found: Snapshot) -> None:
                 one.ref.cluster,
                 f"{one.ref.namespace}/{one.ref.name}",
                 "\n".join(one.addresses) or "-",
+                *((one.host or "-",) if spread else ()),
                 ", ".join(places[:_MOST_PORTS]) + more or "-",
                 f"{one.envoy.healthy}/{one.envoy.backends}" if one.envoy else "?" if one.edge else "-",
                 _clock(one.edge.since) if one.edge else "-",
@@ -68,7 +71,8 @@ def print_one(one: Balancer, found: Snapshot, events: Sequence[ReportedEvent]) -
     lines = [f"Service {one.ref.namespace}/{one.ref.name}, cluster {one.ref.cluster}: {state}{since}"]
     if one.why:
         lines.append(f"  why: {one.why}")
-    lines.append(f"  address: {', '.join(one.addresses) or 'none yet'}")
+    where = f", on host {one.host}" if one.host else ""
+    lines.append(f"  address: {', '.join(one.addresses) or 'none yet'}{where}")
     if one.envoy:
         for place in one.envoy.places:
             what = "connections" if place.protocol == "TCP" else "flows"
@@ -96,7 +100,7 @@ def print_one(one: Balancer, found: Snapshot, events: Sequence[ReportedEvent]) -
     for shown in events[-_MOST_EVENTS:]:
         line = f"    {shown.at.astimezone():%H:%M:%S}  {shown.event.reason}: {shown.event.note}"
         lines.append(click.style(line, fg="yellow" if shown.event.type == "Warning" else None))
-    lines += [f"  {line}" for line in edge_lines(found.edge) if line.startswith("Envoy")]
+    lines += [f"  {line}" for line in envoy_lines(found.edge, one.host)]
     click.echo("\n".join(lines))
 
 

@@ -175,4 +175,4 @@ async def _query(settings: Settings, only: ObjectRef | None = None) -> tuple[Sna
 
 
 def _edge(found: Snapshot) -> object:
-    return found.edge.model_dump(include={"envoys", "ranges"}) if found.edge else None
+    return found.edge.model_dump(include={"hosts", "envoys", "ranges"}) if found.edge else None

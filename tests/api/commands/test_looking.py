@@ -87,6 +87,8 @@ def test_status_shows_processes_watches_and_streams(operated: Operated) -> None:
     )  # fmt: skip
     found = busstatus.bus_status(settings.load(operated.windowbox.settings))
     report = "\n".join(busstatus.lines(found))
+    assert found.as_json()["reports"].keys() == {"waiting", "in_hand", "oldest_seconds"}
+    assert "\n  patch, direct writes " in report
     assert "  run     " in report
     assert f"runtime/{NAMESPACES.id}: watching" in report
     assert f"zone {operated.named.zone}: connected" in report

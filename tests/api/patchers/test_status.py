@@ -164,10 +164,20 @@ async def test_a_report_whose_writer_died_is_left_to_the_pool(desk: Desk) -> Non
     reports = Pull(desk.bus, Consumer(streams.INTENTS, intents.REPORTS, (subjects.intent(">"),), 0.1), 1)
     async with contextlib.aclosing(reports.deliveries()) as taken:  # type: ignore[type-var]
         assert len(await anext(taken)) == 1  # and is not acknowledged
+        # `windowbox status` shows how far patchers are behind.
+        await desk.report(await desk.record(), lastOperation=last("Processing"))
+        depth = await intents.depth(desk.bus)
+        assert (depth.waiting, depth.in_hand) == (1, 1)
+        assert 0 < depth.oldest_seconds < 60
     async with desk.open():
         run = await desk.outcome(record, "Succeeded")
+        await eventually(lambda: _all_written(desk.bus))
     assert [one.stream for one in run.reads] == [streams.INTENTS]
     assert await desk.wishes() == 1
+
+
+async def _all_written(bus: Bus) -> bool:
+    return await intents.depth(bus) == (0, 0, 0.0)
 
 
 async def test_a_server_that_does_not_answer_keeps_no_report_from_the_pool(

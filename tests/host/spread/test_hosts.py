@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from bus.leases import members
+from commands import formatting
+from commands.balancers import balancerquery
 from sandbox.nodes import hostresources
 from tests.host.spread import world
 from tests.host.spread.world import Spread
 from tests.support import servers
 from tests.support.natsserver import NatsServer
 from tests.support.running import eventually
+from windowbox.settings.lbsettings import LoadBalancerSettings
 from workers.loadbalancer.edge import placement
 
 logger = logging.getLogger(__name__)
@@ -56,6 +59,20 @@ async def settled(spread: Spread, addresses: Addresses) -> dict[str, str]:
     return expected
 
 
+async def shows(spread: Spread, places: Mapping[str, str], dead: str = "") -> None:
+    """What a person sees: `windowbox lb list` and the lines of hosts in `windowbox status`."""
+    found = await balancerquery.load_balancers(spread.bus, LoadBalancerSettings())
+    assert {one.ref.name: one.host for one in found.balancers} == places
+    counts = Counter(places.values())
+    lines = list(formatting.edge_lines(found.edge))
+    for host in spread.hosts:
+        [line] = [line for line in lines if line.startswith(f"Host {host.name}: ")]
+        if host.name == dead:
+            assert line == f"Host {dead}: its edge does not answer"
+        else:
+            assert line.endswith(f", {counts[host.name]} load balancers")
+
+
 async def served_again(address: str) -> float:
     """The time at which a new connection to the address works."""
     while not await world.connect(address, 0.2):  # noqa: ASYNC110
@@ -70,6 +87,7 @@ async def test_addresses_of_a_dead_host_move_and_others_notice_nothing(
     async with world.opened(tmp_path, nats, ("one", "two", "three")) as spread:
         addresses = {name: await spread.serve(name) for name in (f"web-{i}" for i in range(24))}
         before = await settled(spread, addresses)
+        await shows(spread, before)
         dead = Counter(before.values()).most_common(1)[0][0]
         moving = {name for name, host in before.items() if host == dead}
         others = [a for name in addresses.keys() - moving for a in addresses[name]]
@@ -91,6 +109,7 @@ async def test_addresses_of_a_dead_host_move_and_others_notice_nothing(
             name: host for name, host in before.items() if name not in moving
         }
         assert dead not in after.values()
+        await shows(spread, after, dead)
 
 
 async def test_addresses_stay_in_an_upgrade_and_leave_a_host_that_ends_or_lost_the_bus(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from bus import queries, subjects
 from bus.leases import members
@@ -69,11 +69,22 @@ class RangeStatus(Message):
     total: int
 
 
+class HostStatus(Message):
+    """The edge of one host of several."""
+
+    name: str
+    count: int | None = None
+    """The number of load balancers that it serves; None if it does not answer."""
+    envoys: tuple[About, ...] = ()
+
+
 class EdgeStatus(Message):
     """The answer of the edge controller."""
 
     count: int = 0
     """The number of load balancers."""
+    hosts: tuple[HostStatus, ...] = ()
+    """All hosts with an edge, if several share the addresses. Their Envoys are among `envoys`, too."""
     envoys: tuple[About, ...] = ()
     balancers: tuple[LoadBalancerStatus, ...] = ()
     ranges: tuple[RangeStatus, ...] = ()
@@ -88,14 +99,22 @@ async def query(bus: Bus, key: str | None = None) -> EdgeStatus | None:
     """The status of the edge, of all hosts together; None if no process holds its lease."""
     hosts = [host async for host in members.named(bus, LEASE)] or [""]
     asked = (queries.ask(bus, queries.edge(host), Query(key=key).encoded()) for host in hosts)
-    answers = [one for one in await asyncio.gather(*asked) if one is not None]
-    return together([EdgeStatus.model_validate_json(one) for one in answers]) if answers else None
+    answers = [EdgeStatus.model_validate_json(one) if one else None for one in await asyncio.gather(*asked)]
+    return _together(dict(zip(hosts, answers, strict=True)))
 
 
-def together(found: Sequence[EdgeStatus]) -> EdgeStatus:
-    """The status of several hosts as one. Each load balancer is on one of them."""
+def _together(by_host: Mapping[str, EdgeStatus | None]) -> EdgeStatus | None:
+    """The status of several hosts as one; each load balancer is on one of them. None if none answers."""
+    found = [one for one in by_host.values() if one]
+    if not found:
+        return None
     return EdgeStatus(
         count=sum(one.count for one in found),
+        hosts=tuple(
+            HostStatus(name=host, count=one.count, envoys=one.envoys) if one else HostStatus(name=host)
+            for host, one in sorted(by_host.items())
+            if host
+        ),
         envoys=tuple(envoy for one in found for envoy in one.envoys),
         balancers=tuple(balancer for one in found for balancer in one.balancers),
         ranges=found[0].ranges,
