@@ -93,6 +93,7 @@ def test_a_removed_listener_goes_before_its_cluster() -> None:
     found = envoy.run()
     assert found.index("listeners -web") < found.index("clusters -web")
     assert found.index("clusters dns") < found.index("endpoints dns") < found.index("listeners dns")
+    assert found.count("clusters -web") == 1
     assert envoy.has[C] == envoy.has[E] == envoy.has[L] == {"dns": "1"}
 
 
@@ -109,6 +110,22 @@ def test_nothing_is_sent_before_it_is_known() -> None:
     assert delta.settled
 
 
+def test_nothing_is_settled_before_envoy_has_asked_and_answered() -> None:
+    delta = Delta()
+    delta.want(all_of())
+    assert not delta.settled
+    envoy = Envoy(delta, web="1")
+    envoy.run()
+    assert delta.settled
+    delta.want({L: resources(web="1")})
+    [response] = delta.responses()
+    delta.received(Request("", L, "the nonce of another stream"))
+    assert not delta.settled
+    envoy.answer(response)
+    envoy.run()
+    assert delta.settled
+
+
 def test_a_successor_sends_the_difference() -> None:
     _, envoy = served(all_of(web="1", dns="2", new="1"), web="1", dns="1", old="1")
     found = " ".join(envoy.run())
@@ -122,7 +139,10 @@ def test_a_change_of_nodes_is_a_change_of_endpoints_only() -> None:
     delta, envoy = served(all_of(web="1", dns="1"))
     envoy.run()
     delta.want({E: resources(web="2", dns="1")})
+    assert delta.lacks("web")
+    assert not delta.lacks("dns")
     assert envoy.run() == ["endpoints web"]
+    assert not delta.lacks("web")
     assert delta.unproven == {"web", "dns"}
 
 
@@ -178,6 +198,38 @@ def test_a_listener_waits_for_a_cluster_that_is_refused() -> None:
     assert not delta.lacks("web")
     envoy.bad[C].clear()
     delta.want(all_of(web="2", dns="1"))
+    assert delta.refusal("web") is None
+    assert envoy.run() == ["clusters web", "endpoints web", "listeners web"]
+
+
+@rule("LB-15-2")
+def test_a_refusal_is_of_one_version() -> None:
+    delta, envoy = served(all_of(web="1"))
+    envoy.run()
+    envoy.bad[L] = {"web"}
+    delta.want({L: resources(web="2")})
+    [refused] = delta.responses()
+    delta.want({L: resources(web="3")})
+    envoy.answer(refused)
+    assert delta.refusal("web") is None
+    envoy.bad[L].clear()
+    envoy.run()
+    assert envoy.has[L] == {"web": "3"}
+
+
+def test_a_listener_that_goes_makes_way_for_one_with_its_port() -> None:
+    delta, envoy = served({**all_of(old="1", new="1"), L: resources(old="1")})
+    envoy.run()
+    delta.want({L: resources(new="1")})
+    assert envoy.run() == ["listeners -old", "listeners new"]
+
+
+def test_a_service_that_comes_back_gets_its_endpoints_again() -> None:
+    delta, envoy = served(all_of(web="1"))
+    envoy.run()
+    delta.want(all_of())
+    envoy.run()
+    delta.want(all_of(web="1"))
     assert envoy.run() == ["clusters web", "endpoints web", "listeners web"]
 
 
@@ -247,3 +299,9 @@ def test_many_come_in_small_responses() -> None:
     delta, envoy = served(all_of(**{f"n{number}": "1" for number in range(1000)}))
     assert max(len(one.split()) for one in envoy.run()) == 257
     assert delta.settled
+
+
+def test_large_ones_come_in_small_responses() -> None:
+    large = Tracked({f"n{number}": Resource("1", bytes(100_000)) for number in range(6)})
+    _, envoy = served({C: large, E: Tracked(), L: Tracked()})
+    assert [len(one.split()) - 1 for one in envoy.run() if one.startswith("clusters")] == [2, 2, 2]
