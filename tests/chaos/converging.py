@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import yaml
 
-from bus import streams
+from bus import intents, streams
 from bus.messages import RunRecord
 from bus.transport import consumers
 from bus.transport.connection import Bus, connected
@@ -43,7 +43,10 @@ class Journal:
         """In words, which runs of one object were under way at the same time."""
         by_key: dict[str, list[RunRecord]] = defaultdict(list)
         for run in self.runs.values():
-            by_key[run.pool + run.key].append(run)
+            # Reports are written as they come, so two writes may be under way (decision 42); each names the
+            # version that it is about.
+            if run.pool != intents.PATCH:
+                by_key[run.pool + run.key].append(run)
         found = []
         for key, runs in by_key.items():
             runs.sort(key=lambda run: run.started)
