@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 from bus import streams, subjects
@@ -16,7 +16,7 @@ from bus.transport.connection import Bus
 from bus.workqueue.queue import Queue
 from tests.servers.ipam import stores
 from tests.support.running import eventually, running
-from windowbox.models.loadbalancers import LoadBalancer
+from windowbox.models.loadbalancers import Family, LoadBalancer
 from windowbox.models.refs import ObjectRef
 from workers.loadbalancer.edge.placement import Placement
 from workers.loadbalancer.edge.reporter import NodeReport, StateReporter
@@ -32,6 +32,10 @@ class Host:
     placement: Placement
     reporter: StateReporter
     states: States
+    store: AddressStore
+
+    def address(self, ref: ObjectRef) -> str:
+        return self.store.held(ref)[0][0]
 
     def knows(self, balancers: Iterable[ObjectRef], holder: str) -> bool:
         return all(self.placement.holder(ref) == holder for ref in balancers)
@@ -55,13 +59,13 @@ async def host(bus: Bus, store: AddressStore, name: str) -> AsyncIterator[Host]:
         queue = Queue(bus, "loadbalancer")
         reporter = StateReporter(states, queue, group, nodes, lambda: None, placement)
         with placement.following():
-            yield Host(placement, reporter, states)
+            yield Host(placement, reporter, states, store)
 
 
 @contextlib.asynccontextmanager
 async def two(bus: Bus) -> AsyncIterator[tuple[Host, Host, LoadBalancers]]:
     """Two hosts that know one another, and some load balancers."""
-    async with stores.settled(bus, "10.0.0.0/26") as store:
+    async with stores.settled(bus, "10.0.0.0/26", "fd00::/120") as store:
         balancers: LoadBalancers = Tracked()
         for name in (f"web-{number}" for number in range(8)):
             await stores.allocate(store, name)
@@ -97,6 +101,64 @@ async def test_what_another_living_host_holds_is_not_taken(bus: Bus) -> None:
         await b.reporter.hand_over(b.placement.moving(balancers))
         await eventually(lambda: a.placement.ours(balancers) == mine)
         await eventually(lambda: b.placement.moving(balancers) == {})
+
+
+async def test_others_take_what_a_host_held_that_is_gone(bus: Bus) -> None:
+    async with two(bus) as (a, b, balancers):
+        async with host(bus, a.store, "c") as c:
+            everybody = (a, b, c)
+            await eventually(lambda: {one.placement.hosts for one in everybody} == {frozenset("abc")})
+            wanted = [dict(one.placement.untaken(balancers)) for one in everybody]
+            for one, mine in zip(everybody, wanted, strict=True):
+                await one.reporter.take(mine)
+            held = wanted[2]
+            await eventually(lambda: a.knows(held, "c") and b.knows(held, "c"))
+            assert not a.placement.untaken(balancers)
+        await eventually(lambda: a.placement.hosts == b.placement.hosts == {"a", "b"})
+        taken = [dict(one.placement.untaken(balancers)) for one in (a, b)]
+        assert taken[0] | taken[1] == held
+        assert not taken[0].keys() & taken[1].keys()
+
+        # What nobody wants any longer is withdrawn, though its host is gone.
+        balancers.put(next(iter(held)), None)
+        assert a.placement.unwanted(balancers) == b.placement.unwanted(balancers) == {next(iter(held))}
+
+
+async def test_services_that_share_an_address_are_on_one_host(bus: Bus) -> None:
+    async with two(bus) as (a, _, balancers):
+        # Of two families, of the first and of the second one: only through the first do all belong together.
+        families_of_three: Sequence[Sequence[Family]] = (stores.BOTH, stores.V4, ["IPv6"])
+        groups = [[stores.service(f"{word}-{one}") for one in range(3)] for word in "klmnopqr"]
+        for group in groups:
+            for port, (ref, families) in enumerate(zip(group, families_of_three, strict=True)):
+                share = {"share": ref.name[0], "ports": [f"{port}/TCP"]}
+                await stores.allocated(a.store, ref.name, families, **share)
+        await eventually(lambda: all(a.store.entries(ref) for group in groups for ref in group))
+        places = [{a.placement.placed(ref) for ref in group} for group in groups]
+        assert all(len(hosts) == 1 for hosts in places)
+        assert {"a"} in places
+        assert {"b"} in places
+
+        # One that gets another address is placed by that.
+        moved, stays, _ = groups[0]
+        there = a.placement.placed(moved)
+        other = next(ref for ref in balancers if a.placement.placed(ref) != there)
+        [address] = [one for one, _ in a.store.entries(other)]
+        await a.store.release(other)
+        assert await stores.allocated(a.store, moved.name, requested=[address]) == [address]
+        await eventually(lambda: [one for one, _ in a.store.entries(moved)] == [address])
+        assert a.placement.placed(moved) != there == a.placement.placed(stays)
+
+
+async def test_addresses_of_other_hosts_are_known(bus: Bus) -> None:
+    async with two(bus) as (a, b, balancers):
+        (mine, *_), (theirs, *_) = (list(one.placement.untaken(balancers)) for one in (a, b))
+        assert a.placement.is_elsewhere(a.address(theirs))
+        assert not a.placement.is_elsewhere(a.address(mine))
+        await b.reporter.take({mine: balancers[mine]})  # as it had been placed there before
+        await eventually(lambda: a.knows([mine], "b"))
+        assert a.placement.is_elsewhere(a.address(mine))
+        assert b.placement.is_elsewhere(a.address(mine))
 
 
 async def test_a_host_that_holds_nothing_withdraws_nothing(bus: Bus) -> None:
