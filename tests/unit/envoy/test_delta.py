@@ -203,6 +203,16 @@ def test_a_listener_waits_for_a_cluster_that_is_refused() -> None:
 
 
 @rule("LB-15-2")
+def test_a_listener_keeps_its_version_while_the_one_of_its_cluster_is_refused() -> None:
+    delta, envoy = served(all_of(web="1"))
+    envoy.run()
+    envoy.bad[C] = {"web"}
+    delta.want(all_of(web="2"))
+    envoy.run()
+    assert (envoy.has[C], envoy.has[L]) == ({"web": "1"}, {"web": "1"})
+
+
+@rule("LB-15-2")
 def test_a_refusal_is_of_one_version() -> None:
     delta, envoy = served(all_of(web="1"))
     envoy.run()
