@@ -176,6 +176,14 @@ async def test_a_report_whose_writer_died_is_left_to_the_pool(desk: Desk) -> Non
     assert await desk.wishes() == 1
 
 
+async def test_with_a_limited_rate_all_is_left_to_the_pool(desk: Desk) -> None:
+    record = await desk.record()
+    async with desk.open(rate=50):
+        await desk.report(record, lastOperation=last("Succeeded"))
+        await desk.outcome(record, "Succeeded")
+    assert await desk.wishes() == 1
+
+
 async def _all_written(bus: Bus) -> bool:
     return await intents.depth(bus) == (0, 0, 0.0)
 
