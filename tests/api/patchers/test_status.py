@@ -184,6 +184,16 @@ async def test_with_a_limited_rate_all_is_left_to_the_pool(desk: Desk) -> None:
     assert await desk.wishes() == 1
 
 
+async def test_a_report_without_a_version_is_left_to_the_pool(desk: Desk) -> None:
+    """Such as one of an object that its run has not read: two writes at once could not be told apart."""
+    record = await desk.record()
+    intent = StatusIntent(uid=record.uid, patch={"lastOperation": last("Succeeded")})
+    async with desk.open():
+        await intents.report(desk.bus, desk.key(record), intent, 0)
+        await desk.versions(record, reached("Succeeded"))
+    assert await desk.wishes() == 1
+
+
 async def _all_written(bus: Bus) -> bool:
     return await intents.depth(bus) == (0, 0, 0.0)
 

@@ -151,6 +151,21 @@ def interest(
     )
 
 
+@cases(
+    "operation kind before may_wait",
+    ("listed", "LISTED", NETWORK_POLICIES, 0, True),
+    ("listed-anew", "LISTED", NETWORK_POLICIES, 7, False),
+    ("changed", "MODIFIED", NETWORK_POLICIES, 7, False),
+    ("awaited", "LISTED", NAMESPACES, 0, False),
+    ("of-its-own-kind", "LISTED", INFRASTRUCTURES, 0, False),
+)
+async def test_the_first_listing_of_what_nobody_awaits_may_wait(
+    bus: Bus, operation: str, kind: Resource, before: int, may_wait: bool
+) -> None:
+    change = await announced(bus, operation, BASE, kind, before=before)
+    assert interest(bus, [OWNER], asyncio.Event()).defers(change) is may_wait
+
+
 async def test_a_change_of_an_owned_object_requeues_its_owner(bus: Bus) -> None:
     known = asyncio.Event()
     known.set()
