@@ -86,6 +86,7 @@ generate: $(STAMP) ## Write the generated files anew
 	$(BIN)/python -m windowbox.models.crds
 	$(BIN)/python -m bus.permissions > deploy/nats/roles.conf
 	$(BIN)/python -m bus.permissions clustered > deploy/nats/roles-clustered.conf
+	$(BIN)/python -m bus.permissions runner > deploy/nats/roles-run.conf
 	$(BIN)/python -m windowbox.rights.rbac > deploy/rbac.yaml
 	$(BIN)/python -m commands.pages
 	$(BIN)/python -m tools.chart.generated

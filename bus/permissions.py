@@ -226,7 +226,7 @@ RUNNER = _process(
     [*_WATCHER, *_WORKER, *_PATCHER, _living("run"), f"{subjects.inbox('runner')}.>"],
     answers=[*_ON_EDGES, queries.TWINS, ELECTED],
 )
-"""For `windowbox run`, which watches, works and patches. Only sandboxes have this user."""
+"""For `windowbox run`, which watches, works and patches: in sandboxes, and with the chart's `run.enabled`."""
 
 
 def users(passwords: dict[str, str], *, clustered: bool = False) -> list[dict[str, object]]:
@@ -244,9 +244,10 @@ def users(passwords: dict[str, str], *, clustered: bool = False) -> list[dict[st
     return found
 
 
-def configuration(*, clustered: bool = False) -> str:
+def configuration(*, clustered: bool = False, runner: bool = False) -> str:
     """The users as a part of nats-server's configuration, each with its password from the environment."""
-    variables: dict[str, str] = {role: f"$NATS_{role.upper()}_PASSWORD" for role in PERMISSIONS}
+    roles = [*PERMISSIONS, *(["runner"] if runner else [])]
+    variables = {role: f"$NATS_{role.upper()}_PASSWORD" for role in roles}
     text = json.dumps({"users": users(variables, clustered=clustered)}, indent=2)
     for variable in variables.values():
         # nats-server replaces variables only without quotes.
@@ -255,4 +256,5 @@ def configuration(*, clustered: bool = False) -> str:
 
 
 if __name__ == "__main__":
-    print(configuration(clustered="clustered" in sys.argv[1:]), end="")
+    asked = sys.argv[1:]
+    print(configuration(clustered="clustered" in asked, runner="runner" in asked), end="")

@@ -185,6 +185,10 @@ def test_compose_has_the_programs_bus_users() -> None:
     assert (ROOT / "deploy/nats/roles-clustered.conf").read_text() == clustered
 
 
+def test_the_chart_has_a_user_for_one_pod() -> None:
+    assert (ROOT / "deploy/nats/roles-run.conf").read_text() == permissions.configuration(runner=True)
+
+
 def test_scalable_services_have_no_fixed_name_or_port() -> None:
     services = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())["services"]
 

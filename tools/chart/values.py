@@ -78,6 +78,14 @@ class Autoscaling(Section):
     lag: Annotated[int, Field(ge=1)] = Field(200, description="For keda: waiting items for each Pod.")
 
 
+class Run(Role):
+    enabled: bool = Field(
+        False,
+        description="One Pod, `windowbox run`, in place of those of `watch`, `work` and `patch`. It takes "
+        "less memory, and has the rights of all three.",
+    )
+
+
 class Group(Role):
     """One Deployment of `windowbox work`."""
 
@@ -317,6 +325,7 @@ class Values(Section):
         description="Settings of all roles, as in docs/settings.md, without `nats`, `metrics` and `probes`. "
         "What the chart's Services, ports and volumes depend on, like `webhooks.address`, is refused.",
     )
+    run: Run = Run()
     watch: Role = Role()
     work: list[Group] = Field([Group()], description="Deployments of `windowbox work`.")
     patch: Role = Role()

@@ -206,6 +206,27 @@ def test_each_role_runs_as_an_account_of_its_own() -> None:
     assert not pods["windowbox-edge"]["automountServiceAccountToken"]
 
 
+def test_one_pod_does_what_three_did() -> None:
+    manifests = rendered(run={"enabled": True}, bind={"enabled": True}, rbac={"provider": True})
+    assert of_kind(manifests, "Deployment").keys() == {"windowbox-run", "windowbox-grant"}
+    assert "windowbox-run" in of_kind(manifests, "ServiceAccount")
+    for role in ("watcher", "worker", "patcher", "provider"):
+        [subject] = of_kind(manifests, "ClusterRoleBinding")[rbac.user(role)]["subjects"]
+        assert subject["name"] == "windowbox-run"
+    [policy] = [one for one in of_kind(manifests, "NetworkPolicy").items() if one[0].endswith("nameservers")]
+    assert "run" in policy[1]["spec"]["podSelector"]["matchExpressions"][0]["values"]
+    spec = helm.pod(manifests, "windowbox-run")
+    variables = {one["name"]: one for one in spec["containers"][0]["env"]}
+    assert variables["WINDOWBOX_NATS__USER"]["value"] == "runner"
+    assert variables["WINDOWBOX_NATS__PASSWORD"]["valueFrom"]["secretKeyRef"]["key"] == "worker"
+    assert "WINDOWBOX_DNS__ZONES" in variables
+    roles = of_kind(manifests, "ConfigMap")["windowbox-nats"]["data"]["roles.conf"]
+    assert roles == permissions.configuration(runner=True)
+    server = helm.pod(manifests, "windowbox-nats", "StatefulSet")["containers"][0]["env"]
+    [password] = [one for one in server if one["name"] == "PASSWORD_OF_RUNNER"]
+    assert password["valueFrom"]["secretKeyRef"]["key"] == "worker"
+
+
 def test_a_second_release_has_names_of_its_own() -> None:
     first, second = rendered(), rendered(rbac={"name": "second"}, fullnameOverride="second")
     names = [{(one["kind"], one["metadata"]["name"]) for one in manifests} for manifests in (first, second)]

@@ -155,6 +155,11 @@ def test_envoy_is_in_the_pod_of_the_edge(edge: dict[str, Any]) -> None:
         "edge.replicas: one",
     ),
     (
+        "one-pod-with-three-servers",
+        {"run": {"enabled": True}, "nats": {"replicas": 3}},
+        "run.enabled: one Pod for small installations",
+    ),
+    (
         "a-spread-edge-with-envoy-in-its-pod",
         {"edge": {"enabled": True, "spread": True, "hostPath": ""}, "settings": RANGES},
         "edge.spread needs",

@@ -91,7 +91,7 @@ def _values(made: Release, monitor: str) -> dict[str, Any]:
     }
     group = {"name": "a", "pools": ["dnsrecord"], "autoscaling": {"type": "keda", "lag": 200}}
     off = {"enabled": False}
-    return values | {"work": [group], "edge": off, "admit": off, "extraObjects": [service]}
+    return values | {"run": off, "work": [group], "edge": off, "admit": off, "extraObjects": [service]}
 
 
 def _horizontal(kubeconfig: Path) -> list[str]:

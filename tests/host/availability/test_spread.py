@@ -48,8 +48,7 @@ def values(world: NodeWorld) -> dict[str, Any]:
     ]
     return {
         **given,
-        **dict.fromkeys(("watch", "patch", "grant"), first),
-        "work": [{"name": "all", **first}],
+        "run": {"enabled": True, **first},
         "nats": {**given["nats"], **first},
         "bind": {"enabled": False},
         "admit": {"enabled": False},

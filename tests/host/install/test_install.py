@@ -62,10 +62,10 @@ def test_the_api_server_calls_webhooks_through_their_service(installed: Release,
 
 def test_metrics_show_versions_and_enabled_pools(installed: Release) -> None:
     def check() -> None:
-        assert _supported(installed.metrics("watch")) == {("Kubernetes", True)}
+        assert _supported(installed.metrics("run")) == {("Kubernetes", True)}
 
     echoclient.until(check, patience=60)
-    pools = set(re.findall(r'windowbox_queue_waiting{pool="([a-z-]+)"}', installed.metrics("work-all")))
+    pools = set(re.findall(r'windowbox_queue_waiting{pool="([a-z-]+)"}', installed.metrics("run")))
     assert "ingress" not in pools
     assert {"dnsrecord", "exposure", "infrastructure"} <= pools
 

@@ -52,11 +52,10 @@ def test_release_images_are_pulled_by_digest_with_secret(
         node.api.apply(f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}", login)
         # As docs/install.md says: kubelets wait for up to five minutes between two attempts.
         node.kubectl("delete", "pods", "--all", f"--namespace={NAMESPACE}", "--timeout=60s")
-        for kind in ("watch", "work-all", "patch"):
-            node.kubectl(
-                "rollout", "status", f"deployment/windowbox-{kind}", f"--namespace={NAMESPACE}",
-                "--timeout=170s", patience=180,
-            )  # fmt: skip
+        node.kubectl(
+            "rollout", "status", "deployment/windowbox-run", f"--namespace={NAMESPACE}",
+            "--timeout=170s", patience=180,
+        )  # fmt: skip
         found = {one["imageID"] for pod in pods(installed) for one in pod["status"]["containerStatuses"]}
         assert found == {f"{images.address}/team/windowbox@{digest}"}
     finally:

@@ -96,6 +96,8 @@ topologySpreadConstraints:
 {{/* The bus */}}
 {{- define "windowbox.nats" -}}{{ include "windowbox.fullname" . }}-nats{{- end }}
 {{- define "windowbox.natsPasswords" -}}{{ .Values.nats.existingSecret | default (printf "%s-bus" (include "windowbox.fullname" .)) }}{{- end }}
+{{- /* The key of a user's password. The runner has that of the worker, in whose place it is. */}}
+{{- define "windowbox.natsPassword" -}}{{ ternary "worker" . (eq . "runner") }}{{- end }}
 {{- define "windowbox.natsTls" -}}{{ .Values.nats.tlsSecret | default (printf "%s-tls" (include "windowbox.nats" .)) }}{{- end }}
 {{- define "windowbox.natsCa" -}}
 {{- if .Values.nats.enabled }}{{ include "windowbox.natsTls" . }}{{ else }}{{ .Values.nats.caSecret | default .Values.nats.tlsSecret }}{{ end }}
@@ -124,7 +126,10 @@ topologySpreadConstraints:
 {{- define "windowbox.bindKey" -}}{{ .Values.bind.existingSecret | default (printf "%s-key" (include "windowbox.bind" .)) }}{{- end }}
 
 {{/* The name of what a role runs as */}}
-{{- define "windowbox.account" -}}{{ include "windowbox.fullname" .root }}-{{ .command }}{{- end }}
+{{- define "windowbox.account" -}}
+{{- $command := ternary "run" .command (and .root.Values.run.enabled (has .command (list "watch" "work" "patch"))) }}
+{{- include "windowbox.fullname" .root }}-{{ $command }}
+{{- end }}
 
 {{/* How rights on Secrets are granted: "everywhere" by helm, "process" by `windowbox grant`; empty: not at all */}}
 {{- define "windowbox.grants" -}}

@@ -4,7 +4,7 @@ names. The ranges of these have to be given.
 */}}
 {{- define "windowbox.nameServers" -}}
 {{- $zones := dig "dns" "zones" list .Values.settings }}
-{{- range .Values.work }}
+{{- range ternary (list .Values.run) .Values.work .Values.run.enabled }}
 {{- $zones = concat $zones (dig "settings" "dns" "zones" list .) }}
 {{- end }}
 {{- $addresses := list }}

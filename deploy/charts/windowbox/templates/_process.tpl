@@ -19,7 +19,7 @@
 {{- with dig "version" "" ($root.Values.gardener | default dict) }}
   {{- $_ := set $made "garden" (dict "version" .) }}
 {{- end }}
-{{- if eq .command "work" }}
+{{- if has .command (list "work" "run") }}
   {{- if $root.Values.gardener }}{{ $_ := set $made "heartbeat" (dict "namespace" $root.Release.Namespace) }}{{ end }}
 {{- else }}
   {{- /* Keys of zones are for workers alone. */}}
@@ -82,7 +82,7 @@ metadata:
     {{- if $root.Values.gardener }}
     high-availability-config.resources.gardener.cloud/type: {{ ternary "server" "controller" (eq .command "admit") }}
     {{- end }}
-    {{- if ne .command "work" }}{{ include "windowbox.outside" $root | nindent 4 }}{{ end }}
+    {{- if not (has .command (list "work" "run")) }}{{ include "windowbox.outside" $root | nindent 4 }}{{ end }}
   {{- if and $root.Values.gardener (eq .command "edge") (include "windowbox.launches" $root) (not $everywhere) }}
   {{- /* Else Gardener makes two of them. */}}
   annotations: {high-availability-config.resources.gardener.cloud/replicas: "1"}
@@ -174,7 +174,7 @@ spec:
             - name: WINDOWBOX_LOADBALANCER__HOST
               valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
             {{- end }}
-            {{- if and $root.Values.bind.enabled (eq .command "work") }}
+            {{- if and $root.Values.bind.enabled (has .command (list "work" "run")) }}
             - name: DNS_KEY_SECRET
               valueFrom:
                 secretKeyRef: {name: {{ include "windowbox.bindKey" $root }}, key: secret}
@@ -286,7 +286,7 @@ spec:
   value: {{ .role }}
 - name: WINDOWBOX_NATS__PASSWORD
   valueFrom:
-    secretKeyRef: {name: {{ include "windowbox.natsPasswords" .root }}, key: {{ .role }}}
+    secretKeyRef: {name: {{ include "windowbox.natsPasswords" .root }}, key: {{ include "windowbox.natsPassword" .role }}}
 - name: WINDOWBOX_NATS__REPLICAS
   value: {{ .root.Values.nats.replicas | quote }}
 {{- if include "windowbox.natsCa" .root }}
