@@ -33,8 +33,10 @@ class Container:
     """What the processes of a container use, in MB, and in percent of a core."""
 
     name: str
+    cgroup: float
+    """All memory of its cgroup (`memory.current`), pages of files included."""
     working_set: float
-    """As the kubelet counts it: memory of the cgroup, without pages of files that were not used lately."""
+    """As the kubelet counts it: without pages of files that were not used lately."""
     resident: float
     """Of all its processes: pages that two share count twice."""
     proportional: float
@@ -78,7 +80,8 @@ def _measured() -> PodFigures:
             found = [
                 Container(
                     name=name,
-                    working_set=round(_working_set(pids[0]), 1),
+                    cgroup=round(_of_cgroup(pids[0])[0], 1),
+                    working_set=round(_of_cgroup(pids[0])[1], 1),
                     resident=round(sum(map(resident, pids)), 1),
                     proportional=round(sum(map(proportional, pids)), 1),
                     cpu_percent=round(100 * (_cpu(pids) - cpu) / _IDLE, 2),
@@ -101,8 +104,8 @@ def _containers(world: NodeWorld) -> Iterator[tuple[str, list[int]]]:
                 yield role, pids
 
 
-def _working_set(pid: int) -> float:
-    """That of the container of this process, in MB."""
+def _of_cgroup(pid: int) -> tuple[float, float]:
+    """The memory and the working set of the container of this process, in MB."""
     lines = [line.split(":", 2) for line in _text(Path(f"/proc/{pid}/cgroup")).splitlines()]
     first = {names: group for _, names, group in lines}
     if "memory" in first:
@@ -111,7 +114,8 @@ def _working_set(pid: int) -> float:
     else:
         group, used, inactive = _CGROUPS / first[""][1:], "memory.current", "inactive_file"
     stat = dict(line.split() for line in _text(group / "memory.stat").splitlines())
-    return (int(_text(group / used)) - int(stat[inactive])) / 1e6
+    current = int(_text(group / used)) / 1e6
+    return current, current - int(stat[inactive]) / 1e6
 
 
 def _cpu(pids: Sequence[int]) -> float:
@@ -131,7 +135,7 @@ def _report(figures: PodFigures) -> Report:
         "all",
         *(
             round(sum(getattr(one, name) for one in found), 2)
-            for name in ("working_set", "resident", "proportional", "cpu_percent")
+            for name in ("cgroup", "working_set", "resident", "proportional", "cpu_percent")
         ),
     )
     return Report(
@@ -142,6 +146,7 @@ def _report(figures: PodFigures) -> Report:
                 [*found, all_],
                 {
                     "container": lambda one: one.name,
+                    "cgroup": lambda one: f"{one.cgroup:.1f}",
                     "working set": lambda one: f"{one.working_set:.1f}",
                     "resident": lambda one: f"{one.resident:.1f}",
                     "proportional": lambda one: f"{one.proportional:.1f}",
