@@ -14,6 +14,7 @@ from rich.text import Text
 
 from bus import streams, subjects
 from bus.transport import consumers
+from commands import busstatus
 from sandbox.options import Options
 from tools.bench.profiling.samples import by_step, sampled, steps_table
 from tools.bench.report import (
@@ -21,6 +22,7 @@ from tools.bench.report import (
     Phase,
     Report,
     Restart,
+    is_ours,
     percents,
     phases_table,
     processes_table,
@@ -28,11 +30,14 @@ from tools.bench.report import (
     say,
     table,
 )
-from tools.bench.world import world
+from tools.bench.world import World, world
 
 _WARM_UP = 50
 _SINGLES = 20
 _POOL = "dnsrecord"
+_NATS = "nats-server"
+_IDLE = 10.0
+"""Seconds of idleness that are measured before each number of workers."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,11 @@ class WorkersFigures:
     """Records each second."""
     our_cpu_ms: float
     """CPU of windowbox's own processes together, in milliseconds for each record."""
+    nats_cpu_ms: float
+    messages: float
+    """Messages to and from the NATS server, for each record."""
+    idle_percent: float
+    """CPU of windowbox's own processes and NATS while idle, in percent of one core."""
     shares: Sequence[float]
     """The share of each worker process in the runs."""
 
@@ -120,17 +130,7 @@ async def with_more_workers(count: int, workers: Sequence[int]) -> Report:
                 await here.sandbox.stop(f"worker-{number}")
             most = wanted
             await here.quiet()
-            before = int((await here.bus.api(f"STREAM.INFO.{streams.JOURNAL}"))["state"]["last_seq"])
-            phase = await here.measured("create", islice(names, count), here.client.create)
-            runs = Counter[str]()
-            journal = consumers.snapshot(
-                here.bus, streams.JOURNAL, [subjects.run(_POOL, ">")], history=True, since=before + 1
-            )
-            async for stored in journal:
-                runs[orjson.loads(stored.data)["process"]] += 1
-            shares = [round(runs[process] / runs.total(), 3) for process in sorted(runs)]
-            rate, cpu = round(phase.rate, 1), round(phase.our_cpu_ms, 2)
-            found.insert(0, WorkersFigures(wanted, phase.count, rate, cpu, shares))
+            found.insert(0, await _with_workers(here, wanted, list(islice(names, count))))
     shown = table(
         "More workers",
         found,
@@ -139,7 +139,40 @@ async def with_more_workers(count: int, workers: Sequence[int]) -> Report:
             "records": lambda one: str(one.count),
             "records/s": lambda one: f"{one.rate:.0f}",
             "our CPU ms/record": lambda one: f"{one.our_cpu_ms:.2f}",
+            "NATS": lambda one: f"{one.nats_cpu_ms:.2f}",
+            "its messages/record": lambda one: f"{one.messages:.0f}",
+            "idle CPU %, with NATS": lambda one: f"{one.idle_percent:.2f}",
             "share of each worker": lambda one: percents(one.shares),
         },
     )
     return Report(found, [shown])
+
+
+async def _with_workers(here: World, workers: int, numbers: Sequence[int]) -> WorkersFigures:
+    """Measure idleness, then these new records."""
+    idle = (await here.idle(_IDLE)).percent
+    journal = await here.bus.api(f"STREAM.INFO.{streams.JOURNAL}")
+    before, last = await _messages(here), int(journal["state"]["last_seq"])
+    phase = await here.measured("create", numbers, here.client.create)
+    messages, runs = await _messages(here) - before, Counter[str]()
+    async for stored in consumers.snapshot(
+        here.bus, streams.JOURNAL, [subjects.run(_POOL, ">")], history=True, since=last + 1
+    ):
+        runs[orjson.loads(stored.data)["process"]] += 1
+    return WorkersFigures(
+        workers=workers,
+        count=phase.count,
+        rate=round(phase.rate, 1),
+        our_cpu_ms=round(phase.our_cpu_ms, 2),
+        nats_cpu_ms=round(phase.cpu_ms[_NATS], 2),
+        messages=round(messages / phase.count, 1),
+        idle_percent=round(sum(cpu for name, cpu in idle.items() if is_ours(name) or name == _NATS), 2),
+        shares=[round(runs[process] / runs.total(), 3) for process in sorted(runs)],
+    )
+
+
+async def _messages(here: World) -> int:
+    """How many messages the NATS server has got and sent."""
+    figures = await busstatus.server(here.sandbox.environment()["NATS_MONITOR_URL"])
+    assert figures
+    return int(figures["in_msgs"]) + int(figures["out_msgs"])
