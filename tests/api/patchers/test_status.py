@@ -214,11 +214,10 @@ async def test_a_server_that_does_not_answer_keeps_no_report_from_the_pool(
         await desk.versions(record, reached("Succeeded"))
 
 
-async def test_a_tenant_whose_server_was_slow_holds_up_no_further_report(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records, registry = [await desk.record(), await desk.record()], Registry(desk.bus)
-    kubeconfig = tmp_path / "kubeconfig"
+@contextlib.asynccontextmanager
+async def hanging_tenant(desk: Desk, folder: Path) -> AsyncIterator[Callable[[Object], Awaitable[str]]]:
+    """Reports are written as they come, and the server of a tenant hangs: the function reports there."""
+    registry, kubeconfig = Registry(desk.bus), folder / "kubeconfig"
     async with contextlib.AsyncExitStack() as stack:
         opened = Clusters(desk.api, registry, loopback.SETTINGS, {"elsewhere": kubeconfig}, stack)
         await stack.enter_async_context(running(registry.run(), DirectWrites(desk.bus, opened).run()))
@@ -226,16 +225,44 @@ async def test_a_tenant_whose_server_was_slow_holds_up_no_further_report(
         await registry.join(Member(id="elsewhere", file=str(kubeconfig), kinds=(DNSRECORDS.id,)))
         await eventually(lambda: "elsewhere" in registry.members)
         desk.wire.hang()
-        # The second one would wait for longer than this test.
-        for record, patience in zip(records, (0.2, 1000.0), strict=True):
-            monkeypatch.setattr(directwrites, "_PATIENCE", patience)
+
+        async def report(record: Object) -> str:
             key = subjects.key(ObjectRef("elsewhere", DNSRECORDS.id, record.namespace, record.name))
             status = {"lastOperation": last("Succeeded")}
             intent = StatusIntent(uid=record.uid, patch=status, version=record.resource_version)
             await intents.report(desk.bus, key, intent, 0)
-            left = functools.partial(desk.bus.last, streams.TRIGGERS, subjects.wish(intents.PATCH, key))
+            return subjects.wish(intents.PATCH, key)
+
+        yield report
+
+
+async def test_a_tenant_whose_server_was_slow_holds_up_no_further_report(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [await desk.record(), await desk.record()]
+    async with hanging_tenant(desk, tmp_path) as report:
+        # The second one would wait for longer than this test.
+        for record, patience in zip(records, (0.2, 1000.0), strict=True):
+            monkeypatch.setattr(directwrites, "_PATIENCE", patience)
+            wish = await report(record)
             async with asyncio.timeout(4):
-                await eventually(left)
+                await eventually(functools.partial(desk.bus.last, streams.TRIGGERS, wish))
+
+
+async def test_a_tenant_whose_server_hangs_holds_few_writes(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directwrites, "_PATIENCE", 1000.0)
+    records = [await desk.record() for _ in range(5)]
+    async with hanging_tenant(desk, tmp_path) as report:
+        wishes = [await report(record) for record in records]
+        await eventually(functools.partial(desk.bus.last, streams.TRIGGERS, wishes[4]))
+
+        async def others_wait() -> bool:
+            return (await intents.depth(desk.bus))[:2] == (0, 4)
+
+        await eventually(others_wait)
+    assert await desk.wishes() == 1
 
 
 async def test_only_the_newest_report_is_written(desk: Desk) -> None:
