@@ -265,6 +265,45 @@ async def test_a_tenant_whose_server_hangs_holds_few_writes(
     assert await desk.wishes() == 1
 
 
+async def test_a_tenants_server_that_answers_gets_one_write_after_the_other(
+    desk: Desk, tmp_path: Path
+) -> None:
+    async with hanging_tenant(desk, tmp_path) as report:
+        desk.wire.resume()
+        for record in [await desk.record() for _ in range(6)]:
+            await report(record)
+            await desk.versions(record, reached("Succeeded"))
+    assert await desk.wishes() == 0
+
+
+async def test_what_cannot_be_read_or_is_shown_already_holds_up_no_other_report(desk: Desk) -> None:
+    bad, shown, good = [await desk.record() for _ in range(3)]
+    async with desk.open():
+        await desk.bus.publish(subjects.intent(desk.key(bad)), b"{")
+        await desk.report(shown, shown=True, lastOperation=last("Processing"))
+        await desk.report(good, lastOperation=last("Succeeded"))
+        await desk.versions(good, reached("Succeeded"))
+    assert (await desk.api.get(DNSRECORDS, "default", shown.name)).status == {}
+
+
+@rule("V-8")
+async def test_who_has_written_a_report_looks_for_a_newer_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, write, newer = await desk.record(), directwrites.write_status, [{"zone": "newer"}]
+
+    async def overtaken(kube: Kube, ref: ObjectRef, patch: Any, version: str) -> None:
+        await write(kube, ref, patch, version)
+        if newer:
+            await desk.report(record, **newer.pop())
+
+    monkeypatch.setattr(directwrites, "write_status", overtaken)
+    async with running(DirectWrites(desk.bus, desk.clusters).run()):
+        await desk.report(record, zone="older")
+        wish = subjects.wish(intents.PATCH, desk.key(record))
+        await eventually(lambda: desk.bus.last(streams.TRIGGERS, wish))
+
+
 async def test_only_the_newest_report_is_written(desk: Desk) -> None:
     record = await desk.record()
     await desk.report(record, lastOperation=last("Processing"))
