@@ -24,6 +24,8 @@ class Usage(NamedTuple):
     """Seconds."""
     peak: float
     """The most memory that it had, in MiB."""
+    started: int = 0
+    """When it started, in the kernel's own unit."""
 
 
 def usage(pid: int) -> Usage:
@@ -34,7 +36,8 @@ def usage(pid: int) -> Usage:
     except (FileNotFoundError, ProcessLookupError):
         return Usage(0.0, 0.0)
     peak = next((line for line in status.splitlines() if line.startswith("VmHWM")), "VmHWM: 0 kB")
-    return Usage((int(fields[11]) + int(fields[12])) / _TICKS, int(peak.split()[1]) / 1024)
+    cpu = (int(fields[11]) + int(fields[12])) / _TICKS
+    return Usage(cpu, int(peak.split()[1]) / 1024, int(fields[19]))
 
 
 def private(pid: int) -> float:
@@ -101,9 +104,9 @@ class Meter:
     def read(self, usages: Mapping[str, Usage]) -> Reading:
         seconds, cpu = time.perf_counter() - self._started, dict[str, float]()
         for name, used in usages.items():
-            before = self._before.get(name, Usage(0.0, 0.0)).cpu
-            # The counter of a restarted process is lower than before: it began at zero.
-            cpu[name] = used.cpu - before if used.cpu >= before else used.cpu
+            before = self._before.get(name, Usage(0.0, 0.0))
+            # The counter of a restarted process began at zero.
+            cpu[name] = used.cpu - (before.cpu if before.started == used.started else 0.0)
         others = _machine() - self._machine - sum(cpu.values())
         return Reading(seconds, cpu, round(100 * others / seconds / (os.cpu_count() or 1), 1))
 

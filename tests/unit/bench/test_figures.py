@@ -26,7 +26,7 @@ from tools.bench.profiling import sitecustomize
 from tools.bench.profiling.samples import by_step
 from tools.bench.report import Measured, Phase, Spread
 from tools.bench.requests import WebhookCalls
-from tools.bench.usage import private, running_first, usage
+from tools.bench.usage import Meter, Usage, private, running_first, usage
 from tools.bench.versus.turns import Turn, rows
 from windowbox.errors import Refused, Unreachable
 
@@ -78,8 +78,16 @@ def test_requests_before_a_skip_are_not_counted(tmp_path: Path) -> None:
 def test_a_process_that_has_ended_uses_nothing() -> None:
     assert usage(os.getpid()).peak > 1
     assert private(os.getpid()) > 1
-    assert usage(2**30) == (0.0, 0.0)
+    assert usage(2**30) == (0.0, 0.0, 0)
     assert private(2**30) == 0.0
+
+
+def test_all_cpu_of_a_restarted_process_counts() -> None:
+    meter = Meter({"same": Usage(1.0, 1.0, 10), "restarted": Usage(1.0, 1.0, 10)})
+    assert meter.read({"same": Usage(3.0, 1.0, 10), "restarted": Usage(3.0, 1.0, 20)}).cpu == {
+        "same": 2.0,
+        "restarted": 3.0,
+    }
 
 
 def test_a_record_is_done_when_its_newest_generation_is() -> None:
