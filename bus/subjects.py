@@ -55,6 +55,12 @@ def seen_of_kind(subject: str) -> str:
     return _untoken(subject.split(".")[2])
 
 
+def seen_pair(subject: str) -> tuple[str, str]:
+    """The cluster and the kind that a subject of `seen_cluster` is about."""
+    _, cluster, kind, *_ = subject.split(".", 3)
+    return _untoken(cluster), _untoken(kind)
+
+
 SEEN_ALL = "object.*.*.>"
 """All objects."""
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import NamedTuple
 
 from bus import streams, subjects
@@ -23,7 +23,9 @@ from windowbox.telemetry import metrics
 
 logger = logging.getLogger(__name__)
 
-_READINGS = 8
+_READINGS = 4
+_READ_TOGETHER = 64
+"""Clusters that one consumer reads: each consumer is created and deleted by a vote of three NATS servers."""
 _UNFINISHED = 1024
 _LISTINGS = 64
 _LISTINGS_OF_FAILED = 16
@@ -63,6 +65,8 @@ class Known(NamedTuple):
 
 KnownObjects = dict[str, Known]
 """By subject."""
+Wanted = dict[str, dict[str, asyncio.Future[KnownObjects]]]
+"""By cluster and kind."""
 
 
 class Turn:
@@ -96,7 +100,7 @@ class Shared:
         self.budget = Budget(retention, share)
         self._bus = bus
         self._reading = asyncio.Semaphore(_READINGS)
-        self._wanted: dict[str, dict[str, asyncio.Future[KnownObjects]]] = {}
+        self._wanted: Wanted = {}
         self._readings: set[asyncio.Task[None]] = set()
         self.publishing = asyncio.Semaphore(_UNFINISHED)
         """A slot for each unconfirmed message: their bodies are in memory."""
@@ -116,42 +120,62 @@ class Shared:
         self._failed.discard(cluster)
 
     async def known(self, cluster: str, kind: str) -> KnownObjects:
-        """The objects of a kind on the bus. One consumer reads all kinds of a cluster that are wanted."""
-        wanted = self._wanted.setdefault(cluster, {})
-        if not wanted:
-            task = asyncio.create_task(self._read(cluster), name=f"{cluster}: read what the bus knows")
-            self._readings.add(task)
-            task.add_done_callback(self._readings.discard)
-        answer = wanted.setdefault(kind, asyncio.get_running_loop().create_future())
+        """The objects of a kind on the bus. One consumer reads all clusters that are wanted by then."""
+        if not self._wanted:
+            self._begin_to_read()
+        of_cluster = self._wanted.setdefault(cluster, {})
+        answer = of_cluster.setdefault(kind, asyncio.get_running_loop().create_future())
         # Other callers may wait for the same future.
         return dict(await asyncio.shield(answer))
 
-    async def _read(self, cluster: str) -> None:
+    def _begin_to_read(self) -> None:
+        task = asyncio.create_task(self._read(), name="read what the bus knows")
+        self._readings.add(task)
+        task.add_done_callback(self._readings.discard)
+
+    async def _read(self) -> None:
         async with self._reading:
-            wanted = self._wanted.pop(cluster)
-            found: dict[str, KnownObjects] = {kind: {} for kind in wanted}
-            filters = [subjects.seen_kind(cluster, kind) for kind in wanted]
-            read = consumers.snapshot(self._bus, streams.OBJECTS, filters, headers_only=True)
+            clusters = list(self._wanted)[:_READ_TOGETHER]
+            wanted = {cluster: self._wanted.pop(cluster) for cluster in clusters}
+            if self._wanted:
+                self._begin_to_read()
+            answers = {(cluster, kind): one for cluster in wanted for kind, one in wanted[cluster].items()}
             try:
-                async for stored in read:
-                    headers = stored.headers
-                    gone = headers[OPERATION] == "DELETED"
-                    found[subjects.seen_of_kind(stored.subject)][stored.subject] = Known(
-                        headers[UID],
-                        headers[VERSION],
-                        stored.sequence,
-                        gone,
-                        int(stored.time) / 1e9,
-                        int(headers.get(FORMER if gone else "Nats-Msg-Size", 0)),
-                        headers.get(BODY) == "omitted",
-                    )
+                found = await self._found(wanted)
             except Exception as error:  # of the bus, or a bug: raised at the callers
-                for answer in wanted.values():
+                for answer in answers.values():
                     answer.set_exception(error)
                     answer.exception()  # a caller that was cancelled does not retrieve it
             else:
-                for kind, answer in wanted.items():
-                    answer.set_result(found[kind])
+                for pair, answer in answers.items():
+                    answer.set_result(found[pair])
+
+    async def _found(self, wanted: Mapping[str, Collection[str]]) -> dict[tuple[str, str], KnownObjects]:
+        """What the bus holds of these kinds, by cluster and kind."""
+        found: dict[tuple[str, str], KnownObjects] = {
+            (cluster, kind): {} for cluster, kinds in wanted.items() for kind in kinds
+        }
+        # The newest message of each filter is asked for, so that a cluster has one filter for all its kinds.
+        filters = [
+            subjects.seen_cluster(cluster) if len(kinds) > 1 else subjects.seen_kind(cluster, *kinds)
+            for cluster, kinds in wanted.items()
+        ]
+        async for stored in consumers.snapshot(self._bus, streams.OBJECTS, filters, headers_only=True):
+            of_pair = found.get(subjects.seen_pair(stored.subject))
+            if of_pair is None or subjects.listed_cluster(stored.subject) is not None:
+                continue
+            headers = stored.headers
+            gone = headers[OPERATION] == "DELETED"
+            of_pair[stored.subject] = Known(
+                headers[UID],
+                headers[VERSION],
+                stored.sequence,
+                gone,
+                int(stored.time) / 1e9,
+                int(headers.get(FORMER if gone else "Nats-Msg-Size", 0)),
+                headers.get(BODY) == "omitted",
+            )
+        return found
 
     @contextlib.asynccontextmanager
     async def listing(self, cluster: str) -> AsyncIterator[Turn]:

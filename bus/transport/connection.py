@@ -236,15 +236,16 @@ class Bus:
         """
         if not self.clustered:
             return 0
-        newest = 0
-        for subject in filters:
-            if one := await self._from_leader(stream, {"last_by_subj": subject}):
-                if isinstance(since, datetime):
-                    matches = instant(one.time) >= since.timestamp()
-                else:
-                    matches = one.sequence >= since
-                newest = max(newest, one.sequence if matches else 0)
-        return newest
+        last = await asyncio.gather(*(self._from_leader(stream, {"last_by_subj": one}) for one in filters))
+
+        def is_read(one: Stored) -> bool:
+            return (
+                instant(one.time) >= since.timestamp()
+                if isinstance(since, datetime)
+                else one.sequence >= since
+            )
+
+        return max((one.sequence for one in last if one and is_read(one)), default=0)
 
     async def first(self, stream: str, subject: str, since: int = 1) -> Stored | None:
         """The oldest message whose subject matches, from this sequence on."""

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nats.aio.msg import Msg
 from prometheus_client import Counter
 from prometheus_client.samples import Sample
 
 from bus import intents, streams, subjects
 from bus.clusters.registry import Member
 from bus.leases.leases import Leases
-from bus.messages import OPERATION, Announcement, StatusIntent
+from bus.messages import OPERATION, UID, VERSION, Announcement, StatusIntent
 from bus.transport import consumers
 from bus.transport.connection import Bus
 from sandbox import files
@@ -31,7 +32,7 @@ from watchers.watching import Watching
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import Superseded, TooLarge, Unreachable
-from windowbox.models.refs import SERVICES, ObjectRef
+from windowbox.models.refs import NODES, SERVICES, ObjectRef
 from windowbox.settings.bussettings import Retention
 from windowbox.telemetry import metrics
 
@@ -329,6 +330,28 @@ async def announced(bus: Bus, cluster: str, name: str) -> Announcement:
     found = await bus.last(streams.OBJECTS, subjects.seen(ObjectRef(cluster, SERVICES.id, "default", name)))
     assert found is not None
     return Announcement(found)
+
+
+async def test_few_consumers_read_many_clusters(bus: Bus) -> None:
+    await streams.ensure(bus, 1)
+    pairs = [(f"shoot--{number}", kind.id) for number in range(130) for kind in (NODES, SERVICES)]
+    for cluster, kind in pairs:
+        there = {OPERATION: "LISTED", UID: cluster, VERSION: kind}
+        await bus.publish(subjects.seen(ObjectRef(cluster, kind, "default", "web")), b"", there)
+        await bus.publish(subjects.listed(cluster, kind), b"", {})
+    created: list[Msg] = []
+    shared, advisories = Shared(bus), "$JS.EVENT.ADVISORY.CONSUMER.CREATED.OBJECTS.*"
+    subscription = await bus.client.listen(advisories, created.append)
+    found = await asyncio.gather(*(shared.known(*pair) for pair in pairs))
+    [alone] = (await shared.known("shoot--7", SERVICES.id)).values()
+    await eventually(lambda: len(created) >= 4)
+    await subscription.unsubscribe()
+
+    assert [[(one.uid, one.version) for one in known.values()] for known in found] == [
+        [pair] for pair in pairs
+    ]
+    assert (alone.uid, alone.version) == ("shoot--7", SERVICES.id)
+    assert len(created) == 4  # three for all, and one for the last
 
 
 async def test_mirrors_without_a_lease_leave_turns_to_others(
