@@ -15,7 +15,9 @@ import contextlib
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from ssl import SSLObject
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import orjson
 import yaml
@@ -28,6 +30,7 @@ from windowbox.models.refs import Resource
 _REMEMBERED = 100
 
 Raw = dict[str, Any]
+_Connections = WeakKeyDictionary[SSLObject, bool]
 
 
 class _Kind(NamedTuple):
@@ -59,6 +62,10 @@ class ApiServers:
         """By cluster."""
         self.watches: Counter[str] = Counter()
         """Those that are open, by cluster."""
+        self.connections: defaultdict[str, WeakKeyDictionary[SSLObject, bool]] = defaultdict(
+            WeakKeyDictionary
+        )
+        """Those that are open, by cluster, and whether each has resumed a TLS session."""
         self.away: set[str] = set()
         """Clusters that answer 503 to everything."""
         self.unknowing: set[str] = set()
@@ -122,6 +129,8 @@ class ApiServers:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """One request to one cluster."""
         cluster, path = request.match_info["cluster"], "/" + request.match_info["path"]
+        if request.transport and (tls := request.transport.get_extra_info("ssl_object")):
+            self.connections[cluster][tls] = tls.session_reused
         if cluster in self.away:
             return web.Response(status=503)
         if cluster in self.unknowing:

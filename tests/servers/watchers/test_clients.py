@@ -27,9 +27,12 @@ from tests.support import loopback
 from tests.support.apiservers import ApiServers
 from tests.support.running import eventually, running, soon
 from watchers import watching
+from watchers.limits import Shared
+from watchers.mirror import Mirror
 from watchers.watching import Watching
 from windowbox.clients.kubernetes import kube
 from windowbox.clients.kubernetes.credentials import CONNECTIONS
+from windowbox.clients.kubernetes.kube import Kube
 from windowbox.errors import PermanentError, Unreachable, WindowboxError
 from windowbox.kinds import WATCHED
 from windowbox.models.refs import RUNTIME, SECRETS, SERVICES, ObjectRef, SecretKey
@@ -48,6 +51,19 @@ async def test_watches_leave_connections_to_requests(apis: ApiServers, tmp_path:
             await eventually(lambda: apis.watches["one"] == len(watches))
             async with contextlib.aclosing(client.pages(SERVICES)) as pages:  # type: ignore[type-var]
                 assert await soon(anext(pages))
+
+
+async def test_one_handshake_of_a_cluster_needs_its_certificate(
+    bus: Bus, apis: ApiServers, tenant: Kube
+) -> None:
+    await streams.ensure(bus, 1)
+    shared = Shared(bus)
+    mirrors = [Mirror(bus, tenant, "tenant", kind, shared).run() for kind in KINDS]
+    async with running(*mirrors):
+        await eventually(lambda: apis.watches["tenant"] == len(KINDS))
+        resumed = sorted(apis.connections["tenant"].values())
+    assert len(resumed) >= len(KINDS)
+    assert resumed == [False] + [True] * (len(resumed) - 1)
 
 
 async def test_a_watch_ends_when_its_session_is_closed(apis: ApiServers, tmp_path: Path) -> None:

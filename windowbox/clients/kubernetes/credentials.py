@@ -27,6 +27,7 @@ from windowbox.clients.kubernetes import kubeconfigs
 from windowbox.clients.kubernetes.egress import Egress
 from windowbox.clients.kubernetes.kubelibrary import Configuration, kube_config, load_incluster_config
 from windowbox.clients.kubernetes.plainrequests import Connections
+from windowbox.clients.kubernetes.tlssessions import ResumingContext
 from windowbox.errors import Malformed
 from windowbox.kinds import WATCHED
 
@@ -206,7 +207,7 @@ def trust(configuration: Configuration) -> str | None:
 
 
 def tls(configuration: Configuration) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    context = ResumingContext.of(ssl.create_default_context(cafile=configuration.ssl_ca_cert))
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, configuration.key_file)
     if not configuration.verify_ssl:

@@ -95,6 +95,9 @@ class Kube:
         self._tenant = tenant
         self.limits = TENANT if tenant else OWN
         self._session = session
+        self._greeting = asyncio.Lock()
+        self._greeted = not tenant
+        """Whether a page has been asked for."""
         self._clock = ServerClock()
         self._passing = dict[str, float]()
         self.use(configuration, trust)
@@ -220,15 +223,32 @@ class Kube:
             size = len(answer)
             return apiresponses.shallowly_decoded(what, answer)
 
-        listing = await self._request(
-            "GET",
-            resource.path(namespace),
-            query=query,
-            accept=_accept(metadata_only, listing=True),
-            decode=decode,
-            limit=self.limits.page if limit > 1 else self.limits.object,
-        )
+        async with self._first_alone():
+            listing = await self._request(
+                "GET",
+                resource.path(namespace),
+                query=query,
+                accept=_accept(metadata_only, listing=True),
+                decode=decode,
+                limit=self.limits.page if limit > 1 else self.limits.object,
+            )
         return Page(*apiresponses.listed(f"list {resource.id}", listing, resource)), size
+
+    @contextlib.asynccontextmanager
+    async def _first_alone(self) -> AsyncIterator[None]:
+        """Let the first page come before all others: their connections resume its TLS session.
+
+        All kinds of a cluster are listed at once, and certificates take more CPU than all else of a listing.
+        """
+        if not self._greeted:
+            async with self._greeting:
+                if not self._greeted:
+                    try:
+                        yield
+                    finally:
+                        self._greeted = True
+                    return
+        yield
 
     async def watch(
         self, resource: Resource, resource_version: str, *, metadata_only: bool = False, only: str = ""
