@@ -9,10 +9,9 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from bus import streams, subjects
+from bus import feeds, streams, subjects
 from bus.leases import guard
 from bus.messages import OPERATION, Announcement
-from bus.transport import consumers
 from bus.transport.connection import Bus
 from windowbox.errors import NotListed, WindowboxError
 from windowbox.models.objects import Object
@@ -51,6 +50,9 @@ class View(Generic[T]):
         self._changed = changed
         self._differs = differs
         self._replica = Replica(self._indexes)
+        self._fresh, self._fresh_listed = self._replica, set[str]()
+        """What the current reading has found so far."""
+        self._last = 0
         self._readings = itertools.count(1)
         self._reading = 0
         self._readings_of: dict[str, int] = {}
@@ -126,47 +128,56 @@ class View(Generic[T]):
                 await asyncio.sleep(0.5)
 
     async def _follow(self) -> None:
-        fresh = Replica(self._indexes)
-        listed: set[str] = set()
-        last = 0
-        filters = [subjects.seen_kind("*", self._kind), subjects.listed("*", self._kind)]
-        async for stored in consumers.follow(self._bus, streams.OBJECTS, filters):
-            different = True
-            if stored is None:
-                self._replica, self.listed = fresh, listed
-                self._reading = next(self._readings)
-                self.complete.set()
-            elif (cluster := subjects.listed_cluster(stored.subject)) is not None:
-                if stored.headers.get(OPERATION) == "DELETED":
-                    listed.discard(cluster)
-                    fresh.forget(subjects.seen_kind(cluster, self._kind).removesuffix(">"))
-                    self._readings_of.pop(cluster, None)
-                elif cluster not in listed:  # else it is listed again, and changed entries were announced
-                    listed.add(cluster)
-                    self._readings_of[cluster] = next(self._readings)
-            else:
-                seen = Announcement(stored)
-                ref = _ref(stored.subject)
-                omitted = seen.omitted and not seen.gone
-                different = fresh.note_omitted(stored.subject, omitted)
-                # An object without content keeps its former entry: it exists.
-                if not omitted:
-                    before, after = fresh.entries.get(stored.subject), None
-                    try:
-                        after = None if seen.gone else self._extract(ref, seen.object())
-                    except Exception:  # a bug of `extract`, triggered by fields that tenants write
-                        # One unexpected object must not stop the view of the others.
-                        logger.exception("%s is skipped in a view", ref)
-                    if fresh.put(stored.subject, after):
-                        different = True
-                        self._differs(ref, before, after)
-            # Most changes of an object do not change its entry.
-            if self._replica is fresh and different:
-                self._changed()
-            last = stored.sequence if stored else last
-            if self._replica is fresh:
-                self._read = last
-                self._progress.set()
+        self._fresh, self._fresh_listed, self._last = Replica(self._indexes), set(), 0
+        await feeds.follow(self._bus, self._kind, self._take)
+
+    def _take(self, seen: Announcement | None) -> None:
+        fresh, different = self._fresh, True
+        if seen is None:
+            self._replica, self.listed = fresh, self._fresh_listed
+            self._reading = next(self._readings)
+            self.complete.set()
+        elif (cluster := subjects.listed_cluster(seen.stored.subject)) is not None:
+            self._take_marker(cluster, seen)
+        else:
+            different = self._take_object(seen)
+        # Most changes of an object do not change its entry.
+        if self._replica is fresh and different:
+            self._changed()
+        self._last = seen.stored.sequence if seen else self._last
+        if self._replica is fresh:
+            self._read = self._last
+            self._progress.set()
+
+    def _take_marker(self, cluster: str, seen: Announcement) -> None:
+        listed = self._fresh_listed
+        if seen.stored.headers.get(OPERATION) == "DELETED":
+            listed.discard(cluster)
+            self._fresh.forget(subjects.seen_kind(cluster, self._kind).removesuffix(">"))
+            self._readings_of.pop(cluster, None)
+        elif cluster not in listed:  # else it is listed again, and changed entries were announced
+            listed.add(cluster)
+            self._readings_of[cluster] = next(self._readings)
+
+    def _take_object(self, seen: Announcement) -> bool:
+        """Whether the view differs now."""
+        fresh, subject = self._fresh, seen.stored.subject
+        omitted = seen.omitted and not seen.gone
+        different = fresh.note_omitted(subject, omitted)
+        # An object without content keeps its former entry: it exists.
+        if omitted:
+            return different
+        ref = _ref(subject)
+        before, after = fresh.entries.get(subject), None
+        try:
+            after = None if seen.gone else self._extract(ref, seen.object())
+        except Exception:  # a bug of `extract`, triggered by fields that tenants write
+            # One unexpected object must not stop the view of the others.
+            logger.exception("%s is skipped in a view", ref)
+        if not fresh.put(subject, after):
+            return different
+        self._differs(ref, before, after)
+        return True
 
 
 class Replica(Generic[T]):

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from nats.aio.msg import Msg
 
 from bus import intents, streams, subjects
 from bus.messages import BODY, OPERATION, PREDECESSOR, UID, VERSION, EventIntent, StatusIntent
@@ -311,6 +313,50 @@ async def test_a_view_holds_earlier_and_later_objects(bus: Bus) -> None:
         await announce(bus, "two", "blue", "DELETED")
         await eventually(lambda: view.get(space("two")) is None)
         assert view.refs("blue") == [space("one")]
+
+
+async def test_views_of_a_kind_share_a_consumer_but_no_end(bus: Bus) -> None:
+    await announce(bus, "one", "red")
+    created: list[Msg] = []
+    await bus.client.listen("$JS.EVENT.ADVISORY.CONSUMER.CREATED.OBJECTS.*", created.append)
+    first, second = (View(bus, NAMESPACES.id, color_of) for _ in range(2))
+    async with running(second.run()):
+        async with running(first.run()):
+            await soon(first.complete.wait())
+            await soon(second.complete.wait())
+        await announce(bus, "one", "blue")
+        await eventually(lambda: second.get(space("one")) == "blue")
+        assert first.get(space("one")) == "red"
+        async with viewing(bus) as late:
+            assert late.get(space("one")) == "blue"
+            await eventually(lambda: len(created) >= 2)
+    assert len(created) == 2  # one for the first two, and one for the last
+
+
+async def test_a_view_runs_in_the_context_of_its_own_task(bus: Bus) -> None:
+    holder: ContextVar[str] = ContextVar("holder")
+    found: set[tuple[str, str]] = set()
+
+    async def follow(name: str) -> None:
+        holder.set(name)
+        await View(bus, NAMESPACES.id, color_of, changed=lambda: found.add((name, holder.get()))).run()
+
+    async with running(follow("one"), follow("two")):
+        await eventually(lambda: len(found) >= 2)
+    assert found == {("one", "one"), ("two", "two")}
+
+
+async def test_a_view_that_fails_stops_no_other(bus: Bus) -> None:
+    failed = asyncio.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise ValueError("a bug")
+
+    async with running(View(bus, NAMESPACES.id, color_of, changed=fail).run()), viewing(bus) as view:
+        await soon(failed.wait())
+        await announce(bus, "one", "red")
+        await eventually(lambda: view.get(space("one")) == "red")
 
 
 async def test_a_view_keeps_the_last_state_of_too_large_objects(bus: Bus) -> None:
