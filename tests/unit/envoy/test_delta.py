@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import pytest
+
 from tests.support.rules import rule
 from windowbox.clients.xds.server import Request, Resource, Response
 from workers.loadbalancer.envoy.delta import Delta, Kind, Resources
@@ -159,10 +161,12 @@ def test_endpoints_on_their_way_count_for_the_cluster_before() -> None:
     delta.want({E: resources(web="2")})
     [endpoints] = delta.responses()
     delta.want({C: resources(web="2")})
-    [cluster] = delta.responses()
+    [cluster, repeated] = delta.responses()
     envoy.answer(endpoints)
     envoy.answer(cluster)
     assert delta.lacks("web")
+    envoy.answer(repeated)
+    assert not delta.lacks("web")
     assert envoy.run() == ["endpoints web", "clusters web", "endpoints web"]
 
 
@@ -269,6 +273,36 @@ def test_endpoints_of_nobody_are_said_to_be_missing() -> None:
     delta.want({E: resources(left="1")})
     [response] = delta.responses()
     assert list(response.resources) == ["left"]
+
+
+def test_endpoints_are_sent_before_the_last_ones_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.loadbalancer.envoy.delta._AT_ONCE", 1)
+    names = {"a", "b", "c"}
+    delta, envoy = served(all_of(**dict.fromkeys(names, "1")))
+    envoy.run()
+    delta.want({E: resources(**dict.fromkeys(names, "2"))})
+    first, second = delta.responses()
+    [left] = names - first.resources.keys() - second.resources.keys()
+    assert not list(delta.responses()), "two are on their way"
+    envoy.answer(first)
+    [third] = delta.responses()
+    assert third.resources.keys() == {left}
+    for response in (second, third):
+        envoy.answer(response)
+    assert delta.settled
+    assert envoy.has[E] == dict.fromkeys(names, "2")
+
+
+def test_what_changes_on_its_way_waits_for_the_answer() -> None:
+    delta, envoy = served(all_of(a="1"))
+    envoy.run()
+    delta.want({E: resources(a="2")})
+    (first,) = delta.responses()
+    delta.want({E: resources(a="3")})
+    assert not list(delta.responses())
+    envoy.answer(first)
+    assert envoy.run() == ["endpoints a", "endpoints a"]
+    assert envoy.has[E] == {"a": "3"}
 
 
 def test_listeners_are_held_while_another_envoy_serves_them() -> None:

@@ -26,9 +26,10 @@ class Kind(StrEnum):
 _NONE: Resources = Tracked()
 _WHOLE = {Kind.CLUSTERS, Kind.LISTENERS}
 """Envoy subscribes to all resources of these kinds, and to others by name."""
-_UNANSWERED = {Kind.CLUSTERS: 64}
+_UNANSWERED = {Kind.CLUSTERS: 64, Kind.ENDPOINTS: 2}
 """Responses that may be on their way at a time; of other kinds, one. Envoy answers none with clusters for as
-long as any cluster waits for its endpoints or their first health checks: dead nodes must not delay others."""
+long as any cluster waits for its endpoints or their first health checks: dead nodes must not delay others.
+While it takes one with endpoints, the next one is made and sent."""
 _UNKNOWN = "unknown"
 """The version of endpoints that there are none of, once Envoy knows."""
 _AT_ONCE = 256
@@ -221,8 +222,10 @@ class Delta:
             case Kind.LISTENERS:
                 return iter(()) if self.held else (name for name in pending if self._has_cluster(name))
             case _:
-                subscribed = self._subscribed.get(kind, set())
-                return (name for name in pending if name in subscribed)
+                subscribed, sent = self._subscribed.get(kind, set()), self._sent[kind]
+                # What has changed while it was on its way follows the answer.
+                known = (name for name in pending if name in subscribed)
+                return (name for name in known if not any(name in one.resources for one in sent))
 
     def _has_cluster(self, name: str) -> bool:
         """Whether Envoy has the wanted cluster of this name, with endpoints."""
