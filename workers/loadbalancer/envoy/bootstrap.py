@@ -57,6 +57,8 @@ def bootstrap(node: str, folder: str, discovery: str) -> bytes:
                 "lds_config": AGGREGATED,
             },
             "static_resources": {"clusters": [_edge(discovery)]},
+            # A thread creates its part of a cluster with its first connection: most of thousands are idle.
+            "cluster_manager": {"enable_deferred_cluster_creation": True},
             "layered_runtime": {"layers": [{"name": LAYER, "rtds_layer": runtime}]},
             "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": patterns}}},
             # There is no stats sink, so a periodic flush would only wake Envoy.
