@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from rich.text import Text
 
 from bus import streams, subjects
 from bus.clusters.registry import Registry
@@ -31,12 +32,13 @@ from sandbox import processes
 from tools.bench.bus.emptyruns import CHECKOUT, bus_server
 from tools.bench.client import background, until
 from tools.bench.report import Report, Spread, say, table
-from tools.bench.usage import running_first, usage
+from tools.bench.usage import private, running_first, usage
 from windowbox.errors import Refused
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT
 from windowbox.models.refs import NODES, RUNTIME, SERVICES, ObjectRef, Resource
 from windowbox.settings.bussettings import Access
 from windowbox.settings.lbsettings import LoadBalancerSettings, Range
+from windowbox.telemetry import garbage
 from workers.loadbalancer.edge.controller import EdgeParts, EdgeTerms
 from workers.loadbalancer.edgestate import POOL, States
 from workers.loadbalancer.envoy.process import Processes
@@ -48,6 +50,9 @@ _NAMESPACE = "bench"
 _FIRST_PORT, _FIRST_NODE_PORT = 10_000, 20_000
 _STEP = 0.001
 _PATIENCE = 120.0
+_CALM, _BUSY = 3.0, 0.03
+"""Seconds, and how much of them the process may be busy at rest."""
+_REST = 30.0
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,21 @@ class NodeChangeFigures:
     """CPU of Envoy."""
     took_ms: Spread
     """From the change until Envoy has taken it."""
+
+
+@dataclass(frozen=True)
+class RestFigures:
+    """The edge and its Envoy while nothing happens: of `bench loadbalancer --nodes`."""
+
+    services: int
+    ports: int
+    nodes: int
+    edge_percent: float
+    """CPU of the process with the edge and this benchmark, in percent of one core."""
+    envoy_percent: float
+    edge_mb: float
+    """Private memory."""
+    envoy_mb: float
 
 
 class Holds:
@@ -111,14 +131,44 @@ async def measure(services: int, ports: int, nodes: int, times: int, *, first: b
                     return edge.taken() >= least
 
                 await until(served, _PATIENCE)
-                await asyncio.sleep(10)  # Envoy and the edge become idle
+                at_rest = await _at_rest(edge, services, ports, nodes)
                 scheduled = running_first([os.getpid()]) if first else contextlib.nullcontext()
                 with scheduled:
                     async with background(holds.run(), "holds"):
-                        bench = _Bench(bus, edge, set_health, addresses, holds, prefix, services, ports)
+                        sizes = (services, ports, nodes)
+                        bench = _Bench(bus, edge, set_health, addresses, holds, prefix, *sizes)
                         found = [await bench.measured(what, times) for what in bench.changes]
     figures = [one.of(services * ports * nodes) for one in found]
-    return Report(figures, [_shown(services, ports, nodes, figures)])
+    rest = (
+        f"At rest: edge {at_rest.edge_percent:.2f} and Envoy {at_rest.envoy_percent:.2f} % of one core, "
+        f"{at_rest.edge_mb:.0f} and {at_rest.envoy_mb:.0f} MB of private memory"
+    )
+    return Report([at_rest, *figures], [_shown(services, ports, nodes, figures), Text(rest)])
+
+
+async def _at_rest(edge: _Edge, services: int, ports: int, nodes: int) -> RestFigures:
+    """Measure once the edge has reported all, which takes longer than to serve it."""
+    (envoy,) = await edge.envoys.found("edge")
+
+    async def is_calm() -> bool:
+        before = time.process_time()
+        await asyncio.sleep(_CALM)
+        return time.process_time() - before < _BUSY * _CALM
+
+    await until(is_calm, _PATIENCE)
+    say(f"at rest for {_REST:g} s")
+    begun, cpu, envoy_cpu = time.perf_counter(), time.process_time(), usage(envoy.pid).cpu
+    await asyncio.sleep(_REST)
+    seconds = time.perf_counter() - begun
+    return RestFigures(
+        services,
+        ports,
+        nodes,
+        100 * (time.process_time() - cpu) / seconds,
+        100 * (usage(envoy.pid).cpu - envoy_cpu) / seconds,
+        private(os.getpid()),
+        private(envoy.pid),
+    )
 
 
 @dataclass(frozen=True)
@@ -149,11 +199,12 @@ class _Bench:
     prefix: str
     services: int
     ports: int
+    nodes: int
 
     @property
     def changes(self) -> dict[str, Callable[[int], Awaitable[None]]]:
         return {
-            "a node fails": self._fail,
+            "a node fails, or recovers": self._fail,
             "a node is added": self._add_node,
             "a Service changes": self._change_service,
             "a Service is added": self._add_service,
@@ -161,7 +212,8 @@ class _Bench:
         }
 
     async def _fail(self, number: int) -> None:
-        await self.set_health(self.addresses[number])
+        """Let one node fail, and be healthy again in its turn: some have to be left."""
+        await self.set_health(self.addresses[number // 2 % self.nodes])
 
     async def _add_node(self, number: int) -> None:
         await _see(self.bus, NODES, f"new-{number}", _node(number, self.addresses[-1 - number]))
@@ -272,7 +324,8 @@ async def _edge(bus: Bus, folder: Path, range_: Range) -> AsyncIterator[_Edge]:
         made = _Edge(terms, store, envoys)
         made.begin()
         try:
-            yield made
+            with garbage.bounded():  # as in the process of an edge
+                yield made
         finally:
             await made.end()
             for envoy in await envoys.found("edge"):
