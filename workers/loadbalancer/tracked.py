@@ -58,14 +58,19 @@ class Tracked(Mapping[K, V]):
 
     def put(self, key: K, value: V | None) -> None:
         """Set a value; None removes it. The same object is no change."""
-        if self._items.get(key) is value:
-            return
-        if value is None:
-            del self._items[key]
-        else:
-            self._items[key] = value
-        for reader in self._readers:
-            reader.add((key,))
+        self.put_all({key: value})
+
+    def put_all(self, items: Mapping[K, V | None]) -> None:
+        """Set many values at once: each reader learns of them at once."""
+        changed = [key for key, value in items.items() if self._items.get(key) is not value]
+        for key in changed:
+            if (value := items[key]) is None:
+                del self._items[key]
+            else:
+                self._items[key] = value
+        if changed:
+            for reader in self._readers:
+                reader.add(changed)
 
     def changes(self) -> Changes[K]:
         """Those for a new reader, to whom everything is new."""
@@ -92,7 +97,10 @@ class Members(Generic[K, V]):
 
     def put(self, key: K, members: Iterable[V]) -> frozenset[V]:
         """Replace the set of this key. Returns its former and its new members."""
-        before, after = self._sets.pop(key, frozenset()), frozenset(members)
+        before, after = self._sets.get(key, frozenset()), frozenset(members)
+        if before == after:
+            return after
+        self._sets.pop(key, None)
         for member in after:
             self._counts[member] = self._counts.get(member, 0) + 1
         for member in before:

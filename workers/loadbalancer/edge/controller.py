@@ -207,7 +207,9 @@ class EdgeController:
             await edges.wait_processed()  # batches changes
             wanted = await self._desired.load_balancers()
             await reporter.take(self._placement.untaken(wanted))
+            await asyncio.sleep(0)  # a node's change concerns thousands
             reporter.serve(self._placement.ours(wanted))
+            await asyncio.sleep(0)
             if self._parts.links:
                 self._parts.links.allow(reporter.addresses)
             retry = frozenset(reporter.retrying)

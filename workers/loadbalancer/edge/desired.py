@@ -301,12 +301,11 @@ class DesiredState:
             computed[ref] = _Computed(inputs, sizes.get(ref, last.size if last else 0), ref in refused, made)
         # From here on, nothing can fail: what is known fits together.
         known.nodes, known.size, known.refused = nodes, size, refused
-        for ref in refs - fresh.keys():
+        gone = refs - fresh.keys()
+        for ref in gone:
             before.pop(ref, None)
-            self._all.put(ref, None)
-        for ref, one in computed.items():
-            before[ref] = one
-            self._all.put(ref, one.balancer)
+        before |= computed
+        self._all.put_all(dict.fromkeys(gone) | {ref: one.balancer for ref, one in computed.items()})
 
     def _inputs(self, ref: ObjectRef, nodes: ClusterNodes) -> _Inputs | None:
         """None if the Service gets no load balancer."""

@@ -327,10 +327,11 @@ class Edge:
         changed, judged = dict(wanted), unhealthy ^ self._unhealthy
         moved = before.behind(judged) if judged else {}
         for ref, one in wanted.items():
-            moved.pop(ref, None)
-            if one and (kept := before.rendered.get(ref)) and kept.balancer.listeners is one.listeners:
-                moved[ref] = one
+            sick, kept = moved.pop(ref, None), before.rendered.get(ref)
+            if one and kept and kept.balancer.listeners is one.listeners:
                 del changed[ref]
+                if sick or kept.balancer is not one:
+                    moved[ref] = one
         if moved:
             await self._retarget(before, moved.values(), unhealthy)
         if changed or self._unprepared or self._written is None:

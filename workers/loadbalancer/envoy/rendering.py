@@ -110,14 +110,14 @@ class EndpointLists:
         if listener.node_port is None:
             by_name = sorted(listener.endpoints, key=lambda one: (one.name, one.address, one.port))
             return _list(_endpoint(one, one.port, listener, ()) for one in by_name)
-        targets, size = balancer.targets_of(listener), _size(listener.node_port)
+        targets, port = balancer.targets_of(listener), _varint(listener.node_port)
         # The targets of a cluster are one object for all of its Services: `id` tells clusters apart.
-        key = id(targets), size, listener.check, listener.affinity
+        key = id(targets), len(port), listener.check, listener.affinity
         parts = self._parts.get(key)
         if parts is None:
             unhealthy = () if listener.check else self._unhealthy
-            parts = self._parts[key] = _around_port(targets, size, listener, unhealthy)
-        return _varint(listener.node_port, size).join(parts)
+            parts = self._parts[key] = _around_port(targets, len(port), listener, unhealthy)
+        return port.join(parts)
 
 
 def _around_port(
@@ -144,13 +144,10 @@ def _list(endpoints: Iterable[Fields]) -> bytes:
     return messages.encoded(messages.message(Kind.ENDPOINTS, fields))
 
 
-def _size(port: int) -> int:
-    """How many bytes a port takes in Protobuf."""
-    return next(size for size, (_, last) in _PORTS.items() if port <= last)
-
-
-def _varint(port: int, size: int) -> bytes:
+@lru_cache(maxsize=1 << 14)
+def _varint(port: int) -> bytes:
     """A port as in Protobuf: seven bits a byte, the lowest first; the eighth says that more follow."""
+    size = next(size for size, (_, last) in _PORTS.items() if port <= last)
     more = [0x80] * (size - 1)
     return bytes(port >> 7 * at & 0x7F | bit for at, bit in enumerate([*more, 0]))
 

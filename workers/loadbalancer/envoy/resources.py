@@ -73,11 +73,13 @@ class Configuration:
 
     def retarget(self, changed: Iterable[Rendered]) -> None:
         """Replace the endpoints of these load balancers. Nothing else of them has changed."""
+        endpoints: dict[str, Resource] = {}
         for after in changed:
             before = self.rendered[after.balancer.ref]
             self.rendered[after.balancer.ref] = after
             self._checks += after.checks - before.checks
-            _put(self.endpoints, after.endpoints)
+            endpoints |= after.endpoints
+        _put(self.endpoints, endpoints)
         if self._names != len(self.listeners):
             self._put(self.rendered.values())
 
@@ -150,9 +152,8 @@ class Configuration:
 
 
 def _put(resources: Resources, mine: Mapping[str, Resource]) -> None:
-    for name, resource in mine.items():
-        if (before := resources.get(name)) is None or before.version != resource.version:
-            resources.put(name, resource)
+    found = ((name, one, resources.get(name)) for name, one in mine.items())
+    resources.put_all({n: one for n, one, last in found if last is None or last.version != one.version})
 
 
 def rendered(
@@ -167,7 +168,7 @@ def rendered(
     for ref, one in changed.items():
         kept = before.rendered.get(ref)
         if one and (kept is None or kept.balancer is not one):
-            found[ref] = _rendered(one, lists, kept, anywhere=anywhere)
+            found[ref] = _rendered(one, lists, anywhere=anywhere)
         elif one is None:
             found[ref] = None
     return found
@@ -177,25 +178,28 @@ def retargeted(
     balancers: Iterable[LoadBalancer], before: Configuration, lists: rendering.EndpointLists
 ) -> Iterator[Rendered]:
     """What these load balancers become, whose nodes have changed, or the health of these."""
-    return (_rendered(one, lists, before.rendered[one.ref], anywhere=False) for one in balancers)
+    for one in balancers:
+        endpoints, checks = _endpoints(one, lists)
+        yield before.rendered[one.ref]._replace(balancer=one, endpoints=endpoints, checks=checks)
 
 
-def _rendered(
-    balancer: LoadBalancer, lists: rendering.EndpointLists, before: Rendered | None, *, anywhere: bool
-) -> Rendered:
+def _rendered(balancer: LoadBalancer, lists: rendering.EndpointLists, *, anywhere: bool) -> Rendered:
     wanted = balancer.listeners
-    if before and before.balancer.listeners is wanted:
-        listeners, clusters = before.listeners, before.clusters  # other nodes only
-    else:
-        listeners = {one.name: rendering.listener(one, anywhere=anywhere) for one in wanted}
-        clusters = {one.name: rendering.cluster(one) for one in wanted}
     return Rendered(
         balancer,
-        listeners,
-        clusters,
-        {one.name: lists.endpoints(balancer, one) for one in wanted},
-        sum(len(balancer.targets_of(one)) or len(one.endpoints) for one in wanted if one.check),
+        {one.name: rendering.listener(one, anywhere=anywhere) for one in wanted},
+        {one.name: rendering.cluster(one) for one in wanted},
+        *_endpoints(balancer, lists),
         owner_part(_owner_of(balancer)) if balancer.addresses else b"",
+    )
+
+
+def _endpoints(balancer: LoadBalancer, lists: rendering.EndpointLists) -> tuple[Mapping[str, Resource], int]:
+    """The endpoints of each listener, and how many of them Envoy checks."""
+    checked = [one for one in balancer.listeners if one.check]
+    return (
+        {one.name: lists.endpoints(balancer, one) for one in balancer.listeners},
+        sum(len(balancer.targets_of(one)) or len(one.endpoints) for one in checked),
     )
 
 
