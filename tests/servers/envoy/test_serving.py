@@ -17,11 +17,11 @@ import pytest
 
 from tests.servers.envoy.clients import PORT, counting, datagram, flow, greeting, named, talk
 from tests.servers.envoy.nodes import Node, Silent
-from tests.servers.envoy.world import World, balancer, listener, tracked
+from tests.servers.envoy.world import World, balancer, listener, problems, tracked
 from tests.support.cases import cases
 from tests.support.rules import rule
 from tests.support.running import eventually, soon
-from windowbox.models.loadbalancers import Listener, Protocol
+from windowbox.models.loadbalancers import Listener, Protocol, Target
 from workers.loadbalancer.envoy import resources
 from workers.loadbalancer.envoy.process import Process
 
@@ -121,6 +121,26 @@ async def test_tcp_and_udp_agree_though_their_node_ports_differ(world: World) ->
     await world.serve(replace(tcp, affinity=True), replace(udp, affinity=True))
     for source in (f"127.9.9.{i}" for i in range(1, 41)):
         assert await greeting(address, source=source) == await named(address, source=source)
+
+
+@rule("LB-7-cluster")
+async def test_an_unhealthy_node_gets_no_traffic(world: World) -> None:
+    """Its load balancer stays the same object."""
+    nodes, address = await world.nodes(2), world.address()
+    sick, _ = targets = tuple(Target(node.address, node.name) for node in nodes)
+    port = Listener(address, PORT, "TCP", node_port=nodes[0].port)
+    wanted = tracked([one := replace(balancer(port), targets={"IPv4": targets})])
+
+    async def greeted(unhealthy: frozenset[str]) -> set[str]:
+        await world.edge.write(wanted, unhealthy)
+        assert await world.edge.wait_accepted()
+        return {await greeting(address) for _ in range(40)}
+
+    await world.edge.write(wanted)
+    assert await problems(world.edge, one) == {}
+    for _ in range(2):
+        assert await greeted(frozenset({sick.address})) == {"n2"}
+        assert await greeted(frozenset()) == {"n1", "n2"}
 
 
 @rule("LB-7-local", "LB-15-13")

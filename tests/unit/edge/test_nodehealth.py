@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.cases import cases
-from tests.support.running import eventually
+from tests.support.running import eventually, soon
 from windowbox.models.loadbalancers import KUBE_PROXY_PORT
 from workers.loadbalancer.edge import nodehealth
 from workers.loadbalancer.edge.nodehealth import HEALTHY, Health, NodeHealth, initial, next_state, pause
@@ -176,4 +176,19 @@ async def test_health_changes_are_reported_once() -> None:
         await eventually(lambda: f"{NODE}.5" in health.failing)
         said[0] = _OK
         await eventually(lambda: f"{NODE}.5" not in health.failing)
+        health.follow({})
+
+
+async def test_the_first_check_of_a_new_node_is_reported_whatever_it_says() -> None:
+    """Until then, the node is left out."""
+    changed = asyncio.Event()
+    async with answering(f"{NODE}.12", [_OK]), asyncio.TaskGroup() as group:
+        health = NodeHealth(group, lambda address: changed.set() if address == f"{NODE}.13" else None)
+        health.follow({"a": [f"{NODE}.12"]})
+        assert not health.awaits_check(f"{NODE}.12"), "the first nodes may serve already"
+        health.follow({"a": [f"{NODE}.12", f"{NODE}.13"]})
+        assert health.awaits_check(f"{NODE}.13")
+        await soon(changed.wait())
+        assert not health.awaits_check(f"{NODE}.13")
+        assert health.failing == {f"{NODE}.13"}
         health.follow({})
