@@ -29,7 +29,7 @@ from bus.workqueue.queue import Queue
 from bus.workqueue.routing import run_due
 from patchers import directwrites
 from patchers.directwrites import DirectWrites
-from patchers.statuspatcher import RateLimiter, StatusPatcher
+from patchers.statuspatcher import RateLimiter, StatusPatcher, write_status
 from tests.support import loopback
 from tests.support.cases import cases
 from tests.support.proxy import Proxy, proxy
@@ -290,14 +290,14 @@ async def test_what_cannot_be_read_or_is_shown_already_holds_up_no_other_report(
 async def test_who_has_written_a_report_looks_for_a_newer_one(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record, write, newer = await desk.record(), directwrites.write_status, [{"zone": "newer"}]
+    record, newer = await desk.record(), ["newer"]
 
     async def overtaken(kube: Kube, ref: ObjectRef, patch: Any, version: str) -> None:
-        await write(kube, ref, patch, version)
+        await write_status(kube, ref, patch, version)
         if newer:
             # Its own write succeeds, too: that the newest one won, nobody knows yet.
             written = await desk.api.get(DNSRECORDS, "default", record.name)
-            await desk.report(written, **newer.pop())
+            await desk.report(written, zone=newer.pop())
 
     monkeypatch.setattr(directwrites, "write_status", overtaken)
     async with running(DirectWrites(desk.bus, desk.clusters).run()):
