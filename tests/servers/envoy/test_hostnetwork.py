@@ -22,7 +22,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to add lin
 
 @pytest.fixture
 def link() -> Iterator[str]:
-    """A link that leads nowhere, 198.19.77.1/24."""
+    """A link that leads nowhere, 198.19.77.1/24. Nothing of that range stays on the loopback."""
     name = f"wbt{os.getpid()}"
     made = subprocess.run(
         ["ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}p"],
@@ -38,6 +38,7 @@ def link() -> Iterator[str]:
         yield name
     finally:
         subprocess.run(["ip", "link", "del", name], check=False)
+        subprocess.run(["ip", "address", "flush", "dev", "lo", "to", "198.19.77.0/24"], check=False)
 
 
 @pytest.fixture

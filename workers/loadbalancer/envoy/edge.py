@@ -27,7 +27,7 @@ _LONGEST_PAUSE = 10.0
 _PROCESSING = 1.0
 _NO_OWNERS = resources.owners_file(())
 _FEW = 16
-"""Load balancers that are rendered at once, without a thread."""
+"""Listeners that are rendered at once, without a thread."""
 _AT_ONCE = 256
 """Listeners that get other nodes before the event loop gets its turn."""
 _OWNERS_PAUSE = 1.0
@@ -362,7 +362,7 @@ class Edge:
         self._prepared -= {address for address in touched if address not in self.addresses}
         await self._prepare(touched)
         anywhere = self._attachment.fixed_ports
-        if len(changed) > _FEW:
+        if sum(len(one.listeners) for one in changed.values() if one) > _FEW:
             # There may be thousands of listeners, with hundreds of nodes each.
             rendered = await asyncio.to_thread(
                 resources.rendered, changed, before, unhealthy, anywhere=anywhere
