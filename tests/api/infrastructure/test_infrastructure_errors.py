@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -109,9 +110,13 @@ async def test_a_namespace_that_gets_our_label_is_taken_over_by_event(world: Kin
     await world.kube.create(NAMESPACES, "", {"metadata": {"name": there.namespace}})
     await infrastructure(shoot)
     await shoot.until_failed(INFRASTRUCTURES, "local")
-    labels = {"gardener.cloud/role": "infra"}
+    since, labels = datetime.now(UTC), {"gardener.cloud/role": "infra"}
     await there.merge(NAMESPACES, there.namespace, {"metadata": {"labels": labels}})
     await shoot.until_ready(INFRASTRUCTURES, "local")
+    runs = (await world.recorded(since, "infrastructure")).runs
+    reasons = [run.wish.reason for run in runs if shoot.namespace in run.key]
+    assert reasons
+    assert Reason.RETRY not in reasons  # an event requeued it
 
 
 class Behind(LiveRecorder):

@@ -87,6 +87,8 @@ async def test_which_changes_of_an_object_matter(bus: Bus, change: Json, matters
     ("a-label-more-selects-nothing", SERVICES, {"spec": {"selector": {"s": "1", "t": "1"}}}, True),
     ("field-gone", SERVICES, {"spec": {"x": None}}, True),
     ("a-field-more-is-removed", MACHINE_DEPLOYMENTS, {"spec": {"y": 1}}, True),
+    ("a-label-more-says-whose-it-is", NAMESPACES, {"metadata": {"labels": {"m": "1"}}}, True),
+    ("an-annotation-more-does-not", NAMESPACES, {"metadata": {"annotations": {"a": "1"}}}, False),
 )
 async def test_fields_that_others_add_matter_where_runs_remove_them(
     bus: Bus, kind: Resource, change: Json, matters: bool

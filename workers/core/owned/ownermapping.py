@@ -16,6 +16,7 @@ from windowbox.models.refs import (
     MACHINE_SETS,
     MACHINES,
     MANAGED_RESOURCES,
+    NAMESPACES,
     PLANE_DEPLOYMENTS,
     PODS,
     SERVICES,
@@ -87,6 +88,8 @@ def matters(kind: str, old: Object, new: Object, *, awaited: bool = True) -> boo
     status, resource = _AWAITED_STATUS.get(kind) if awaited else None, RESOURCES[kind]
     if (status and status(old) != status(new)) or manifests.differs(resource, new, dict(old.raw)):
         return True
+    if resource == NAMESPACES and old.labels != new.labels:
+        return True  # whose a namespace is, its labels say
     # The Worker removes what others add.
     return resource == MACHINE_DEPLOYMENTS and manifests.differs(resource, old, dict(new.raw))
 
