@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from windowbox.models.loadbalancers import LoadBalancer
 from windowbox.models.refs import ObjectRef
@@ -17,14 +17,24 @@ V = TypeVar("V")
 class Changes(Generic[K]):
     """The keys that have changed since their reader took them last."""
 
-    def __init__(self, keys: Iterable[K] = ()) -> None:
-        self._keys = dict.fromkeys(keys)
+    def __init__(self) -> None:
+        self._keys: dict[K, None] = {}
+        self._source: Tracked[K, Any] = Tracked()
 
     def __bool__(self) -> bool:
         return bool(self._keys)
 
     def add(self, keys: Iterable[K]) -> None:
         self._keys |= dict.fromkeys(keys)
+
+    def follow(self, source: Tracked[K, Any]) -> None:
+        """Learn of the changes of this mapping. If it is another one, all keys of both have changed."""
+        if source is not self._source:
+            self.add(self._source)
+            self._source.readers.discard(self)
+            self._source = source
+            source.readers.add(self)
+            self.add(source)
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[set[K]]:
@@ -42,7 +52,7 @@ class Tracked(Mapping[K, V]):
 
     def __init__(self, items: Mapping[K, V] | None = None) -> None:
         self._items: dict[K, V] = dict(items or {})
-        self._readers: weakref.WeakSet[Changes[K]] = weakref.WeakSet()
+        self.readers: weakref.WeakSet[Changes[K]] = weakref.WeakSet()
 
     def __getitem__(self, key: K) -> V:
         return self._items[key]
@@ -69,20 +79,20 @@ class Tracked(Mapping[K, V]):
             else:
                 self._items[key] = value
         if changed:
-            for reader in self._readers:
+            for reader in self.readers:
                 reader.add(changed)
 
     def changes(self) -> Changes[K]:
         """Those for a new reader, to whom everything is new."""
-        reader = Changes(self._items)
-        self._readers.add(reader)
+        reader: Changes[K] = Changes()
+        reader.follow(self)
         return reader
 
 
 LoadBalancers = Tracked[ObjectRef, LoadBalancer]
 
 
-class Members(Generic[K, V]):
+class MergedSets(Generic[K, V]):
     """The members of many sets together."""
 
     def __init__(self) -> None:

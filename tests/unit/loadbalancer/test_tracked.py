@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from workers.loadbalancer.tracked import Members, Tracked
+from workers.loadbalancer.tracked import Changes, MergedSets, Tracked
 
 
 def test_a_reader_learns_each_change_once() -> None:
@@ -42,8 +42,24 @@ def test_a_change_while_a_reader_acts_is_not_lost() -> None:
         assert changed == {"a"}
 
 
+def test_what_was_not_taken_outlives_a_change_of_the_mapping() -> None:
+    former, later = Tracked({"a": object(), "b": object()}), Tracked({"c": object()})
+    changes: Changes[str] = Changes()
+    changes.follow(former)
+    with changes.taken():
+        pass
+    former.put("a", None)  # its reader has still to act on this
+    changes.follow(later)
+    former.put("d", object())
+    with changes.taken() as changed:
+        assert changed == {"a", "b", "c"}
+    later.put("c", None)
+    with changes.taken() as changed:
+        assert changed == {"c"}
+
+
 def test_a_member_stays_while_one_set_has_it() -> None:
-    members: Members[str, int] = Members()
+    members: MergedSets[str, int] = MergedSets()
     members.put("a", {1, 2})
     members.put("b", {2, 3})
     assert members.put("a", ()) == {1, 2}

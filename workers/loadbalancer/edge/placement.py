@@ -159,9 +159,8 @@ class Placement:
 
     def _judge(self, load_balancers: LoadBalancers) -> None:
         """Judge the load balancers that have changed since the last call, or whose holder has."""
-        if self._of is not load_balancers:
-            self._outdated.add(self._of)
-            self._of, self._wanted = load_balancers, load_balancers.changes()
+        self._of = load_balancers
+        self._wanted.follow(load_balancers)
         with self._wanted.taken() as changed, self._outdated.taken() as outdated:
             for ref in changed | outdated:
                 self._judge_one(ref, load_balancers.get(ref))

@@ -24,7 +24,7 @@ from workers.loadbalancer.edgestate import MOST_OCCUPIED, EdgeState, States, hol
 from workers.loadbalancer.envoy.edge import Edge
 from workers.loadbalancer.envoy.readiness import Applied
 from workers.loadbalancer.envoy.resources import Owner
-from workers.loadbalancer.tracked import Changes, LoadBalancers, Members, Tracked
+from workers.loadbalancer.tracked import Changes, LoadBalancers, MergedSets, Tracked
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class StateReporter:
     """All load balancers of the edge, as they were written last."""
     refused: set[ObjectRef] = field(default_factory=set, init=False)
     """Those of these with ports that the edge refuses."""
-    addresses: Members[ObjectRef, str] = field(default_factory=Members, init=False)
+    addresses: MergedSets[ObjectRef, str] = field(default_factory=MergedSets, init=False)
     """Those of all of these."""
     _unserved: Changes[ObjectRef] = field(default_factory=Changes, init=False)
     """Those of these that have changed since `serve`."""
@@ -80,10 +80,8 @@ class StateReporter:
 
     def serve(self, load_balancers: LoadBalancers) -> None:
         """Report on these load balancers, and stop reporting on all others."""
-        if load_balancers is not self.served:
-            self._unserved = load_balancers.changes()
-            self._unserved.add(self.served)
-            self.served = load_balancers
+        self.served = load_balancers
+        self._unserved.follow(load_balancers)
         with self._unserved.taken() as changed:
             for ref in changed:
                 one = load_balancers.get(ref)

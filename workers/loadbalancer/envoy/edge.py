@@ -17,7 +17,7 @@ from workers.loadbalancer.envoy.attachments import Attachment, Order, Running
 from workers.loadbalancer.envoy.discovery import Discovery, Session
 from workers.loadbalancer.envoy.readiness import Applied, ApplyTracker
 from workers.loadbalancer.envoy.resources import Configuration
-from workers.loadbalancer.tracked import Changes, LoadBalancers, Members, Tracked
+from workers.loadbalancer.tracked import Changes, LoadBalancers, MergedSets
 
 logger = logging.getLogger(__name__)
 
@@ -73,13 +73,11 @@ class Edge:
         self._lock = asyncio.Lock()
         self._written: Configuration | None = None
         """The configuration written last; None before the first `write`."""
-        self._of: LoadBalancers = Tracked()
-        """The load balancers written last."""
         self._changes: Changes[ObjectRef] = Changes()
-        """Those of these that the configuration lacks."""
+        """The load balancers that the configuration lacks, or has in another version."""
         self._unhealthy = frozenset[str]()
         """The addresses of unhealthy nodes in the configuration."""
-        self.addresses: Members[ObjectRef, str] = Members()
+        self.addresses: MergedSets[ObjectRef, str] = MergedSets()
         """The addresses of all listeners."""
         self._disowned = asyncio.Event()
         """The file of owners is outdated."""
@@ -131,10 +129,7 @@ class Edge:
         Does not wait for an Envoy: the next one starts with this.
         """
         async with self._lock:
-            if wanted is not self._of:
-                self._changes = wanted.changes()
-                self._changes.add(self._of)
-                self._of = wanted
+            self._changes.follow(wanted)
             with self._changes.taken() as changed:
                 if changed or self._unprepared or self._written is None or unhealthy != self._unhealthy:
                     await self._write({ref: wanted.get(ref) for ref in changed}, unhealthy)
