@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from commands.sandbox import name_option, output_option
+from commands.options import name_option, output_option
 from sandbox import state as states
 from sandbox.doctor import kinds, loadbalancers, machine, servers, webhooks
 from sandbox.doctor.findings import Finding

@@ -15,7 +15,7 @@ from bus.clusters.registry import MachinePlace, Member, Registry
 from bus.leases import presence
 from bus.transport.connection import Bus
 from commands import busoptions
-from commands.sandbox import output_option
+from commands.options import output_option
 from windowbox.kinds import RESOURCES
 from windowbox.models.refs import NODES, RUNTIME, SERVICES, SecretKey
 from windowbox.settings.settings import Settings

@@ -1,4 +1,4 @@
-"""`windowbox up`, `down`, `status`, `env`, `logs` and `kubeconfig`; and options that other commands share."""
+"""`windowbox up`, `down`, `status`, `env`, `logs` and `kubeconfig`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from commands.formatting import aligned, uptime
+from commands.options import download_option, name_option, output_option
 from sandbox import detached
 from sandbox import state as states
 from sandbox.options import TOGETHER
@@ -23,35 +24,10 @@ from sandbox.progress import ONCE, Progress
 from sandbox.state import ChildState, State
 from windowbox.errors import WindowboxError
 
-# This module has the options of most commands, and quick ones like `down`. Modules that import servers, the
+# This module has quick commands like `down`. Modules that import servers, the
 # bus or settings are imported by the functions that need them: that is half a second.
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
 _COLOURS = {"ready": "green", "starting": "yellow", "waiting": "yellow", "crashed": "red", "stopped": "red"}
-
-
-def name_option(function: _Function) -> _Function:
-    """`--name`: which sandbox. The default is the value of WINDOWBOX_SANDBOX, or `default`."""
-    return click.option(
-        "--name", metavar="NAME", help="Which sandbox, if there are several. [default: default]"
-    )(function)
-
-
-def download_option(function: _Function) -> _Function:
-    """`--no-download`: compile all missing programs, also those of which official binaries are published."""
-    return click.option(
-        "--download/--no-download", default=True,
-        help="Whether official binaries of missing programs are used, not only compiled ones. [default: yes]",
-    )(function)  # fmt: skip
-
-
-def output_option(function: _Function) -> _Function:
-    """`--output json`: for other programs."""
-    return click.option(
-        "--output", "-o", type=click.Choice(["text", "json"]), default="text",
-        help="text for people, json for programs.",
-    )(function)  # fmt: skip
 
 
 def _interval(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import click
 
 from commands import memberclusters
-from commands.sandbox import name_option
+from commands.options import name_option
 from sandbox import detached, roles
 from sandbox import state as states
 from sandbox.progress import Progress

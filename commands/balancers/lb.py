@@ -17,7 +17,7 @@ from bus.transport import consumers
 from commands import busoptions
 from commands.balancers import balancerquery, balancertexts
 from commands.balancers.balancerquery import Snapshot
-from commands.sandbox import output_option
+from commands.options import output_option
 from windowbox.clients.kubernetes import kube
 from windowbox.errors import Unreachable
 from windowbox.models.refs import SERVICES, ObjectRef

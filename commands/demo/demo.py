@@ -18,7 +18,8 @@ from commands.demo.opening import opening
 from commands.demo.showshoot import Making
 from commands.demo.stage import Scene
 from commands.formatting import aligned
-from commands.sandbox import download_option, name_option, role_counts
+from commands.options import download_option, name_option
+from commands.sandbox import role_counts
 from sandbox import detached, prerequisites, processes, stages
 from sandbox import state as states
 from sandbox.forecast import reading, showing

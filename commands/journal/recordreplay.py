@@ -17,7 +17,7 @@ from bus.recordings import FORMAT, Header, Recording
 from bus.transport.connection import connected
 from commands import busoptions
 from commands.journal import differences
-from commands.sandbox import output_option
+from commands.options import output_option
 from webhooks import journal as webhooks
 from windowbox.settings.bussettings import Access
 from workers import replay as workers

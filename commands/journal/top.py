@@ -24,7 +24,7 @@ from bus.transport import consumers
 from bus.transport.connection import Bus
 from commands import busoptions, busstatus, formatting
 from commands.busstatus import BusState
-from commands.sandbox import output_option
+from commands.options import output_option
 from windowbox.errors import WindowboxError
 
 _WINDOW = 60.0

@@ -26,7 +26,7 @@ from bus.workqueue.queue import Scheduled
 from commands import busoptions
 from commands.journal import ownedobjects, timeline
 from commands.journal.timeline import Moment
-from commands.sandbox import output_option
+from commands.options import output_option
 from windowbox import kinds
 from windowbox.errors import Missing
 from windowbox.kinds import POOLS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.sandbox import output_option
+from commands.options import output_option
 from windowbox.errors import WindowboxError
 
 if TYPE_CHECKING:
