@@ -27,6 +27,18 @@ def not_supported(path: str, value: object, supported: Iterable[str]) -> str:
     return f"{path}: Unsupported value: {_quoted(value)}: supported values: {values}"
 
 
+def duplicate(path: str, value: object) -> str:
+    return f"{path}: Duplicate value: {_quoted(value)}"
+
+
+def too_many(path: str, found: int, most: int) -> str:
+    return f"{path}: Too many: {found}: must have at most {most} items"
+
+
+def too_long(path: str, most: int) -> str:
+    return f"{path}: Too long: may not be more than {most} bytes"
+
+
 def first(errors: Iterable[str]) -> list[str]:
     """The first errors, as many as an answer can hold. Lazy iterables are not read further."""
     found, length = [], 0

@@ -1,0 +1,1 @@
+"""Emulated clouds: objects of a Shoot come in; the answers of the real extension of its cloud go out."""

@@ -1,0 +1,15 @@
+"""Cloud `aws`, as its extension 1.60 checks and emulates it."""
+
+from __future__ import annotations
+
+from clouds.aws import mutation, profile, secret, shoot
+from clouds.frame.cloud import Cloud
+
+CLOUD = Cloud(
+    type="aws",
+    secret=secret.reason,
+    shoot=shoot.problems,
+    profile=profile.problems,
+    namespaced_profile=profile.namespaced_problems,
+    mutate=mutation.mutate,
+)

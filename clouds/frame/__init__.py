@@ -1,0 +1,1 @@
+"""What all clouds share: decoding, CIDR arithmetic, zones, images, secrets. Knows no cloud."""

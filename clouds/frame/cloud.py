@@ -1,0 +1,82 @@
+"""A cloud: what its extension's admission does, each step as one function of the objects it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from clouds.frame.decoding import parse
+from clouds.frame.gardenobjects import NamespacedProfileSpec, ProfileSpec, Shoot
+from clouds.frame.problems import Problem
+from windowbox.errors import Malformed
+from windowbox.models.objects import mapping
+
+Json = dict[str, Any]
+Lookup = Callable[[str, str, str], Mapping[str, Any] | None]
+"""An object by kind, namespace and name; None if it does not exist."""
+
+
+@dataclass(frozen=True)
+class ShootReview:
+    """A Shoot with workers, and what its check reads besides."""
+
+    shoot: Shoot
+    old: Shoot | None = None
+    """The stored Shoot; None at creation."""
+    find: Lookup = lambda *_: None
+
+    @cached_property
+    def profile(self) -> ProfileSpec:
+        """The spec of its CloudProfile. Malformed if there is none."""
+        return profile_of(self.shoot, self.find)
+
+
+def profile_of(shoot: Shoot, find: Lookup) -> ProfileSpec:
+    """The spec of the CloudProfile that a Shoot names. Malformed if there is none."""
+    reference = shoot.profile
+    if reference is None:
+        raise Malformed("spec.cloudProfile is missing: name the CloudProfile of the Shoot")
+    if reference.kind == "NamespacedCloudProfile":
+        found = find(reference.kind, shoot.metadata.namespace, reference.name)
+        spec = mapping(mapping(found).get("status")).get("cloudProfileSpec")
+    else:
+        found = find(reference.kind, "", reference.name)
+        spec = mapping(found).get("spec")
+    if found is None:
+        raise Malformed(
+            f"spec.cloudProfile: there is no {reference.kind} {reference.name!r}: create it first"
+        )
+    return parse(ProfileSpec, spec, f"the {reference.kind}")
+
+
+@dataclass(frozen=True)
+class ProfileReview:
+    """A NamespacedCloudProfile and its parent."""
+
+    profile: NamespacedProfileSpec
+    parent: ProfileSpec
+
+
+Secret = Callable[[Mapping[str, bytes], Mapping[str, bytes] | None], str | None]
+"""The reason to reject credentials, of which the second are the stored ones; None if they are good."""
+
+
+Mutate = Callable[[Json, Mapping[str, Any] | None, Lookup], None]
+"""Changes a Shoot with workers in place; the second is the stored one. Malformed if it cannot be read."""
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """One type of provider."""
+
+    type: str
+    secret: Secret
+    shoot: Callable[[ShootReview], Iterator[Problem]]
+    profile: Callable[[ProfileSpec], Iterator[Problem]]
+    namespaced_profile: Callable[[ProfileReview], Iterator[Problem]] | None = None
+    unused_profile: Callable[[ProfileSpec], Iterator[Problem]] | None = None
+    seed: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Iterator[Problem]] | None = None
+    """Checks a Seed; the second is the stored one."""
+    mutate: Mutate | None = None

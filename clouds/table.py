@@ -1,0 +1,19 @@
+"""The table of clouds. A cloud is loaded when it is first needed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from clouds.frame.cloud import Cloud
+from windowbox.errors import Malformed
+
+TYPES = ("alicloud", "aws", "azure", "equinixmetal", "gcp", "openstack")
+"""The folders below, each with a `CLOUD`."""
+
+
+def cloud(type_: str) -> Cloud:
+    """The cloud of that type. Malformed if there is none."""
+    if type_ not in TYPES:
+        raise Malformed(f"there is no cloud {type_!r:.50}: known are {', '.join(TYPES)}")
+    found: Cloud = import_module(f"clouds.{type_}").CLOUD
+    return found
