@@ -1,0 +1,14 @@
+"""Cloud `equinixmetal`, as its extension 2.14 reconciles and emulates it. It has no admission."""
+
+from __future__ import annotations
+
+from clouds.equinixmetal import checks
+from clouds.frame.cloud import Cloud
+
+CLOUD = Cloud(
+    type="equinixmetal",
+    secret=checks.secret_reason,
+    shoot=checks.shoot_problems,
+    profile=checks.profile_problems,
+    unused_profile=checks.unused_problems,
+)
