@@ -1,0 +1,15 @@
+"""Cloud `openstack`, as its extension 1.45 checks and emulates it."""
+
+from __future__ import annotations
+
+from clouds.frame.cloud import Cloud
+from clouds.openstack import mutation, profile, secret, shoot
+
+CLOUD = Cloud(
+    type="openstack",
+    secret=secret.reason,
+    shoot=shoot.problems,
+    profile=profile.problems,
+    namespaced_profile=profile.namespaced_problems,
+    mutate=mutation.mutate,
+)
