@@ -1,0 +1,17 @@
+"""Cloud `gcp`, as its extension 1.42 checks and emulates it."""
+
+from __future__ import annotations
+
+from clouds.frame import networkconfig
+from clouds.frame.cloud import Cloud
+from clouds.gcp import backup, profile, secret, shoot
+
+CLOUD = Cloud(
+    type="gcp",
+    secret=secret.reason,
+    shoot=shoot.problems,
+    profile=profile.problems,
+    namespaced_profile=profile.namespaced_problems,
+    seed=backup.seed_problems,
+    mutate=networkconfig.without_overlay(snat=True),
+)
