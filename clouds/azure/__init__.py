@@ -1,0 +1,15 @@
+"""Cloud `azure`, as its extension 1.50 checks and emulates it."""
+
+from __future__ import annotations
+
+from clouds.azure import mutation, profile, secret, shoot
+from clouds.frame.cloud import Cloud
+
+CLOUD = Cloud(
+    type="azure",
+    secret=secret.reason,
+    shoot=shoot.problems,
+    profile=profile.problems,
+    namespaced_profile=profile.namespaced_problems,
+    mutate=mutation.mutate,
+)
