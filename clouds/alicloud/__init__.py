@@ -1,0 +1,14 @@
+"""Cloud `alicloud`, as its extension 1.58 checks and emulates it."""
+
+from __future__ import annotations
+
+from clouds.alicloud import mutation, profile, secret, shoot
+from clouds.frame.cloud import Cloud
+
+CLOUD = Cloud(
+    type="alicloud",
+    secret=secret.reason,
+    shoot=shoot.problems,
+    profile=profile.problems,
+    mutate=mutation.mutate,
+)
