@@ -67,6 +67,9 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "replay": Entry("commands.journal.recordreplay:replay", "Repeat recorded runs and compare."),
         "bench": Entry("commands.bench:bench", "Measure throughput and latency on this machine."),
     },
+    "Clouds: Shoots of other types": {
+        "validate": Entry("commands.validate:validate", "Check Shoots, CloudProfiles and Secrets."),
+    },
     "Shell": {"completion": Entry("commands.cli:completion", "Completion for bash, zsh or fish.")},
 }
 
