@@ -10,6 +10,7 @@ from tests.support.cases import cases
 from tests.support.coverage_page import REASONS, RULES
 
 _OF_WEBHOOKS = re.compile(r"(WW|WF|WA|WP|AD)-\d+")
+_OF_CLOUDS = re.compile(r"(?:ALL|ALI|AWS|AZU|EQX|GCP|OST)-[A-Z]?\d+")
 _OF_MACHINES = re.compile(r"[A-D]\d+(-R\d+)?|L\d+|AP1\.\d")
 CONTRACT = Path(__file__).resolve().parents[3] / "shared" / "contract"
 
@@ -58,6 +59,7 @@ def test_the_tests_of_a_rule_are_listed() -> None:
     ("encoding", "test_b[UTF-8]", set()),
     ("machines", "test_b[C5-R1+L33-words]", {"C5-R1", "L33"}),
     ("chapter", "test_b[C7-two-words]", {"C7"}),
+    ("cloud", "test_b[ALL-Z3+OST-C4+openstack-two-words]", {"ALL-Z3", "OST-C4"}),
 )
 def test_rules_are_found_in_ids(test: str, rules: set[str]) -> None:
     assert coverage_page.named(f"tests/a.py::{test}") & RULES == rules
@@ -66,7 +68,9 @@ def test_rules_are_found_in_ids(test: str, rules: set[str]) -> None:
 def test_the_rules_are_those_of_the_contract() -> None:
     machines = {rule for rule in RULES if _OF_MACHINES.fullmatch(rule)}
     webhooks = {rule for rule in RULES if _OF_WEBHOOKS.fullmatch(rule)}
-    others = {rule for rule in RULES - machines - webhooks if not rule.startswith(("2.19-", "LB-"))}
+    clouds = {rule for rule in RULES if _OF_CLOUDS.fullmatch(rule)}
+    assert clouds == set(re.findall(rf"\b{_OF_CLOUDS.pattern}\b", _contract("clouds")))
+    others = {rule for rule in RULES - machines - webhooks - clouds if not rule.startswith(("2.19-", "LB-"))}
     assert others == _extension_rules() | _dns_rules()
     assert webhooks == _webhook_rules()
     assert machines <= set(

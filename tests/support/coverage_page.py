@@ -31,7 +31,7 @@ Coverage = dict[str, dict[str, int]]
 # A rule stands at the beginning of a case's id, after "+", or after "-" where pytest joined two ids.
 _NAMED = re.compile(
     r"(?:^|(?<=[+-]))"
-    r"((?:AD|BA|BB|BE|DN|HB|HC|IG|IV|SE|WA|WF|WP|WW|XT|[A-Z])-\d+|C\.[56]-\d+|[ABC]\.\d+|V\d+|AP1\.\d"
+    r"((?:ALL|ALI|AWS|AZU|EQX|GCP|OST)-[A-Z]?\d+|(?:AD|BA|BB|BE|DN|HB|HC|IG|IV|SE|WA|WF|WP|WW|XT|[A-Z])-\d+|C\.[56]-\d+|[ABC]\.\d+|V\d+|AP1\.\d"
     r"|[A-D]\d+(?:-R\d+)?|L\d+"
     r"|2\.19-(?:[a-z]+-)?[a-z]+|LB-\d+-[a-z0-9]+)"
     r"(?=$|[+-])"
@@ -64,6 +64,10 @@ $ python -m pytest -k DN-5                   # run the tests of one rule
 | `WW-…`, `WF-…` | webhooks, and what they have in common |
 | `AD-…`, `WA-…` | admission in the garden, and examples of AdmissionReviews |
 | `WP-…` | processes, and how they are registered |
+| `ALL-…` | what six clouds share |
+| `AWS-…`, `GCP-…` … | one cloud; the letter after its name says what the rule is about: |
+| | S Secret, P CloudProfile, N network, I infrastructure, U its update, R what it needs, C control plane, |
+| | W workers, M mutation, B backup, X other |
 """
 
 
