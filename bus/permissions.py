@@ -155,6 +155,7 @@ _WORKER = [
     *_api(f"DIRECT.GET.{streams.OBJECTS}", f"STREAM.INFO.{streams.OBJECTS}"),
     *_keeping(streams.ADDRESSES),
     *_keeping(streams.EDGES),
+    *_keeping(streams.CLOUDS),
     *_leases("addresses", "edge", "edge.>", "garden", "join", "providers", "twins.dnsrecord"),
     _living("work"),
     # Namespaces let clusters join and leave. Members that the bus has lost are registered again.
@@ -192,6 +193,7 @@ _OPERATOR = [
     "object.>",
     *_wishing("*"),
     subjects.entry(streams.CLUSTERS, ">"),
+    subjects.entry(streams.CLOUDS, ">"),
 ]
 
 

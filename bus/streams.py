@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 OBJECTS, TRIGGERS, WORK, LATER = "OBJECTS", "TRIGGERS", "WORK", "LATER"
 INTENTS, JOURNAL, REVIEWS = "INTENTS", "JOURNAL", "REVIEWS"
-LEASES, CLUSTERS, ADDRESSES, EDGES = "leases", "clusters", "addresses", "edges"
+LEASES, CLUSTERS, ADDRESSES, EDGES, CLOUDS = "leases", "clusters", "addresses", "edges", "clouds"
 
 LEASE_SECONDS = 3.0
 """How long a lease lives without being renewed: a killed owner is replaced soon after."""
@@ -70,6 +70,7 @@ def streams(replicas: int, objects: Retention = DEFAULT) -> list[dict[str, Any]]
         bucket(CLUSTERS),
         bucket(ADDRESSES),
         bucket(EDGES),
+        bucket(CLOUDS),
     ]
 
 

@@ -6,8 +6,9 @@ from importlib import import_module
 
 from clouds.frame.cloud import Cloud
 from windowbox.errors import Malformed
+from windowbox.settings.cloudsettings import CLOUD_TYPES
 
-TYPES = ("alicloud", "aws", "azure", "equinixmetal", "gcp", "openstack")
+TYPES = CLOUD_TYPES
 """The folders below, each with a `CLOUD`."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.aws import mutation, profile, secret, shoot
+from clouds.aws import mutation, network, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -12,4 +12,6 @@ CLOUD = Cloud(
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,
     mutate=mutation.mutate,
+    account=secret.account,
+    infrastructure=network.PLANNER,
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from clouds.frame.decoding import parse
 from clouds.frame.gardenobjects import NamespacedProfileSpec, ProfileSpec, Shoot
+from clouds.frame.infrastructure import Planner
 from clouds.frame.problems import Problem
 from windowbox.errors import Malformed
 from windowbox.models.objects import mapping
@@ -68,6 +69,16 @@ Mutate = Callable[[Json, Mapping[str, Any] | None, Lookup], None]
 
 
 @dataclass(frozen=True)
+class Account:
+    """Whose cloud objects they are."""
+
+    identity: str
+    """What tells accounts apart, such as a subscription or a project."""
+    shown: Mapping[str, str] = field(default_factory=dict)
+    """What ids and statuses of the cloud show of its credentials."""
+
+
+@dataclass(frozen=True)
 class Cloud:
     """One type of provider."""
 
@@ -80,3 +91,6 @@ class Cloud:
     seed: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Iterator[Problem]] | None = None
     """Checks a Seed; the second is the stored one."""
     mutate: Mutate | None = None
+    account: Callable[[Mapping[str, bytes]], Account] | None = None
+    """The account of credentials that `secret` accepts."""
+    infrastructure: Planner | None = None

@@ -52,7 +52,13 @@ async def work(made: Process, names: Iterable[str]) -> None:
             with_controlplanes=with_controlplanes,
         )  # fmt: skip
         made.add_leased("join", joining.run)
-    membership = ProviderMembership(made.bus, made.registry, providers, settings.work.sweep_interval)
+    membership = ProviderMembership(
+        made.bus,
+        made.registry,
+        providers,
+        settings.work.sweep_interval,
+        always=settings.clouds.provider_secrets,
+    )
     made.add_leased("providers", membership.run)
     garden = settings.garden
     if garden.kubeconfig and not await gardenaccess.proven(garden):

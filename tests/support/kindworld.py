@@ -167,6 +167,11 @@ class Client:
         }
         await self.kube.apply(CLUSTERS, "", self.namespace, body, owner="gardenlet")
 
+    async def namespace_exists(self) -> None:
+        """Create the namespace, unless it is there."""
+        with contextlib.suppress(WindowboxError):
+            await self.kube.create(NAMESPACES, "", {"metadata": {"name": self.namespace}})
+
     async def secret(self, name: str, **data: bytes) -> None:
         """A Secret with this data, and no other."""
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
@@ -377,7 +382,8 @@ async def _working(
     leases = Leases(bus, f"worker {id(bus)}", "work")
     providers = Providers(opened, registry)
     targets = TargetClusters(opened, providers)
-    keeping = ProviderMembership(bus, registry, providers, world.work.sweep_interval)
+    always = world.kinds.clouds.provider_secrets
+    keeping = ProviderMembership(bus, registry, providers, world.work.sweep_interval, always=always)
     common = common_of(world, bus, opened, registry, targets)
     running: list[Any] = [leases.run(), common.world.run(), _closing(providers)]
     running.append(leases.while_held("providers", keeping.run))

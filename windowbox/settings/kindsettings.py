@@ -10,6 +10,7 @@ from pydantic import Field
 
 from windowbox.models.addresses import Network
 from windowbox.models.gardener.images import BUILT_IN, ImageVector
+from windowbox.settings.cloudsettings import CloudSettings
 from windowbox.settings.section import Section
 from windowbox.settings.webhooksettings import WebhookSettings
 
@@ -148,3 +149,4 @@ class KindSettings(Section):
     images: ImageVector = BUILT_IN
     health: HealthSettings = HealthSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    clouds: CloudSettings = CloudSettings()

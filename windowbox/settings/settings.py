@@ -15,6 +15,7 @@ from windowbox.features import FEATURES
 from windowbox.kinds import RESOURCES, WATCHED
 from windowbox.settings import environment, goflags, imagevector
 from windowbox.settings.bussettings import Access, Balancing, Deciding, Retention, Zone
+from windowbox.settings.cloudsettings import CloudSettings
 from windowbox.settings.clustersettings import EgressSettings, GardenSettings, GrantSettings, JoinSettings
 from windowbox.settings.dnssettings import DnsSettings
 from windowbox.settings.kindsettings import (
@@ -167,6 +168,7 @@ class Settings(PrivateSection):
     images: ImageSettings = ImageSettings()
     health: HealthSettings = HealthSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    clouds: CloudSettings = CloudSettings()
     log: LogSettings = LogSettings()
     feature_gates: dict[str, bool] = Field(
         {},
@@ -197,6 +199,7 @@ class Settings(PrivateSection):
             health=self.health,
             images=imagevector.load(self.images.overwrite),
             webhooks=self.webhooks,
+            clouds=self.clouds,
         )
 
     @property

@@ -154,4 +154,5 @@ def parts(common: Common, serving: Serving) -> Parts:
 
 def scope(common: Common, kind: Kind) -> Scope:
     classes = classes_for(frozenset(common.work.classes), kind.classes)
-    return Scope(kind.types, classes, common.work.ignore_operation_annotation)
+    of_clouds = {type_ for type_, cloud in kind.clouds.items() if cloud in common.kinds.clouds.types}
+    return Scope(kind.types | of_clouds, classes, common.work.ignore_operation_annotation)

@@ -35,12 +35,15 @@ from windowbox.models.refs import (
     Resource,
 )
 from windowbox.settings.bussettings import Access
+from windowbox.settings.cloudsettings import CloudSettings
 from windowbox.settings.kindsettings import InfrastructureSettings
+from workers.core.cloudaccounts import CloudAccounts
 from workers.core.lifecycle.actuators import Run
 from workers.core.lifecycle.shootfacts import ShootFacts
 from workers.core.owned import marks
 from workers.core.owned.targets import TargetClusters
 from workers.core.recorder_live import LiveRecorder
+from workers.kinds.infrastructure.cloudinfrastructures import CloudInfrastructures
 from workers.kinds.infrastructure.infrastructurepool import InfrastructureActuator
 
 pytestmark = [pytest.mark.serves("infrastructure"), pytest.mark.asyncio(loop_scope="module")]
@@ -148,7 +151,9 @@ async def run_behind(
             ObjectRef(RUNTIME, kind.id, found.namespace, found.name): found for kind, found in known
         }
         shoot_facts = ShootFacts(technical_id=shoot.namespace, nodes=("10.0.0.0/16",))
-        actuator = InfrastructureActuator(TargetClusters(opened, providers), InfrastructureSettings())
+        targets = TargetClusters(opened, providers)
+        clouds = CloudInfrastructures(targets, CloudAccounts(bus, opened), CloudSettings())
+        actuator = InfrastructureActuator(targets, InfrastructureSettings(), clouds)
         try:
             yield actuator, Run(ref, object, shoot_facts, recorder)
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
@@ -47,6 +47,8 @@ class Kind:
     deadline: float
     """Seconds for one run, and for waiting for one thing."""
     types: frozenset[str] = frozenset({"local"})
+    clouds: Mapping[str, str] = field(default_factory=dict)
+    """Further types, each with its cloud: they are served while the setting `clouds.types` lists it."""
     shoot: Need = Need.REQUIRED
     stops_on_failed_shoot: bool = True
     """No run while the Shoot has failed."""

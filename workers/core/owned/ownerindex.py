@@ -19,9 +19,10 @@ def infrastructure_namespace(technical_id: str) -> str:
     return INFRASTRUCTURE + technical_id
 
 
-def machine_ip_pool(technical_id: str, family: str) -> str:
-    """The Calico IPPool for the machines of a Shoot, for one IP family."""
-    return f"shoot-machine-pods-{technical_id}-{family.lower()}"
+def machine_ip_pool(technical_id: str, family: str, zone: str = "") -> str:
+    """The Calico IPPool for the machines of a Shoot, for one IP family, and in clouds for one zone."""
+    in_zone = f".{zone}" if zone else ""
+    return f"shoot-machine-pods-{technical_id}{in_zone}-{family.lower()}"
 
 
 def machine_namespace(run: Run) -> str:

@@ -9,6 +9,7 @@ from ipaddress import ip_network
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from clouds.frame.infrastructure import Opening, Subnet
 from windowbox.errors import Malformed
 from windowbox.models import addresses
 from windowbox.models.addresses import Network
@@ -128,7 +129,7 @@ def namespace(name: str) -> Manifest:
 
 def made_before(infrastructure: Object) -> bool:
     """Whether it has been reconciled successfully before."""
-    return bool(infrastructure.status.get("networking"))
+    return bool(infrastructure.status.get("networking") or infrastructure.status.get("providerStatus"))
 
 
 def is_ours(namespace: Object, infrastructure: Object) -> bool:
@@ -149,27 +150,40 @@ def check_ownership(namespace: Object, infrastructure: Object) -> None:
 
 def technical_id(pool_name: str) -> str:
     """The Shoot whose address pool has this name; empty if it is none of a Shoot."""
-    match = re.fullmatch(r"shoot-machine-pods-(.+)-ipv[46]", pool_name)
+    match = re.fullmatch(r"shoot-machine-pods-([^.]+)(?:\..+)?-ipv[46]", pool_name)
     return match[1] if match else ""
 
 
 def pools(technical_id: str, networks: Networks, home: str, home_uid: str) -> list[Manifest]:
     """The address pools of the machines, one per family. Garbage collected with the namespace `home`."""
-    owner = {"apiVersion": "v1", "kind": "Namespace", "name": home, "uid": home_uid}
     return [
-        manifest(
-            IP_POOLS,
-            ownerindex.machine_ip_pool(technical_id, family),
-            owners=[owner],
-            spec={
-                "cidr": str(network),
-                "ipipMode": "Always" if network.version == 4 else "Never",
-                "natOutgoing": True,
-                "nodeSelector": "!all()",  # never chosen by Calico itself
-            },
-        )
+        _pool(ownerindex.machine_ip_pool(technical_id, family), network, home, home_uid)
         for family, network in networks.machines.items()
     ]
+
+
+def subnet_pools(technical_id: str, subnets: Iterable[Subnet], home: str, home_uid: str) -> list[Manifest]:
+    """The same for the subnets of a cloud."""
+    found = []
+    for subnet in subnets:
+        network = ip_network(subnet.cidr)
+        name = ownerindex.machine_ip_pool(technical_id, f"IPv{network.version}", subnet.zone)
+        found.append(_pool(name, network, home, home_uid))
+    return found
+
+
+def _pool(name: str, network: Network, home: str, home_uid: str) -> Manifest:
+    return manifest(
+        IP_POOLS,
+        name,
+        owners=[{"apiVersion": "v1", "kind": "Namespace", "name": home, "uid": home_uid}],
+        spec={
+            "cidr": str(network),
+            "ipipMode": "Always" if network.version == 4 else "Never",
+            "natOutgoing": True,
+            "nodeSelector": "!all()",  # never chosen by Calico itself
+        },
+    )
 
 
 def status(networks: Networks) -> Status:
@@ -180,12 +194,13 @@ def status(networks: Networks) -> Status:
 
 
 LABELS = {"app.kubernetes.io/managed-by": "provider-local"}
-ALLOW, DENY, BALANCERS = (
+ALLOW, DENY, BALANCERS, GROUP = (
     "provider-local-allow-machine-pods",
     "provider-local-deny-all",
     "allow-load-balancers",
+    "security-group",
 )
-POLICIES = (ALLOW, DENY, BALANCERS)
+POLICIES = (ALLOW, DENY, BALANCERS, GROUP)
 
 _BOTH = ["Ingress", "Egress"]
 _NODE_PORTS = {"port": 30000, "endPort": 32767}
@@ -251,6 +266,18 @@ def allow_balancers(namespace: str, sources: Iterable[Network]) -> Manifest:
     ingress = [{"from": blocks, "ports": ports}] if blocks else []
     spec = {**_pods("machine"), "policyTypes": ["Ingress"], "ingress": ingress}
     return _policy(BALANCERS, namespace, spec)
+
+
+def security_group(namespace: str, openings: Iterable[Opening]) -> Manifest:
+    """What the security group of a cloud lets in, besides what machines need of their host."""
+    ingress = []
+    for one in openings:
+        ports: dict[str, Any] = {"protocol": one.protocol}
+        if one.first:
+            ports |= {"port": one.first, "endPort": one.last}
+        ingress.append({"from": [{"ipBlock": {"cidr": one.source}}], "ports": [ports]})
+    spec = {**_pods("machine"), "policyTypes": ["Ingress"], "ingress": ingress}
+    return _policy(GROUP, namespace, spec)
 
 
 def _policy(name: str, namespace: str, spec: dict[str, Any]) -> Manifest:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 
 from windowbox.errors import Conflict, Superseded, TransientError, Waiting, WindowboxError
 from windowbox.kinds import Served
 from windowbox.models.refs import INFRASTRUCTURES, IP_POOLS, NAMESPACES, NETWORK_POLICIES, ObjectRef
+from windowbox.settings.cloudsettings import CLOUD_TYPES
 from windowbox.settings.kindsettings import InfrastructureSettings
+from workers.core.cloudaccounts import CloudAccounts
 from workers.core.lifecycle.actuators import Actuator, Kind, Run, Status, shoot_of
 from workers.core.lifecycle.statuses import Descriptions, OperationTexts
 from workers.core.owned import marks, ownerindex
+from workers.core.owned.manifests import Manifest
 from workers.core.owned.ownedorphans import OwnedOrphans
-from workers.core.owned.ownerindex import OwnerIndex
+from workers.core.owned.ownerindex import OwnerIndex, infrastructure_namespace
 from workers.core.owned.targets import TargetCluster, TargetClusters, concurrently
 from workers.core.serving import Common, Serving
-from workers.kinds.infrastructure import infrastructureobjects
+from workers.kinds.infrastructure import cloudinfrastructures, infrastructureobjects
+from workers.kinds.infrastructure.cloudinfrastructures import CloudInfrastructures, is_of_cloud
 from workers.kinds.infrastructure.infrastructureobjects import networks, policies
 
 logger = logging.getLogger(__name__)
@@ -54,6 +58,7 @@ KIND = Kind(
     finalizer="extensions.gardener.cloud/infrastructure",
     descriptions=DESCRIPTIONS,
     classes=frozenset({"shoot"}),
+    clouds={cloud: cloud for cloud in CLOUD_TYPES},
     deadline=1200.0,
     strips_all_finalizers=False,
 )
@@ -62,28 +67,60 @@ KIND = Kind(
 class InfrastructureActuator(Actuator):
     """Creates and deletes the namespace of a Shoot's machines, its address pools and NetworkPolicies."""
 
-    def __init__(self, targets: TargetClusters, settings: InfrastructureSettings) -> None:
+    def __init__(
+        self, targets: TargetClusters, settings: InfrastructureSettings, clouds: CloudInfrastructures
+    ) -> None:
         self._targets = targets
         self._settings = settings
+        self._clouds = clouds
 
     async def reconcile(self, run: Run) -> Status:
+        if is_of_cloud(run.object):
+            return await self._reconcile_cloud(run)
         infrastructureobjects.check_provider_config(run.object)
         shoot = shoot_of(run)
         found = networks(shoot)
-        namespace = ownerindex.infrastructure_namespace(shoot.technical_id)
+        await self._ensure(
+            run,
+            lambda home, uid: infrastructureobjects.pools(shoot.technical_id, found, home, uid),
+            policies(
+                infrastructure_namespace(shoot.technical_id), self._settings, self_hosted=shoot.self_hosted
+            ),
+        )
+        return infrastructureobjects.status(found)
+
+    async def _reconcile_cloud(self, run: Run) -> Status:
+        shoot = shoot_of(run)
+        account, plan = await self._clouds.plan(run)
+        home = infrastructure_namespace(shoot.technical_id)
+        await self._ensure(
+            run,
+            lambda home, uid: infrastructureobjects.subnet_pools(shoot.technical_id, plan.subnets, home, uid),
+            [
+                *policies(home, self._settings, self_hosted=shoot.self_hosted),
+                infrastructureobjects.security_group(home, plan.openings),
+            ],
+        )
+        await self._clouds.keep(run, account, plan)
+        return cloudinfrastructures.status(plan)
+
+    async def _ensure(
+        self, run: Run, pools: Callable[[str, str], list[Manifest]], policies: Iterable[Manifest]
+    ) -> None:
+        """Create and update the namespace, its address pools, of its name and uid, and its policies."""
+        namespace = ownerindex.machine_namespace(run)
         async with self._provider(run) as target:
             uid = await self._ensure_namespace(run, target, namespace)
-            pools = infrastructureobjects.pools(shoot.technical_id, found, namespace, uid)
-            rules = policies(namespace, self._settings, self_hosted=shoot.self_hosted)
             # Pools and policies do not depend on one another.
             await concurrently(
-                *(target.ensure(IP_POOLS, pool) for pool in pools),
-                *(target.ensure(NETWORK_POLICIES, rule) for rule in rules),
+                *(target.ensure(IP_POOLS, pool) for pool in pools(namespace, uid)),
+                *(target.ensure(NETWORK_POLICIES, rule) for rule in policies),
             )
-        return infrastructureobjects.status(found)
 
     async def delete(self, run: Run) -> None:
         shoot = shoot_of(run)
+        if is_of_cloud(run.object):
+            await self._clouds.drop(run)
         namespace = ownerindex.infrastructure_namespace(shoot.technical_id)
         async with self._provider(run) as target:
             found = await target.live(NAMESPACES, "", namespace)
@@ -150,6 +187,8 @@ class InfrastructureActuator(Actuator):
         return await target.update(NAMESPACES, found, namespace)
 
     def _provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
+        if is_of_cloud(run.object):
+            return self._clouds.provider(run)
         return self._targets.provider(run, *infrastructureobjects.provider_secret(run.object))
 
 
@@ -166,9 +205,12 @@ def serving(common: Common, row: Served) -> Serving:
                 yield from owner_index.of_machine_namespace(ref.namespace)
 
     orphans = OwnedOrphans(common.bus, common.clusters, common.targets)
+    clouds = CloudInfrastructures(
+        common.targets, CloudAccounts(common.bus, common.clusters), common.kinds.clouds
+    )
     return Serving(
         KIND,
-        InfrastructureActuator(common.targets, common.kinds.infrastructure),
+        InfrastructureActuator(common.targets, common.kinds.infrastructure, clouds),
         owners=owners,
         known=owner_index.complete,
         tasks={"owner index": owner_index.run},

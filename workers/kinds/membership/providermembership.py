@@ -51,6 +51,8 @@ class ProviderMembership:
     registry: Registry
     providers: Providers
     interval: float
+    always: frozenset[SecretKey] = frozenset()
+    """Secrets that no object names: that of clouds."""
     _views: list[View[SecretKey]] = field(default_factory=list)
     _clusters: dict[SecretKey, str | None] = field(default_factory=dict)
     """The cluster of each Secret at its last check."""
@@ -78,6 +80,7 @@ class ProviderMembership:
 
     async def _reconcile(self) -> None:
         needed: set[SecretKey] = {secret for view in self._views for _, secret in view.items()}
+        needed |= self.always
         self._clusters = {secret: found for secret, found in self._clusters.items() if secret in needed}
         for secret in needed - self._clusters.keys():
             self._checks.begin(secret, lambda secret=secret: self._resolve(secret))  # type: ignore[misc]

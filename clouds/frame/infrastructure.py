@@ -1,0 +1,93 @@
+"""What a cloud makes of an Infrastructure: its objects, the networks of machines, and the status. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clouds.frame.gardenobjects import Networking, ProfileSpec
+from clouds.frame.inventory import CloudObject, Found, Reference
+from windowbox.models.objects import mapping
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Site:
+    """The facts that a plan is made of."""
+
+    account: str
+    technical_id: str
+    region: str
+    config: object
+    """`spec.providerConfig` of the Infrastructure."""
+    networking: Networking
+    profile: ProfileSpec
+    ssh_public_key: str = ""
+    credentials: Mapping[str, str] = field(default_factory=dict)
+    """What ids and status may contain of the cloud's Secret, such as a subscription."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    """`status.state` of the last run, or of another seed: `data` of an InfrastructureState."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of the Infrastructure."""
+
+
+@dataclass(frozen=True)
+class Subnet:
+    """The addresses of machines."""
+
+    cidr: str
+    zone: str = ""
+    """Empty: for machines of all zones."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Ports of machines that a security group opens."""
+
+    protocol: str
+    first: int = 0
+    """0: all ports."""
+    last: int = 0
+    source: str = "0.0.0.0/0"
+
+
+NODE_PORTS = (Opening("TCP", 30000, 32767), Opening("UDP", 30000, 32767))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The wanted cloud, in the order in which its objects are made."""
+
+    objects: tuple[CloudObject, ...]
+    provider_status: Json
+    state: Json
+    subnets: tuple[Subnet, ...]
+    egress: tuple[str, ...] = ()
+    """`status.egressCIDRs`."""
+    uses: tuple[Reference, ...] = ()
+    """Existing objects that the Shoot claims."""
+    openings: tuple[Opening, ...] = NODE_PORTS
+    networking: Mapping[str, list[str]] | None = None
+    """`status.networking`, of clouds that report it."""
+
+
+@dataclass(frozen=True)
+class Planner:
+    """How a cloud plans."""
+
+    references: Callable[[Site], list[Reference]]
+    """The existing objects that the config names. Malformed if it cannot be read."""
+    plan: Callable[[Site, Found], Plan]
+    """The plan; an error with the code of Gardener if the cloud would refuse it (R rules)."""
+
+
+def state_object(api_version: str, data: Mapping[str, str], **more: Any) -> Json:
+    """`status.state` (ALL-F4)."""
+    return {"apiVersion": api_version, "kind": "InfrastructureState", "data": dict(data), **more}
+
+
+def data_of(site: Site) -> Mapping[str, Any]:
+    """The data of the state before."""
+    return mapping(site.state.get("data"))

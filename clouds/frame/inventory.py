@@ -1,0 +1,130 @@
+"""The inventory of an account: cloud objects that were made for Shoots, and those that exist without them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from ipaddress import IPv4Address
+from typing import Any, NamedTuple
+
+from windowbox.errors import Malformed
+from windowbox.models.objects import mapping, mappings
+
+MOST_OBJECTS = 1_000
+"""Of one Shoot, and of those that exist without Shoots in one account."""
+LARGEST = 8 << 10
+"""Bytes of one object."""
+_PLAYED_ADDRESSES = int(IPv4Address("198.18.0.0"))
+"""A range for tests of networks (RFC 2544), which nobody routes: addresses that nothing answers at."""
+_PLAYED_SIZE = 1 << 17
+
+
+@dataclass(frozen=True)
+class CloudObject:
+    """One thing of a cloud, such as a VPC or a reserved address."""
+
+    kind: str
+    """In the cloud's words: `vpc`, `subnet`, `elastic-ip`."""
+    id: str
+    name: str = ""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    used_by: str = ""
+    """Of an object that exists without a Shoot: the technical id of the one that uses it alone."""
+    shared: bool = False
+    """Of such an object: any number of Shoots may use it."""
+
+
+class Reference(NamedTuple):
+    """An object that documents call existing: somebody has to have added it."""
+
+    kind: str
+    id: str
+    """Its id or, for kinds that are referred to by name, its name."""
+    path: str
+    """The field that names it."""
+    exclusive: bool = False
+    """One Shoot at a time uses it."""
+
+
+Found = Mapping[tuple[str, str], CloudObject]
+"""The existing objects that a config refers to, by kind and id. Missing ones are not there."""
+
+
+def required(found: Found, reference: Reference, owner: str) -> CloudObject:
+    """The object. Malformed if it is not there, or another Shoot uses it."""
+    one = found.get((reference.kind, reference.id))
+    if one is None:
+        raise Malformed(
+            f"{reference.path}: Not found: {reference.id!r:.80}: the account has no such {reference.kind}: "
+            "correct the field, or add it with `windowbox cloud add`"
+        )
+    if reference.exclusive and one.used_by not in ("", owner) and not one.shared:
+        raise Malformed(
+            f"{reference.path}: Invalid value: {reference.id!r:.80}: this {reference.kind} is used by "
+            f"{one.used_by}: choose another"
+        )
+    return one
+
+
+def claimed(one: CloudObject, owner: str) -> CloudObject:
+    """The object with this Shoot as its user; shared ones have none."""
+    return one if one.shared else replace(one, used_by=owner)
+
+
+def digest(*parts: str) -> str:
+    """64 hexadecimal digits that stand for these parts."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def made_id(prefix: str, *parts: str, digits: int = 17) -> str:
+    """A stable id such as `vpc-0a1b…`: the same for the same parts, for repeated runs."""
+    return f"{prefix}{digest(prefix, *parts)[:digits]}"
+
+
+def played_address(*parts: str) -> str:
+    """A public address that stands for one of the cloud. Nothing answers there."""
+    return str(IPv4Address(_PLAYED_ADDRESSES + int(digest(*parts)[:8], 16) % _PLAYED_SIZE))
+
+
+def account_name(cloud: str, identity: str) -> str:
+    """The name of an account in the inventory. The identity, part of credentials, cannot be read from it."""
+    return f"{cloud}-{int(digest(cloud, identity)[:10], 16) % 10**12:012d}"
+
+
+def encoded(objects: Iterable[CloudObject]) -> list[dict[str, Any]]:
+    """For the bus, without fields that have their defaults. Malformed if they are too many or too large."""
+    found = [{name: value for name, value in asdict(one).items() if value} for one in objects]
+    if len(found) > MOST_OBJECTS:
+        raise Malformed(f"the cloud has {len(found)} objects, more than {MOST_OBJECTS}: ask for fewer zones")
+    for one in found:
+        if len(json.dumps(one)) > LARGEST:
+            what = f"{one.get('kind')} {one.get('name') or one.get('id')!s:.80}"
+            raise Malformed(f"{what} has more than {LARGEST} bytes: shorten its fields")
+    return found
+
+
+def decoded(given: object) -> list[CloudObject]:
+    """The objects, as far as they have the form."""
+    return [
+        CloudObject(
+            kind=str(one.get("kind")),
+            id=str(one.get("id")),
+            name=str(one.get("name") or ""),
+            properties=mapping(one.get("properties")),
+            used_by=str(one.get("used_by") or ""),
+            shared=one.get("shared") is True,
+        )
+        for one in mappings(given)
+    ]
+
+
+_KEY = re.compile(r"[^-_a-zA-Z0-9]")
+
+
+def key(account: str, *parts: str) -> str:
+    """The key of a bucket's entry. Ids that have other characters than keys may have are hashed."""
+    safe = (part if part and not _KEY.search(part) else f"={digest(part)[:32]}" for part in parts)
+    return ".".join([account, *safe])

@@ -1,0 +1,65 @@
+"""Shoots of clouds as gardenlet gives them to extensions, from the shipped examples."""
+
+from __future__ import annotations
+
+import base64
+from copy import deepcopy
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from tests.support.kindworld import CLOUDPROVIDER, Client, KindWorld
+from windowbox.models.objects import Object
+from windowbox.models.refs import INFRASTRUCTURES
+from windowbox.settings.cloudsettings import CLOUD_TYPES, CloudSettings
+
+PROVIDER_NAMESPACE = "garden-clouds"
+SETTINGS = CloudSettings(types=CLOUD_TYPES, provider=f"{PROVIDER_NAMESPACE}/machines")
+
+
+def example(cloud: str) -> dict[str, Any]:
+    """The objects of a cloud's example by kind."""
+    text = (files("sandbox.shipped") / "clouds" / f"{cloud}.yaml").read_text()
+    return {one["kind"]: one for one in yaml.safe_load_all(text)}
+
+
+def changed(object: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The object with other values at some paths such as `networks/zones/0/name`; None removes a field."""
+    found = deepcopy(object)
+    for path, value in changes.items():
+        *heads, last = (int(part) if part.isdecimal() else part for part in path.split("/"))
+        target: Any = found
+        for head in heads:
+            target = target[head] if isinstance(head, int) else target.setdefault(head, {})
+        if value is None:
+            del target[last]
+        else:
+            target[last] = value
+    return found
+
+
+async def cloud_shoot(world: KindWorld, cloud: str, changes: dict[str, Any] | None = None) -> Client:
+    """A Shoot of a cloud, with its Cluster and Secrets; `changes` of the Shoot's spec."""
+    given = example(cloud)
+    there = world.client(PROVIDER_NAMESPACE)
+    await there.namespace_exists()
+    await there.secret("machines", kubeconfig=world.kubeconfig())
+    spec = changed(given["Shoot"]["spec"], changes or {})
+    shoot = await world.shoot(spec=spec, cloudProfile=given["CloudProfile"])
+    data = {name: base64.b64decode(one) for name, one in given["Secret"]["data"].items()}
+    await shoot.secret(CLOUDPROVIDER, **data)
+    return shoot
+
+
+async def infrastructure(shoot: Client, cloud: str, changes: dict[str, Any] | None = None) -> Object:
+    """The Infrastructure of such a Shoot; `changes` of its config."""
+    of_shoot = example(cloud)["Shoot"]["spec"]
+    spec = {
+        "type": cloud,
+        "region": of_shoot["region"],
+        "secretRef": {"name": CLOUDPROVIDER, "namespace": shoot.namespace},
+        "sshPublicKey": base64.b64encode(b"ssh-rsa AAAA example").decode(),
+        "providerConfig": changed(of_shoot["provider"]["infrastructureConfig"], changes or {}),
+    }
+    return await shoot.create(INFRASTRUCTURES, "cloud", spec)

@@ -1,0 +1,92 @@
+"""Infrastructures of clouds: their plan, their objects in the inventory, and their status."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from contextlib import AbstractAsyncContextManager
+
+from clouds import table
+from clouds.frame.decoding import parse
+from clouds.frame.gardenobjects import ProfileSpec, ShootSpec
+from clouds.frame.infrastructure import Plan, Site
+from windowbox.errors import Malformed
+from windowbox.models.objects import Object, mapping
+from windowbox.settings.cloudsettings import CLOUD_TYPES, CloudSettings
+from workers.core.cloudaccounts import Account, CloudAccounts
+from workers.core.lifecycle.actuators import Run, Status, shoot_of
+from workers.core.owned.targets import TargetCluster, TargetClusters
+
+
+def is_of_cloud(object: Object) -> bool:
+    return object.spec.get("type") in CLOUD_TYPES
+
+
+class CloudInfrastructures:
+    """Infrastructures of clouds. Their machines run in one provider cluster, which a setting names."""
+
+    def __init__(self, targets: TargetClusters, accounts: CloudAccounts, settings: CloudSettings) -> None:
+        self._targets = targets
+        self._accounts = accounts
+        self._settings = settings
+
+    async def plan(self, run: Run) -> tuple[str, Plan]:
+        """The account of an Infrastructure, and the cloud that it asks for."""
+        cloud = table.cloud(str(run.object.spec.get("type")))
+        if cloud.infrastructure is None:
+            raise Malformed(f"spec.type {cloud.type!r} is checked, but not emulated yet: use another type")
+        secret = mapping(run.object.spec.get("secretRef"))
+        namespace, name = str(secret.get("namespace") or run.ref.namespace), str(secret.get("name") or "")
+        if not name:
+            raise Malformed("spec.secretRef.name is not set: name the Secret with the cloud's credentials")
+        account = await self._accounts.account(run, cloud, namespace, name)
+        cluster = await self._targets.shoot_cluster(run)
+        site = _site(run, cluster, account)
+        existing = await self._accounts.existing(run, account.name, cloud.infrastructure.references(site))
+        return account.name, cloud.infrastructure.plan(site, existing)
+
+    async def keep(self, run: Run, account: str, plan: Plan) -> None:
+        await self._accounts.keep(run, account, shoot_of(run).technical_id, plan.objects, plan.uses)
+
+    async def drop(self, run: Run) -> None:
+        await self._accounts.drop(run, shoot_of(run).technical_id)
+
+    def provider(self, run: Run) -> AbstractAsyncContextManager[TargetCluster]:
+        secret = self._settings.provider_secret
+        return self._targets.provider(run, secret.namespace, secret.name)
+
+
+def _site(run: Run, cluster: Object, account: Account) -> Site:
+    spec, shoot = run.object.spec, mapping(cluster.spec.get("shoot"))
+    try:
+        key = base64.b64decode(str(spec.get("sshPublicKey") or ""), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise Malformed("spec.sshPublicKey is not base64 of a text: encode the public key") from error
+    return Site(
+        account=account.name,
+        technical_id=shoot_of(run).technical_id,
+        region=str(spec.get("region") or ""),
+        config=spec.get("providerConfig"),
+        networking=parse(ShootSpec, shoot.get("spec"), "the Shoot in the Cluster").networking,
+        profile=parse(
+            ProfileSpec,
+            mapping(cluster.spec.get("cloudProfile")).get("spec"),
+            "the CloudProfile in the Cluster",
+        ),
+        ssh_public_key=key,
+        credentials=account.shown,
+        state=mapping(run.object.status.get("state")),
+        annotations={name: str(value) for name, value in run.object.annotations.items()},
+    )
+
+
+def status(plan: Plan) -> Status:
+    """The status, as a merge patch."""
+    found: Status = {
+        "providerStatus": plan.provider_status,
+        "state": plan.state,
+        "egressCIDRs": list(plan.egress),
+    }
+    if plan.networking is not None:
+        found["networking"] = {name: ranges or None for name, ranges in plan.networking.items()}
+    return found
