@@ -8,15 +8,14 @@ from typing import Any
 from clouds.alicloud import profile
 from clouds.alicloud.api import CloudProfileConfig
 from clouds.frame import machineclasses
-from clouds.frame.pools import Group, Site, class_hash, gigabytes
+from clouds.frame.pools import Group, Inputs, Site, class_hash, gigabytes
 from windowbox.models.gardener.worker import WorkerPool
 from windowbox.models.objects import mapping, mappings
 
 
 def groups(pool: WorkerPool, site: Site, raw_config: str, image: Mapping[str, Any]) -> Iterator[Group]:
     """A group for each zone, which has its name."""
-    parts, zones = [*_volume_parts(pool)], pool.zones or []
-    suffix = class_hash(pool, site, raw_config, parts, parts)
+    suffix, zones = class_hash(pool, site, raw_config, hash_inputs(pool, site)), pool.zones or []
     capacity = machineclasses.capacity_of(pool)
     for i, zone in enumerate(zones):
         name = f"{site.namespace}-{pool.name}-{zone}"
@@ -50,16 +49,10 @@ def _is_encrypted(pool: WorkerPool) -> bool:
     return bool(pool.volume and pool.volume.encrypted)
 
 
-def _volume_parts(pool: WorkerPool) -> Iterator[str]:
+def hash_inputs(pool: WorkerPool, site: Site, zone: str = "") -> Inputs:
     """ALI-W7."""
-    if (encrypted := machineclasses.root_volume(pool).encrypted) is not None:
-        yield machineclasses.boolean(encrypted)
-    for volume in pool.data_volumes or []:
-        yield volume.size
-        if volume.type is not None:
-            yield volume.type
-        if volume.encrypted is not None:
-            yield machineclasses.boolean(volume.encrypted)
+    volumes = machineclasses.volume_inputs(pool)
+    return Inputs(volumes, volumes)
 
 
 def _provider_spec(pool: WorkerPool, site: Site, zone: str, image: str) -> dict[str, Any]:

@@ -6,9 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clouds.aws import profile
-from clouds.aws.api import CloudProfileConfig, DataVolumeConfig, VolumeConfig, WorkerConfig
+from clouds.aws.api import (
+    CloudProfileConfig,
+    CpuOptions,
+    DataVolumeConfig,
+    InstanceProfile,
+    MetadataOptions,
+    VolumeConfig,
+    WorkerConfig,
+)
 from clouds.frame import machineclasses
-from clouds.frame.pools import Group, Site, class_hash, gigabytes
+from clouds.frame.pools import Group, Inputs, Site, class_hash, gigabytes
 from windowbox.errors import Malformed
 from windowbox.models import constraints
 from windowbox.models.gardener.worker import Volume, WorkerPool
@@ -22,8 +30,7 @@ _TOKENS_REQUIRED = (1, 30, 0)
 def groups(pool: WorkerPool, site: Site, raw_config: str, image: Mapping[str, Any]) -> Iterator[Group]:
     """A group for each zone."""
     config = machineclasses.worker_config(WorkerConfig, pool)
-    before = [*_volume_parts(pool)]
-    suffix = class_hash(pool, site, raw_config, before, [*before, *_config_parts(config)])
+    suffix = class_hash(pool, site, raw_config, hash_inputs(pool, site))
     capacity = machineclasses.capacity_of(pool)
     if config.node_template is not None:
         capacity |= config.node_template.capacity
@@ -48,27 +55,25 @@ def used_image(pool: WorkerPool, site: Site) -> dict[str, Any]:
     return {"name": wanted.name, "version": wanted.version, "ami": found, "architecture": architecture}
 
 
-def _volume_parts(pool: WorkerPool) -> Iterator[str]:
-    if pool.volume and pool.volume.encrypted is not None:
-        yield machineclasses.boolean(pool.volume.encrypted)
-    for volume in pool.data_volumes or []:
-        yield volume.size
-        if volume.type is not None:
-            yield volume.type
-        if volume.encrypted is not None:
-            yield machineclasses.boolean(volume.encrypted)
-
-
-def _config_parts(config: WorkerConfig) -> Iterator[str]:
-    if (cpu := config.cpu_options) is not None:
-        yield from (str(cpu.core_count), str(cpu.threads_per_core))
-    if (found := config.iam_instance_profile) is not None:
-        yield from (one for one in (found.arn, found.name) if one is not None)
-    if (options := config.instance_metadata_options) is not None:
-        if options.http_tokens is not None:
-            yield options.http_tokens
-        if options.http_put_response_hop_limit is not None:
-            yield str(options.http_put_response_hop_limit)
+def hash_inputs(pool: WorkerPool, site: Site, zone: str = "") -> Inputs:
+    """AWS-W7."""
+    config = machineclasses.worker_config(WorkerConfig, pool)
+    volumes = machineclasses.volume_inputs(pool)
+    cpu, profile_ = config.cpu_options or CpuOptions(), config.iam_instance_profile or InstanceProfile()
+    options = config.instance_metadata_options or MetadataOptions()
+    return Inputs(
+        volumes,
+        volumes
+        | machineclasses.inputs(
+            "providerConfig.cpuOptions", coreCount=cpu.core_count, threadsPerCore=cpu.threads_per_core
+        )
+        | machineclasses.inputs("providerConfig.iamInstanceProfile", arn=profile_.arn, name=profile_.name)
+        | machineclasses.inputs(
+            "providerConfig.instanceMetadataOptions",
+            httpTokens=options.http_tokens,
+            httpPutResponseHopLimit=options.http_put_response_hop_limit,
+        ),
+    )
 
 
 def _provider_spec(

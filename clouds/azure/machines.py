@@ -8,7 +8,7 @@ from typing import Any
 
 from clouds.azure.api import CloudProfileConfig, WorkerConfig
 from clouds.frame import machineclasses
-from clouds.frame.pools import Group, Site, class_hash, gigabytes
+from clouds.frame.pools import Group, Inputs, Site, class_hash, gigabytes
 from windowbox.errors import Malformed
 from windowbox.models.gardener.worker import WorkerPool
 from windowbox.models.objects import mapping
@@ -19,6 +19,7 @@ _CONFIDENTIAL = ("standard_dc", "standard_ec")
 """How the names of machine types begin whose memory is encrypted."""
 _CLOUDS = {"usgov": "Government", "usdod": "Government", "ussec": "Government", "china": "China"}
 """Which cloud a region is in, by the head of its name; all others are in the public one."""
+_INFRASTRUCTURE = "spec.provider.infrastructureConfig"
 _LOCATIONS = ("urn", "communityGalleryImageID", "sharedGalleryImageID", "id")
 """Where an image may be. The first that is given counts."""
 
@@ -30,8 +31,8 @@ def groups(pool: WorkerPool, site: Site, raw_config: str, image: Mapping[str, An
         return
     config, zones = machineclasses.worker_config(WorkerConfig, pool), pool.zones or []
     for i, zone in enumerate(zones):
-        subnet, is_own = _subnet(site, zone)
-        suffix = _suffix(pool, site, raw_config, config, subnet if is_own else None)
+        subnet, _ = _subnet(site, zone)
+        suffix = class_hash(pool, site, raw_config, hash_inputs(pool, site, zone))
         name = f"{site.namespace}-{pool.name}"
         place = {"zone": _number(zone)}
         spec = _provider_spec(pool, config, site, image, subnet, place, is_fast=_is_fast(pool, site, image))
@@ -57,16 +58,13 @@ def used_image(pool: WorkerPool, site: Site) -> dict[str, Any]:
 def _group_without_zone(pool: WorkerPool, site: Site, raw_config: str, image: Mapping[str, Any]) -> Group:
     """AZU-W5: each pool has its own scale set, or all pools of an old cluster share an availability set."""
     config = machineclasses.worker_config(WorkerConfig, pool)
-    sets = site.infrastructure.get("availabilitySets")
     subnet = str(machineclasses.for_nodes(_networks(site).get("subnets"), "subnet")["name"])
-    scale_set = None
-    if not sets or site.infrastructure.get("migratingToVMO"):
-        scale_set = _scale_set(pool, site)
+    if (scale_set := _scale_set(pool, site)) is not None:
         machine_set = {"id": scale_set["id"], "kind": "vmo"}
     else:
-        found = machineclasses.for_nodes(sets, "availability set")
+        found = machineclasses.for_nodes(site.infrastructure["availabilitySets"], "availability set")
         machine_set = {"id": found["id"], "kind": "availabilityset"}
-    suffix = _suffix(pool, site, raw_config, config, None if scale_set is None else str(scale_set["name"]))
+    suffix = class_hash(pool, site, raw_config, hash_inputs(pool, site))
     # Machines of one availability set have to be alike, and its first ones had no fast network (AZU-W6).
     is_fast = scale_set is not None and _is_fast(pool, site, image)
     place = {"machineSet": machine_set}
@@ -77,7 +75,10 @@ def _group_without_zone(pool: WorkerPool, site: Site, raw_config: str, image: Ma
     return Group(pool, name, f"{name}-{suffix}", "", 0, 1, spec, {}, template)
 
 
-def _scale_set(pool: WorkerPool, site: Site) -> Mapping[str, Any]:
+def _scale_set(pool: WorkerPool, site: Site) -> Mapping[str, Any] | None:
+    """AZU-W5: that of the pool; None in an old cluster with an availability set."""
+    if site.infrastructure.get("availabilitySets") and not site.infrastructure.get("migratingToVMO"):
+        return None
     found = [one for one in site.dependencies if one.get("poolName") == pool.name]
     if len(found) != 1:
         detail = "reconcile the Worker" if not found else "remove all but one"
@@ -97,18 +98,25 @@ def _subnet(site: Site, zone: str) -> tuple[str, bool]:
     return str(found["name"]), is_own and not found.get("migrated")
 
 
-def _suffix(pool: WorkerPool, site: Site, raw_config: str, config: WorkerConfig, more: str | None) -> str:
-    """AZU-W7. `more` is the name of the scale set or of the zone's own subnet."""
-    before = []
-    for volume in machineclasses.by_name(pool.data_volumes):
-        before += [volume.size, *([] if volume.type is None else [volume.type])]
+def hash_inputs(pool: WorkerPool, site: Site, zone: str = "") -> Inputs:
+    """AZU-W7."""
+    before: dict[str, str] = {}
+    for one in machineclasses.by_name(pool.data_volumes):
+        before |= machineclasses.inputs(f"dataVolumes[{one.name}]", size=one.size, type=one.type)
     if identity := mapping(site.infrastructure.get("identity")):
-        before.append(str(identity["id"]))
-    if more is not None:
-        before.append(more)
-    profile = config.diagnostics_profile
-    now = [profile.storage_uri] if profile and profile.storage_uri is not None else []
-    return class_hash(pool, site, raw_config, before, [*before, *now])
+        before[f"{_INFRASTRUCTURE}.identity"] = str(identity["id"])
+    if not site.infrastructure.get("zoned"):
+        if (scale_set := _scale_set(pool, site)) is not None:
+            before["scale set"] = str(scale_set["name"])
+    else:
+        subnet, is_own = _subnet(site, zone)
+        if is_own:
+            before[f"{_INFRASTRUCTURE}.networks.zones"] = subnet
+    profile = machineclasses.worker_config(WorkerConfig, pool).diagnostics_profile
+    of_profile = machineclasses.inputs(
+        "providerConfig.diagnosticsProfile", storageURI=profile and profile.storage_uri
+    )
+    return Inputs(before, before | of_profile)
 
 
 def _is_fast(pool: WorkerPool, site: Site, image: Mapping[str, Any]) -> bool:

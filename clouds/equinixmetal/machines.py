@@ -7,7 +7,7 @@ from typing import Any
 
 from clouds.equinixmetal.api import CloudProfileConfig, WorkerConfig
 from clouds.frame import machineclasses
-from clouds.frame.pools import Group, Site, class_hash
+from clouds.frame.pools import Group, Inputs, Site, class_hash
 from windowbox.models.gardener.worker import WorkerPool
 
 
@@ -15,8 +15,13 @@ def groups(pool: WorkerPool, site: Site, raw_config: str, image: Mapping[str, An
     """One group, whose machines land in any of the pool's facilities (EQX-W2, EQX-W3)."""
     config = machineclasses.worker_config(WorkerConfig, pool)
     name = f"{site.namespace}-{pool.name}"
-    class_name = f"{name}-{class_hash(pool, site, raw_config, (), ())}"
+    class_name = f"{name}-{class_hash(pool, site, raw_config, hash_inputs(pool, site))}"
     yield Group(pool, name, class_name, "", 0, 1, _provider_spec(pool, config, site, image), {})
+
+
+def hash_inputs(pool: WorkerPool, site: Site, zone: str = "") -> Inputs:
+    """Nothing: the raw config counts in the old form of the hash only."""
+    return Inputs({}, {})
 
 
 def used_image(pool: WorkerPool, site: Site) -> dict[str, Any]:

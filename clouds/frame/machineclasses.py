@@ -88,9 +88,21 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def boolean(value: bool) -> str:
-    """As Go prints it."""
-    return "true" if value else "false"
+def inputs(path: str, **values: Any) -> dict[str, str]:
+    """Those of the values that are not None, for the hash: by their paths, and as Go prints them."""
+    return {
+        f"{path}.{name}": str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def volume_inputs(pool: WorkerPool) -> dict[str, str]:
+    """The part of volumes in the hash, where a cloud has them all encrypted or not."""
+    found = inputs("volume", encrypted=pool.volume and pool.volume.encrypted)
+    for one in pool.data_volumes or []:
+        found |= inputs(f"dataVolumes[{one.name}]", size=one.size, type=one.type, encrypted=one.encrypted)
+    return found
 
 
 def node_template(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from windowbox.errors import Malformed
 from windowbox.models import constraints
@@ -99,59 +99,60 @@ def combined(parts: Iterable[str]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def class_hash(
-    pool: WorkerPool, site: Site, raw_config: str, before: Iterable[str], now: Iterable[str]
-) -> str:
-    """The suffix of the names of a pool's MachineClasses.
+class Inputs(NamedTuple):
+    """What a cloud adds to the hash, in order, by the field of the pool that it comes from."""
 
-    `before` and `now` are what the cloud adds to the hash without and with a node agent Secret. `raw_config`
-    is the WorkerConfig as the object spells it.
-    """
-    return combined(hashed(pool, site, raw_config, before, now).values())[:5]
+    before: Mapping[str, str]
+    """For pools without a node agent Secret."""
+    now: Mapping[str, str]
+    counts_config: bool = True
+    """Whether the WorkerConfig as it is spelled counts for pools without a node agent Secret."""
 
 
-def hashed(
-    pool: WorkerPool, site: Site, raw_config: str, before: Iterable[str], now: Iterable[str]
-) -> dict[str, str]:
-    """What goes into the hash, by name and in order."""
+def class_hash(pool: WorkerPool, site: Site, raw_config: str, added: Inputs) -> str:
+    """The suffix of the names of a pool's MachineClasses. `raw_config` is the WorkerConfig as spelled."""
+    return combined(hashed(pool, site, raw_config, added).values())[:5]
+
+
+def hashed(pool: WorkerPool, site: Site, raw_config: str, added: Inputs) -> dict[str, str]:
+    """What goes into the hash, in order, by the field of the pool, or of the Shoot, that it comes from."""
     if pool.node_agent_secret_name:
-        # gardenlet hashes version, machine type, image and container runtime into the name of that Secret.
-        return {"node agent Secret": pool.node_agent_secret_name, **_numbered(now)}
+        return {"nodeAgentSecretName": pool.node_agent_secret_name, **added.now}
+    config = {"providerConfig": raw_config} if raw_config and added.counts_config else {}
+    return {**_of_machines(pool, site), **config, **added.before, **_of_cluster(pool, site)}
+
+
+def _of_machines(pool: WorkerPool, site: Site) -> dict[str, str]:
     image, volume = pool.machine_image, pool.volume
-    parts = {
-        "Kubernetes version": ".".join(map(str, constraints.version(_kubernetes(pool, site))[:2])),
-        "machine type": pool.machine_type,
-        "machine image": f"{image.name}{image.version}" if image else "",
+    version = pool.kubernetes_version or mapping(mapping(site.shoot.get("spec")).get("kubernetes"))["version"]
+    found = {
+        "kubernetes.version": ".".join(map(str, constraints.version(str(version))[:2])),
+        "machine.type": pool.machine_type,
+        "machine.image": f"{image.name}{image.version}" if image else "",
     }
     if volume:
-        parts["volume size"] = volume.size
+        found["volume.size"] = volume.size
         if volume.type is not None:
-            parts["volume type"] = volume.type
-    if raw_config:
-        parts["providerConfig"] = raw_config
-    parts |= _numbered(before)
+            found["volume.type"] = volume.type
+    return found
+
+
+def _of_cluster(pool: WorkerPool, site: Site) -> dict[str, str]:
+    found = {}
     spec, status = mapping(site.shoot.get("spec")), mapping(site.shoot.get("status"))
     for one in mapping(spec.get("provider")).get("workers") or []:
         if mapping(one).get("name") == pool.name and (
             runtime := mapping(mapping(one).get("cri")).get("name")
         ):
-            parts["container runtime"] = str(runtime)
+            found["cri.name"] = str(runtime)
     rotation = mapping(mapping(status.get("credentials")).get("rotation"))
     for name in ("certificateAuthorities", "serviceAccountKey"):
         if moment := instant(mapping(rotation.get(name)).get("lastInitiationTime")):
-            parts[f"rotation of {name}"] = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
+            text = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
+            found[f"status.credentials.rotation.{name}"] = text
     if mapping(mapping(spec.get("systemComponents")).get("nodeLocalDNS")).get("enabled"):
-        parts["node-local DNS"] = "node-local-dns"
-    return parts
-
-
-def _numbered(texts: Iterable[str]) -> dict[str, str]:
-    return {f"provider data {i}": text for i, text in enumerate(texts, 1)}
-
-
-def _kubernetes(pool: WorkerPool, site: Site) -> str:
-    of_shoot = mapping(mapping(site.shoot.get("spec")).get("kubernetes")).get("version")
-    return pool.kubernetes_version or str(of_shoot or "")
+        found["spec.systemComponents.nodeLocalDNS"] = "node-local-dns"
+    return found
 
 
 def gigabytes(size: str) -> int:

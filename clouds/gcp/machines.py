@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clouds.frame import machineclasses
-from clouds.frame.pools import Group, Site, class_hash, gigabytes
+from clouds.frame.pools import Group, Inputs, Site, class_hash, gigabytes
 from clouds.frame.quantities import is_zero
 from clouds.gcp import worker
-from clouds.gcp.api import CloudProfileConfig, DataVolume, WorkerConfig
+from clouds.gcp.api import CloudProfileConfig, DataVolume, Encryption, WorkerConfig
 from windowbox.models.gardener.worker import Volume, WorkerPool
 from windowbox.models.objects import mapping
 
@@ -23,7 +23,7 @@ _COMPUTE = "https://www.googleapis.com/auth/compute"
 def groups(pool: WorkerPool, site: Site, raw_config: str, image: Mapping[str, Any]) -> Iterator[Group]:
     """A group for each zone."""
     config, zones = machineclasses.worker_config(WorkerConfig, pool), pool.zones or []
-    suffix = class_hash(pool, site, raw_config, (), [*_volume_parts(pool, config), *_config_parts(config)])
+    suffix = class_hash(pool, site, raw_config, hash_inputs(pool, site))
     capacity = machineclasses.capacity_of(pool)
     if config.node_template is not None:
         capacity |= config.node_template.capacity
@@ -57,33 +57,48 @@ def used_image(pool: WorkerPool, site: Site) -> dict[str, Any]:
     return {"name": wanted.name, "version": wanted.version, "image": found, "architecture": architecture}
 
 
-def _volume_parts(pool: WorkerPool, config: WorkerConfig) -> Iterator[str]:
+def hash_inputs(pool: WorkerPool, site: Site, zone: str = "") -> Inputs:
     """GCP-W14. The old form of the hash knows no data volumes."""
+    config, found = machineclasses.worker_config(WorkerConfig, pool), dict[str, str]()
     for volume in machineclasses.by_name(pool.data_volumes):
-        yield from (volume.name, volume.size)
-        if volume.type is not None:
-            yield volume.type
-        if volume.encrypted:
-            yield "true"
+        found |= machineclasses.inputs(
+            f"dataVolumes[{volume.name}]",
+            name=volume.name,
+            size=volume.size,
+            type=volume.type,
+            encrypted=volume.encrypted or None,
+        )
     for one in sorted(config.data_volumes, key=lambda one: one.name):
-        yield one.name
-        for value in (one.source_image, one.provisioned_iops, one.provisioned_throughput):
-            if value is not None:
-                yield str(value)
+        found |= machineclasses.inputs(
+            f"providerConfig.dataVolumes[{one.name}]",
+            name=one.name,
+            sourceImage=one.source_image,
+            provisionedIops=one.provisioned_iops,
+            provisionedThroughput=one.provisioned_throughput,
+        )
+    return Inputs({}, found | _config_inputs(config))
 
 
-def _config_parts(config: WorkerConfig) -> Iterator[str]:
-    if config.min_cpu_platform is not None:
-        yield config.min_cpu_platform
+def _config_inputs(config: WorkerConfig) -> dict[str, str]:
+    found, path = (
+        machineclasses.inputs("providerConfig", minCpuPlatform=config.min_cpu_platform),
+        "providerConfig",
+    )
     if (gpu := config.gpu) is not None:
-        yield from (gpu.accelerator_type, str(gpu.count))
+        found |= machineclasses.inputs(f"{path}.gpu", acceleratorType=gpu.accelerator_type, count=gpu.count)
     if (account := config.service_account) is not None:
-        yield from (account.email, *sorted(account.scopes))
+        found |= machineclasses.inputs(f"{path}.serviceAccount", email=account.email)
+        scopes = sorted(account.scopes)
+        found |= {f"{path}.serviceAccount.scopes[{i}]": scope for i, scope in enumerate(scopes)}
     if (volume := config.volume) is not None:
-        if (key := volume.encryption) is not None:
-            yield from (one for one in (key.kms_key_name, key.kms_key_service_account) if one is not None)
-        if volume.interface is not None:
-            yield volume.interface
+        key = volume.encryption or Encryption()
+        found |= machineclasses.inputs(
+            f"{path}.volume.encryption",
+            kmsKeyName=key.kms_key_name,
+            kmsKeyServiceAccount=key.kms_key_service_account,
+        )
+        found |= machineclasses.inputs(f"{path}.volume", interface=volume.interface)
+    return found
 
 
 def _provider_spec(pool: WorkerPool, config: WorkerConfig, site: Site, image: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clouds.frame import machineclasses
-from clouds.frame.pools import Group, Site, class_hash, gigabytes
+from clouds.frame.pools import Group, Inputs, Site, class_hash, gigabytes
 from clouds.openstack.api import CloudProfileConfig, WorkerConfig
 from windowbox.errors import Malformed
 from windowbox.models.gardener.worker import WorkerPool
@@ -23,10 +23,7 @@ def groups(pool: WorkerPool, site: Site, raw_config: str, image: Mapping[str, An
     """A group for each zone."""
     config, zones = machineclasses.worker_config(WorkerConfig, pool), pool.zones or []
     server_group = _server_group(pool, config, site)
-    parts = [] if server_group is None else [server_group]
-    labels = (one for one in config.machine_labels if one.trigger_rolling_on_update)
-    parts += sorted(f"{one.name}={one.value}" for one in labels)
-    suffix = class_hash(pool, site, raw_config if _counts_config(site) else "", parts, parts)
+    suffix = class_hash(pool, site, raw_config, hash_inputs(pool, site))
     template = config.node_template
     capacity = template.capacity if template is not None else machineclasses.capacity_of(pool)
     for i, zone in enumerate(zones):
@@ -73,6 +70,17 @@ def _server_group(pool: WorkerPool, config: WorkerConfig, site: Site) -> str | N
         if one.get("poolName") == pool.name:
             return str(one["id"])
     raise Malformed(f"pool {pool.name!r:.80} has no serverGroupDependency: reconcile the Worker")
+
+
+def hash_inputs(pool: WorkerPool, site: Site, zone: str = "") -> Inputs:
+    """OST-W8."""
+    config = machineclasses.worker_config(WorkerConfig, pool)
+    found = machineclasses.inputs("providerConfig.serverGroup", policy=_server_group(pool, config, site))
+    labels = ((f"{one.name}={one.value}", one) for one in config.machine_labels)
+    for text, one in sorted(labels, key=lambda pair: pair[0]):
+        if one.trigger_rolling_on_update:
+            found[f"providerConfig.machineLabels[{one.name}]"] = text
+    return Inputs(found, found, counts_config=_counts_config(site))
 
 
 def _counts_config(site: Site) -> bool:
