@@ -68,7 +68,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "bench": Entry("commands.bench:bench", "Measure throughput and latency on this machine."),
     },
     "Clouds: Shoots of other types": {
-        "validate": Entry("commands.validate:validate", "Check Shoots, CloudProfiles and Secrets."),
+        "validate": Entry("commands.clouds.validate:validate", "Check Shoots, CloudProfiles and Secrets."),
     },
     "Shell": {"completion": Entry("commands.cli:completion", "Completion for bash, zsh or fish.")},
 }

@@ -1,0 +1,1 @@
+"""Commands for Shoots of other types: they need no cluster."""
