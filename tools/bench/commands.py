@@ -328,3 +328,13 @@ def hostile(count: int, rounds: int, seed: int, output: str) -> None:
     from tools.bench import neighbours
 
     _run(output, neighbours.beside_hostile_objects(count, rounds, seed))
+
+
+@bench.command(short_help="Checks of Shoots by their clouds' rules.")
+@_count("count", 2000, "How many Shoots of each cloud.")
+@output_option
+def validate(count: int, output: str) -> None:
+    """Check the examples of all clouds in one process, and start `windowbox validate` with each."""
+    from tools.bench.clouds import validation
+
+    validation.measure(count).show(output)

@@ -1,0 +1,1 @@
+"""Clouds without servers: examples come in; how fast they are checked goes out."""
