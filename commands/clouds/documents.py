@@ -1,24 +1,24 @@
-"""Objects in files, with the places of their fields."""
+"""Objects in YAML and JSON files, with the lines of their fields. Files may be hostile."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
+from yaml.composer import Composer, ComposerError
 
-from clouds.frame.cloud import Json, Lookup
+from clouds.frame.cloud import Lookup
 from windowbox.errors import Malformed, Missing
-from windowbox.models.gardener.cloudprofile import require_small
-from windowbox.models.objects import mapping
+from windowbox.models.objects import Json, mapping
 
-_LARGEST_FILE = 4 << 20
-_MOST_VALUES = 200_000
-_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]|\[([^\]]+)\]")
+_LARGEST = 32 << 20
+_MOST_VALUES = 500_000
+_DEEPEST = 64
 _LEFT_OUT = (
     "",
     "spec",
@@ -27,6 +27,7 @@ _LEFT_OUT = (
     "spec.provider.workers[0]",
 )
 """The parts of a path that real extensions leave out."""
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]|\[([^\]]+)\]")
 
 
 @dataclass(frozen=True)
@@ -35,30 +36,98 @@ class Document:
 
     file: str
     node: yaml.Node
-    content: Json
+    content: dict[str, Any]
+
+    @property
+    def group(self) -> str:
+        return str(self.content.get("apiVersion")).rpartition("/")[0]
 
     @property
     def kind(self) -> str:
-        return str(self.content.get("kind"))
+        return _plain(self.content.get("kind"))
+
+    @property
+    def metadata(self) -> Json:
+        return mapping(self.content.get("metadata"))
 
     @property
     def namespace(self) -> str:
-        return str(mapping(self.content.get("metadata")).get("namespace") or "")
+        return _plain(self.metadata.get("namespace"))
 
     @property
     def name(self) -> str:
-        return str(mapping(self.content.get("metadata")).get("name") or "")
+        return _plain(self.metadata.get("name"))
+
+    @property
+    def title(self) -> str:
+        """Kind, namespace and name."""
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {name}"
 
     def line(self, path: str) -> int:
         """The line of the field, or of the innermost part around it that exists."""
-        starts = [_place(self.node, before) for before in _LEFT_OUT]
-        places = [_place(start.node, path) for start in starts]
+        places = [_place(_place(self.node, before).node, path) for before in _LEFT_OUT]
         return max(places, key=lambda place: place.depth).node.start_mark.line + 1
 
 
 class _Place(NamedTuple):
     depth: int
     node: yaml.Node
+
+
+def read_all(files: Iterable[str]) -> list[Document]:
+    """The objects of all files; `-` is standard input. Malformed or Missing if one cannot be read."""
+    return [document for file in files for document in read(file, _text(file))]
+
+
+def lookup(documents: Sequence[Document]) -> Lookup:
+    """Finds these objects by kind, namespace and name."""
+    by_name = {(one.kind, one.namespace, one.name): one.content for one in documents}
+    return lambda kind, namespace, name: by_name.get((kind, namespace, name))
+
+
+def read(file: str, text: bytes) -> list[Document]:
+    """All objects of a file, also those of lists. Malformed, with the line, if it is no YAML."""
+    if len(text) > _LARGEST:
+        raise Malformed(f"{file} is larger than {_LARGEST >> 20} MiB: split it")
+    loader = _Loader(text)
+    found: list[Document] = []
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None  # check_node says so
+            found.extend(_objects(file, node, loader.construct_document(node)))
+    except yaml.MarkedYAMLError as error:
+        where = f"{file}:{error.problem_mark.line + 1}" if error.problem_mark else file
+        raise Malformed(f"{where}: cannot be read: {error.problem}") from error
+    except yaml.reader.ReaderError as error:
+        raise Malformed(f"{file}: cannot be read: {error.reason}: write it as UTF-8") from error
+    except ValueError as error:
+        raise Malformed(f"{file}: cannot be read: a number has too many digits") from error
+    finally:
+        loader.dispose()
+    return found
+
+
+def _text(file: str) -> bytes:
+    try:
+        if file == "-":
+            return sys.stdin.buffer.read(_LARGEST + 1)
+        with Path(file).open("rb") as opened:
+            return opened.read(_LARGEST + 1)
+    except OSError as error:
+        raise Missing(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _objects(file: str, node: yaml.Node, content: object) -> Iterator[Document]:
+    if not isinstance(content, dict):
+        return
+    items, inside = content.get("items"), _child(node, "items", "")
+    if inside is not None and isinstance(items, list):
+        for item, place in zip(items, inside.value, strict=True):
+            yield from _objects(file, place, item)
+    else:
+        yield Document(file, node, content)
 
 
 def _place(node: yaml.Node, path: str) -> _Place:
@@ -75,57 +144,86 @@ def _child(node: yaml.Node, name: str, index: str) -> yaml.Node | None:
     found: yaml.Node | None = None
     if isinstance(node, yaml.SequenceNode) and index and int(index) < len(node.value):
         found = node.value[int(index)]
-    elif isinstance(node, yaml.MappingNode) and name:
-        found = next((value for key, value in node.value if key.value == name), None)
+    elif isinstance(node, yaml.MappingNode):
+        found = next((value for key, value in node.value if key.value == (name or index)), None)
     return found
 
 
-def read_all(files: Iterable[str]) -> list[Document]:
-    """The objects of all files; `-` is standard input."""
-    return [document for file in files for document in read(file, _text(file))]
+def _plain(value: object) -> str:
+    """For people and their terminals: without control characters."""
+    return "".join(one if one.isprintable() else "?" for one in str(value or ""))
 
 
-def lookup(documents: Sequence[Document]) -> Lookup:
-    """Finds these objects by kind, namespace and name."""
-    by_name = {(one.kind, one.namespace, one.name): one.content for one in documents}
-    return lambda kind, namespace, name: by_name.get((kind, namespace, name))
+class _Loader(Composer, yaml.CSafeLoader):
+    """Reads YAML as Kubernetes does: libyaml parses, and what it makes is bounded here.
+
+    An alias counts as what it stands for, and keys are there once: so merged mappings are bounded, too.
+    """
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 -- the table of the class above, without dates
+        first: [(tag, pattern) for tag, pattern in all_ if not tag.endswith((":timestamp", ":value"))]
+        for first, all_ in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, stream: bytes) -> None:
+        yaml.CSafeLoader.__init__(self, stream)
+        Composer.__init__(self)
+        self._depth = self._deepest = self._count = 0
+        self._measured: dict[yaml.Node, tuple[int, int]] = {}
+        """Of nodes with an anchor: how many values they are, and how many levels."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()
+        count, deepest = self._count, self._deepest
+        self._depth += 1
+        self._deepest = self._depth
+        self._count += 1
+        self._require(self._depth <= _DEEPEST, f"more than {_DEEPEST} levels: nest it less", event)
+        node = super().compose_node(parent, index)
+        assert node is not None
+        if isinstance(event, yaml.AliasEvent):
+            self._require(
+                node in self._measured, "an alias for what it lies in: write out what it stands for", event
+            )
+            values, levels = self._measured[node]
+            self._count += values
+            self._deepest += levels
+            self._require(self._deepest <= _DEEPEST, f"more than {_DEEPEST} levels: nest it less", event)
+        elif event.anchor is not None:
+            self._measured[node] = self._count - count, self._deepest - self._depth
+        self._require(self._count <= _MOST_VALUES, f"more than {_MOST_VALUES} values: split the file", event)
+        self._depth -= 1
+        self._deepest = max(deepest, self._deepest)
+        return node
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        keys: set[str] = set()
+        for key, _ in node.value:
+            self._require(
+                isinstance(key, yaml.ScalarNode), "a key is a list or a mapping: make it a text", key
+            )
+            self._require(key.value not in keys, f"key {key.value!r:.99} is there twice: remove one", key)
+            keys.add(key.value)
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        self.flatten_mapping(node)
+        return {key.value: self.construct_object(value, deep=deep) for key, value in node.value}
+
+    @staticmethod
+    def _require(holds: bool, why: str, where: Any) -> None:
+        """Fail at an event or a node."""
+        if not holds:
+            raise ComposerError(None, None, why, where.start_mark)
 
 
-def read(file: str, text: bytes) -> list[Document]:
-    """All objects of a file, also those of lists. Malformed, with the line, if it is no YAML."""
-    if len(text) > _LARGEST_FILE:
-        raise Malformed(f"{file} is larger than {_LARGEST_FILE >> 20} MiB: split it")
-    loader = yaml.CSafeLoader(text)
-    found: list[Document] = []
-    try:
-        while loader.check_node():
-            node = loader.get_node()
-            assert node is not None  # check_node says so
-            content = loader.construct_document(node)
-            require_small(content, f"{file}:{node.start_mark.line + 1}", _MOST_VALUES)
-            found.extend(_objects(file, node, content))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{file}:{mark.line + 1}" if mark else file
-        raise Malformed(f"{where}: is no YAML: {getattr(error, 'problem', None) or error}") from error
-    finally:
-        loader.dispose()
-    return found
+def _refused(loader: _Loader, node: Any) -> object:
+    raise ComposerError(None, None, f"tag {node.tag!r:.99} is not known: remove it", node.start_mark)
 
 
-def _objects(file: str, node: yaml.Node, content: object) -> Iterator[Document]:
-    if not isinstance(content, dict):
-        return
-    items, inside = content.get("items"), _child(node, "items", "")
-    if inside is not None and isinstance(items, list):
-        for item, place in zip(items, inside.value, strict=False):
-            yield from _objects(file, place, item)
-    else:
-        yield Document(file, node, content)
-
-
-def _text(file: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise Missing(f"{file} cannot be read: {error.strerror}") from error
+_TYPES = ("null", "bool", "int", "float", "str", "seq", "map")
+_Loader.yaml_constructors = {
+    f"tag:yaml.org,2002:{one}": yaml.CSafeLoader.yaml_constructors[f"tag:yaml.org,2002:{one}"]
+    for one in _TYPES
+} | {None: _refused}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import click
 
@@ -17,8 +18,20 @@ from commands.clouds.documents import Document, lookup, read_all
 from commands.options import output_option
 from windowbox.models.objects import mapping
 
+_GROUPS = {
+    "Shoot": "core.gardener.cloud",
+    "CloudProfile": "core.gardener.cloud",
+    "NamespacedCloudProfile": "core.gardener.cloud",
+    "Seed": "core.gardener.cloud",
+    "SecretBinding": "core.gardener.cloud",
+    "CredentialsBinding": "security.gardener.cloud",
+    "Secret": "",
+}
+"""The kinds that are checked."""
 _OF_CLOUD = "provider.shoot.gardener.cloud/"
 """Labels of Secrets that Shoots of a cloud use."""
+_NAMED = 20
+"""Objects that a summary names."""
 
 
 class Found(NamedTuple):
@@ -26,9 +39,60 @@ class Found(NamedTuple):
     problem: Problem
 
 
-def types(document: Document, find: Lookup) -> list[str]:
-    """The clouds that check an object."""
-    spec, about = mapping(document.content.get("spec")), mapping(document.content.get("metadata"))
+@dataclass
+class Result:
+    """What a check of several objects found."""
+
+    checked: int = 0
+    problems: list[Found] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Objects of kinds that are checked, but of other types: the reason by title."""
+    others: int = 0
+    """Objects of other kinds."""
+    missing: set[str] = field(default_factory=set)
+    """Objects that a check looked for, and that no file has."""
+
+
+def check(documents: Sequence[Document]) -> Result:
+    """Check all objects. They find each other by name."""
+    result, known = Result(), lookup(documents)
+
+    def find(kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
+        found = known(kind, namespace, name)
+        if found is None:
+            result.missing.add(f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}")
+        return found
+
+    for document in documents:
+        if not _is_checked(document):
+            result.others += 1
+            continue
+        types = _types(document, find)
+        clouds = [one for one in types if one in table.TYPES]
+        if not clouds:
+            of_type = f"is of type {', '.join(types)}" if types else "names no type"
+            result.skipped[document.title] = f"{of_type}; checked are {', '.join(table.TYPES)}"
+        result.checked += bool(clouds)
+        for cloud in clouds:
+            problems = admission.problems(
+                table.cloud(cloud), document.kind.lower(), document.content, None, find
+            )
+            result.problems.extend(Found(document, problem) for problem in problems)
+    return result
+
+
+def _is_checked(document: Document) -> bool:
+    """Whether it is of a kind that is checked, and a Secret is one of a cloud."""
+    if _GROUPS.get(document.kind) != document.group:
+        return False
+    labels = mapping(document.metadata.get("labels"))
+    return document.kind != "Secret" or any(one.startswith(_OF_CLOUD) for one in labels)
+
+
+def _types(document: Document, find: Lookup) -> list[str]:
+    """The types of provider that an object is for."""
+    spec = mapping(document.content.get("spec"))
+    found: list[object]
     match document.kind:
         case "Shoot" | "Seed":
             found = [mapping(spec.get("provider")).get("type")]
@@ -37,27 +101,13 @@ def types(document: Document, find: Lookup) -> list[str]:
         case "NamespacedCloudProfile":
             parent = find("CloudProfile", "", str(mapping(spec.get("parent")).get("name")))
             found = [mapping(mapping(parent).get("spec")).get("type")]
-        case "SecretBinding" | "CredentialsBinding":
-            found = [mapping(document.content.get("provider")).get("type")]
         case "Secret":
-            labels = mapping(about.get("labels"))
+            labels = mapping(document.metadata.get("labels"))
             found = [one.removeprefix(_OF_CLOUD) for one in labels if one.startswith(_OF_CLOUD)]
         case _:
-            found = []
-    return [one for one in found if isinstance(one, str) and one in table.TYPES]
-
-
-def check(documents: Sequence[Document]) -> tuple[int, list[Found]]:
-    """How many objects were checked, and their problems. Objects find each other by name."""
-    find, count = lookup(documents), 0
-    found: list[Found] = []
-    for document in documents:
-        checking = [table.cloud(one) for one in types(document, find)]
-        count += bool(checking)
-        for cloud in checking:
-            problems = admission.problems(cloud, document.kind.lower(), document.content, None, find)
-            found.extend(Found(document, problem) for problem in problems)
-    return count, found
+            # A SecretBinding may be for several types.
+            found = [*str(mapping(document.content.get("provider")).get("type") or "").split(",")]
+    return [one for one in found if one and isinstance(one, str)]
 
 
 @click.command(
@@ -72,37 +122,56 @@ def check(documents: Sequence[Document]) -> tuple[int, list[Found]]:
 def validate(files: tuple[str, ...], output: str) -> None:
     """What the admission of their cloud would answer to the objects in FILE…; `-` is standard input.
 
-    A Shoot needs its CloudProfile in one of the files; no cluster is needed. Paths are those of the real
-    extensions, also where they leave out a part; lines are those of the fields.
+    A Shoot needs its CloudProfile in one of the files; of type openstack or equinixmetal also its binding and
+    Secret, if it names one. No cluster is needed. Paths are those of the real extensions, also where they
+    leave out a part; lines are those of the fields.
     """
-    documents = read_all(files)
-    count, found = check(documents)
+    result = check(read_all(files))
     if output == "json":
-        click.echo(json.dumps({"checked": count, "problems": [_row(one) for one in found]}, indent=2))
+        click.echo(json.dumps(_report(result), indent=2))
     else:
-        for document, problem in found:
+        for document, problem in result.problems:
             where = f"{document.file}:{document.line(problem.path)}"
-            click.echo(f"{where}: {document.kind} {document.name}: {problem.message}")
-        click.echo(_summary(count, len(documents) - count, len(found)), err=True)
-    sys.exit(1 if found else 0)
+            click.echo(f"{where}: {document.title}: {problem.message}")
+        click.echo("\n".join(_summary(result)), err=True)
+    sys.exit(1 if result.problems else 0)
 
 
-def _row(found: Found) -> dict[str, object]:
-    document, problem = found
+def _report(result: Result) -> dict[str, object]:
+    problems = [
+        {
+            "file": found.document.file,
+            "line": found.document.line(found.problem.path),
+            "kind": found.document.kind,
+            "namespace": found.document.namespace,
+            "name": found.document.name,
+            "path": found.problem.path,
+            "type": found.problem.type,
+            "message": found.problem.message,
+        }
+        for found in result.problems
+    ]
+    skipped = [{"object": title, "reason": reason} for title, reason in result.skipped.items()]
     return {
-        "file": document.file,
-        "line": document.line(problem.path),
-        "kind": document.kind,
-        "namespace": document.namespace,
-        "name": document.name,
-        "path": problem.path,
-        "type": problem.type,
-        "message": problem.message,
+        "checked": result.checked,
+        "problems": problems,
+        "skipped": skipped,
+        "missing": sorted(result.missing),
     }
 
 
-def _summary(checked: int, skipped: int, problems: int) -> str:
-    text = f"{checked} objects checked, {problems} problems"
-    if skipped:
-        text += f"; {skipped} objects belong to no cloud: {', '.join(table.TYPES)} are checked"
-    return text
+def _summary(result: Result) -> list[str]:
+    lines = [f"skipped: {title} {reason}" for title, reason in [*result.skipped.items()][:_NAMED]]
+    if (more := len(result.skipped) - _NAMED) > 0:
+        lines.append(f"skipped: {_counted(more, 'more object')}")
+    missing = sorted(result.missing)
+    if missing and (result.problems or result.skipped):
+        lines.append(f"in no file: {', '.join(missing[:_NAMED])}: add the files that have them")
+    if result.others:
+        lines.append(f"skipped: {_counted(result.others, 'object')} of other kinds")
+    lines.append(f"{_counted(result.checked, 'object')} checked, {_counted(len(result.problems), 'problem')}")
+    return lines
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
