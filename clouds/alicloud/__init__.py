@@ -8,6 +8,7 @@ from clouds.frame.cloud import Cloud
 CLOUD = Cloud(
     type="alicloud",
     secret=secret.reason,
+    account=secret.account,
     shoot=shoot.problems,
     profile=profile.problems,
     mutate=mutation.mutate,

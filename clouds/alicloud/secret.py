@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from clouds.frame.cloud import Account
+
 _KEY_ID = re.compile(rb"[0-9a-zA-Z._=]{16,128}")
 
 
@@ -18,3 +20,8 @@ def reason(data: Mapping[str, bytes], old: Mapping[str, bytes] | None) -> str | 
             "accessKeySecret has to have at least 30 characters, and no line break around them: copy it again"
         )
     return None
+
+
+def account(data: Mapping[str, bytes]) -> Account:
+    """Nobody but Alibaba Cloud knows the account of a key: here each key has its own."""
+    return Account(data["accessKeyID"].decode())

@@ -8,6 +8,7 @@ from clouds.frame.cloud import Cloud
 CLOUD = Cloud(
     type="azure",
     secret=secret.reason,
+    account=secret.account,
     shoot=shoot.problems,
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,

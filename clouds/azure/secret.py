@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from clouds.frame.cloud import Account
+
 _GUID = re.compile(rb"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 _ALWAYS = ("subscriptionID", "tenantID")
 _PRINCIPAL = ("clientID", "clientSecret")
@@ -30,3 +32,8 @@ def reason(data: Mapping[str, bytes], old: Mapping[str, bytes] | None) -> str | 
         if old is not None and data[name] != old.get(name):
             return f"{name} cannot change while Shoots use the Secret: create another Secret"
     return None
+
+
+def account(data: Mapping[str, bytes]) -> Account:
+    subscription = data["subscriptionID"].decode().lower()
+    return Account(subscription, {"subscription": subscription, "tenant": data["tenantID"].decode().lower()})

@@ -9,6 +9,7 @@ from clouds.gcp import backup, profile, secret, shoot
 CLOUD = Cloud(
     type="gcp",
     secret=secret.reason,
+    account=secret.account,
     shoot=shoot.problems,
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,

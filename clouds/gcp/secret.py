@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Mapping
 
+from clouds.frame.cloud import Account
+
 _KEY = "serviceaccount.json"
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]", re.ASCII)
 
@@ -27,3 +29,8 @@ def reason(data: Mapping[str, bytes], old: Mapping[str, bytes] | None) -> str | 
     if key.get("type") != "service_account":
         return f"type in {_KEY} has to be service_account: create a key for a service account"
     return None
+
+
+def account(data: Mapping[str, bytes]) -> Account:
+    project = json.loads(data[_KEY])["project_id"]
+    return Account(project, {"project": project})

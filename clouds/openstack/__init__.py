@@ -8,6 +8,7 @@ from clouds.openstack import mutation, profile, secret, shoot
 CLOUD = Cloud(
     type="openstack",
     secret=secret.reason,
+    account=secret.account,
     shoot=shoot.problems,
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from clouds.frame.cloud import Account
+
 _TRIMMED = (
     "domainName",
     "tenantName",
     "username",
     *(f"applicationCredential{one}" for one in ("ID", "Name", "Secret")),
 )
+_TENANT = ("authURL", "domainName", "tenantName")
 _LONGEST_TENANT = 64
 _URL = re.compile(
     r"(?!:)(?:[A-Za-z][A-Za-z0-9+.-]*:|[^:/?#]*(?:[/?#]|$))(?:[^%\x00-\x1f\x7f]|%[0-9A-Fa-f]{2})*", re.ASCII
@@ -50,3 +53,9 @@ def incomplete(data: Mapping[str, bytes]) -> str | None:
     if not data.get("applicationCredentialID") and not by_name:
         return "applicationCredentialID is missing: add it, or applicationCredentialName and username"
     return None
+
+
+def account(data: Mapping[str, bytes]) -> Account:
+    """A tenant of a domain of a cloud."""
+    url, domain, tenant = (data[name].decode(errors="replace") for name in _TENANT)
+    return Account(f"{url} {domain} {tenant}", {"domain": domain, "tenant": tenant})

@@ -1,0 +1,28 @@
+"""Credentials of clouds that open nothing, as their extensions accept them."""
+
+from __future__ import annotations
+
+import json
+
+_KEY = {"type": "service_account", "project_id": "my-project", "private_key": "opens nothing"}
+
+CREDENTIALS: dict[str, dict[str, bytes]] = {
+    "alicloud": {"accessKeyID": b"LTAI5tWindowboxExample", "accessKeySecret": b"opens-nothing" * 3},
+    "aws": {"accessKeyID": b"AKIAWINDOWBOXEXAMPLE", "secretAccessKey": b"opens/nothing" * 4},
+    "azure": {
+        "subscriptionID": b"11111111-1111-1111-1111-111111111111",
+        "tenantID": b"22222222-2222-2222-2222-222222222222",
+        "clientID": b"33333333-3333-3333-3333-333333333333",
+        "clientSecret": b"opens-nothing",
+    },
+    "gcp": {"serviceaccount.json": json.dumps(_KEY).encode()},
+    "openstack": {
+        "authURL": b"https://keystone.example.org/v3",
+        "domainName": b"my-domain",
+        "tenantName": b"my-tenant",
+        "username": b"my-user",
+        "password": b"opens-nothing",
+    },
+}
+SECRET = "opens"
+"""Begins each of their secrets."""

@@ -1,0 +1,35 @@
+"""Accounts of clouds: what of credentials tells them apart, and what of them is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from clouds import table
+from tests.support.cloudcredentials import CREDENTIALS
+
+SHOWN = {
+    "alicloud": {},
+    "aws": {},
+    "azure": {
+        "subscription": "11111111-1111-1111-1111-111111111111",
+        "tenant": "22222222-2222-2222-2222-222222222222",
+    },
+    "gcp": {"project": "my-project"},
+    "openstack": {"domain": "my-domain", "tenant": "my-tenant"},
+}
+
+
+@pytest.mark.parametrize("cloud", sorted(CREDENTIALS))
+def test_an_account_shows_nothing_secret(cloud: str) -> None:
+    data, made = CREDENTIALS[cloud], table.cloud(cloud)
+    assert made.secret(data, None) is None
+    assert made.account
+    assert made.account(data).shown == SHOWN[cloud]
+
+
+def test_an_account_of_openstack_is_a_tenant() -> None:
+    openstack, data = table.cloud("openstack"), CREDENTIALS["openstack"]
+    assert openstack.account
+    one = openstack.account(data)
+    assert openstack.account({**data, "password": b"another"}) == one
+    assert openstack.account({**data, "domainName": b"\xff"}).identity != one.identity
