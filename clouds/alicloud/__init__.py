@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from clouds.alicloud import mutation, profile, secret, shoot
+from clouds.alicloud import faults, mutation, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
     type="alicloud",
+    faults=faults.FAULTS,
     secret=secret.reason,
     account=secret.account,
     shoot=shoot.problems,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from clouds.aws import mutation, network, profile, secret, shoot
+from clouds.aws import faults, mutation, network, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
     type="aws",
+    faults=faults.FAULTS,
     secret=secret.reason,
     shoot=shoot.problems,
     profile=profile.problems,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from clouds.azure import mutation, profile, secret, shoot
+from clouds.azure import faults, mutation, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
     type="azure",
+    faults=faults.FAULTS,
     secret=secret.reason,
     account=secret.account,
     shoot=shoot.problems,

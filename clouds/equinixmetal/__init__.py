@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from clouds.equinixmetal import checks
+from clouds.equinixmetal import checks, faults
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
     type="equinixmetal",
+    faults=faults.FAULTS,
     secret=checks.secret_reason,
     shoot=checks.shoot_problems,
     profile=checks.profile_problems,

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from clouds.frame.decoding import parse
+from clouds.frame.faults import Faults
 from clouds.frame.gardenobjects import NamespacedProfileSpec, ProfileSpec, Shoot
 from clouds.frame.infrastructure import Planner
 from clouds.frame.problems import Problem
@@ -94,3 +95,4 @@ class Cloud:
     account: Callable[[Mapping[str, bytes]], Account] | None = None
     """The account of credentials that `secret` accepts."""
     infrastructure: Planner | None = None
+    faults: Faults = field(default_factory=dict)

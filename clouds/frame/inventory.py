@@ -94,6 +94,11 @@ def account_name(cloud: str, identity: str) -> str:
     return f"{cloud}-{int(digest(cloud, identity)[:10], 16) % 10**12:012d}"
 
 
+def cloud_of(account: str) -> str:
+    """The cloud of an account of this name."""
+    return account.rpartition("-")[0]
+
+
 def encoded(objects: Iterable[CloudObject]) -> list[dict[str, Any]]:
     """For the bus, without fields that have their defaults. Malformed if they are too many or too large."""
     found = [{name: value for name, value in asdict(one).items() if value} for one in objects]

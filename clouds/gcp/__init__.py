@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from clouds.frame import networkconfig
 from clouds.frame.cloud import Cloud
-from clouds.gcp import backup, profile, secret, shoot
+from clouds.gcp import backup, faults, profile, secret, shoot
 
 CLOUD = Cloud(
     type="gcp",
+    faults=faults.FAULTS,
     secret=secret.reason,
     account=secret.account,
     shoot=shoot.problems,

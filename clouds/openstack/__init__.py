@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from clouds.frame.cloud import Cloud
-from clouds.openstack import mutation, profile, secret, shoot
+from clouds.openstack import faults, mutation, profile, secret, shoot
 
 CLOUD = Cloud(
     type="openstack",
+    faults=faults.FAULTS,
     secret=secret.reason,
     account=secret.account,
     shoot=shoot.problems,

@@ -63,6 +63,10 @@ def _text(call: Call) -> str:
             return f"edge: as of {state.get('since', '')[11:23]}, backends {backends}" + (
                 "; " + "; ".join(f"{place}: {why}" for place, why in problems) if problems else ""
             )
+        case "cloud", {"account": str(account)}, None:
+            return f"cloud {account.rpartition('-')[0]}"
+        case "cloud" | "account", _, _:
+            return ""
         case "gone", _, answer:
             return "API: is gone" if answer else "API: is still there"
         case "remind", _, _:

@@ -18,7 +18,8 @@ from windowbox.clients.kubernetes.apiresponses import UNAUTHENTICATED
 from windowbox.errors import Conflict, Malformed, Missing, PermanentError
 from windowbox.models.objects import from_base64, mapping
 from windowbox.models.refs import SECRETS
-from workers.core.lifecycle.actuators import Run
+from workers.core.cloudfaults import CloudFaults
+from workers.core.lifecycle.actuators import Run, shoot_of
 
 Json = dict[str, Any]
 
@@ -46,6 +47,15 @@ class CloudAccounts:
     def __init__(self, bus: Bus, clusters: Clusters) -> None:
         self._bucket = Bucket(bus, streams.CLOUDS)
         self._clusters = clusters
+        self._faults = CloudFaults(bus)
+
+    async def check(self, run: Run, account: str, part: str) -> None:
+        """Make a call to the cloud: an error of the cloud if a fault is set for it (`CloudFaults.check`).
+
+        Checks for drift make none: nobody would see that they fail.
+        """
+        if not run.drift:
+            await self._faults.check(run.recorder, account, part, shoot_of(run).technical_id)
 
     async def account(self, run: Run, cloud: Cloud, namespace: str, name: str) -> Account:
         """The account of the credentials in a Secret. An error if they are none."""
@@ -110,6 +120,7 @@ class CloudAccounts:
         before = await self.estate(run, owner)
         if before is None:
             return
+        await self.check(run, before.account, "infrastructure")
         for kind, id_ in before.uses:
             await self._release(run, before.account, kind, id_, owner)
         await self._write(run, _of_shoot(owner), None)

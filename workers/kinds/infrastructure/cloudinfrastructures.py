@@ -40,6 +40,7 @@ class CloudInfrastructures:
         if not name:
             raise Malformed("spec.secretRef.name is not set: name the Secret with the cloud's credentials")
         account = await self._accounts.account(run, cloud, namespace, name)
+        await self._accounts.check(run, account.name, "infrastructure")
         cluster = await self._targets.shoot_cluster(run)
         site = _site(run, cluster, account)
         existing = await self._accounts.existing(run, account.name, cloud.infrastructure.references(site))
