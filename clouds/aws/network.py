@@ -145,8 +145,7 @@ def _shared_data(site: Site, config: InfrastructureConfig, found: Found) -> dict
         "IAMRolePolicyName": f"{name}-nodes",
     }
     if site.ssh_public_key:
-        fingerprint = inventory.digest(site.ssh_public_key)[:32]
-        spelled = ":".join(fingerprint[i : i + 2] for i in range(0, 32, 2))
+        spelled = inventory.fingerprint(site.ssh_public_key)
         key = {
             "KeyPair": f"{name}-ssh-publickey",
             "KeyPairFingerprint": spelled,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.equinixmetal import checks, faults
+from clouds.equinixmetal import checks, faults, sshkey
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -12,4 +12,6 @@ CLOUD = Cloud(
     shoot=checks.shoot_problems,
     profile=checks.profile_problems,
     unused_profile=checks.unused_problems,
+    account=checks.account,
+    infrastructure=sshkey.PLANNER,
 )

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 
 from clouds.equinixmetal.api import CloudProfileConfig, ControlPlaneConfig, WorkerConfig
 from clouds.frame.admission import credentials_reason
-from clouds.frame.cloud import ShootReview
+from clouds.frame.cloud import Account, ShootReview
 from clouds.frame.decoding import decode
 from clouds.frame.gardenobjects import ProfileSpec
 from clouds.frame.problems import Problem, plain, required
+from windowbox.errors import Malformed
 
 _CONFIG = "spec.providerConfig of the CloudProfile"
 _CONTROL_PLANE = "spec.provider.controlPlaneConfig"
+_LONGEST_PROJECT = 64
 
 
 def secret_reason(data: Mapping[str, bytes], old: Mapping[str, bytes] | None) -> str | None:
@@ -21,6 +23,14 @@ def secret_reason(data: Mapping[str, bytes], old: Mapping[str, bytes] | None) ->
     return (
         f"{' and '.join(missing)} missing: add what the console of Equinix Metal shows" if missing else None
     )
+
+
+def account(data: Mapping[str, bytes]) -> Account:
+    """The project, whose ID machines and keys show."""
+    project = data["projectID"].decode(errors="replace")
+    if len(project) > _LONGEST_PROJECT:
+        raise Malformed(f"projectID has more than {_LONGEST_PROJECT} characters: copy it from the console")
+    return Account(project, {"project": project})
 
 
 def profile_problems(profile: ProfileSpec) -> Iterator[Problem]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from clouds.frame.gardenobjects import Networking, ProfileSpec
 from clouds.frame.inventory import CloudObject, Found, Reference
+from clouds.frame.problems import Problem
+from windowbox.errors import Malformed
+from windowbox.models import fielderrors
 from windowbox.models.objects import mapping
 
 Json = dict[str, Any]
@@ -91,3 +94,9 @@ def state_object(api_version: str, data: Mapping[str, str], **more: Any) -> Json
 def data_of(site: Site) -> Mapping[str, Any]:
     """The data of the state before."""
     return mapping(site.state.get("data"))
+
+
+def require_valid(problems: Iterable[Problem]) -> None:
+    """Malformed if admission would have refused the config: an Infrastructure can be written without it."""
+    if found := fielderrors.first(map(str, problems)):
+        raise Malformed(fielderrors.joined(found))

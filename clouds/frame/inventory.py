@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from ipaddress import IPv4Address
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from windowbox.errors import Malformed
 from windowbox.models.objects import mapping, mappings
@@ -82,6 +83,16 @@ def digest(*parts: str) -> str:
 def made_id(prefix: str, *parts: str, digits: int = 17) -> str:
     """A stable id such as `vpc-0a1b…`: the same for the same parts, for repeated runs."""
     return f"{prefix}{digest(prefix, *parts)[:digits]}"
+
+
+def made_uuid(*parts: str) -> str:
+    """The same for clouds whose ids are UUIDs."""
+    return str(UUID(digest(*parts)[:32], version=4))
+
+
+def fingerprint(public_key: str) -> str:
+    """16 pairs of digits that stand for a key."""
+    return ":".join(re.findall("..", digest(public_key)[:32]))
 
 
 def played_address(*parts: str) -> str:

@@ -15,6 +15,7 @@ CREDENTIALS: dict[str, dict[str, bytes]] = {
         "clientID": b"33333333-3333-3333-3333-333333333333",
         "clientSecret": b"opens-nothing",
     },
+    "equinixmetal": {"apiToken": b"opens-nothing", "projectID": b"my-project"},
     "gcp": {"serviceaccount.json": json.dumps(_KEY).encode()},
     "openstack": {
         "authURL": b"https://keystone.example.org/v3",

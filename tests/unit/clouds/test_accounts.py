@@ -14,6 +14,7 @@ SHOWN = {
         "subscription": "11111111-1111-1111-1111-111111111111",
         "tenant": "22222222-2222-2222-2222-222222222222",
     },
+    "equinixmetal": {"project": "my-project"},
     "gcp": {"project": "my-project"},
     "openstack": {"domain": "my-domain", "tenant": "my-tenant"},
 }

@@ -86,7 +86,7 @@ def status(plan: Plan) -> Status:
     found: Status = {
         "providerStatus": plan.provider_status,
         "state": plan.state,
-        "egressCIDRs": list(plan.egress),
+        "egressCIDRs": list(plan.egress) or None,
     }
     if plan.networking is not None:
         found["networking"] = {name: ranges or None for name, ranges in plan.networking.items()}
