@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from webhooks import jsonpatch
-from webhooks.review import Context, Denied, Review, Undecodable, Webhook
+from webhooks.review import Context, Denied, Review, Undecodable, Wanted, Webhook
 from windowbox.models.objects import mapping
 
 logger = logging.getLogger(__name__)
@@ -145,13 +145,15 @@ def _require_short(value: object, what: str) -> None:
 
 
 def decide(webhook: Webhook, review: Review, context: Context) -> Answer:
-    """The webhook's decision. Errors in it, even bugs, become answers."""
+    """The webhook's decision, or Wanted. Errors in it, even bugs, become answers."""
     if review.deleting and webhook.skip_deleting:
         return Answer(True)
     try:
         changed = webhook.act(review, context)
         operations = [] if changed is None else jsonpatch.between(review.object, changed)
         return Answer(True, patch=orjson.dumps(operations) if operations else b"")
+    except Wanted:
+        raise
     except Denied as error:
         return refused(403, str(error))
     except Undecodable as error:

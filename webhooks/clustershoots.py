@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from webhooks.review import Denied, about
+from webhooks.review import Denied, Lookup, about
 from webhooks.shapes import given, objects, part
 from windowbox.models.objects import Json
+from windowbox.models.refs import CLUSTERS
+
+
+def lookup(name: str) -> Lookup:
+    """The Cluster of that name."""
+    return Lookup(CLUSTERS, "", name)
 
 
 def shoot(cluster: Json, name: str) -> Json:

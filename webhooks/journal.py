@@ -23,7 +23,7 @@ from bus.messages import ReviewRecord
 from bus.transport.connection import Bus
 from webhooks import answering, table
 from webhooks.answering import Answer
-from webhooks.review import Context, Review
+from webhooks.review import Context, Found, Review, Wanted
 from webhooks.server import Decision
 from windowbox.errors import Malformed, WindowboxError
 from windowbox.models.objects import Json, mapping
@@ -71,10 +71,10 @@ class Journal:
     def note(self, decision: Decision) -> None:
         if not self._has_bus:
             return
-        size, found = decision.weight, decision.context.found
-        if found is not None:
+        size = decision.weight
+        for found in decision.context.objects.values():
             try:
-                size += len(orjson.dumps(found))
+                size += len(orjson.dumps(found.object))
             except orjson.JSONEncodeError:  # nested too deep
                 size += _BIG
         if not self._writing or len(self._waiting) >= _LONGEST_QUEUE or self._bytes + size > _LARGEST_QUEUE:
@@ -167,8 +167,10 @@ def packed(review: Review, context: Context) -> str:
     given = {
         # Not `asdict`, which copies objects.
         "review": {name: getattr(hidden, name) for name in Review.__dataclass_fields__},
-        "found": harmless(context.found, "") if context.found is not None else None,
-        "failure": context.failure,
+        "objects": {
+            key: [None if object is None else harmless(object, ""), *reason]
+            for key, (object, *reason) in context.objects.items()
+        },
         "images": context.images,
         "prometheus": context.settings.prometheus.model_dump(),
     }
@@ -184,7 +186,8 @@ def unpacked(request: str) -> tuple[Review, Context]:
     try:
         given = orjson.loads(zlib.decompress(base64.b64decode(request)))
         settings = WebhookSettings(prometheus=PrometheusSettings.model_validate(given["prometheus"]))
-        context = Context(settings, given["found"], given["failure"], given["images"])
+        objects = {key: Found(*found) for key, found in given["objects"].items()}
+        context = Context(settings, objects, given["images"])
         return Review(**given["review"]), context
     except (ValueError, TypeError, KeyError, zlib.error) as error:
         raise Malformed("a recorded review cannot be read") from error
@@ -236,7 +239,7 @@ class Replay:
 
     replayed: int = 0
     left_out: int = 0
-    """Records that were too large to be kept, that cannot be read, or whose webhook is unknown."""
+    """Records that were too large to be kept or cannot be read, or whose webhook is unknown or wants more."""
     differences: list[Difference] = field(default_factory=list)
 
 
@@ -245,15 +248,15 @@ def replayed(reviews: Iterable[ReviewRecord]) -> Replay:
     result = Replay()
     for review in reviews:
         webhook = table.WEBHOOKS.get(review.webhook)
-        try:
-            given, context = unpacked(review.request)
-        except Malformed:
-            webhook = None
         if webhook is None:
             result.left_out += 1
             continue
+        try:
+            now = answering.decide(webhook, *unpacked(review.request))
+        except (Malformed, Wanted):
+            result.left_out += 1
+            continue
         result.replayed += 1
-        now = answering.decide(webhook, given, context)
         # Patches of Secrets are not recorded. There are none: Secrets are only validated.
         patched_otherwise = review.patch and review.patch != orjson.loads(now.patch or b"[]")
         if (review.outcome, review.message) != (now.outcome, now.message) or patched_otherwise:

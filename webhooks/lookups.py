@@ -46,6 +46,8 @@ class Lookups:
 
     async def look(self, wanted: Lookup, seconds: float) -> Found:
         """The object, or the reason why there is none, within so many seconds."""
+        if not wanted.name:
+            return Found(None, f'{wanted.resource.id} "" not found', missing=True)
         end = time.monotonic() + seconds
         found = await self._from_bus(wanted, min(_BUS_PATIENCE, seconds / 3))
         if found is not None:
@@ -84,7 +86,7 @@ class Lookups:
                 async with asyncio.timeout(_API_PATIENCE), self._room:
                     object = await self._kube.get(wanted.resource, wanted.namespace, wanted.name)
             except Missing:
-                return Found(None, f'{wanted.resource.id} "{wanted.name}" not found')
+                return Found(None, f'{wanted.resource.id} "{wanted.name}" not found', missing=True)
             except WindowboxError as error:
                 return Found(None, str(error))
             except TimeoutError:

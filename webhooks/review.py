@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from windowbox.models.objects import Json, mapping
 from windowbox.models.refs import Resource
@@ -24,6 +24,14 @@ class Denied(Exception):
 
 class Undecodable(Exception):
     """The object does not have the form of its kind: answered with code 400."""
+
+
+class Wanted(Exception):
+    """A webhook needs another object first: it is called again when that has been looked up."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        super().__init__(lookup.key)
+        self.lookup = lookup
 
 
 @contextmanager
@@ -65,6 +73,10 @@ class Lookup(NamedTuple):
     namespace: str
     name: str
 
+    @property
+    def key(self) -> str:
+        return f"{self.resource.id}/{self.namespace}/{self.name}"
+
 
 class Found(NamedTuple):
     """The object that a lookup found, or the reason why there is none."""
@@ -72,6 +84,8 @@ class Found(NamedTuple):
     object: Json | None
     failure: str = ""
     """In the words of the API server."""
+    missing: bool = False
+    """It does not exist. Otherwise, without an object, nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +93,8 @@ class Context:
     """The facts that a webhook may read besides the review."""
 
     settings: WebhookSettings = field(default_factory=WebhookSettings)
-    found: Mapping[str, Any] | None = None
-    """The looked-up object."""
-    failure: str = ""
-    """Why there is no looked-up object, in the words of the API server."""
-
+    objects: Mapping[str, Found] = field(default_factory=dict)
+    """What has been looked up, by the keys of lookups."""
     images: Mapping[str, str] = field(default_factory=dict)
     """Container images by their name in the image vector."""
 
@@ -93,11 +104,21 @@ class Context:
             raise Denied(f"could not find image {name}: add it to the image vector")
         return self.images[name]
 
-    def looked_up(self, prefix: str = "") -> Mapping[str, Any]:
-        """The looked-up object. Denied without one, with the prefix before the reason."""
-        if self.found is None:
-            raise Denied(f"{prefix}{self.failure}")
-        return self.found
+    def looked_up(self, lookup: Lookup, prefix: str = "") -> Json:
+        """The object. Denied without one, with the prefix before the reason."""
+        found = self._found(lookup)
+        if found.object is None:
+            raise Denied(f"{prefix}{found.failure}")
+        return found.object
+
+    def find(self, lookup: Lookup) -> Json | None:
+        """The object, or None if it does not exist. Denied if it cannot be looked up."""
+        return None if self._found(lookup).missing else self.looked_up(lookup)
+
+    def _found(self, lookup: Lookup) -> Found:
+        if lookup.key not in self.objects:
+            raise Wanted(lookup)
+        return self.objects[lookup.key]
 
 
 @dataclass(frozen=True)
@@ -106,9 +127,9 @@ class Webhook:
 
     registration: Registration
     act: Callable[[Review, Context], Json | None]
-    """The changed object, None to allow it unchanged, or Denied. It does not change its arguments."""
-    lookup: Callable[[Review], Lookup | None] = lambda _: None
-    """The other object that `act` needs in its context for this review."""
+    """The changed object, None to allow it unchanged, or Denied. It does not change its arguments.
+
+    It asks its context for other objects. With the first that is not there it ends, and is called again."""
     skip_deleting: bool = True
     """Objects under deletion are allowed unchanged, without a call of `act`."""
     big: int = 64 << 10

@@ -20,7 +20,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from webhooks import answering
 from webhooks.answering import BODY_LIMIT, Answer, Asked
 from webhooks.connections import Bodies, Body, BrokenOff, Connections, Crowded, Slow
-from webhooks.review import Context, Found, Lookup, Review, Webhook
+from webhooks.review import Context, Found, Lookup, Review, Wanted, Webhook
 from windowbox.errors import Malformed, TransientError
 from windowbox.models.webhooks import Target
 from windowbox.telemetry import metrics
@@ -35,6 +35,8 @@ _MARGIN = 0.2
 """Seconds between our answer and the caller's timeout."""
 _AT_ONCE = 64
 """Big requests of one target in its thread; others wait, within their patience."""
+_MOST_LOOKUPS = 8
+"""Objects that one review may ask for, one after the other."""
 _KEPT = 150.0
 """Seconds for which idle connections are kept: longer than API servers keep theirs, which is 90 s.
 
@@ -161,18 +163,18 @@ class Server:
             metrics.reviews.labels(name, "unreadable").inc()
             return answering.refused(413, f"request entity is too large: limit is {body.excess}").encoded()
         size = len(body.content)
-        asked, wanted, answer = await self._apart(webhook, size, _begun, webhook, body.content, self._given)
+        context = self._given
+        asked, answer = await self._apart(webhook, size, _begun, webhook, body.content, context)
         if not isinstance(asked, Asked):
             metrics.reviews.labels(name, "unreadable").inc()
             refused, uid, version = asked
             return refused.encoded(uid, version)
-        review, context = asked.review, self._given
-        if wanted:
+        review = asked.review
+        while isinstance(answer, Lookup):
             left = _patience(request) - (time.perf_counter() - started)
-            found, failure = await self._look(wanted, left)
-            context = replace(context, found=found, failure=failure)
-        if answer is None:
-            answer = await self._apart(webhook, size, answering.decide, webhook, review, context)
+            found = await self._look(answer, left)
+            context = replace(context, objects={**context.objects, answer.key: found})
+            answer = await self._apart(webhook, size, _decided, webhook, review, context)
         seconds = time.perf_counter() - started
         self._connections.answered(request)
         self._journal.note(Decision(webhook, review, context, answer, seconds, body.weight))
@@ -250,18 +252,20 @@ def _is_bug(record: logging.LogRecord) -> bool:
 
 def _begun(
     webhook: Webhook, body: bytes, given: Context
-) -> tuple[Asked | tuple[Answer, str, str], Lookup | None, Answer | None]:
-    """The decoded review, and the object to look up first or, if there is none, the decision.
-
-    Both steps run in one call, so that a big request without a lookup enters the thread once.
-    """
+) -> tuple[Asked | tuple[Answer, str, str], Answer | Lookup]:
+    """The decoded review and its decision, in one call: big requests enter the thread once."""
     asked = answering.read(webhook, body)
-    if not isinstance(asked, Asked):
-        return asked, None, None
-    skipped = asked.review.deleting and webhook.skip_deleting
-    if not skipped and (wanted := webhook.lookup(asked.review)):
-        return asked, wanted, None
-    return asked, None, answering.decide(webhook, asked.review, given)
+    return asked, _decided(webhook, asked.review, given) if isinstance(asked, Asked) else asked[0]
+
+
+def _decided(webhook: Webhook, review: Review, context: Context) -> Answer | Lookup:
+    """The decision, or what has to be looked up first: one object more each time, and no more than a few."""
+    try:
+        if len(context.objects) > _MOST_LOOKUPS:
+            return answering.refused(500, f"more than {_MOST_LOOKUPS} objects were looked up")
+        return answering.decide(webhook, review, context)
+    except Wanted as wanted:
+        return wanted.lookup
 
 
 def _patience(request: web.Request) -> float:

@@ -12,13 +12,14 @@ import pytest
 
 from tests.support import gardenobjects
 from tests.support.admissionexamples import Example, examples
+from tests.support.admitted import decided
 from tests.support.gardenobjects import KINDS, Case, Change
 from tests.support.reviews import changed, mutated
 from tests.support.rules import rule
 from tests.support.servers import ControlPlane
 from webhooks import answering, shapes
 from webhooks.answering import Answer
-from webhooks.review import Context
+from webhooks.review import Context, Found
 from webhooks.table import WEBHOOKS
 
 SEED, MANY, SOME = "garden", 1000, 100
@@ -142,8 +143,8 @@ def _ours(case: Case, review: Mapping[str, Any]) -> Answer:
     asked = answering.read(webhook, orjson.dumps(review))
     if isinstance(asked, tuple):
         return asked[0]
-    context = Context(found=PARENTS.get(case.parent), failure="not found")
-    return answering.decide(webhook, asked.review, context)
+    found = Found(PARENTS.get(case.parent), "not found", missing=case.parent not in PARENTS)
+    return decided(webhook, asked.review, Context(), found)
 
 
 def _is_stored_alike(found: Difference, *, once: bool = False) -> bool:

@@ -21,6 +21,7 @@ from sandbox.servers.apiserver import ApiServer
 from tests.support import providerlocal, servers
 from tests.support.admission import NAMESPACE, Seed, admitted, settings_for
 from tests.support.admissionexamples import DRIVER, Example, examples
+from tests.support.admitted import decided
 from tests.support.natsserver import ensured
 from tests.support.reviews import changed, mutated
 from tests.support.roles import RoleServer
@@ -140,7 +141,7 @@ def _ours(example: Example, review: dict[str, Any]) -> Answer:
     if isinstance(asked, tuple):
         return asked[0]
     context = dataclasses.replace(example.context, images=IMAGES)
-    return answering.decide(example.webhook, asked.review, context)
+    return decided(example.webhook, asked.review, context, example.found)
 
 
 def _variants(review: dict[str, Any], chance: random.Random) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from tests.support.reviews import admission_review
-from webhooks.review import Context, Webhook
+from webhooks.review import Context, Found, Webhook
 from webhooks.table import WEBHOOKS
 from windowbox.models.objects import Json
 from windowbox.settings.webhooksettings import WebhookSettings
@@ -51,8 +51,12 @@ class Example:
     @property
     def context(self) -> Context:
         settings = WebhookSettings(**self.fields.get("settings", {}))
-        found, failure = self.fields.get("found"), self.fields.get("failure", "")
-        return Context(settings=settings, found=found, failure=failure, images=IMAGES)
+        return Context(settings, images=IMAGES)
+
+    @property
+    def found(self) -> Found:
+        """What a lookup finds."""
+        return Found(self.fields.get("found"), self.fields.get("failure", ""))
 
     def review(self) -> dict[str, Any]:
         """The AdmissionReview as the API server sends it."""

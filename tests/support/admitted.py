@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -10,7 +11,7 @@ from tests.support.admissionexamples import IMAGES
 from tests.support.reviews import admission_review, changed
 from webhooks import answering
 from webhooks.answering import Answer
-from webhooks.review import Context
+from webhooks.review import Context, Found, Review, Wanted, Webhook
 from webhooks.table import WEBHOOKS
 from windowbox.settings.webhooksettings import WebhookSettings
 
@@ -51,14 +52,17 @@ def answered(
     read = answering.read(asked, body)
     if isinstance(read, tuple):
         return read[0]
-    looks = asked.lookup(read.review) is not None
-    context = Context(
-        settings=settings or WebhookSettings(),
-        found=found if looks else None,
-        failure=failure if looks else "nothing was looked up",
-        images=images,
-    )
-    return answering.decide(asked, read.review, context)
+    context = Context(settings or WebhookSettings(), images=images)
+    return decided(asked, read.review, context, Found(found, failure, missing=found is None))
+
+
+def decided(webhook: Webhook, review: Review, context: Context, found: Found) -> Answer:
+    """The decision of a webhook that looks up one object at most."""
+    try:
+        return answering.decide(webhook, review, context)
+    except Wanted as wanted:
+        objects = {wanted.lookup.key: found}
+        return answering.decide(webhook, review, replace(context, objects=objects))
 
 
 def admitted(webhook: str, object: Json, **more: Any) -> Any:

@@ -7,7 +7,7 @@ from ipaddress import IPv4Network, IPv6Network
 
 from webhooks import clustershoots
 from webhooks.admission import profiles
-from webhooks.review import OLD_OBJECT, Context, Denied, Lookup, Review, Undecodable, Webhook, about
+from webhooks.review import OLD_OBJECT, Context, Denied, Review, Undecodable, Webhook, about
 from webhooks.shapes import part, put
 from windowbox.models import addresses, fielderrors
 from windowbox.models import webhooks as registrations
@@ -44,13 +44,6 @@ def mark_or_merge(review: Review, _: Context) -> Json | None:
             )
         case _:
             return None
-
-
-def parent_of(review: Review) -> Lookup | None:
-    """The parent of a NamespacedCloudProfile."""
-    if review.kind != "NamespacedCloudProfile" or review.deleting:
-        return None
-    return profiles.parent(Object(review.object))
 
 
 def validate(review: Review, context: Context) -> None:
@@ -129,5 +122,5 @@ def _secret_data(secret: Json) -> Mapping[str, bytes]:
 
 
 MUTATOR = Webhook(registrations.MUTATOR, mark_or_merge)
-VALIDATOR = Webhook(registrations.VALIDATOR, validate, parent_of, skip_deleting=False)
+VALIDATOR = Webhook(registrations.VALIDATOR, validate, skip_deleting=False)
 SECRETS = Webhook(registrations.SECRETS_VALIDATOR, validate_secret, skip_deleting=False)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from webhooks.review import Context, Denied, Lookup, Undecodable, about
-from webhooks.shapes import part
+from webhooks.shapes import part, text
 from windowbox.errors import Malformed
 from windowbox.models.extensions import Part
 from windowbox.models.fielderrors import first, forbidden, invalid, required
@@ -21,7 +21,7 @@ from windowbox.models.gardener.cloudprofile import (
     Version,
 )
 from windowbox.models.gardener.cloudprofilechecks import Versions
-from windowbox.models.objects import Json, Object, mapping
+from windowbox.models.objects import Json
 from windowbox.models.refs import CLOUD_PROFILES
 
 _T = TypeVar("_T", bound=BaseModel)
@@ -50,24 +50,16 @@ def cloud_profile_errors(profile: Json) -> list[str]:
     return cloudprofilechecks.errors(_decoded(spec.provider_config, cloudprofilechecks.CONFIG), spec)
 
 
-def parent(profile: Object) -> Lookup | None:
-    """The CloudProfile that a NamespacedCloudProfile extends, if it names one."""
-    reference = mapping(profile.spec.get("parent"))
-    name = reference.get("name")
-    if reference.get("kind") != _KIND or not isinstance(name, str):
-        return None
-    return Lookup(CLOUD_PROFILES, "", name)
-
-
 def namespaced_profile_errors(profile: Json, context: Context) -> list[str]:
     """The errors of the images that a NamespacedCloudProfile adds to those of its parent."""
     spec = part(profile, "spec")
     given = spec.get("providerConfig")
     config = _decoded(_HEAD if given is None else given, _CONFIG)
-    kind = part(spec, "parent").get("kind")
+    parent = part(spec, "parent")
+    kind = parent.get("kind")
     if kind != _KIND:
         return [f"parent reference must be of kind CloudProfile (unsupported kind: {kind})"]
-    found = context.looked_up()
+    found = context.looked_up(Lookup(CLOUD_PROFILES, "", text(parent, "name")))
     with about("the parent CloudProfile"):
         inherited = Versions(_parsed(CloudProfileSpec, part(found, "spec"), "spec").machine_images)
     added = Versions(_parsed(_Spec, spec, "spec").machine_images)

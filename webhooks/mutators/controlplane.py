@@ -6,29 +6,16 @@ from typing import Any
 
 from webhooks import clustershoots, shapes
 from webhooks.mutators import operatingsystemconfig
-from webhooks.review import WITH_YAML, Context, Lookup, Review, Webhook, about
+from webhooks.review import WITH_YAML, Context, Review, Webhook, about
 from webhooks.shapes import name, named, namespace, objects, part, put
 from windowbox.models import webhooks as registrations
 from windowbox.models.objects import Json, Object
-from windowbox.models.refs import CLUSTERS
 
 _DRIVER = "machine-controller-manager-provider-local"
 """Name of the driver's container, and of its image."""
 _KUBECONFIG = "/var/run/secrets/gardener.cloud/shoot/generic-kubeconfig"
 _PORT = 10259
 _REQUESTS = {"cpu": "10m", "memory": "20Mi"}
-
-
-def cluster_of(review: Review) -> Lookup | None:
-    """The Cluster, for the objects that depend on the Shoot."""
-    match review.kind, name(review):
-        case "Deployment", "machine-controller-manager":
-            pass
-        case "OperatingSystemConfig", _ if _is_for_nodes(review):
-            pass
-        case _:
-            return None
-    return Lookup(CLUSTERS, "", namespace(review))
 
 
 def change_control_plane(review: Review, context: Context) -> Json | None:
@@ -45,19 +32,15 @@ def change_control_plane(review: Review, context: Context) -> Json | None:
             # Its place is irrelevant: a policy for a name takes precedence over gardenlet's for `*`.
             policies = named(found, policy, "containerName")
             return put(review.object, policies, "spec", "resourcePolicy", "containerPolicies")
-        case "OperatingSystemConfig", _ if _is_for_nodes(review):
+        case "OperatingSystemConfig", _ if Object(review.object).spec.get("purpose") == "reconcile":
             return operatingsystemconfig.for_machines(review, context)
         case _:
             return None
 
 
-def _is_for_nodes(review: Review) -> bool:
-    return Object(review.object).spec.get("purpose") == "reconcile"
-
-
 def _add_driver(review: Review, context: Context) -> Json:
     """The Deployment with the driver as a container, in the place of an older one."""
-    cluster = context.looked_up("failed reading Cluster: ")
+    cluster = context.looked_up(clustershoots.lookup(namespace(review)), "failed reading Cluster: ")
     shoot = clustershoots.shoot(cluster, namespace(review))
     with about(clustershoots.shoot_in(namespace(review))):
         hosted = not clustershoots.self_hosted(shoot)
@@ -112,4 +95,4 @@ def _driver(image: str, namespace: str, hosted: bool) -> dict[str, Any]:
     return container
 
 
-CONTROL_PLANE = Webhook(registrations.CONTROL_PLANE, change_control_plane, cluster_of, big=WITH_YAML)
+CONTROL_PLANE = Webhook(registrations.CONTROL_PLANE, change_control_plane, big=WITH_YAML)

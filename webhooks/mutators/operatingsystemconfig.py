@@ -31,7 +31,8 @@ Edit = Callable[[Json], Json | None]
 def for_machines(review: Review, context: Context) -> Json:
     """The OperatingSystemConfig with the kubelet's settings of this provider. The first error denies."""
     missing = f"could not get cluster for namespace '{namespace(review)}': "
-    shoot = clustershoots.shoot(context.looked_up(missing), namespace(review))
+    cluster = context.looked_up(clustershoots.lookup(namespace(review)), missing)
+    shoot = clustershoots.shoot(cluster, namespace(review))
     pool = part(review.object, "metadata", "labels").get(_POOL)
     with about(clustershoots.shoot_in(namespace(review))):
         # The versions have no effect on the result, but Gardener denies those that it cannot parse.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from webhooks import clustershoots
 from webhooks.review import Context, Lookup, Review, Undecodable, Webhook, about
 from webhooks.shapes import name, namespace, objects, part, put, text
 from windowbox.models import webhooks as registrations
 from windowbox.models.objects import Json, Object
-from windowbox.models.refs import CLUSTERS, SERVICES
+from windowbox.models.refs import SERVICES
 
 _POLICY = "allow-to-private-networks"
 
@@ -33,18 +34,12 @@ _DNS_LABELS = dict.fromkeys(
 )
 
 
-def seed_cluster(review: Review) -> Lookup | None:
-    if name(review) != _POLICY:
-        return None
-    return Lookup(CLUSTERS, "", namespace(review).removeprefix("infra-"))
-
-
 def open_nodes(review: Review, context: Context) -> Json | None:
     """The policy without the exception for the seed's nodes, which control planes need to reach."""
-    wanted = seed_cluster(review)
-    if wanted is None:
+    if name(review) != _POLICY:
         return None
-    cluster = context.looked_up()
+    wanted = clustershoots.lookup(namespace(review).removeprefix("infra-"))
+    cluster = context.looked_up(wanted)
     with about(f"Cluster {wanted.name}"):
         nodes = text(part(cluster, "spec", "seed", "spec", "networks"), "nodes")
     egress = objects(part(review.object, "spec"), "egress")
@@ -102,20 +97,14 @@ def roll_out_soon(review: Review, _: Context) -> Json:
     return put(changed, pod, "spec", "template", "spec")
 
 
-def dns_server(review: Review) -> Lookup | None:
+def resolve_shoots(review: Review, context: Context) -> Json | None:
+    """Pods that resolve names of Shoots through our DNS server: for Gardener before v1.138."""
     if review.kind == "Pod":
         # A Pod's spec is immutable, and the prober's Pods get theirs from their Deployment.
         labels = Object(review.object).labels
         if review.old_object is not None or labels.get("app") == "dependency-watchdog-prober":
             return None
-    return Lookup(SERVICES, _DNS_SERVER, "coredns")
-
-
-def resolve_shoots(review: Review, context: Context) -> Json | None:
-    """Pods that resolve names of Shoots through our DNS server: for Gardener before v1.138."""
-    if dns_server(review) is None:
-        return None
-    service = context.looked_up()
+    service = context.looked_up(Lookup(SERVICES, _DNS_SERVER, "coredns"))
     with about(f"Service {_DNS_SERVER}/coredns"):
         servers = part(service, "spec").get("clusterIPs") or []
     domain = "svc.cluster.local"
@@ -134,7 +123,7 @@ def resolve_shoots(review: Review, context: Context) -> Json | None:
     return put(changed, labels, *path, "metadata", "labels")
 
 
-NETWORK_POLICY = Webhook(registrations.NETWORK_POLICY, open_nodes, seed_cluster, skip_deleting=False)
+NETWORK_POLICY = Webhook(registrations.NETWORK_POLICY, open_nodes, skip_deleting=False)
 PROMETHEUS = Webhook(registrations.PROMETHEUS, configure_prometheus)
 ROLLOUT_SPEEDUP = Webhook(registrations.ROLLOUT_SPEEDUP, roll_out_soon)
-DNS_CONFIG = Webhook(registrations.DNS_CONFIG, resolve_shoots, dns_server)
+DNS_CONFIG = Webhook(registrations.DNS_CONFIG, resolve_shoots)

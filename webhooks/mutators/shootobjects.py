@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from webhooks import clustershoots, shapes
 from webhooks.mutators import componentconfig
-from webhooks.review import WITH_YAML, Context, Denied, Lookup, Review, Webhook, about
+from webhooks.review import WITH_YAML, Context, Denied, Review, Webhook, about
 from webhooks.shapes import name, named, objects, part, put, text
 from windowbox.models import webhooks as registrations
 from windowbox.models.objects import Json
-from windowbox.models.refs import CLUSTERS
 
 _CAPACITY = {"cpu": "100", "memory": "100Gi"}
 
@@ -51,7 +50,7 @@ def configure_proxy(review: Review, _: Context) -> Json | None:
 
 def shrink_pool(review: Review, context: Context) -> Json | None:
     """Calico's DaemonSet with a smaller range for Pods, unless Gardener manages the infrastructure."""
-    cluster = context.looked_up("failed reading Cluster resource: ")
+    cluster = context.looked_up(clustershoots.lookup(_CLUSTER), "failed reading Cluster resource: ")
     with about(clustershoots.shoot_in(_CLUSTER)):
         # A Cluster without a Shoot counts as unmanaged, as for Gardener.
         managed = clustershoots.managed_infrastructure(part(cluster, "spec", "shoot"))
@@ -72,6 +71,4 @@ def shrink_pool(review: Review, context: Context) -> Json | None:
 
 NODE = Webhook(registrations.NODE, enlarge_node, skip_deleting=False)
 KUBE_PROXY = Webhook(registrations.SHOOT, configure_proxy, big=WITH_YAML)
-CALICO = Webhook(
-    registrations.CALICO_SELF_HOSTED_SHOOT, shrink_pool, lambda _: Lookup(CLUSTERS, "", _CLUSTER)
-)
+CALICO = Webhook(registrations.CALICO_SELF_HOSTED_SHOOT, shrink_pool)

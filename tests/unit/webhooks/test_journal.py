@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bus.transport.connection import Bus
+from tests.support.admissionexamples import IMAGES
 from tests.support.admitted import resource
 from tests.support.cases import cases
 from tests.support.reviews import admission_review
 from tests.support.running import running
-from webhooks import answering, journal
+from webhooks import answering, clustershoots, journal
 from webhooks.answering import Asked
-from webhooks.review import Context
+from webhooks.review import Context, Found, Review
 from webhooks.server import Decision
 from webhooks.table import WEBHOOKS
 from windowbox.models.objects import Json
@@ -29,6 +31,7 @@ SECRET = resource(
     metadata={"annotations": LAST_APPLIED, "managedFields": [{"manager": "kubectl"}]},
     data={"kubeconfig": "c2VjcmV0", "empty": ""},
 )
+MANAGER = resource("apps/v1 Deployment", "machine-controller-manager", "one", spec={})
 NODE = resource("v1 Node", "one", "")
 
 
@@ -57,6 +60,31 @@ def test_a_recorded_decision_can_be_replayed() -> None:
     noted = journal.record(decision(), "here")
     review, context = journal.unpacked(noted.request)
     assert json.loads(answering.decide(WEBHOOKS["node"], review, context).patch) == noted.patch
+
+
+def test_a_decision_with_looked_up_objects_can_be_replayed() -> None:
+    shoot: Json = {"spec": {"provider": {"workers": []}}}
+    found = Found({"kind": "Cluster", "metadata": {"managedFields": [{}]}, "spec": {"shoot": shoot}})
+    objects = {clustershoots.lookup("one").key: found}
+    made = decision(of=MANAGER, webhook="controlplane", plural="deployments", objects=objects, images=IMAGES)
+    noted = journal.record(made, "here")
+    assert noted.outcome == "patched"
+    result = journal.replayed([noted, noted.model_copy(update={"message": "another"})])
+    assert (result.replayed, result.left_out, len(result.differences)) == (2, 0, 1)
+
+
+def test_a_decision_that_would_look_up_more_today_is_not_replayed() -> None:
+    failed = decision(of=NODE)
+    noted = journal.record(replace(failed, webhook=WEBHOOKS["controlplane"], review=_of(MANAGER)), "here")
+    result = journal.replayed([noted])
+    assert (result.replayed, result.left_out) == (0, 1)
+
+
+def _of(object: Json) -> Review:
+    body = json.dumps(admission_review(object, "deployments")).encode()
+    asked = answering.read(WEBHOOKS["controlplane"], body)
+    assert isinstance(asked, Asked)
+    return asked.review
 
 
 @cases("count size", ("many", 1100, 1), ("large", 5, 10 << 20))
@@ -132,7 +160,7 @@ async def test_reviews_are_answered_while_records_are_encoded_and_these_are_writ
 def test_looked_up_objects_count_in_the_queue() -> None:
     noting = journal.Journal("here")
     noting._writing = True
-    large = decision(found={"spec": "x" * (12 << 20)})
+    large = decision(objects={"a": Found({"spec": "x" * (12 << 20)})})
     for _ in range(3):
         noting.note(large)
     assert len(noting._waiting) == 2
