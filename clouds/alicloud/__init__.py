@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.alicloud import faults, mutation, profile, secret, shoot
+from clouds.alicloud import dns, faults, mutation, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -13,4 +13,5 @@ CLOUD = Cloud(
     shoot=shoot.problems,
     profile=profile.problems,
     mutate=mutation.mutate,
+    dns=dns.DNS,
 )

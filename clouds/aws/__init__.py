@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.aws import faults, mutation, network, profile, secret, shoot
+from clouds.aws import dns, faults, mutation, network, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -15,4 +15,5 @@ CLOUD = Cloud(
     mutate=mutation.mutate,
     account=secret.account,
     infrastructure=network.PLANNER,
+    dns=dns.DNS,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.azure import faults, mutation, profile, secret, shoot
+from clouds.azure import dns, faults, mutation, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -14,4 +14,5 @@ CLOUD = Cloud(
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,
     mutate=mutation.mutate,
+    dns=dns.DNS,
 )

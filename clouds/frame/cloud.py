@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from clouds.frame.decoding import parse
+from clouds.frame.dns import Dns
 from clouds.frame.faults import Faults
 from clouds.frame.gardenobjects import NamespacedProfileSpec, ProfileSpec, Shoot
 from clouds.frame.infrastructure import Planner
@@ -96,3 +97,4 @@ class Cloud:
     """The account of credentials that `secret` accepts."""
     infrastructure: Planner | None = None
     faults: Faults = field(default_factory=dict)
+    dns: Dns | None = None

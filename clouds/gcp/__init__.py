@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clouds.frame import networkconfig
 from clouds.frame.cloud import Cloud
-from clouds.gcp import backup, faults, profile, secret, shoot
+from clouds.gcp import backup, dns, faults, profile, secret, shoot
 
 CLOUD = Cloud(
     type="gcp",
@@ -16,4 +16,5 @@ CLOUD = Cloud(
     namespaced_profile=profile.namespaced_problems,
     seed=backup.seed_problems,
     mutate=networkconfig.without_overlay(snat=True),
+    dns=dns.DNS,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clouds.frame.cloud import Cloud
-from clouds.openstack import faults, mutation, profile, secret, shoot
+from clouds.openstack import dns, faults, mutation, profile, secret, shoot
 
 CLOUD = Cloud(
     type="openstack",
@@ -14,4 +14,5 @@ CLOUD = Cloud(
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,
     mutate=mutation.mutate,
+    dns=dns.DNS,
 )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 
-_KEY = {"type": "service_account", "project_id": "my-project", "private_key": "opens nothing"}
+_KEY = {"type": "service_account", "project_id": "my-project", "private_key": "unlocks nothing"}
 
 CREDENTIALS: dict[str, dict[str, bytes]] = {
-    "alicloud": {"accessKeyID": b"LTAI5tWindowboxExample", "accessKeySecret": b"opens-nothing" * 3},
-    "aws": {"accessKeyID": b"AKIAWINDOWBOXEXAMPLE", "secretAccessKey": b"opens/nothing" * 4},
+    "alicloud": {"accessKeyID": b"LTAI5tWindowboxExample", "accessKeySecret": b"unlocks-nothing" * 3},
+    "aws": {"accessKeyID": b"AKIAWINDOWBOXEXAMPLE", "secretAccessKey": b"unlocks/nothing" * 4},
     "azure": {
         "subscriptionID": b"11111111-1111-1111-1111-111111111111",
         "tenantID": b"22222222-2222-2222-2222-222222222222",
         "clientID": b"33333333-3333-3333-3333-333333333333",
-        "clientSecret": b"opens-nothing",
+        "clientSecret": b"unlocks-nothing",
     },
     "equinixmetal": {"apiToken": b"opens-nothing", "projectID": b"my-project"},
     "gcp": {"serviceaccount.json": json.dumps(_KEY).encode()},
@@ -22,8 +22,8 @@ CREDENTIALS: dict[str, dict[str, bytes]] = {
         "domainName": b"my-domain",
         "tenantName": b"my-tenant",
         "username": b"my-user",
-        "password": b"opens-nothing",
+        "password": b"unlocks-nothing",
     },
 }
-SECRET = "opens"
-"""Begins each of their secrets."""
+SECRET = "unlocks"
+"""Is in each of their secrets."""

@@ -20,6 +20,7 @@ from windowbox.clients.nameserver import Nameserver
 from windowbox.models.refs import DNSRECORDS
 from windowbox.settings.bussettings import Zone
 from windowbox.settings.dnssettings import DnsSettings
+from windowbox.settings.kindsettings import KindSettings
 from workers.core import pools, serving
 from workers.core.owned.targets import TargetClusters
 
@@ -31,6 +32,7 @@ async def dns_world(
     named: NameServer,
     *served: str,
     drift_interval: float = 600,
+    kinds: KindSettings | None = None,
     **about: Any,
 ) -> AsyncIterator[KindWorld]:
     """Workers serve DNSRecords in the zone of `named`, and these pools; `about` are settings of the zone."""
@@ -39,7 +41,7 @@ async def dns_world(
     settings = DnsSettings.model_validate({"zones": [zone], "drift_interval": drift_interval})
     nameserver = Nameserver(settings)
     leftovers.expect(plane, DNSRECORDS)
-    async with kind_world(plane, nats, *served) as made:
+    async with kind_world(plane, nats, *served, kinds=kinds) as made:
         made.zones = (Zone(name=named.zone),)
 
         async def dns(bus: Bus, opened: Clusters, registry: Registry) -> list[Any]:

@@ -57,8 +57,13 @@ class CloudAccounts:
         if not run.drift:
             await self._faults.check(run.recorder, account, part, shoot_of(run).technical_id)
 
-    async def account(self, run: Run, cloud: Cloud, namespace: str, name: str) -> Account:
-        """The account of the credentials in a Secret. An error if they are none."""
+    async def account(
+        self, run: Run, cloud: Cloud, namespace: str, name: str, keys: Mapping[str, str] | None = None
+    ) -> Account:
+        """The account of the credentials in a Secret. An error if they are none.
+
+        `keys` are further names of the Secret's keys, each with the name that the cloud checks.
+        """
 
         async def read() -> Json:
             kube = await self._clusters.get(run.ref.cluster)
@@ -73,9 +78,13 @@ class CloudAccounts:
                 data = {key: from_base64(one or "") for key, one in mapping(found.raw.get("data")).items()}
             except (TypeError, ValueError) as error:
                 raise Malformed(f"{where} holds data that is not base64: encode it") from error
+            data = {own: data[key] for key, own in (keys or {}).items() if key in data} | data
             if reason := cloud.secret(data, None):
                 raise PermanentError(f"{where}: {reason}", codes=(UNAUTHENTICATED,))
-            assert cloud.account  # clouds with a planner have it
+            if cloud.account is None:
+                raise Malformed(
+                    f"spec.type: cloud {cloud.type!r} is checked, but not emulated yet: use another type"
+                )
             account = cloud.account(data)
             return {
                 "name": inventory.account_name(cloud.type, account.identity),

@@ -20,11 +20,13 @@ from tests.support.servers import NameServer
 from windowbox.clients.nameserver import Nameserver
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from windowbox.settings.dnssettings import DnsSettings
+from workers.core.cloudaccounts import CloudAccounts
 from workers.core.lifecycle.lifecycle import LifeCycle
 from workers.core.lifecycle.runpredicates import Scope
 from workers.core.lifecycle.world import World
 from workers.dns.record.actuator import KIND, DNSRecordActuator
 from workers.dns.record.claims import Claims
+from workers.dns.record.cloudzones import HostedZones
 from workers.dns.record.twins import SharedTwins
 
 
@@ -62,7 +64,8 @@ async def nameserver(stage: Stage, named: NameServer) -> AsyncIterator[MortalNam
     made, scope = MortalNameserver(settings), Scope(frozenset({stage.type}), frozenset({"shoot"}))
     claims = Claims(stage.bus, scope, [named.zone], lambda: {RUNTIME})
     twins = SharedTwins(stage.bus, claims)
-    actuator = DNSRecordActuator(made, settings, twins, Queue(stage.bus, "dnsrecord"))
+    hosted_zones = HostedZones(CloudAccounts(stage.bus, stage.clusters))
+    actuator = DNSRecordActuator(made, settings, hosted_zones, twins, Queue(stage.bus, "dnsrecord"))
     stage.life = LifeCycle(KIND, actuator, scope, World(stage.bus, stage.clusters))
     try:
         async with running(claims.run(), twins.answer()):

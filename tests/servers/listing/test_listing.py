@@ -9,7 +9,7 @@ import os
 import random
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -34,6 +34,7 @@ from workers.core.lifecycle.actuators import Run
 from workers.core.lifecycle.runpredicates import Scope
 from workers.dns.record.actuator import DNSRecordActuator
 from workers.dns.record.claims import Claims
+from workers.dns.record.cloudzones import HostedZones
 from workers.dns.record.orphans import OrphanedNames
 from workers.dns.record.recordpool import DriftCheck
 from workers.dns.record.twins import SharedTwins
@@ -94,6 +95,10 @@ async def until_decided(decide: Callable[[], Awaitable[Any]]) -> Any:
             await asyncio.sleep(0)
 
 
+NO_CLOUDS = HostedZones(cast(Any, None))
+"""Records of type local need no credentials of a cloud."""
+
+
 def settings_of(named: NameServer) -> DnsSettings:
     assert named.key
     zone = {"name": named.zone, "servers": [named.address], "key": named.key.settings()}
@@ -115,7 +120,7 @@ async def test_a_name_with_an_unannounced_second_record_stays(bus: Bus, named: N
     taking_part: set[str] = set()
     claims, spec = claims_of(bus, named.zone, lambda: taking_part), SPEC | {"name": name}
     async with contextlib.aclosing(Nameserver(settings)) as nameserver:
-        actuator = DNSRecordActuator(nameserver, settings, claims, Queue(bus, "dnsrecord"))
+        actuator = DNSRecordActuator(nameserver, settings, NO_CLOUDS, claims, Queue(bus, "dnsrecord"))
         await nameserver.replace(named.zone, RecordSet(RecordKey(name, "A"), 120, ("10.0.0.1",)))
         async with running(claims.run()):
             for seed in range(SEEDS):
@@ -256,7 +261,7 @@ async def test_records_are_enqueued_when_another_type_goes(
             for twins in (asker, holder):
                 await bus.purge(streams.TRIGGERS, subjects.wish("dnsrecord", ">"))
                 run = Run(ObjectRef(RUNTIME, DNSRECORDS.id, "demo", going.name), going, None, Recorder(bus))
-                actuator = DNSRecordActuator(nameserver, settings, twins, Queue(bus, "dnsrecord"))
+                actuator = DNSRecordActuator(nameserver, settings, NO_CLOUDS, twins, Queue(bus, "dnsrecord"))
                 await eventually(lambda: told_them(actuator, run))  # noqa: B023
         assert zones.answers(named, name, leaving) == []
 
@@ -285,7 +290,7 @@ async def test_a_name_is_deleted_without_an_answer_about_waiters(bus: Bus, named
             answering = asyncio.create_task(holder.answer())
             await nameserver.replace(named.zone, RecordSet(RecordKey(name, "A"), 120, ("10.0.0.1",)))
             run = Run(ONE, going, None, Recorder(bus))
-            actuator = DNSRecordActuator(nameserver, settings, twins, queue)
+            actuator = DNSRecordActuator(nameserver, settings, NO_CLOUDS, twins, queue)
             await eventually(lambda: told_by(twins))  # noqa: B023
             await actuator.delete(run)
             assert answering.done()

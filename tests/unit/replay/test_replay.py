@@ -31,6 +31,7 @@ from workers.core.reconcile import Request
 from workers.core.recorder import Recorder
 from workers.dns.record import records
 from workers.dns.record.actuator import DNSRecordActuator
+from workers.dns.record.cloudzones import HostedZones
 from workers.loadbalancer.service import eventmessages
 from workers.loadbalancer.service.servicereconciler import Seen, ServiceReconciler
 
@@ -68,7 +69,7 @@ def acted_by(recorded: recordings.Recording, actuator: type[DNSRecordActuator]) 
     """The life cycle of DNSRecords with another actuator."""
     common = replay.common_of(recorded.header.settings)
     elsewhere = cast(Any, common.nameserver)
-    acting = actuator(common.nameserver, common.dns, twins=elsewhere, queue=elsewhere)
+    acting = actuator(common.nameserver, common.dns, HostedZones(elsewhere), elsewhere, elsewhere)
     return serving.life_cycle(
         common, dataclasses.replace(pools.serving(common, "dnsrecord"), actuator=acting)
     )

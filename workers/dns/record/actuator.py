@@ -21,7 +21,8 @@ from windowbox.settings.dnssettings import DnsSettings, ZoneSettings
 from workers.core.lifecycle import actuators, statuses
 from workers.core.lifecycle.actuators import Actuator, Kind, Need, Run, Status
 from workers.core.lifecycle.operations import Flow
-from workers.dns.record import orphans, records
+from workers.dns.record import cloudzones, orphans, records
+from workers.dns.record.cloudzones import HostedZones
 from workers.dns.record.twins import PATIENCE, Twins
 
 KIND = Kind(
@@ -30,6 +31,7 @@ KIND = Kind(
     finalizer="extensions.gardener.cloud/dnsrecord",
     descriptions=statuses.descriptions_for("DNSRecord"),
     classes=frozenset({"garden", "seed", "shoot"}),
+    clouds=cloudzones.TYPES,
     deadline=180.0,
     shoot=Need.OPTIONAL,
 )
@@ -62,16 +64,25 @@ class Place(NamedTuple):
 class DNSRecordActuator(Actuator):
     """Makes a name resolve as its DNSRecord says, or no longer."""
 
-    def __init__(self, nameserver: Nameserver, settings: DnsSettings, twins: Twins, queue: Queue) -> None:
+    def __init__(
+        self,
+        nameserver: Nameserver,
+        settings: DnsSettings,
+        hosted_zones: HostedZones,
+        twins: Twins,
+        queue: Queue,
+    ) -> None:
         self._nameserver = nameserver
         self._zones = {zone.name: zone for zone in settings.zones}
         self._ask_resolver = settings.resolver_check
+        self._hosted_zones = hosted_zones
         self._twins = twins
         self._queue = queue
 
     async def reconcile(self, run: Run) -> Status:
         spec = actuators.parsed_spec(DNSRecordSpec, run.object)
         zone = self._zone(spec, run.object)
+        status_zone = await self._hosted_zones.status_zone(run, spec, zone.name)
         wanted = records.wanted(spec, zone.name)
         here = Place(zone.name, wanted.key)
         former = [place for place in self._known(run.object, run.memo) if place != here]
@@ -105,13 +116,14 @@ class DNSRecordActuator(Actuator):
         if self._ask_resolver:
             # For `trace` only: the resolver of this host may lag, which is no failure.
             await run.recorder.call("resolver", {"name": here.key.name}, ask_resolver, wanted)
-        return {"zone": zone.name}
+        return {"zone": status_zone}
 
     async def delete(self, run: Run) -> None:
         if statuses.never_created(run.object.status.get("conditions") or ()):
             # The first attempt failed, but perhaps only its answer was lost: one more message costs nothing.
             await self.force_delete(run)
         else:
+            await self._hosted_zones.account(run)  # without credentials a cloud deletes nothing
             await self._remove(run)
 
     async def force_delete(self, run: Run) -> None:
@@ -130,8 +142,7 @@ class DNSRecordActuator(Actuator):
                 await self._leave(run, place)
 
     async def migrate(self, run: Run) -> None:
-        # The control plane of a self-hosted Shoot moves along, and keeps its address.
-        if run.shoot is None or not run.shoot.self_hosted:
+        if not orphans.stays(run):
             await self.delete(run)
 
     def conditions(
@@ -157,7 +168,9 @@ class DNSRecordActuator(Actuator):
 
     def _known(self, object: Object, memo: Mapping[str, Any]) -> list[Place]:
         """Where record sets may be according to reports. Those of earlier versions name only the zone."""
-        zone = str(object.status.get("zone") or "")
+        zone = cloudzones.reported_zone(
+            str(object.spec.get("type")), object.status.get("zone"), self._zones.keys()
+        )
         if memo or zone not in self._zones:
             return _noted(memo)
         try:
@@ -206,8 +219,7 @@ class DNSRecordActuator(Actuator):
         return await run.recorder.secret(ref, TsigKey.from_secret_data)
 
     def _zone(self, spec: DNSRecordSpec, object: Object) -> ZoneSettings:
-        former = object.status.get("zone")
-        return self._zones[records.zone_for(spec.name, spec.zone, former, self._zones)]
+        return self._zones[cloudzones.zone_for(spec, object.status.get("zone"), self._zones.keys())]
 
 
 def _noted(memo: Mapping[str, Any]) -> list[Place]:

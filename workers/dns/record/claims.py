@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from bus.transport.connection import Bus
@@ -18,7 +18,7 @@ from windowbox.models.recordsets import RecordKey, RecordSet, RecordType
 from windowbox.models.refs import DNSRECORDS, ObjectRef
 from workers.core.lifecycle import actuators, runpredicates
 from workers.core.lifecycle.runpredicates import Scope
-from workers.dns.record import records
+from workers.dns.record import cloudzones, records
 
 _PATIENCE = 15.0
 """Seconds for which a deletion waits for other clusters to be listed."""
@@ -36,14 +36,14 @@ class Claim(NamedTuple):
     """None while a run is due: drift is measured only once the name has been written."""
 
 
-def claim(object: Object, scope: Scope, zones: Iterable[str]) -> Claim | None:
+def claim(object: Object, scope: Scope, zones: Collection[str]) -> Claim | None:
     """The claim of `object`; None if it is not ours, is being deleted or migrated, or is invalid."""
     migrated = object.last_operation.get("type") == "Migrate"
     if not runpredicates.responsible(object, scope) or object.deleting or migrated:
         return None
     try:
         spec = actuators.parsed_spec(DNSRecordSpec, object)
-        zone = records.zone_for(spec.name, spec.zone, object.status.get("zone"), zones)
+        zone = cloudzones.zone_for(spec, object.status.get("zone"), zones)
         idle = (
             not runpredicates.wants_run(object)
             and object.status.get("observedGeneration") == object.generation

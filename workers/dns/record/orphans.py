@@ -22,6 +22,7 @@ from windowbox.models.refs import DNSRECORDS, ObjectRef
 from windowbox.settings.dnssettings import ZoneSettings
 from workers.core.lifecycle.actuators import Run
 from workers.dns.record.claims import Claims
+from workers.dns.record.cloudzones import TYPES
 
 logger = logging.getLogger(__name__)
 
@@ -37,12 +38,18 @@ class Resource(NamedTuple):
     uid: str
 
 
-def resource(run: Run) -> str:
-    """The DNSRecord for the mark of the run's record; empty for self-hosted Shoots.
+def stays(run: Run) -> bool:
+    """Whether the record's name stays during a migration, while no object owns it.
 
-    Their names stay during a migration, while no object owns them.
+    A control plane of a self-hosted Shoot moves along, and keeps its address. Extensions of clouds leave
+    their names to the other seed.
     """
-    if run.shoot is not None and run.shoot.self_hosted:
+    return run.object.spec.get("type") in TYPES or (run.shoot is not None and run.shoot.self_hosted)
+
+
+def resource(run: Run) -> str:
+    """The DNSRecord for the mark of the run's record; empty if its name stays during a migration."""
+    if stays(run):
         return ""
     return "/".join((run.ref.cluster, run.ref.namespace, run.ref.name, run.object.uid))
 

@@ -18,9 +18,11 @@ from windowbox.kinds import Served
 from windowbox.models.recordsets import RecordKey, RecordSet
 from windowbox.models.refs import DNSRECORDS, RUNTIME, ObjectRef
 from windowbox.telemetry import metrics
+from workers.core.cloudaccounts import CloudAccounts
 from workers.core.serving import Common, Serving, scope
 from workers.dns.record.actuator import KIND, DNSRecordActuator
 from workers.dns.record.claims import Claims
+from workers.dns.record.cloudzones import HostedZones
 from workers.dns.record.orphans import OrphanedNames
 from workers.dns.record.twins import LEASE, SharedTwins
 
@@ -45,6 +47,7 @@ def serving(common: Common, row: Served) -> Serving:
     orphans = OrphanedNames(common.bus, nameserver, claims, queue, dns.zones)
     drift = DriftCheck(nameserver, claims, orphans, queue, dns.drift_interval)
     twins = SharedTwins(common.bus, claims)
+    hosted_zones = HostedZones(CloudAccounts(common.bus, common.clusters))
 
     async def follow() -> None:
         """The part that one worker does for all, by lease."""
@@ -54,7 +57,7 @@ def serving(common: Common, row: Served) -> Serving:
 
     return Serving(
         KIND,
-        DNSRecordActuator(nameserver, dns, twins, queue),
+        DNSRecordActuator(nameserver, dns, hosted_zones, twins, queue),
         leased={LEASE: follow},
         details={"zones": lambda: [dataclasses.asdict(zone) for zone in nameserver.stats()]},
         gauges=(NameserverGauges(nameserver).update,),

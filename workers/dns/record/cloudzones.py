@@ -1,0 +1,77 @@
+"""Types of DNSRecords of clouds, whose hosted zones are the zones of our name servers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from clouds import table
+from clouds.frame.dns import Dns
+from windowbox.errors import Malformed
+from windowbox.models.gardener.dnsrecord import DNSRecordSpec
+from windowbox.models.objects import mapping
+from workers.core.cloudaccounts import Account, CloudAccounts
+from workers.core.lifecycle.actuators import Run
+from workers.dns.record import records
+
+TYPES = {
+    "alicloud-dns": "alicloud",
+    "aws-route53": "aws",
+    "azure-dns": "azure",
+    "google-clouddns": "gcp",
+    "openstack-designate": "openstack",
+}
+"""With their clouds."""
+
+
+def zone_for(spec: DNSRecordSpec, status_zone: str | None, zones: Collection[str]) -> str:
+    """The zone of a record. Those of clouds may name it by the id of the hosted zone."""
+    given = spec.zone
+    if given and spec.type in TYPES:
+        dns = _dns(spec.type)
+        given = dns.named(given, zones)
+        if given is None:
+            known = ", ".join(sorted(f"{dns.zone_id(zone)} ({zone})" for zone in zones))
+            raise Malformed(
+                f"spec.zone {spec.zone!r:.80} is no hosted zone of the account ({known or 'it has none'}): "
+                "leave it empty, or correct it"
+            )
+    return records.zone_for(spec.name, given, reported_zone(spec.type, status_zone, zones), zones)
+
+
+def reported_zone(type_: str, status_zone: str | None, zones: Collection[str]) -> str | None:
+    """The zone that `status.zone` names; None if it is not known."""
+    if status_zone and type_ in TYPES:
+        return _dns(type_).named(status_zone, zones)
+    return status_zone
+
+
+class HostedZones:
+    """The hosted zones that the credentials of a record give access to: all that there are."""
+
+    def __init__(self, accounts: CloudAccounts) -> None:
+        self._accounts = accounts
+
+    async def status_zone(self, run: Run, spec: DNSRecordSpec, zone: str) -> str:
+        """`status.zone`. An error if the record needs credentials of a cloud, and has none."""
+        account = await self.account(run)
+        if account is None:
+            return zone
+        return spec.zone or _dns(spec.type).reported(zone, account.shown)
+
+    async def account(self, run: Run) -> Account | None:
+        """The account of the credentials; None for records of type local. An error if they are none."""
+        type_ = run.object.spec.get("type")
+        if type_ not in TYPES:
+            return None
+        secret = mapping(run.object.spec.get("secretRef"))
+        if not secret.get("name"):
+            raise Malformed("spec.secretRef.name is empty: name the Secret with the cloud's credentials")
+        namespace = str(secret.get("namespace") or run.ref.namespace)
+        cloud, keys = table.cloud(TYPES[type_]), _dns(type_).keys
+        return await self._accounts.account(run, cloud, namespace, str(secret["name"]), keys)
+
+
+def _dns(type_: str) -> Dns:
+    found = table.cloud(TYPES[type_]).dns
+    assert found  # the clouds of all types have it
+    return found
