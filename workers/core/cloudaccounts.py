@@ -19,7 +19,7 @@ from windowbox.errors import Conflict, Malformed, Missing, PermanentError
 from windowbox.models.objects import from_base64, mapping
 from windowbox.models.refs import SECRETS
 from workers.core.cloudfaults import CloudFaults
-from workers.core.lifecycle.actuators import Run, shoot_of
+from workers.core.lifecycle.actuators import Run
 
 Json = dict[str, Any]
 
@@ -55,7 +55,8 @@ class CloudAccounts:
         Checks for drift make none: nobody would see that they fail.
         """
         if not run.drift:
-            await self._faults.check(run.recorder, account, part, shoot_of(run).technical_id)
+            owner = run.shoot.technical_id if run.shoot else ""
+            await self._faults.check(run.recorder, account, part, owner)
 
     async def account(
         self, run: Run, cloud: Cloud, namespace: str, name: str, keys: Mapping[str, str] | None = None

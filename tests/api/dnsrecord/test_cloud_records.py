@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from bus import streams
+from bus.transport.buckets import Bucket
+from bus.transport.connection import connected
+from clouds import table
+from clouds.frame import inventory
 from tests.e2e import zones
 from tests.support.cloudcredentials import CREDENTIALS, SECRET
 from tests.support.kindworld import Client, KindWorld
@@ -14,6 +20,7 @@ from tests.support.running import eventually
 from tests.support.servers import NameServer
 from windowbox.models.objects import Object
 from windowbox.models.refs import DNSRECORDS
+from windowbox.settings.bussettings import Access
 
 AZURE, OPENSTACK = CREDENTIALS["azure"], CREDENTIALS["openstack"]
 SECRETS: dict[str, dict[str, bytes]] = {
@@ -143,3 +150,18 @@ async def test_a_record_is_deleted_with_credentials_only(world: KindWorld, named
     await client.ask(DNSRECORDS, "kept")
     await client.until_gone(DNSRECORDS, "kept")
     await until_answers(named, "kept", [])
+
+
+async def test_a_throttled_record_is_retried_after_half_a_minute(world: KindWorld) -> None:
+    client, since = await world.shoot(), datetime.now(UTC)
+    gcp = table.cloud("gcp")
+    assert gcp.account
+    account = inventory.account_name("gcp", gcp.account(CREDENTIALS["gcp"]).identity)
+    async with connected(Access(world.nats.url, name="test")) as bus:
+        found = b'{"faults": [{"fault": "throttling", "on": "dns"}]}'
+        await Bucket(bus, streams.CLOUDS).put(inventory.key("faults", account), found, None)
+    await record(client, "google-clouddns", "late")
+    failed = await client.until_failed(DNSRECORDS, "late")
+    assert failed.status["lastError"]["codes"] == ["ERR_INFRA_RATE_LIMITS_EXCEEDED"]
+    calls = [call for run in (await world.recorded(since, "dnsrecord")).runs for call in run.calls]
+    assert [call.error["retry_after"] for call in calls if call.door == "cloud" and call.error] == [30.0]

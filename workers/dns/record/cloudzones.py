@@ -59,7 +59,7 @@ class HostedZones:
         return spec.zone or _dns(spec.type).reported(zone, account.shown)
 
     async def account(self, run: Run) -> Account | None:
-        """The account of the credentials; None for records of type local. An error if they are none."""
+        """The account of the credentials, which is called; None for records of type local."""
         type_ = run.object.spec.get("type")
         if type_ not in TYPES:
             return None
@@ -68,7 +68,9 @@ class HostedZones:
             raise Malformed("spec.secretRef.name is empty: name the Secret with the cloud's credentials")
         namespace = str(secret.get("namespace") or run.ref.namespace)
         cloud, keys = table.cloud(TYPES[type_]), _dns(type_).keys
-        return await self._accounts.account(run, cloud, namespace, str(secret["name"]), keys)
+        account = await self._accounts.account(run, cloud, namespace, str(secret["name"]), keys)
+        await self._accounts.check(run, account.name, "dns")
+        return account
 
 
 def _dns(type_: str) -> Dns:
