@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import click
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -31,3 +35,13 @@ def output_option(function: _Function) -> _Function:
         "--output", "-o", type=click.Choice(["text", "json"]), default="text",
         help="text for people, json for programs.",
     )(function)  # fmt: skip
+
+
+def duration(ctx: click.Context, param: click.Parameter, text: str | None) -> timedelta | None:
+    """The value of an option: 90s, 15m, 1h30m."""
+    if text is None:
+        return None
+    if not re.fullmatch(r"([0-9]{1,6}[smhd])+", text) or len(text) > 30:
+        raise click.BadParameter(f"{text!r:.40} is not a duration: write 90s, 15m, 1h30m or 1d", ctx, param)
+    parts = re.findall(r"(\d+)([smhd])", text)
+    return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))

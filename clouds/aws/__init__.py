@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from clouds.aws import dns, faults, mutation, network, profile, secret, shoot
+from clouds.aws import dns, existing, faults, mutation, network, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
     type="aws",
     faults=faults.FAULTS,
+    existing=existing.EXISTING,
     secret=secret.reason,
     shoot=shoot.problems,
     profile=profile.problems,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from clouds.azure import dns, faults, mutation, profile, secret, shoot
+from clouds.azure import dns, existing, faults, mutation, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
     type="azure",
     faults=faults.FAULTS,
+    existing=existing.EXISTING,
     secret=secret.reason,
     account=secret.account,
     shoot=shoot.problems,

@@ -9,9 +9,10 @@ from typing import Any
 
 from clouds.frame.decoding import parse
 from clouds.frame.dns import Dns
-from clouds.frame.faults import Faults
 from clouds.frame.gardenobjects import NamespacedProfileSpec, ProfileSpec, Shoot
 from clouds.frame.infrastructure import Planner
+from clouds.frame.operator.existing import Kinds
+from clouds.frame.operator.faults import Faults
 from clouds.frame.problems import Problem
 from windowbox.errors import Malformed
 from windowbox.models.objects import mapping
@@ -98,3 +99,4 @@ class Cloud:
     infrastructure: Planner | None = None
     faults: Faults = field(default_factory=dict)
     dns: Dns | None = None
+    existing: Kinds = field(default_factory=dict)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from clouds.frame import networkconfig
 from clouds.frame.cloud import Cloud
-from clouds.gcp import backup, dns, faults, profile, secret, shoot
+from clouds.gcp import backup, dns, existing, faults, profile, secret, shoot
 
 CLOUD = Cloud(
     type="gcp",
     faults=faults.FAULTS,
+    existing=existing.EXISTING,
     secret=secret.reason,
     account=secret.account,
     shoot=shoot.problems,

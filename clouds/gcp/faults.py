@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clouds.frame import faults
-from clouds.frame.faults import Fault
+from clouds.frame.operator import faults
+from clouds.frame.operator.faults import Fault
 
 FAULTS = {
     "quota": Fault("QUOTA_EXCEEDED: Quota 'CPUS' exceeded in this region.", faults.QUOTA),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
@@ -17,19 +16,10 @@ from bus.recordings import FORMAT, Header, Recording
 from bus.transport.connection import connected
 from commands import busoptions
 from commands.journal import differences
-from commands.options import output_option
+from commands.options import duration, output_option
 from webhooks import journal as webhooks
 from windowbox.settings.bussettings import Access
 from workers import replay as workers
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def _duration(ctx: click.Context, param: click.Parameter, text: str) -> timedelta:
-    if not re.fullmatch(r"(\d+[smhd])+", text):
-        raise click.BadParameter(f"{text!r} is not a duration: write 90s, 15m, 1h30m or 1d", ctx, param)
-    parts = re.findall(r"(\d+)([smhd])", text)
-    return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
 
 
 @click.command(
@@ -39,7 +29,7 @@ def _duration(ctx: click.Context, param: click.Parameter, text: str) -> timedelt
 )
 @click.option(
     "--since",
-    callback=_duration,
+    callback=duration,
     default="1h",
     show_default=True,
     metavar="TIME",

@@ -10,7 +10,8 @@ from bus import streams
 from bus.transport.buckets import Bucket
 from bus.transport.connection import Bus, WrongSequence
 from clouds import table
-from clouds.frame import faults, inventory
+from clouds.frame import inventory
+from clouds.frame.operator import faults
 from windowbox.errors import Unreachable
 from workers.core.recorder import Recorder
 

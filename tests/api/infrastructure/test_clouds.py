@@ -14,7 +14,7 @@ from bus.transport.buckets import Bucket
 from bus.transport.connection import connected
 from clouds import table
 from clouds.frame import inventory
-from clouds.frame.faults import SetFault, encoded
+from clouds.frame.operator.faults import SetFault, encoded
 from tests.support import cloudshoots
 from tests.support.cloudshoots import cloud_shoot, infrastructure
 from tests.support.kindworld import KindWorld

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from clouds import table
-from clouds.frame import faults
-from clouds.frame.faults import SetFault
+from clouds.frame.operator import faults
+from clouds.frame.operator.faults import SetFault
 
 QUOTA, DEPENDENCIES = "ERR_INFRA_QUOTA_EXCEEDED", "ERR_INFRA_DEPENDENCIES"
 UNAUTHENTICATED, UNAUTHORIZED = "ERR_INFRA_UNAUTHENTICATED", "ERR_INFRA_UNAUTHORIZED"
@@ -41,6 +43,20 @@ def test_each_fault_has_the_code_that_the_extension_finds_in_its_text(cloud: str
     wanted = {name: code for name, code in (USUAL | OTHERWISE.get(cloud, {})).items() if code is not None}
     given = table.cloud(cloud).faults
     assert {name: "".join(one.codes) for name, one in given.items()} == wanted
+
+
+def test_the_page_names_each_fault_with_its_usual_code() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "clouds.md").read_text()
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (`ERR_\w+`|none) \|", page, re.MULTILINE))
+    assert rows == {name: f"`{code}`" if code else "none" for name, code in USUAL.items()}
+
+
+def test_the_page_names_each_kind_that_can_be_added() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "clouds.md").read_text()
+    rows = re.findall(r"^\| *\w* \| `([a-z-]+)`[^|]*\|([^|]*)\|$", page, re.MULTILINE)
+    named = [(kind, re.findall(r"`(\w+)`", properties)) for kind, properties in rows]
+    kinds = [one for cloud in table.TYPES for one in table.cloud(cloud).existing.items()]
+    assert sorted(named) == sorted((kind, list(forms)) for kind, forms in kinds)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from windowbox.errors import TransientError
 from windowbox.models.extensions import instant
-from windowbox.models.objects import mappings
+from windowbox.models.objects import mapping, mappings
 
 UNAUTHENTICATED = ("ERR_INFRA_UNAUTHENTICATED",)
 UNAUTHORIZED = ("ERR_INFRA_UNAUTHORIZED",)
@@ -70,7 +70,7 @@ class SetFault:
 
 def decoded(value: bytes | None) -> list[SetFault]:
     """The faults of an entry of the bus, as far as they have the form."""
-    given = json.loads(value) if value else {}
+    given = mapping(json.loads(value) if value else None)
     return [
         SetFault(
             fault=str(one.get("fault")),
