@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from clouds.frame.cloud import Cloud
-from clouds.openstack import dns, faults, mutation, profile, secret, shoot
+from clouds.openstack import dns, faults, mutation, network, profile, secret, shoot
 
 CLOUD = Cloud(
     type="openstack",
     faults=faults.FAULTS,
     secret=secret.reason,
     account=secret.account,
+    infrastructure=network.PLANNER,
     shoot=shoot.problems,
     profile=profile.problems,
     namespaced_profile=profile.namespaced_problems,

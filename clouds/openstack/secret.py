@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -57,5 +58,5 @@ def incomplete(data: Mapping[str, bytes]) -> str | None:
 
 def account(data: Mapping[str, bytes]) -> Account:
     """A tenant of a domain of a cloud."""
-    url, domain, tenant = (data[name].decode(errors="replace") for name in _TENANT)
-    return Account(f"{url} {domain} {tenant}", {"domain": domain, "tenant": tenant})
+    url, domain, tenant = (data.get(name, b"").decode(errors="replace") for name in _TENANT)
+    return Account(json.dumps([url, domain, tenant]), {"domain": domain, "tenant": tenant})

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-CLOUDS = ("aws", "equinixmetal")
+CLOUDS = ("aws", "equinixmetal", "openstack")
 STATES = {"equinixmetal": None}
 """Kinds of states that are no InfrastructureState."""
 

@@ -34,3 +34,5 @@ def test_an_account_of_openstack_is_a_tenant() -> None:
     one = openstack.account(data)
     assert openstack.account({**data, "password": b"another"}) == one
     assert openstack.account({**data, "domainName": b"\xff"}).identity != one.identity
+    blanks = [{"domainName": b"a b", "tenantName": b"c"}, {"domainName": b"a", "tenantName": b"b c"}]
+    assert len({openstack.account(each).identity for each in blanks}) == 2
