@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from ipaddress import IPv6Network
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
+from clouds.aws import infrastructure
 from clouds.aws.api import InfrastructureConfig, Zone
 from clouds.frame import inventory
+from clouds.frame.cidrs import unparsable
 from clouds.frame.decoding import decode
 from clouds.frame.infrastructure import (
     NODE_PORTS,
@@ -18,14 +21,17 @@ from clouds.frame.infrastructure import (
     Site,
     Subnet,
     data_of,
+    require_valid,
     state_object,
+    wrong_zones,
 )
 from clouds.frame.inventory import CloudObject, Found, Reference
 from windowbox.errors import Malformed
 
 _VERSION = "aws.provider.extensions.gardener.cloud/v1alpha1"
 _BLOCKS = int(IPv6Network("2600:1f00::/24").network_address)
-"""Amazon's, from which VPCs get a /56 each."""
+"""Amazon's, of which each VPC gets a part."""
+_BLOCK_LENGTH = 56
 
 
 class _Zone(NamedTuple):
@@ -36,6 +42,15 @@ class _Zone(NamedTuple):
     ids: dict[str, str]
     address: str
     """Of its NAT gateway."""
+    ipv6: tuple[str, ...]
+    """The ranges of the subnets for workers, internal and public load balancers; empty without IPv6."""
+
+    def of_machines(self, families: Collection[str]) -> Iterator[str]:
+        """The ranges that machines have addresses of."""
+        if "IPv4" in families:
+            yield self.given.workers
+        if "IPv6" in families:
+            yield self.ipv6[0]
 
 
 def references(site: Site) -> list[Reference]:
@@ -51,25 +66,30 @@ def references(site: Site) -> list[Reference]:
 
 
 def plan(site: Site, found: Found) -> Plan:
-    config = _config(site)
-    uses = references(site)
-    for one in uses:  # AWS-R1, AWS-R4
+    config, uses, given = _config(site), references(site), site.networking
+    problems = infrastructure.problems(config, given)
+    names = wrong_zones((zone.name for zone in config.networks.zones), "networks.zones")
+    require_valid(chain(problems, names, unparsable(*given.ranges("networking"))))
+    addresses = {}
+    for one in uses:
         existing = inventory.required(found, one, site.technical_id)
         if one.kind == "vpc":
-            _check_vpc(existing, site, config, one.path)
+            _check_vpc(existing, one, site, config)
+        else:
+            addresses[one.id] = inventory.address_of(existing, one)  # AWS-R4
     data = _shared_data(site, config, found)
-    zones = list(_zones(site, config, found))
+    zones = list(_zones(site, config, data.get("VPCIPv6CidrBlock"), addresses))
     data |= {f"Zones/{zone.given.name}/{name}": one for zone in zones for name, one in zone.ids.items()}
-    data["EgressCIDRs"] = ",".join(f"{zone.address}/32" for zone in zones)
-    egress, given = [f"{zone.address}/32" for zone in zones], site.networking
+    egress = [f"{zone.address}/32" for zone in zones]
+    data["EgressCIDRs"] = ",".join(egress)
     ranges = {"nodes": given.nodes, "pods": given.pods, "services": given.services}
     networking = {name: [one] if one else [] for name, one in ranges.items()}
-    if (block := data.get("VPCIPv6CidrBlock")) and "IPv6" in site.networking.ip_families:
+    if "IPv6" in given.ip_families:
+        block = data["VPCIPv6CidrBlock"]
         data["ServiceCIDR"] = _service_range(block)
         for name, own in (("nodes", block), ("pods", block), ("services", data["ServiceCIDR"])):
             networking[name].insert(0, own)
         egress.append(block)
-    sources = [*(cidr for one in config.networks.zones for cidr in (one.internal, one.public)), "0.0.0.0/0"]
     return Plan(
         objects=(
             *_shared_objects(site, config, data),
@@ -77,12 +97,12 @@ def plan(site: Site, found: Found) -> Plan:
         ),
         provider_status=_status(data, zones),
         state=state_object(_VERSION, data),
-        subnets=tuple(Subnet(zone.given.workers or block or "", zone.given.name) for zone in zones),
+        subnets=tuple(
+            Subnet(cidr, zone.given.name) for zone in zones for cidr in zone.of_machines(given.ip_families)
+        ),
         egress=tuple(egress),
         uses=tuple(uses),
-        openings=tuple(
-            Opening(one.protocol, one.first, one.last, source) for source in sources for one in NODE_PORTS
-        ),
+        openings=tuple(_openings(zones, given.ip_families)),
         networking=networking,
     )
 
@@ -94,24 +114,31 @@ def _config(site: Site) -> InfrastructureConfig:
     return decode(InfrastructureConfig, site.config, "spec.providerConfig")
 
 
-def _check_vpc(vpc: CloudObject, site: Site, config: InfrastructureConfig, path: str) -> None:
+def _check_vpc(vpc: CloudObject, used: Reference, site: Site, config: InfrastructureConfig) -> None:
     """AWS-R1 to AWS-R3: what the user has to have prepared."""
     domain = "ec2.internal" if site.region == "us-east-1" else f"{site.region}.compute.internal"
-    has, families = vpc.properties, site.networking.ip_families
-    wrong = None
-    for name in ("enableDnsSupport", "enableDnsHostnames"):
-        if has.get(name, True) is not True:
-            wrong = f"VPC attribute {name} must be set to true"
-    if has.get("internetGateway", True) is not True:
-        wrong = "no attached internet gateway found: attach one"
-    elif has.get("domainName", domain) != domain:
-        wrong = f"its DHCP options must have the domain-name {domain}"
-    elif config.dual_stack and config.dual_stack.enabled and not has.get("ipv6CidrBlock"):
-        wrong = "it has no IPv6 CIDR: associate Amazon's"
-    elif "IPv6" in families and has.get("egressOnlyInternetGateway", True) is not True:
-        wrong = "it has no egress-only internet gateway: add one"
-    if wrong:
-        raise Malformed(f"{path}: Invalid value: {vpc.id!r:.80}: {wrong}")
+    dns = {"enableDnsSupport": True, "enableDnsHostnames": True, "domainName": domain}
+    inventory.require_properties(vpc, used, **dns, internetGateway=True)
+    if "IPv6" in site.networking.ip_families:
+        inventory.require_properties(vpc, used, egressOnlyInternetGateway=True)
+    if not _with_block(site, config):
+        return
+    block = str(vpc.properties.get("ipv6CidrBlock") or "")
+    try:
+        is_amazons = IPv6Network(block).prefixlen == _BLOCK_LENGTH
+    except ValueError:
+        is_amazons = False
+    if not is_amazons:
+        raise Malformed(
+            f"{used.path}: Invalid value: {used.id!r:.80}: ipv6CidrBlock of this vpc is {block!r:.80} and "
+            f"has to be an IPv6 range of length {_BLOCK_LENGTH}: associate Amazon's"
+        )
+
+
+def _with_block(site: Site, config: InfrastructureConfig) -> bool:
+    """Whether the VPC has a range of IPv6."""
+    by_config = config.dual_stack is not None and config.dual_stack.enabled
+    return by_config or "IPv6" in site.networking.ip_families
 
 
 def _shared_data(site: Site, config: InfrastructureConfig, found: Found) -> dict[str, str]:
@@ -127,11 +154,10 @@ def _shared_data(site: Site, config: InfrastructureConfig, found: Found) -> dict
     else:
         data["VPC"] = vpc.id
     data["InternetGateway"] = inventory.made_id("igw-", site.account, data["VPC"])
-    with_ipv6 = "IPv6" in site.networking.ip_families
-    if with_ipv6 or (config.dual_stack and config.dual_stack.enabled):
-        given = str(found["vpc", vpc.id].properties.get("ipv6CidrBlock") or "") if vpc.id else ""
-        data["VPCIPv6CidrBlock"] = given or _block(data["VPC"])
-    if with_ipv6:
+    if _with_block(site, config):
+        given = found["vpc", vpc.id].properties["ipv6CidrBlock"] if vpc.id else None
+        data["VPCIPv6CidrBlock"] = str(given or _block(data["VPC"]))
+    if "IPv6" in site.networking.ip_families:
         data["EgressOnlyInternetGateway"] = inventory.made_id("eigw-", site.account, data["VPC"])
     for endpoint in vpc.gateway_endpoints:
         data[f"VPCEndpoints/{endpoint}"] = inventory.made_id("vpce-", *who, endpoint)
@@ -155,17 +181,22 @@ def _shared_data(site: Site, config: InfrastructureConfig, found: Found) -> dict
     return data
 
 
-def _zones(site: Site, config: InfrastructureConfig, found: Found) -> Iterator[_Zone]:
+def _zones(
+    site: Site, config: InfrastructureConfig, block: str | None, addresses: Mapping[str, str]
+) -> Iterator[_Zone]:
     """Each zone with the suffix that it had before, else the lowest that is free."""
-    before = data_of(site)
-    known = {zone.name: before.get(f"Zones/{zone.name}/Suffix") for zone in config.networks.zones}
-    free = (f"z{i}" for i in range(1, len(known) + len(before) + 2) if f"z{i}" not in known.values())
-    for zone in config.networks.zones:
-        suffix = str(known[zone.name] or next(free))
-        yield _zone(site, zone, suffix, found)
+    before, zones = data_of(site), config.networks.zones
+    known = {zone.name: before.get(f"Zones/{zone.name}/Suffix") for zone in zones}
+    free = (f"z{i}" for i in range(2 * len(known)) if f"z{i}" not in known.values())
+    each = IPv6Network(block).subnets(new_prefix=64) if block else iter(())
+    for i, zone in enumerate(zones):
+        ipv6 = tuple(str(one) for one in islice(each, 3))
+        if block and len(ipv6) < 3:
+            raise Malformed(f"networks.zones[{i}]: {block} has no subnets left for it: remove the zone")
+        yield _zone(site, zone, known[zone.name] or next(free), addresses, ipv6)
 
 
-def _zone(site: Site, zone: Zone, suffix: str, found: Found) -> _Zone:
+def _zone(site: Site, zone: Zone, suffix: str, addresses: Mapping[str, str], ipv6: tuple[str, ...]) -> _Zone:
     who, given = (site.account, site.technical_id, zone.name), zone.elastic_ip_allocation_id
     ids = {
         "Suffix": suffix,
@@ -173,15 +204,31 @@ def _zone(site: Site, zone: Zone, suffix: str, found: Found) -> _Zone:
         "SubnetPublicUtility": inventory.made_id("subnet-", *who, "public"),
         "SubnetPrivateUtility": inventory.made_id("subnet-", *who, "internal"),
     }
-    address = str(found["elastic-ip", given].properties.get("address") or "") if given else ""
     if given is None:
-        ids["NATGatewayElasticIP"] = inventory.made_id("eipalloc-", *who)
-    # Another elastic IP needs another gateway.
-    ids["NATGateway"] = inventory.made_id("nat-", *who, given or "")
+        before, path = data_of(site), f"Zones/{zone.name}/"
+        # After one of the user's, the gateway gets a new one: its first one is gone for good.
+        new = inventory.made_id("eipalloc-", *who, before.get(f"{path}NATGateway", ""))
+        ids["NATGatewayElasticIP"] = before.get(f"{path}NATGatewayElasticIP", new)
+    ip = given or ids["NATGatewayElasticIP"]
+    ids["NATGateway"] = inventory.made_id("nat-", *who, ip)
     ids["ZoneRouteTable"] = inventory.made_id("rtb-", *who)
     for part in ("Public", "Private", "Workers"):
         ids[f"Subnet{part}RouteTableAssoc"] = inventory.made_id("rtbassoc-", *who, part)
-    return _Zone(zone, suffix, ids, address or inventory.played_address(given or ids["NATGatewayElasticIP"]))
+    return _Zone(zone, suffix, ids, addresses.get(ip) or inventory.played_address(ip), ipv6)
+
+
+def _openings(zones: list[_Zone], families: Collection[str]) -> Iterator[Opening]:
+    """Node ports, for everybody and for the subnets of load balancers."""
+    sources = []
+    if "IPv4" in families:
+        sources += [
+            "0.0.0.0/0",
+            *(cidr for zone in zones for cidr in (zone.given.internal, zone.given.public)),
+        ]
+    if "IPv6" in families:
+        sources += ["::/0", *(cidr for zone in zones for cidr in zone.ipv6[1:])]
+    for source in sources:
+        yield from (Opening(one.protocol, one.first, one.last, source) for one in NODE_PORTS)
 
 
 def _shared_objects(site: Site, config: InfrastructureConfig, data: dict[str, str]) -> Iterator[CloudObject]:
@@ -197,7 +244,7 @@ def _shared_objects(site: Site, config: InfrastructureConfig, data: dict[str, st
         yield made("internet-gateway", "InternetGateway")
     if "EgressOnlyInternetGateway" in data and vpc.id is None:
         yield made("egress-only-internet-gateway", "EgressOnlyInternetGateway")
-    for endpoint in vpc.gateway_endpoints:
+    for endpoint in dict.fromkeys(vpc.gateway_endpoints):
         service = f"com.amazonaws.{site.region}.{endpoint}"
         yield made("vpc-endpoint", f"VPCEndpoints/{endpoint}", f"{name}-gw-{endpoint}", service=service)
     yield made("route-table", "MainRouteTable")
@@ -220,9 +267,11 @@ def _objects(site: Site, zone: _Zone, data: dict[str, str]) -> Iterator[CloudObj
             kind, zone.ids[key], f"{name}-{named}-{zone.suffix}", {"zone": given.name, **properties}
         )
 
-    yield made("subnet", "SubnetWorkers", "nodes", cidr=given.workers)
-    yield made("subnet", "SubnetPublicUtility", "public-utility", cidr=given.public)
-    yield made("subnet", "SubnetPrivateUtility", "private-utility", cidr=given.internal)
+    workers = given.workers if "IPv4" in site.networking.ip_families else None
+    ipv6 = zone.ipv6 or (None, None, None)
+    yield made("subnet", "SubnetWorkers", "nodes", cidr=workers, ipv6Cidr=ipv6[0])
+    yield made("subnet", "SubnetPublicUtility", "public-utility", cidr=given.public, ipv6Cidr=ipv6[2])
+    yield made("subnet", "SubnetPrivateUtility", "private-utility", cidr=given.internal, ipv6Cidr=ipv6[1])
     if "NATGatewayElasticIP" in zone.ids:
         yield made("elastic-ip", "NATGatewayElasticIP", "eip-natgw", address=zone.address)
     yield made("nat-gateway", "NATGateway", "natgw", address=zone.address, vpc=data["VPC"])
@@ -253,7 +302,7 @@ def _status(data: dict[str, str], zones: list[_Zone]) -> Json:
 
 def _block(vpc: str) -> str:
     """The IPv6 block that Amazon gives a VPC."""
-    return str(IPv6Network((_BLOCKS + (int(inventory.digest(vpc)[:8], 16) << 72), 56)))
+    return str(IPv6Network((_BLOCKS + (int(inventory.digest(vpc)[:8], 16) << 72), _BLOCK_LENGTH)))
 
 
 def _service_range(block: str) -> str:

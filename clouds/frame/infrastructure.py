@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from clouds.frame.gardenobjects import Networking, ProfileSpec
 from clouds.frame.inventory import CloudObject, Found, Reference
-from clouds.frame.problems import Problem
+from clouds.frame.problems import Problem, duplicate, invalid
 from windowbox.errors import Malformed
 from windowbox.models import fielderrors
 from windowbox.models.objects import mapping
 
 Json = dict[str, Any]
+_ZONE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -91,12 +93,25 @@ def state_object(api_version: str, data: Mapping[str, str], **more: Any) -> Json
     return {"apiVersion": api_version, "kind": "InfrastructureState", "data": dict(data), **more}
 
 
-def data_of(site: Site) -> Mapping[str, Any]:
+def data_of(site: Site) -> dict[str, str]:
     """The data of the state before."""
-    return mapping(site.state.get("data"))
+    found = mapping(site.state.get("data"))
+    return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
 def require_valid(problems: Iterable[Problem]) -> None:
     """Malformed if admission would have refused the config: an Infrastructure can be written without it."""
     if found := fielderrors.first(map(str, problems)):
         raise Malformed(fielderrors.joined(found))
+
+
+def wrong_zones(names: Iterable[str], path: str) -> Iterator[Problem]:
+    """Zones that are there twice, or that no object can be named after; `path` is that of their list."""
+    used: set[str] = set()
+    for i, name in enumerate(names):
+        where = f"{path}[{i}].name"
+        if not _ZONE.fullmatch(name):
+            yield invalid(where, name, "has to be a name in lower case such as eu-central-1a")
+        if name in used:
+            yield duplicate(where, name)
+        used.add(name)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from ipaddress import IPv4Address
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -16,6 +16,8 @@ from windowbox.models.objects import mapping, mappings
 
 MOST_OBJECTS = 1_000
 """Of one Shoot, and of those that exist without Shoots in one account."""
+MOST_REFERENCES = 100
+"""Existing objects that one Shoot uses."""
 LARGEST = 8 << 10
 """Bytes of one object."""
 _PLAYED_ADDRESSES = int(IPv4Address("198.18.0.0"))
@@ -70,9 +72,26 @@ def required(found: Found, reference: Reference, owner: str) -> CloudObject:
     return one
 
 
-def claimed(one: CloudObject, owner: str) -> CloudObject:
-    """The object with this Shoot as its user; shared ones have none."""
-    return one if one.shared else replace(one, used_by=owner)
+def require_properties(one: CloudObject, reference: Reference, **expected: Any) -> None:
+    """Malformed if a property of the existing object has another value. Missing ones are as expected."""
+    for name, value in expected.items():
+        if str(found := one.properties.get(name, value)) != str(value):
+            raise Malformed(
+                f"{reference.path}: Invalid value: {reference.id!r:.80}: {name} of this {one.kind} is "
+                f"{found!r:.80} and has to be {value!r:.80}: change it, or choose another {one.kind}"
+            )
+
+
+def address_of(one: CloudObject, reference: Reference) -> str:
+    """The public address of an existing object: as somebody added it, else one that stands for it."""
+    given = one.properties.get("address")
+    try:
+        return str(IPv4Address(str(given))) if given else played_address(one.kind, one.id)
+    except ValueError as error:
+        raise Malformed(
+            f"{reference.path}: Invalid value: {reference.id!r:.80}: address of this {one.kind} is "
+            f"{given!r:.80} and has to be an IPv4 address: correct it"
+        ) from error
 
 
 def digest(*parts: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from copy import deepcopy
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -19,7 +20,12 @@ SETTINGS = CloudSettings(types=CLOUD_TYPES, provider=f"{PROVIDER_NAMESPACE}/mach
 
 
 def example(cloud: str) -> dict[str, Any]:
-    """The objects of a cloud's example by kind."""
+    """The objects of a cloud's example by kind. They may be changed."""
+    return deepcopy(_read(cloud))
+
+
+@cache
+def _read(cloud: str) -> dict[str, Any]:
     text = (files("sandbox.shipped") / "clouds" / f"{cloud}.yaml").read_text()
     return {one["kind"]: one for one in yaml.safe_load_all(text)}
 
@@ -35,7 +41,7 @@ def changed(object: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         if value is None:
             del target[last]
         else:
-            target[last] = value
+            target[last] = deepcopy(value)
     return found
 
 

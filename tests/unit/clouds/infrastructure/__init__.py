@@ -1,0 +1,1 @@
+"""Plans of Infrastructures: their objects, statuses and states."""
