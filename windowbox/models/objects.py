@@ -102,3 +102,11 @@ def merge(target: object, patch: object) -> Any:
         else:
             merged[key] = merge(merged.get(key), value)
     return merged
+
+
+def replacement(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON merge patch with all of `wanted`, and null for what `found` has besides."""
+    patch: dict[str, Any] = {name: None for name in found if name not in wanted}
+    for name, value in wanted.items():
+        patch[name] = replacement(mapping(found.get(name)), value) if isinstance(value, Mapping) else value
+    return patch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -100,8 +100,13 @@ class CloudAccounts:
         found = await self._read(run, _of_shoot(owner))
         return None if found is None else _estate(found)
 
-    async def existing(self, run: Run, account: str, references: Iterable[Reference]) -> Found:
-        """The existing objects that a Shoot refers to."""
+    async def existing(self, run: Run, account: str, references: Collection[Reference]) -> Found:
+        """The existing objects that a Shoot refers to. Malformed if it refers to too many."""
+        if len(references) > inventory.MOST_REFERENCES:
+            raise Malformed(
+                f"spec.providerConfig names {len(references)} existing objects, more than "
+                f"{inventory.MOST_REFERENCES}: name fewer"
+            )
         found = {}
         for one in references:
             if content := await self._read(run, _existing(account, one.kind, one.id)):

@@ -12,7 +12,7 @@ from tests.support.rules import rule
 from windowbox import errors
 from windowbox.errors import Conflict, Malformed, Refused, Unreachable
 from windowbox.models.gardener.dnsrecord import DNSRecordStatus
-from windowbox.models.objects import merge
+from windowbox.models.objects import merge, replacement
 from workers.core.lifecycle import statuses
 from workers.core.lifecycle.operations import Flow, Operation
 from workers.core.lifecycle.statuses import Condition, OperationTexts
@@ -281,3 +281,12 @@ def test_every_report_is_a_status_that_the_api_accepts(type_: Operation, words: 
     assert status.last_error is not None
     assert status.last_operation is not None
     assert status.last_error.description == status.last_operation.description
+
+
+_status = st.recursive(st.integers(), lambda inner: st.dictionaries(st.text(max_size=2), inner, max_size=3))
+"""No stored object has nulls."""
+
+
+@given(*[st.dictionaries(st.text(max_size=2), _status)] * 2)
+def test_a_replacement_leaves_nothing_of_what_was(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert merge(found, replacement(found, wanted)) == wanted

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from clouds import table
+from clouds.frame import inventory
 from clouds.frame.decoding import parse
 from clouds.frame.gardenobjects import ProfileSpec, ShootSpec
 from clouds.frame.infrastructure import Plan, Site
 from windowbox.errors import Malformed
-from windowbox.models.objects import Object, mapping
+from windowbox.models.objects import Object, mapping, replacement
 from windowbox.settings.cloudsettings import CLOUD_TYPES, CloudSettings
 from workers.core.cloudaccounts import Account, CloudAccounts
 from workers.core.lifecycle.actuators import Run, Status, shoot_of
@@ -44,7 +47,9 @@ class CloudInfrastructures:
         cluster = await self._targets.shoot_cluster(run)
         site = _site(run, cluster, account)
         existing = await self._accounts.existing(run, account.name, cloud.infrastructure.references(site))
-        return account.name, cloud.infrastructure.plan(site, existing)
+        plan = cloud.infrastructure.plan(site, existing)
+        inventory.encoded(plan.objects)  # what the inventory cannot hold has to fail before anything is made
+        return account.name, plan
 
     async def keep(self, run: Run, account: str, plan: Plan) -> None:
         await self._accounts.keep(run, account, shoot_of(run).technical_id, plan.objects, plan.uses)
@@ -81,11 +86,11 @@ def _site(run: Run, cluster: Object, account: Account) -> Site:
     )
 
 
-def status(plan: Plan) -> Status:
-    """The status, as a merge patch."""
+def status(plan: Plan, before: Mapping[str, Any]) -> Status:
+    """The status, as a merge patch of the one before."""
     found: Status = {
-        "providerStatus": plan.provider_status,
-        "state": plan.state,
+        "providerStatus": replacement(mapping(before.get("providerStatus")), plan.provider_status),
+        "state": replacement(mapping(before.get("state")), plan.state),
         "egressCIDRs": list(plan.egress) or None,
     }
     if plan.networking is not None:

@@ -102,7 +102,7 @@ class InfrastructureActuator(Actuator):
             ],
         )
         await self._clouds.keep(run, account, plan)
-        return cloudinfrastructures.status(plan)
+        return cloudinfrastructures.status(plan, run.object.status)
 
     async def _ensure(
         self, run: Run, pools: Callable[[str, str], list[Manifest]], policies: Iterable[Manifest]
