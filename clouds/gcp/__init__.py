@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clouds.frame import networkconfig
 from clouds.frame.cloud import Cloud
-from clouds.gcp import backup, dns, existing, faults, profile, secret, shoot
+from clouds.gcp import backup, dns, existing, faults, network, profile, secret, shoot
 
 CLOUD = Cloud(
     type="gcp",
@@ -18,4 +18,5 @@ CLOUD = Cloud(
     seed=backup.seed_problems,
     mutate=networkconfig.without_overlay(snat=True),
     dns=dns.DNS,
+    infrastructure=network.PLANNER,
 )
