@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clouds.azure import dns, existing, faults, mutation, profile, secret, shoot
+from clouds.azure import dns, existing, faults, mutation, network, profile, secret, shoot
 from clouds.frame.cloud import Cloud
 
 CLOUD = Cloud(
@@ -16,4 +16,5 @@ CLOUD = Cloud(
     namespaced_profile=profile.namespaced_problems,
     mutate=mutation.mutate,
     dns=dns.DNS,
+    infrastructure=network.PLANNER,
 )

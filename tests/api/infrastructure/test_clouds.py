@@ -16,10 +16,11 @@ from clouds import table
 from clouds.frame import inventory
 from clouds.frame.operator.faults import SetFault, encoded
 from tests.support import cloudshoots
+from tests.support.cases import cases
 from tests.support.cloudshoots import cloud_shoot, infrastructure
-from tests.support.kindworld import KindWorld
+from tests.support.kindworld import CLOUDPROVIDER, KindWorld
 from tests.support.rules import rule
-from windowbox.models.refs import INFRASTRUCTURES, NETWORK_POLICIES
+from windowbox.models.refs import INFRASTRUCTURES, NAMESPACES, NETWORK_POLICIES
 from windowbox.settings.bussettings import Access
 from windowbox.settings.kindsettings import KindSettings
 
@@ -28,7 +29,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-CLOUDS = ("aws", "equinixmetal", "openstack")
+CLOUDS = ("aws", "azure", "equinixmetal", "gcp", "openstack")
 STATES = {"equinixmetal": None}
 """Kinds of states that are no InfrastructureState."""
 
@@ -96,6 +97,85 @@ async def test_an_elastic_ip_serves_one_shoot_until_that_is_gone(world: KindWorl
     await first.until_gone(INFRASTRUCTURES, "cloud")
     await second.ask(INFRASTRUCTURES, "cloud")
     await second.until_ready(INFRASTRUCTURES, "cloud")
+
+
+@rule("ALL-F5")
+async def test_an_infrastructure_that_never_had_credentials_can_be_deleted(world: KindWorld) -> None:
+    shoot = await cloud_shoot(world, "gcp")
+    await shoot.secret(CLOUDPROVIDER, other=b"data")
+    await infrastructure(shoot, "gcp")
+    failed = await shoot.until_failed(INFRASTRUCTURES, "cloud")
+    assert "serviceaccount.json is missing" in failed.status["lastError"]["description"]
+    assert failed.status["lastError"]["codes"] == ["ERR_INFRA_UNAUTHENTICATED"]
+
+    await shoot.delete(INFRASTRUCTURES, "cloud")
+    await shoot.until_gone(INFRASTRUCTURES, "cloud")
+
+
+@rule("AZU-U5", "ALL-F4")
+async def test_a_zone_takes_over_the_subnet_of_all_and_keeps_it_on_another_seed(world: KindWorld) -> None:
+    shoot = await cloud_shoot(world, "azure")
+    zones = cloudshoots.example("azure")["Shoot"]["spec"]["provider"]["infrastructureConfig"]["networks"][
+        "zones"
+    ]
+    workers = zones[0]["cidr"]
+    await infrastructure(shoot, "azure", {"networks/zones": None, "networks/workers": workers})
+    await shoot.until_ready(INFRASTRUCTURES, "cloud")
+    networks = {"workers": None, "zones": zones}
+    await shoot.ask(INFRASTRUCTURES, "cloud", spec={"providerConfig": {"networks": networks}})
+    changed = await shoot.until_ready(INFRASTRUCTURES, "cloud")
+
+    subnets = changed.status["providerStatus"]["networks"]["subnets"]
+    names = [(one["name"], one.get("migrated", False)) for one in subnets]
+    assert names == [(f"{shoot.namespace}-nodes", True), (f"{shoot.namespace}-nodes-z2", False)]
+    assert f"{shoot.namespace}-nodes/cidr" not in json.dumps(
+        changed.status["state"]
+    )  # nothing former is left
+    await shoot.ask(INFRASTRUCTURES, "cloud", "migrate")
+    await shoot.until_ready(INFRASTRUCTURES, "cloud")
+    await shoot.ask(INFRASTRUCTURES, "cloud", "restore")
+    restored = await shoot.until_ready(INFRASTRUCTURES, "cloud")
+    assert restored.last_operation["type"] == "Restore"
+    for field in ("providerStatus", "state", "egressCIDRs"):
+        assert restored.status[field] == changed.status[field], field
+
+
+@cases(
+    "cloud changes error",
+    (
+        "references",
+        "gcp",
+        {"networks/cloudNAT": {"natIPNames": [{"name": f"ip-{i}"} for i in range(101)]}},
+        "spec.providerConfig names 101 existing objects, more than 100: name fewer",
+    ),
+    (
+        "objects",
+        "aws",
+        {
+            "networks/vpc/cidr": "10.0.0.0/8",
+            "networks/zones": [
+                {
+                    "name": f"zone-{i}",
+                    "workers": f"10.250.{i}.0/28",
+                    "public": f"10.250.{i}.16/28",
+                    "internal": f"10.250.{i}.32/28",
+                }
+                for i in range(200)
+            ],
+        },
+        "objects, more than 1000: ask for fewer zones",
+    ),
+)
+async def test_a_cloud_that_is_too_large_is_refused_before_anything_is_made(
+    world: KindWorld, cloud: str, changes: dict[str, Any], error: str
+) -> None:
+    shoot = await cloud_shoot(world, cloud)
+    await infrastructure(shoot, cloud, changes)
+    failed = await shoot.until_failed(INFRASTRUCTURES, "cloud")
+
+    assert error in failed.status["lastError"]["description"]
+    assert await world.client("").get(NAMESPACES, f"infra-{shoot.namespace}") is None
+    assert await stored(world, "shoots", shoot.namespace) is None
 
 
 async def test_a_fault_hits_as_many_calls_as_asked_and_nothing_is_lost(world: KindWorld) -> None:
