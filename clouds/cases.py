@@ -22,7 +22,7 @@ _ABOUT = {"reconcile": "shoot", "reconcile-cloudprofile": "cloudprofile"}
 def answer(cloud: Cloud, case: Mapping[str, Any]) -> Json:
     """The problems of the case's object, and what the mutator changes."""
     about = _ABOUT.get(case["about"], case["about"]).removesuffix("-update")
-    new, old, find = case["object"], case.get("old"), _lookup(case)
+    new, old, find = case["object"], case.get("old"), lookup(case)
     if about == "shoot-mutate":
         try:
             changed = admission.mutated(cloud, new, old, find)
@@ -34,7 +34,7 @@ def answer(cloud: Cloud, case: Mapping[str, Any]) -> Json:
     return {"id": case["id"], "errors": errors}
 
 
-def _lookup(case: Mapping[str, Any]) -> Lookup:
+def lookup(case: Mapping[str, Any]) -> Lookup:
     objects = {}
     for one in mappings([case.get("cloudprofile"), *(case.get("objects") or [])]):
         metadata = mapping(one.get("metadata"))

@@ -5,17 +5,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from clouds.frame.cloud import Cloud
 from windowbox.errors import Malformed
-from windowbox.settings.cloudsettings import CLOUD_TYPES
 
 if TYPE_CHECKING:
-    from clouds.frame.balancers import Balancers
-    from clouds.frame.cloud import Cloud
+    from clouds.frame.changes.effects import Changes
+from windowbox.settings.cloudsettings import CLOUD_TYPES
 
 TYPES = CLOUD_TYPES
-"""The folders below, each with a `CLOUD`, and a module `balancers`."""
-BALANCER_CLASSES = ("service.k8s.aws/nlb",)
-"""The values of `spec.loadBalancerClass` that some cloud serves."""
+"""The folders below, each with a `CLOUD`."""
 
 
 def cloud(type_: str) -> Cloud:
@@ -26,9 +24,7 @@ def cloud(type_: str) -> Cloud:
     return found
 
 
-def balancers(type_: str) -> Balancers | None:
-    """The load balancers of the cloud of that type; None if there is no such cloud."""
-    if type_ not in TYPES:
-        return None
-    found: Balancers = import_module(f"clouds.{type_}.balancers").BALANCERS
+def changes(type_: str) -> Changes:
+    """What the cloud of that type declares about updates."""
+    found: Changes = import_module(f"clouds.{cloud(type_).type}.changes").CHANGES
     return found

@@ -107,11 +107,11 @@ def hash_inputs(pool: WorkerPool, site: Site, zone: str = "") -> Inputs:
         before[f"{_INFRASTRUCTURE}.identity"] = str(identity["id"])
     if not site.infrastructure.get("zoned"):
         if (scale_set := _scale_set(pool, site)) is not None:
-            before["scale set"] = str(scale_set["name"])
+            before["CloudProfile.countFaultDomains"] = str(scale_set["name"])
     else:
         subnet, is_own = _subnet(site, zone)
         if is_own:
-            before[f"{_INFRASTRUCTURE}.networks.zones"] = subnet
+            before[f"{_INFRASTRUCTURE}.networks.zones[{zone}]"] = subnet
     profile = machineclasses.worker_config(WorkerConfig, pool).diagnostics_profile
     of_profile = machineclasses.inputs(
         "providerConfig.diagnosticsProfile", storageURI=profile and profile.storage_uri

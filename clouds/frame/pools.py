@@ -151,7 +151,7 @@ def _of_cluster(pool: WorkerPool, site: Site) -> dict[str, str]:
             text = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
             found[f"status.credentials.rotation.{name}"] = text
     if mapping(mapping(spec.get("systemComponents")).get("nodeLocalDNS")).get("enabled"):
-        found["spec.systemComponents.nodeLocalDNS"] = "node-local-dns"
+        found["spec.systemComponents.nodeLocalDNS.enabled"] = "node-local-dns"
     return found
 
 

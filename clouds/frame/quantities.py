@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import BeforeValidator
 
 from clouds.frame.decoding import Struct
+from windowbox.errors import Malformed
 from windowbox.models import durations
 
 _QUANTITY = re.compile(
-    r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?", re.ASCII
+    r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([KMGTPE]i|[numkMGTPE])?", re.ASCII
 )
+_FACTORS = {name: Decimal(1024) ** i for i, name in enumerate(("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))}
+_FACTORS |= {name: Decimal(1000) ** (i - 3) for i, name in enumerate(["n", "u", "m", "", *"kMGTPE"])}
 
 
 def _quantity(given: object) -> str:
@@ -28,6 +32,14 @@ def _quantity(given: object) -> str:
 
 
 Quantity = Annotated[str, BeforeValidator(_quantity)]
+
+
+def amount(quantity: str) -> Decimal:
+    """Malformed if it is none."""
+    found = _QUANTITY.fullmatch(quantity)
+    if found is None:
+        raise Malformed(f"{quantity!r:.50} is no quantity such as 100m or 4Gi")
+    return (Decimal(found[1]) * _FACTORS[found[2] or ""]).normalize()
 
 
 def is_negative(quantity: str) -> bool:

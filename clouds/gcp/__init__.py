@@ -19,5 +19,4 @@ CLOUD = Cloud(
     mutate=networkconfig.without_overlay(snat=True),
     dns=dns.DNS,
     infrastructure=network.PLANNER,
-    backups=backup.BACKUPS,
 )

@@ -51,26 +51,31 @@ _RULES = {
 }
 """Of each cloud, the rules that cases are about. `GEN`: a good object with one change."""
 
-_needs_cases = pytest.mark.skipif(
+needs_cases = pytest.mark.skipif(
     not _CASES.is_dir(), reason="the cases with the answers of real extensions are not here"
 )
+
+
+def read(cloud: str) -> list[Case]:
+    """The cases of a cloud, with their answers."""
+    given, expected = (
+        [json.loads(line) for line in (_CASES / f"{cloud}{suffix}").read_text().splitlines()]
+        for suffix in (".jsonl", ".expected.jsonl")
+    )
+    assert [one["id"] for one in given] == [one["id"] for one in expected]
+    return [*zip(given, expected, strict=True)]
 
 
 @cache
 def _by_rule() -> dict[tuple[str, str], list[Case]]:
     found: dict[tuple[str, str], list[Case]] = defaultdict(list)
     for cloud in table.TYPES:
-        given, expected = (
-            [json.loads(line) for line in (_CASES / f"{cloud}{suffix}").read_text().splitlines()]
-            for suffix in (".jsonl", ".expected.jsonl")
-        )
-        for case, answer in zip(given, expected, strict=True):
-            assert case["id"] == answer["id"]
+        for case, answer in read(cloud):
             found[cloud, case["rule"]].append((case, answer))
     return found
 
 
-@_needs_cases
+@needs_cases
 @pytest.mark.parametrize(
     ("cloud", "rule"),
     [
@@ -89,7 +94,7 @@ def test_answers_are_those_of_the_real_extension(cloud: str, rule: str) -> None:
     assert wrong == {}
 
 
-@_needs_cases
+@needs_cases
 def test_no_case_is_left_out() -> None:
     """Ids of tests name rules also where the cases are not: the coverage page reads them."""
     assert _by_rule().keys() == {(cloud, rule) for cloud in table.TYPES for rule in _RULES[cloud].split()}

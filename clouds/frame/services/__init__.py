@@ -1,1 +1,0 @@
-"""What a cloud offers besides networks and machines: names, backups, volumes."""
