@@ -70,6 +70,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
     "Clouds: Shoots of other types": {
         "validate": Entry("commands.clouds.validate:validate", "Check Shoots, CloudProfiles and Secrets."),
         "cloud": Entry("commands.clouds.cloud:cloud", "Emulated clouds: their objects, and faults."),
+        "plan": Entry("commands.clouds.plan:plan", "Show what an update of a Shoot does."),
     },
     "Shell": {"completion": Entry("commands.cli:completion", "Completion for bash, zsh or fish.")},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,10 +80,17 @@ def read_all(files: Iterable[str]) -> list[Document]:
     return [document for file in files for document in read(file, _text(file))]
 
 
-def lookup(documents: Sequence[Document]) -> Lookup:
-    """Finds these objects by kind, namespace and name."""
+def lookup(documents: Sequence[Document], missing: set[str]) -> Lookup:
+    """Finds these objects by kind, namespace and name, the last of several. Others are noted as missing."""
     by_name = {(one.kind, one.namespace, one.name): one.content for one in documents}
-    return lambda kind, namespace, name: by_name.get((kind, namespace, name))
+
+    def find(kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
+        found = by_name.get((kind, namespace, name))
+        if found is None:
+            missing.add(f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}")
+        return found
+
+    return find
 
 
 def read(file: str, text: bytes) -> list[Document]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -55,14 +55,8 @@ class Result:
 
 def check(documents: Sequence[Document]) -> Result:
     """Check all objects. They find each other by name."""
-    result, known = Result(), lookup(documents)
-
-    def find(kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
-        found = known(kind, namespace, name)
-        if found is None:
-            result.missing.add(f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}")
-        return found
-
+    result = Result()
+    find = lookup(documents, result.missing)
     for document in documents:
         if not _is_checked(document):
             result.others += 1

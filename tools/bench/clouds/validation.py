@@ -53,7 +53,7 @@ def _cloud(type_: str, shoots: int) -> Checked:
     text, cloud = file.read_bytes(), clouds.cloud(type_)
     objects = documents.read(str(file), text)
     (shoot,) = (one.content for one in objects if one.kind == "Shoot")
-    find = documents.lookup(objects)
+    find = documents.lookup(objects, set())
     checked = _cpu(shoots, lambda: admission.problems(cloud, "shoot", shoot, None, find))
     mutated = _cpu(shoots, lambda: admission.mutated(cloud, shoot, None, find))
     took = []
