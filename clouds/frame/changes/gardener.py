@@ -18,8 +18,11 @@ _IMMUTABLE = (
     "networking.ipFamilies",
     "networking.pods",
     "networking.services",
+    "dns.domain",
     "exposureClassName",
+    "controlPlane.highAvailability.failureTolerance.type",
 )
+"""Once they are set."""
 _OF_IN_PLACE = ("machine.type", "machine.image.name", "cri.name", "volume")
 """Fields of pools whose nodes are updated in place, which only a new machine could have."""
 OPERATION = "gardener.cloud/operation"
@@ -31,6 +34,7 @@ def problems(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Problem
     for path in _IMMUTABLE:
         if (before := _at(old["spec"], path)) is not None:
             yield from unchanged(f"spec.{path}", _at(new["spec"], path), before)
+    yield from _bindings(new["spec"], old["spec"])
     pools, stored = (mappings(_at(one, WORKERS)) for one in (new, old))
     if bool(pools) != bool(stored):
         yield forbidden(WORKERS, "a Shoot cannot get its first workers, or lose all of them")
@@ -39,6 +43,17 @@ def problems(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Problem
     for i, pool in enumerate(pools):
         if (before := by_name.get(pool.get("name"))) is not None:
             yield from _pool(pool, before, f"{WORKERS}[{i}]")
+
+
+def _bindings(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Problem]:
+    """A Shoot may move from a SecretBinding to a CredentialsBinding, and from one of these to another."""
+    name, former = "credentialsBindingName", "secretBindingName"
+    if old.get(former) and (new.get(former) or not new.get(name)):
+        yield from unchanged(f"spec.{former}", new.get(former), old[former])
+    if old.get(name) and not new.get(name):
+        yield forbidden(
+            f"spec.{name}", f"credentials cannot be taken away: set it to {old[name]!r:.99} again"
+        )
 
 
 def _pool(new: Mapping[str, Any], old: Mapping[str, Any], path: str) -> Iterator[Problem]:
@@ -80,6 +95,10 @@ _CONTROLLERS = _in_place("the controllers of machines read it; no machine is rep
 _UPDATES = _in_place("the next update replaces so many machines at once")
 _LATER = _in_place("no input of the hash: machines that are made later get it, others stay as they are")
 RULES: Rules = {
+    "spec.cloudProfile": _in_place("images and types of machines are looked up there"),
+    "spec.cloudProfileName": _in_place("images and types of machines are looked up there"),
+    "spec.credentialsBindingName": _in_place("the next runs use these credentials"),
+    "spec.secretBindingName": _in_place("the next runs use the credentials of the other binding"),
     "spec.hibernation.enabled": [
         Rule(Kind.REMOVES, "all machines of the Shoot", when=lambda old, new: bool(new)),
         Rule(Kind.ADDS, "the Shoot wakes up with the minimum of each pool", when=lambda old, new: not new),

@@ -10,7 +10,7 @@ from typing import Any
 
 from clouds.frame.changes.effects import WORKERS, Changes, Effect, Kind
 from clouds.frame.changes.gardener import IN_PLACE
-from clouds.frame.cloud import Json, Lookup
+from clouds.frame.cloud import Json, Lookup, profile_of
 from clouds.frame.decoding import parse
 from clouds.frame.gardenobjects import shoot as read
 from clouds.frame.pools import Site, hashed, share
@@ -54,16 +54,12 @@ def versions(changes: Changes, old: Json, new: Json, before: Lookup, find: Looku
 def _version(changes: Changes, shoot: Json, find: Lookup, stored: Json | None) -> Version:
     spec, given = mapping(shoot.get("spec")), read(shoot)
     technical_id = str(mapping(shoot.get("status")).get("technicalID") or "")
-    reference = given.profile
-    namespace = given.metadata.namespace if reference and reference.kind != "CloudProfile" else ""
-    profile = find(reference.kind, namespace, reference.name) if reference else None
-    if namespace:
-        profile = {"spec": mapping(mapping(profile).get("status")).get("cloudProfileSpec")}
+    profile = {"spec": {"providerConfig": profile_of(given, find).provider_config}}
     workers = mappings(mapping(spec.get("provider")).get("workers"))
     if len(workers) > _MOST_POOLS:
         raise Malformed(f"{WORKERS} has {len(workers)} pools: there may be {_MOST_POOLS}, remove some")
     pools = {str(one.get("name")): _pool(one) for one in workers}
-    site = Site(technical_id, given.spec.region, {}, shoot, mapping(profile))
+    site = Site(technical_id, given.spec.region, {}, shoot, profile)
     site = changes.expected(site, [*pools.values()], stored)
     of_shoot = mapping(mapping(spec.get("kubernetes")).get("kubelet"))
     kubelets = {

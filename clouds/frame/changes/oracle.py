@@ -24,7 +24,7 @@ _ORDER = [*Kind]
 _MOST_DIFFERENCES = 1_000
 _BACK = "the way back is refused: "
 _BACKUP = Rule(Kind.IN_PLACE, "the next run of the BackupBucket reads it")
-_NOT_READ = Rule(Kind.IN_PLACE, "the cloud does not read it")
+_NOT_READ = Rule(Kind.IN_PLACE, "a field of Gardener that no cloud reads")
 _RECONCILE = (
     f"annotations do not raise the generation: annotate the Shoot with {gardener.OPERATION}=reconcile"
 )
